@@ -4,8 +4,8 @@
         [--only search bm25 cost] [--device cuda] [--work DIR] [--limit 8]
 
 197 meetings of about 13,000 tokens, 1,527 queries. Nothing is chosen on this collection: it is for reports only.
-Treatments act on documents, queries are read by the plain model. Plain models read as many tokens as they have
-positions, or as many as follow the folder after an @. Intervals are clustered by meeting.
+Treatments act on documents, queries are read by the plain model. Plain models read 512 tokens, or as many as follow
+the folder after an @; tiles read all of a document. Intervals are clustered by meeting.
 
 `search`: the plain model, means of chunks and tiles of 64, 128 and 256 tokens and of the window. The plain rows are
 compared with published figures.

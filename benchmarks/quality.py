@@ -57,17 +57,16 @@ class NamedModel:
 
 
 def open_model(given: str, device: str | None) -> NamedModel:
-    """Load NAME=FOLDER, or NAME=FOLDER@TOKENS for a plain model that reads fewer tokens than it has positions.
+    """Load NAME=FOLDER or NAME=FOLDER@TOKENS; the folder all-MiniLM-L6-v2 stands for the model of that package.
 
-    The folder all-MiniLM-L6-v2 stands for the model of that package.
+    The tokens are what the plain model reads; tiles read texts to their end.
     """
     found = re.fullmatch(r"(.+?)=(.+?)(?:@(\d+))?", given)
     if found is None:
         raise SystemExit(f"a model is given as NAME=FOLDER, such as granite=models/granite, got {given!r}.")
     name, folder, tokens = found.groups()
-    model = load_model(folder, Loading(None if tokens else MAX_SEQ_LENGTH, device, "float32"))
-    if tokens:
-        model.max_seq_length = int(tokens)
+    model = load_model(folder, Loading(None, device, "float32"))
+    model.max_seq_length = int(tokens or MAX_SEQ_LENGTH)
     say(f"{name}: loaded on {model.device}")
     return NamedModel(name, folder, model, _stored_dtype(Path(folder)))
 

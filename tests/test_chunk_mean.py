@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan.calibration.treatment import Treatment, as_treatment
-from fairspan.encoding.chunks import ChunkEncoder
+from fairspan.encoding.chunks import ChunkEncoder, chunk_documents
 from fairspan.encoding.encoder import ObjectEncoder, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
@@ -21,10 +24,43 @@ from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.runs.bases import embed_through
 from fairspan.runs.subject import open_subject
 from tests.embedding_server import Words, embed
+from tests.test_design import Words as ByWords
+from tests.tiny import tiny_model
 from tests.verbs import write_articles
 
 Make = Callable[..., SentenceTransformer]
 FIRST, SECOND, THIRD = "Aa bb cc dd.", "Ee ff gg.", "Hh ii jj kk ll."
+
+
+def even_chunks(parts: Sequence[str], size: int) -> list[str]:
+    """Runs of parts, counted in words, by trying all: as many as if one is filled after another, none longer than the
+    longest of those, with the least sum of squares; of equal ones the longer first."""
+    filled, found = [0], []
+    for length in (len(part.split()) for part in parts):
+        filled[-1:] = [filled[-1] + length] if filled[-1] + length <= size else [filled[-1], length]
+    for cuts in combinations(range(1, len(parts)), len(filled) - 1):
+        runs = [" ".join(parts[start:end]) for start, end in pairwise((0, *cuts, len(parts)))]
+        lengths = [len(run.split()) for run in runs]
+        if max(lengths) <= max(filled):
+            found.append((sum(length**2 for length in lengths), lengths[::-1], runs))
+    return min(found)[2]
+
+
+@given(st.integers(2, 9), st.lists(st.floats(0, 2.2), min_size=1, max_size=6), st.sampled_from([-1, 0, 1]))
+@example(8, [0.375, 0, 0.125, 0.125, 0.5, 0.25], 0)
+def test_chunks_are_even(size: int, shares: list[float], joint: int) -> None:
+    """A text that fits is one chunk, and no chunk is too long, also if sentences have more or fewer tokens together
+    than alone. A sentence that is longer than a chunk is cut into parts that differ by at most a word."""
+    said = [" ".join(["Word", *["word"] * int(size * share)]) + "." for share in shares]
+    text, counter = " ".join(said), ByWords(joint=joint)
+    (spans,) = chunk_documents([Text(text, 0)], counter, size)
+    chunks = [text[slice(*span)] for span in spans]
+    assert " ".join(chunks) == text
+    assert max(counter.count_whole(chunks)) <= size + 2
+    assert (len(chunks) == 1) == (counter.count_whole([text])[0] <= size + 2)
+    if joint == 0:
+        parts = [" ".join(part) for own in said for part in np.array_split(own.split(), -(-len(own.split()) // size))]
+        assert chunks == even_chunks(parts, size)
 
 
 def unit(vector: np.ndarray) -> np.ndarray:
@@ -91,41 +127,50 @@ def test_chunks_are_stored_under_the_plain_models_keys() -> None:
         assert (tally.computed, tally.found, sum(done)) == (2, 1, 114)
 
 
-def test_of_a_sentence_transformer(make_tiny: Make) -> None:
-    """Documents and segments by chunks in the model's tokens, queries whole; against encode and numpy."""
-    model = make_tiny("bert", "mean")
-    subject = open_subject(model)
-    sentences = [f"w{number} w{number + 1} w{number + 2}." for number in range(9)]
-    text, treatment = " ".join(sentences), as_treatment("chunk-mean-8")
+@pytest.mark.parametrize(("name", "size"), [("chunk-mean-8", 8), ("chunk-mean-window", 20)])
+def test_of_a_sentence_transformer(tmp_path: Path, name: str, size: int) -> None:
+    """Documents and segments by chunks in the model's tokens, queries whole; against encode and numpy. The window is
+    that of the plain model, of 22 positions, though tiles read further. A text that fits has its plain vector."""
+    model = tiny_model(tmp_path / "short", "bert", "mean", max_position_embeddings=22)
+    model.max_seq_length = 60
+    treatment = as_treatment(name)
+    subject = open_subject(model).reading((treatment, as_treatment("tiles+tile_size=8")))
+    assert subject.counter.window != 22, "the premise"
+    text = " ".join(f"w{number} w{number + 1} w{number + 2} ." for number in range(9))
+    whole, fitting = (Text(one, subject.counter.count_whole([one])[0]) for one in (text, text[:10]))
     with Store(":memory:") as store:
         embed = embed_through(store, budget=500, tally=Tally(), progress=lambda tokens: None)
         treated = subject.under(treatment, embed=embed)
-        length = subject.counter.count_whole([text])[0]
-        (found,) = embed(treated.documents, [Text(text, length)])
-        (query,) = embed(treated.queries, [Text(text, length)])
+        found, fits = embed(treated.documents, [whole, fitting])
+        (query,) = embed(treated.queries, [fitting])
     assert isinstance(treated.documents, ChunkEncoder)
-    (chunks,) = treated.documents.parts([Text(text, length)])
-    assert all(subject.counter.count([chunk.text])[0] <= 8 for chunk in chunks)
+    (chunks,) = treated.documents.parts([whole])
+    lengths = subject.counter.count([chunk.text for chunk in chunks])
+    assert lengths == {8: [8, 8, 8, 8, 4], 20: [20, 16]}[size]
     assert " ".join(chunk.text for chunk in chunks) == text
-    assert len(chunks) > 2
     alone = np.asarray(model.encode([chunk.text for chunk in chunks]), dtype=np.float64)
     mean = unit(np.stack([unit(one) for one in alone]).mean(axis=0))
     np.testing.assert_allclose(found, mean, atol=1e-5)
-    np.testing.assert_allclose(query, model.encode(text), atol=1e-5)
+    np.testing.assert_allclose(query, model.encode(text[:10]), atol=1e-5)
+    np.testing.assert_allclose(fits, unit(model.encode(text[:10])), atol=1e-5)
 
 
-def test_it_is_the_index_of_the_same_name(make_tiny: Make, corpus: str) -> None:
+@pytest.mark.parametrize("size", [20, "window"])
+def test_it_is_the_index_of_the_same_name(tmp_path: Path, corpus: str, size: int | str) -> None:
     """In an evaluation: rows of the treatment on whole documents are those of the plain model's index."""
-    asked: dict[str, Any] = {"size": 2, "sets": 5, "metrics": ["mrr"], "chunk_tokens": 20, "progress": False}
+    asked: dict[str, Any] = {"size": 2, "sets": 5, "metrics": ["mrr"], "chunk_tokens": size, "progress": False}
+    model = tiny_model(tmp_path / "short", "bert", "mean", max_position_embeddings=32)
+    model.max_seq_length = 600
     log = fairspan.evaluate(
-        make_tiny("bert", "mean"),
+        model,
         **asked,
         corpus=corpus,
-        treatments=["plain", "chunk-mean-20"],
+        treatments=["plain", f"chunk-mean-{size}", "tiles+tile_size=8"],
+        too_long="cut",
         indexes=["whole", "chunk-mean"],
         store="store.db",
     )
-    by_treatment = log.rows.filter(treatment="chunk-mean-20", part="whole")["value"]
+    by_treatment = log.rows.filter(treatment=f"chunk-mean-{size}", part="whole")["value"]
     by_index = log.rows.filter(treatment="plain", part="chunk-mean")["value"]
     assert len(by_index) > 10
     assert by_treatment.equals(by_index)
@@ -144,5 +189,7 @@ def test_what_has_no_single_pass_is_refused(make_tiny: Make, corpus: str) -> Non
         fairspan.evaluate(model, **common, indexes=["late-max"], cross=True)
     with pytest.raises(DesignError, match="chunk-mean has no single pass over a document and cannot be inspected"):
         fairspan.inspect(model, "w1 w2. w3 w4.", treatments=treatments, progress=False)
-    with pytest.raises(DesignError, match=r"chunk-mean-600 has chunks of 600 tokens, and the model reads 510 of a"):
+    with pytest.raises(DesignError, match="reads whole have 1 to 510 tokens, got 600"):
         fairspan.audit(model, corpus=corpus, treatments=["chunk-mean-600"], progress=False)
+    with pytest.raises(DesignError, match="reads whole have 1 or more characters, got window"):
+        fairspan.audit(Words(), corpus=corpus, treatments=["chunk-mean-window"], progress=False)

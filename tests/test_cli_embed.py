@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 import pytest
+from filelock import FileLock
 
 import fairspan
 from fairspan.cli.showing import TerminalProgress
@@ -59,6 +60,22 @@ def test_what_is_printed(run: Run, place: Path, tmp_path: Path) -> None:
     assert run("embed", place / "model", one, "few").out == "few: 1 row in 1 shard, 3 tokens.\n"
 
 
+def test_rows_that_keep_their_vectors_are_counted(run: Run, place: Path) -> None:
+    """With a model that was saved as `long`, whose plain model reads 64 tokens."""
+    model = fairspan.load(place / "model")
+    model.max_seq_length = 64
+    fairspan.calibrate(model, "long").save_pretrained("long", create_model_card=False)
+    longer = [5 + number % 90 for number in range(ROWS) if 5 + number % 90 > 64]
+    given = ("embed", "long", place / "documents.jsonl", "out", "--only-longer-than-window")
+    assert run(*given).out == (
+        f"out: {len(longer)} rows in 1 shard, {sum(longer):,} tokens.\n"
+        f"{len(longer)} of 400 rows had more than the 64 tokens that the plain model reads; the other "
+        f"{ROWS - len(longer)} can keep the vectors they have.\n"
+    )
+    said = json.loads(run(*given, "--json").out)
+    assert (said["summary"]["skipped"], said["options"]["only_longer_than_window"]) == (ROWS - len(longer), True)
+
+
 def test_mistakes_are_one_line(run: Run, place: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "mine").mkdir()
@@ -74,16 +91,9 @@ def test_mistakes_are_one_line(run: Run, place: Path, tmp_path: Path) -> None:
     run(*typed(place, out=place / "model")).is_one_line("is not empty and was not made by embed")
     run("embed", place, place / "documents.jsonl", "out").is_one_line("it has neither modules.json nor config.json")
     run("embed", place / "model", tmp_path / "mine", "out").is_one_line("mine holds no file that ends in .jsonl")
-
-
-def test_a_second_process_is_told(run: Run, place: Path, tmp_path: Path) -> None:
-    from filelock import FileLock
-
-    (tmp_path / "out").mkdir()
+    run("embed", place / "model", "file", "out").is_one_line("cannot be read: its name must end in .jsonl")
     with FileLock(tmp_path / "out" / ".lock"):
-        run(*typed(place)).is_one_line(
-            "another process is writing out: wait until it has finished, or choose another"
-        )
+        run(*typed(place)).is_one_line("another process is writing out: wait until it has finished, or choose")
 
 
 def test_an_interrupt_keeps_what_is_written(

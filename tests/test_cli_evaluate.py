@@ -125,12 +125,12 @@ def test_a_dry_run_tells_what_a_run_embeds_and_writes_nothing(
 
 def test_every_option_reaches_the_spec(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
     more = "--languages it --sets 2 --seed 3 --too-long error --margin 0.02 --opening 9"
-    more += " --prompt w1 --query-prompt w2 --indexes whole,chunk-max --chunk-tokens 20 --metrics recall@2"
+    more += " --prompt w1 --query-prompt w2 --indexes whole,chunk-max --chunk-tokens window --metrics recall@2"
     done = run(*usual, *shlex.split(more), "--out", "here")
     assert done.code == 0, done.err
     spec = read_log(tmp_path / "here").spec
     expected = {"languages": ["it"], "sets": 2, "seed": 3, "too_long": "error", "margin": 0.02, "opening": 9}
-    expected |= {"prompt": "w1", "query_prompt": "w2", "indexes": ["whole", "chunk-max"], "chunk_tokens": 20}
+    expected |= {"prompt": "w1", "query_prompt": "w2", "indexes": ["whole", "chunk-max"], "chunk_tokens": "window"}
     assert {name: spec[name] for name in expected} == expected
     assert spec["metrics"] == ["recall@2"]
 
@@ -155,7 +155,7 @@ def test_a_beir_folder(run: Run, model: Path, beir: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--indexes", "chunk-max", "--chunk-tokens", "511"], "chunk_tokens must be at least 1 and at most 510"),
+        (["--indexes", "chunk-max", "--chunk-tokens", "511"], "reads whole have 1 to 510 tokens"),
         (["--opening", "50"], "for 0 of the 12 segments of articles: 12 have fewer than 8 tokens left to ask"),
         (["--max-seq-length", "20"], "and the model reads 20"),
     ],
@@ -181,7 +181,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(
         ("beir", ["--treatments", "plain,paper+baskets=segments"], "of 8 documents the segments are not known"),
         ("beir", ["--max-seq-length", "12", "--too-long", "error"], "8 of 8 documents are longer than the 12 tokens"),
         ("questions", ["--max-seq-length", "6"], "no query is left: every document that answers one is longer than"),
-        ("questions", ["--indexes", "late-max", "--chunk-tokens", "600"], "must be at least 1 and at most"),
+        ("questions", ["--indexes", "late-max", "--chunk-tokens", "600"], "reads whole have 1 to"),
     ],
 )
 def test_a_mistake_about_a_task_is_one_line(

@@ -16,11 +16,14 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import fairspan
+from fairspan.calibration.calibration import Calibration
 from fairspan.corpus import rows as reading
 from fairspan.embedding import unit
 from fairspan.embedding.unit import SeenIds, Text, Unit
 from fairspan.embedding.worker import UnitWorker
+from fairspan.encoding.direct import DirectEncoder
 from fairspan.errors import CorpusError, DesignError, FairspanError
+from fairspan.model.build import copy_sharing_weights
 from fairspan.runs import subject
 from tests.tiny import words
 from tests.verbs import Recorder
@@ -221,24 +224,20 @@ def test_strict_stops_at_the_first(model: SentenceTransformer, tmp_path: Path) -
 def test_a_vector_that_is_no_number_is_rejected(
     make_tiny: MakeTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fairspan.encoding.direct import DirectEncoder
-
+    """Also where memory runs out, and a batch is halved."""
     computed = DirectEncoder.vectors
 
     def vectors(self: DirectEncoder, batch: Any) -> np.ndarray:
+        if len(batch) > 1:
+            raise MemoryError
         found = computed(self, batch)
         for row, text in zip(found, batch, strict=True):
             row[...] = np.where("w5" in text.text.split(), np.nan, row) * (0 if text.text == "w6" else 1)
         return found
 
     monkeypatch.setattr(DirectEncoder, "vectors", vectors)
-    rows = [
-        {"id": "a", "text": "w5"},
-        {"id": "b", "text": "w6"},
-        {"id": "c", "text": "w7"},
-        {"id": "a", "text": "w8"},
-    ]
-    given = write(tmp_path / "a.jsonl", rows)
+    rows = zip("abca", ("w5", "w6", "w7", "w8"), strict=True)
+    given = write(tmp_path / "a.jsonl", [{"id": id, "text": text} for id, text in rows])
     result = embed(make_tiny("bert", "mean"), given, tmp_path / "out", rows_per_shard=2)
     assert result.scan().collect()["id"].to_list() == ["c"]
     assert [reason for *_, reason in rejected(tmp_path / "out")] == [
@@ -279,6 +278,44 @@ def test_a_run_goes_on_where_it_ended(
     assert not list((tmp_path / "begun").glob(".part*"))
     monkeypatch.setattr(UnitWorker, "_vectors", None)
     assert embed(model, given, tmp_path / "begun", rows_per_shard=8).summary == again.summary
+
+
+def test_an_index_keeps_the_vectors_of_texts_that_fit(model: SentenceTransformer, tmp_path: Path) -> None:
+    """Of 40 texts only those above 24 tokens are embedded; in the plain index they make what `long` makes of all.
+
+    Texts that fit have the plain model's bits in a batch of such texts, and are equal up to rounding in a mixed one.
+    """
+    short = copy_sharing_weights(model)
+    short.max_seq_length = 24
+    fits = {id: 2 + len(text.split()) <= 24 for id, text in TEXTS.items()}
+    given = write(tmp_path / "a.jsonl", [*_rows(), {"id": "d0", "text": words(60)}])  # d0 is there, and fits
+    plain = embed(short, given, tmp_path / "plain").scan().collect()
+    every = embed(short, given, tmp_path / "every", calibration="long").scan().collect()
+    long: dict[str, Any] = {"calibration": "long", "only_longer_than_window": True}
+    result = embed(short, given, tmp_path / "longer", **long)
+    found, done = result.scan().collect(), result.summary
+    assert found["id"].to_list() == plain.filter("truncated")["id"].to_list() == [id for id in TEXTS if not fits[id]]
+    assert (done["rows"], done["skipped"], done["rejected"]) == (len(found), sum(fits.values()), 1)
+    assert (done["truncated"], done["tokens"]) == (0, found["tokens"].sum())
+    index = plain.update(found, on="id", how="left")
+    np.testing.assert_allclose(index["vector"].to_numpy(), every["vector"].to_numpy(), **ROUNDING)
+    kept = [row for row in _rows() if fits[row["id"]]]
+    alone = [embed(short, kept, tmp_path / str(name), calibration=name).scan().collect() for name in (None, "long")]
+    assert alone[0].equals(alone[1])
+
+    (tmp_path / "longer" / "part-00002.parquet").unlink()
+    _begin_again(tmp_path / "longer")
+    again = embed(short, given, tmp_path / "longer", **long)  # which finds d0 among the skipped ids
+    assert again.scan().collect().equals(found)
+    assert again.summary | {"seconds": 0} == done | {"seconds": 0}
+    with pytest.raises(FairspanError, match="another only_longer_than_window: false there, and true now"):
+        embed(short, given, tmp_path / "every", **long)
+    baskets, queries = Calibration(tile_size="window"), Calibration.preset("long").but(sides="query")
+    for calibration in (None, "plain", "tiles", baskets, queries):
+        with pytest.raises(DesignError, match="needs the preset long: only with it do texts that fit"):
+            embed(short, given, tmp_path / "other", **{**long, "calibration": calibration})
+    with pytest.raises(DesignError, match="the plain model reads 24 tokens, and no text is read further now"):
+        embed(short, given, tmp_path / "other", **long, max_seq_length=24)
 
 
 def test_shards_that_are_lost_are_embedded_again(model: SentenceTransformer, tmp_path: Path) -> None:
@@ -340,24 +377,6 @@ def test_long_texts_make_shorter_units(
         assert sum(lengths[start : end - 1]) < 300 <= sum(lengths[start:end])
 
 
-def test_memory_that_runs_out_halves_the_batch(
-    model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from fairspan.encoding.direct import DirectEncoder
-
-    computed, failed = DirectEncoder.vectors, []
-
-    def vectors(self: DirectEncoder, batch: Any) -> np.ndarray:
-        if len(batch) > 12:
-            failed.append(len(batch))
-            raise MemoryError
-        return computed(self, batch)
-
-    monkeypatch.setattr(DirectEncoder, "vectors", vectors)
-    check_all(embed(model, write(tmp_path / "a.jsonl"), tmp_path / "out"), model)
-    assert len(failed) > 1, "halves were halved again"
-
-
 def test_a_full_disk_is_one_line_and_the_same_call_goes_on(
     model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,24 +435,6 @@ def test_a_folder_belongs_to_its_model_and_input(
     _begin_again(out)
     with pytest.raises(FairspanError, match=r"was changed since"):
         embed(model, given, out)
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "said"),
-    [
-        ("a.jsonl", b"", r"a\.jsonl holds no rows"),
-        ("a.jsonl", b'{"id": "a"}\n', r"none of the first 1 rows of .* line 1: there is no field 'text'"),
-        ("a.parquet", b"PAR1", "is not a Parquet file"),
-        ("a.csv", b"w1", r"cannot be read: its name must end in \.jsonl"),
-        ("a.jsonl.gz", b"\x1f\x8b\x08", "a.jsonl.gz is damaged or cut off"),
-    ],
-)
-def test_inputs_that_cannot_be_read(
-    model: SentenceTransformer, tmp_path: Path, name: str, content: bytes, said: str
-) -> None:
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(CorpusError, match=said):
-        embed(model, tmp_path / name, tmp_path / "out")
 
 
 def test_seen_ids_are_found_again() -> None:

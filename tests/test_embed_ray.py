@@ -136,6 +136,14 @@ def test_same_rows_and_vectors_as_on_one_machine(
     with pytest.raises(FairspanError, match="vectors of another model"):
         embed(str(save_tiny("roberta")), documents, out, rows_per_shard=10, engine="ray", actors=1, progress=False)
     assert_same(out, on_one_machine)
+    short = fairspan.load(str(save_tiny()))
+    short.max_seq_length = 24
+    fairspan.calibrate(short, "long").save_pretrained(str(tmp_path / "long"), create_model_card=False)
+    long: dict[str, Any] = {"rows_per_shard": 10, "only_longer_than_window": True, "progress": False}
+    for engine in ("local", "ray"):
+        made = embed(str(tmp_path / "long"), documents, tmp_path / engine, engine=engine, **long)
+        assert 0 < made.summary["skipped"] == ROWS - 4 - made.summary["rows"]
+    assert_same(tmp_path / "ray", tmp_path / "local")
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from tests.commands import Commands, Run, files_in
 from tests.embedding_server import Server, Words, embed, serving
 from tests.verbs import write_articles
 
-AUDIT: dict[str, Any] = {"sizes": [2], "sets": 4, "progress": False}
+AUDIT: dict[str, Any] = {"sizes": [2], "sets": 5, "progress": False}
 EVALUATE: dict[str, Any] = {"sets": 5, "metrics": ["mrr"], "progress": False}
 
 
@@ -73,7 +73,7 @@ def test_nothing_is_asked_for_twice(server: Server, corpus: str) -> None:
     assert len(server.texts) == sent
     assert changed.header["sending"] == {**changed.header["sending"], "texts": 0, "tokens": 0}
     assert changed.header["timings"]["texts_computed"] == 0
-    fairspan.audit(endpoint, corpus=corpus, **{**AUDIT, "sets": 5})
+    fairspan.audit(endpoint, corpus=corpus, **{**AUDIT, "sets": 6})
     assert server.twice == 1, "to see whether the model is still the same"
     assert len(server.texts) > sent
     fresh = fairspan.audit(endpoint, corpus=corpus, **AUDIT, fresh=True)
@@ -181,7 +181,7 @@ def test_what_an_endpoint_cannot_have_is_refused_before_it_is_asked(
 
 
 def typed(verb: str, server: Server, *more: str) -> list[str]:
-    own = ["--sizes", "2", "--sets", "4"] if verb == "audit" else ["--sets", "5", "--metrics", "mrr"]
+    own = ["--sizes", "2", "--sets", "5"] if verb == "audit" else ["--sets", "5", "--metrics", "mrr"]
     return [verb, "--endpoint", server.url, "--model", "words", "--corpus", "corpus", *own, *more]
 
 

@@ -31,6 +31,7 @@ from fairspan.studies.logs import read_log
 from tests.commands import files_in, header_of
 from tests.saying import said_by
 from tests.searches import write_beir
+from tests.test_chunk_mean import even_chunks
 from tests.tiny import tiny_model, words
 from tests.verbs import Recorder
 
@@ -203,14 +204,8 @@ def embedder(encode: Callable[..., Any], **options: Any) -> Embed:
 
 
 def chunks_of(text: str, size: int) -> list[str]:
-    """Whole sentences, as many as fit, counted in words."""
-    made: list[list[str]] = []
-    for sentence in sentences_of(text):
-        if made and sum(len(part.split()) for part in made[-1]) + len(sentence.split()) <= size:
-            made[-1].append(sentence)
-        else:
-            made.append([sentence])
-    return [" ".join(parts) for parts in made]
+    """Whole sentences in the fewest and most even chunks, counted in words."""
+    return even_chunks(sentences_of(text), size)
 
 
 def late_chunks(model: SentenceTransformer, text: str, size: int) -> list[np.ndarray]:
@@ -847,7 +842,7 @@ def test_progress_ends_at_what_it_announced(
         ({"treatments": ["plain", "none"]}, "the treatment 'plain' is named twice"),
         ({"treatments": ["papre"]}, "there is no treatment 'papre'"),
         ({"too_long": "redraw"}, "too_long must be among leave-out, shorten, cut, error, got 'redraw'"),
-        ({"chunk_tokens": 0}, "chunk_tokens must be a whole number of at least 1, got 0"),
+        ({"chunk_tokens": 0}, "chunk_tokens, if it is not window, must be a whole number of at least 1, got 0"),
         ({"margin": 1}, "margin must be from 0 to below 1, got 1"),
         ({"size": 1}, "sizes must be a whole number of at least 2, got 1"),
         ({"sets": 1}, "sets must be a whole number of at least 2, got 1"),

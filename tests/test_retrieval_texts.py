@@ -21,7 +21,7 @@ import fairspan
 from fairspan import DesignError, PerSide, SegmentedText
 from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.corpus.corpus import Corpus
-from fairspan.encoding.chunks import chunk_documents, windows
+from fairspan.encoding.chunks import chunk_documents, grouped
 from fairspan.encoding.encoder import ModelEncoder, Text
 from fairspan.encoding.tokens import Characters, ModelTokens
 from fairspan.errors import CorpusError
@@ -339,38 +339,13 @@ def test_chunks_hold_everything_and_are_never_too_long(wordpiece: SentenceTransf
             assert len(spans) >= counter.count([document.text])[0]
 
 
-def test_long_sentences_are_cut_between_tokens(make_tiny: Make) -> None:
-    """17 words without an end in chunks of 5, between sentences of 3 and 4."""
-    counter = ModelTokens(make_tiny())
-    parts = [f"{words(2, 1)} .", f"{words(16, 2)} .", f"{words(3, 3)} ."]
-    document = Passage("d", " ".join(parts), "en")
-    (spans,) = chunk_documents([document], counter, 5)
-    assert_chunked([document], [spans])
-    assert [len(document.text[slice(*span)].split()) for span in spans] == [3, 5, 5, 5, 2, 4]
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        pytest.param(by_bytes, id="byte-level"),
-        pytest.param(Characters, id="characters"),
-    ],
-)
-def test_white_space_between_sentences_counts_where_it_has_tokens(make: Callable[[], Any]) -> None:
-    counter = make()
-    document = Passage("d", "Aaa aa. Bbb bb.\n\nCcc cc. Ddd dd. Eee ee.", "en")
-    (spans,) = chunk_documents([document], counter, 14)
-    assert_chunked([document], [spans])
-    assert max(counter.count([document.text[slice(*span)] for span in spans])) <= 14
-
-
 def test_a_character_of_many_tokens_stays_whole() -> None:
     """Three bytes each: no chunk of two bytes can hold one, and none is lost."""
     document = Passage("d", "你好，世界", "zh")
     (spans,) = chunk_documents([document], by_bytes(), 2)
     assert [document.text[slice(*span)] for span in spans] == list(document.text)
     (spans,) = chunk_documents([document], by_bytes(), 6)
-    assert [document.text[slice(*span)] for span in spans] == ["你好", "，世", "界"]
+    assert [document.text[slice(*span)] for span in spans] == ["你", "好，", "世界"]
 
 
 def test_chunks_that_the_model_cannot_read(make_tiny: Make) -> None:
@@ -378,21 +353,21 @@ def test_chunks_that_the_model_cannot_read(make_tiny: Make) -> None:
     counter = ModelTokens(narrow(make_tiny(), 20), "w1 w2 w3 ")
     document = Passage("d", words(40, 1), "en")
     (spans,) = chunk_documents([document], counter, 15)
-    assert [len(document.text[slice(*span)].split()) for span in spans] == [15, 15, 10]
-    with pytest.raises(CorpusError, match="chunk_tokens must be at least 1 and at most 15, which is what the model"):
+    assert [len(document.text[slice(*span)].split()) for span in spans] == [14, 13, 13]
+    with pytest.raises(DesignError, match="chunks that this model reads whole have 1 to 15 tokens, got 16"):
         chunk_documents([document], counter, 16)
-    with pytest.raises(CorpusError, match="chunk_tokens must be at least 1, got 0"):
-        chunk_documents([document], Characters(), 0)
+    assert chunk_documents([document], counter, "window") == [spans]
+    with pytest.raises(DesignError, match="reads whole have 1 or more characters, got window"):
+        chunk_documents([document], Characters(), "window")
 
 
-def test_windows_by_hand(make_tiny: Make) -> None:
+def test_windows_by_hand() -> None:
     """Room for 18: 5 + 1 + 6 + 1 + 5 fit exactly, one more token does not; nothing is in two windows."""
-    counter = ModelTokens(narrow(make_tiny(), 20))
     chunks = [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
-    assert windows(chunks, [5, 6, 5, 2, 18], counter) == [chunks[:3], chunks[3:4], chunks[4:]]
-    assert windows(chunks, [5, 6, 6, 2, 8], counter) == [chunks[:2], chunks[2:]]
-    assert windows(chunks, [5] * 5, Characters()) == [chunks]
-    assert windows([], [], counter) == []
+    assert grouped(zip(chunks, [5, 6, 5, 2, 18], strict=True), 18, 1) == [chunks[:3], chunks[3:4], chunks[4:]]
+    assert grouped(zip(chunks, [5, 6, 6, 2, 8], strict=True), 18, 1) == [chunks[:2], chunks[2:]]
+    assert grouped(zip(chunks, [5] * 5, strict=True), None, 1) == [chunks]
+    assert grouped([], 18, 1) == []
 
 
 # Indexes.
@@ -415,6 +390,8 @@ def test_what_each_index_embeds(long_and_short: tuple[list[Passage], ModelTokens
     lengths = {"short": 14, "long": 35}
     short, long = (document.text.split() for document in documents)
     plans = {kind: plan_index(kind, documents, lengths, counter, 8) for kind in INDEXES}
+    # Five chunks are the fewest; 4 and 5 words are more even than 8 and 1.
+    borders = [0, 8, 16, 24, 28, 33]
     assert list(plans["whole"].texts) == ["short", "long"]
     assert plans["whole"].texts["short"] == (Text(documents[0].text, 14, borders=(0, 11), language="en"),)
     assert plans["whole"].texts["long"] == (Text(documents[1].text, 35, language="en"),)
@@ -422,8 +399,8 @@ def test_what_each_index_embeds(long_and_short: tuple[list[Passage], ModelTokens
     for kind in ("chunk-mean", "chunk-max"):
         plan = plans[kind]
         assert [text.text.split() for text in plan.texts["short"]] == [short[:8], short[8:]]
-        assert [text.text.split() for text in plan.texts["long"]] == [long[k : k + 8] for k in range(0, 33, 8)]
-        assert [text.length for text in plan.flat] == [10, 6, 10, 10, 10, 10, 3]
+        assert [text.text.split() for text in plan.texts["long"]] == [long[a:b] for a, b in pairwise(borders)]
+        assert [text.length for text in plan.flat] == [10, 6, 10, 10, 10, 6, 7]
         assert plan.tokens == 59
         assert all(text.spans == () for text in plan.flat)
     plan = plans["late-max"]
@@ -432,10 +409,10 @@ def test_what_each_index_embeds(long_and_short: tuple[list[Passage], ModelTokens
     assert [whole.text[slice(*span)].split() for span in whole.spans] == [short[:8], short[8:]]
     # Room for 18 tokens: two chunks of 8 with one for the space; then the rest.
     read = plan.texts["long"]
-    assert [text.text.split() for text in read] == [long[:16], long[16:32], long[32:]]
-    assert [text.length for text in read] == [18, 18, 3]
+    assert [text.text.split() for text in read] == [long[:16], long[16:28], long[28:]]
+    assert [text.length for text in read] == [18, 14, 7]
     chunks = [text.text[slice(*span)].split() for text in read for span in text.spans]
-    assert chunks == [long[k : k + 8] for k in range(0, 33, 8)]
+    assert chunks == [long[a:b] for a, b in pairwise(borders)]
 
 
 def test_late_windows_fit_and_cover_all(make_tiny: Make) -> None:

@@ -21,7 +21,7 @@ CHUNK_TOKENS = 128
 CORRECTIONS = ("subspace", "lir")
 _CUT_WORDS = ("baskets", "tiles", "chunks")
 _CORRECTION = re.compile(r"(subspace|lir)(?:-([1-9]\d*))?")
-_BASELINE = re.compile(r"(whitening|chunk-mean)(-[1-9]\d*)?|last2avg")
+_BASELINE = re.compile(r"whitening(-[1-9]\d*)?|chunk-mean(-[1-9]\d*|-window)?|last2avg")
 # IRF's own names: the basket size, a hyphen, and the layers.
 _PUBLISHED = re.compile(rf"(\d+)-({'|'.join(LAYER_NAMES)}|\d+)")
 
@@ -43,7 +43,7 @@ class Treatment:
     """What is calibrated in place of the plain model: its "last2avg", or its "whitening", of which "whitening-256"
     keeps 256 dimensions. There is one whitening for both sides, fitted on texts that are embedded as documents. With
     "chunk-mean" the vector of a document is the mean of those of its chunks, of which "chunk-mean-64" have at most 64
-    tokens; queries are embedded whole."""
+    tokens, and "chunk-mean-window" as many as the plain model reads; queries are embedded whole."""
     correction: str | None = None
     """How what vectors say about their language is removed: "subspace" or "lir", and "subspace-3" or "lir-2" for
     that many directions. There is one fit for both sides, on texts that are embedded as documents under the rest of
@@ -83,9 +83,9 @@ class Treatment:
         """Whether a document is embedded chunk by chunk."""
         return self.baseline is not None and self.baseline.startswith("chunk-mean")
 
-    def chunk_size(self, default: int = CHUNK_TOKENS) -> int:
-        """How long a chunk may be."""
-        return self.number or default
+    def chunk_size(self, default: int = CHUNK_TOKENS) -> int | str:
+        """How long a chunk may be: a number, or "window"."""
+        return "window" if self.baseline == "chunk-mean-window" else self.number or default
 
     @property
     def number(self) -> int | None:

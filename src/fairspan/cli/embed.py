@@ -24,6 +24,11 @@ def embed(
     prompt: str | None = option("Text put before every text. Default: the model's own for the side."),
     text_field: str = option("Field or column of the text.", default="text"),
     id_field: str | None = option("Field or column of the id. Default: id, or else the file and the row."),
+    only_longer_than_window: bool = option(
+        "Embed only texts longer than the plain model reads; with --preset long, the others keep its vectors.",
+        "--only-longer-than-window",
+        default=False,
+    ),
     vectors: str = option("float32 or float16, as vectors are stored.", default="float32"),
     rows_per_shard: int | None = option("Number of rows per shard; fewer for very long texts. Default: 8192."),
     batch_tokens: int | None = option("Number of tokens in a batch, padding included."),
@@ -50,7 +55,7 @@ def embed(
 
         fairspan embed all-MiniLM-L6-v2 documents.jsonl vectors
 
-        fairspan embed BAAI/bge-m3 documents/ vectors --preset tiles --max-seq-length 32768 --vectors float16
+        fairspan embed BAAI/bge-m3 documents/ vectors --preset long --vectors float16
 
         fairspan embed BAAI/bge-m3 wikimedia/wikipedia:20231101.en:train vectors --device cuda:0,cuda:1
 
@@ -76,8 +81,14 @@ def embed(
     done = result.summary
     rows, shards = counted(done["rows"], "row"), counted(done["shards"], "shard")
     typer.echo(f"{out}: {rows} in {shards}, {counted(done['tokens'], 'token')}.")
+    encoder, others = result.manifest["encoder"], done["skipped"]
+    if window := encoder.get("plain_window"):
+        typer.echo(
+            f"{done['rows']:,} of {done['rows'] + others:,} rows had more than the {window:,} tokens that the plain "
+            f"model reads; the other {others:,} can keep the vectors they have."
+        )
     if done["truncated"]:
-        window = result.manifest["encoder"]["window"]
-        typer.echo(f"note: {counted(done['truncated'], 'text')} cut to the {window:,} tokens read.", err=True)
+        cut = counted(done["truncated"], "text")
+        typer.echo(f"note: {cut} cut to the {encoder['window']:,} tokens read.", err=True)
     if done["rejected"]:
         typer.echo(f"note: {counted(done['rejected'], 'row')} rejected: see {out / 'rejected.jsonl'}.", err=True)

@@ -6,7 +6,7 @@ import typer
 
 from fairspan.cli.gate import FailIf
 from fairspan.cli.options import DATA, MODEL, SEARCH, CorpusPath, ModelName, Prompt, list_option, option, studying_any
-from fairspan.cli.studies import run_study
+from fairspan.cli.studies import asked, run_study
 from fairspan.studies.evaluate.options import EvaluateOptions
 
 
@@ -48,7 +48,7 @@ def evaluate(
     indexes: str | None = list_option(
         "What is kept of a document: whole, chunk-mean, chunk-max, late-max. Default: whole.", group=SEARCH
     ),
-    chunk_tokens: int | None = option("Length of the longest chunk. Default: 128.", group=SEARCH),
+    chunk_tokens: str | None = option("Length of the longest chunk, or window. Default: 128.", group=SEARCH),
     metrics: str | None = list_option(
         "Metrics; the first decides the verdicts. Default: ndcg@10,mrr,recall@1,recall@10.", group=SEARCH
     ),
@@ -76,4 +76,7 @@ def evaluate(
 
         fairspan evaluate --endpoint http://localhost:8000/v1 --model BAAI/bge-m3 my_questions/ --fail-if worse
     """
-    run_study(EvaluateOptions, context)
+    given = asked(context)
+    if given.get("chunk_tokens", "").isdecimal():
+        given["chunk_tokens"] = int(given["chunk_tokens"])
+    run_study(EvaluateOptions, context, given)

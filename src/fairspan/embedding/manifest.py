@@ -17,7 +17,7 @@ from fairspan.runs.folder import writing
 from fairspan.runs.log import library_versions, now
 
 MANIFEST = "fairspan-embed.json"
-FORMAT = 2
+FORMAT = 3
 
 
 def read_manifest(folder: Path, asked: EmbedOptions, source: Source) -> dict[str, Any] | None:
@@ -72,14 +72,9 @@ def new_manifest(model: str, asked: EmbedOptions, source: Source, encoder: Mappi
 def summary_of(records: Iterable[Record]) -> dict[str, Any]:
     """Rows, tokens and seconds of the whole folder, over all the calls that made it."""
     every = list(records)
-    return {
-        "rows": sum(one.rows for one in every),
-        "rejected": sum(one.refused for one in every),
-        "truncated": sum(one.truncated for one in every),
-        "tokens": sum(one.tokens for one in every),
-        "shards": len(every),
-        "seconds": round(sum(one.seconds for one in every), 3),
-    }
+    counts = ("rows", "rejected", "skipped", "truncated", "tokens")
+    known = {name: sum(getattr(one, name) for one in every) for name in counts}
+    return {**known, "shards": len(every), "seconds": round(sum(one.seconds for one in every), 3)}
 
 
 def _refuse_other(folder: Path, manifest: Mapping[str, Any], asked: EmbedOptions, source: Source) -> None:

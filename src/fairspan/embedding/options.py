@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from fairspan.calibration.calibration import Calibration, Side, as_calibration
+from fairspan.calibration.calibration import WINDOW, Calibration, Side, as_calibration
 from fairspan.corpus.rows import Fields
 from fairspan.corpus.source import Given
 from fairspan.embedding.shards import VECTORS
@@ -38,6 +38,7 @@ class EmbedOptions:
         prompt: put before every text; by default the model's own for the side.
         text_field: the field or column of the text.
         id_field: by default `id` where it is there, and otherwise ids are made of the file and the row.
+        only_longer_than_window: embed only texts that the plain model cuts; under "long" the others keep its vectors.
         vectors: "float32" or "float16", as they are stored.
         rows_per_shard: rows of the input for one shard; fewer where texts are very long.
         batch_tokens: tokens in a batch, padding included.
@@ -62,6 +63,7 @@ class EmbedOptions:
     prompt: str | None = None
     text_field: str = "text"
     id_field: str | None = None
+    only_longer_than_window: bool = False
     vectors: str = "float32"
     rows_per_shard: int = 8192
     batch_tokens: int | None = field(default=None, metadata=_PASSING)
@@ -85,7 +87,8 @@ class EmbedOptions:
             if self.engine != "ray" and getattr(self, name) is not None:
                 raise DesignError(f"{name} is for engine=ray.")
         if self.calibration is not None:
-            object.__setattr__(self, "calibration", as_calibration(self.calibration))
+            self.refuse_changing(calibration := as_calibration(self.calibration))
+            object.__setattr__(self, "calibration", calibration)
         for device in self.devices:
             self.loading(device)
         if self.engine == "ray" and self.devices not in ((None,), ("cpu",), ("cuda",)):
@@ -114,6 +117,15 @@ class EmbedOptions:
 
     def loading(self, device: str | None) -> Loading:
         return Loading(None, device, self.dtype, self.trust_remote_code)
+
+    def refuse_changing(self, *calibrations: Calibration) -> None:
+        """Raise if only longer texts are asked for, and a model with these changes others as well, or nothing."""
+        long = [one.tile_size == WINDOW and one.strength == 0 for one in (one.on(self.side) for one in calibrations)]
+        if self.only_longer_than_window and not (long and all(long)):
+            raise DesignError(
+                "only_longer_than_window needs the preset long: only with it do texts that fit into the plain "
+                "model's window keep its vectors while longer ones get others."
+            )
 
     def of_folder(self) -> dict[str, Any]:
         """The options that a folder belongs to, as its manifest keeps them."""

@@ -58,7 +58,7 @@ class Embedding:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Rows, rejected, truncated, tokens, shards, and the seconds that the model computed."""
+        """Rows, rejected, skipped, truncated, tokens, shards, and the seconds that the model computed."""
         return dict(self.manifest["summary"])
 
     def scan(self) -> pl.LazyFrame:
@@ -117,7 +117,8 @@ class Job:
                 manifest = self._compute(records, shown)
             except BaseException:
                 with suppress(FairspanError):  # of two reasons to stop, the first is reported
-                    write_rejected(self.out, records)
+                    if records:
+                        write_rejected(self.out, records)
                 raise
             finally:
                 shown.stop()
@@ -156,7 +157,7 @@ class Job:
             units = self._begun_units if self._begun_units and not records else self._units(records)
             for record in embed_units(engine, units):
                 records[record.number] = record
-                if not isinstance(engine, ThisProcess):
+                if not (isinstance(engine, ThisProcess) and record.tokens):
                     meter.advance(record.rows, record.tokens, record.end.done - record.start.done)
         finally:
             engine.close()

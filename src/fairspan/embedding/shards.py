@@ -33,8 +33,9 @@ class Record:
         truncated: those of them that are longer than the model reads.
         tokens: what the model read, prompts and special tokens included.
         seconds: that the model took.
-        refused: rows without a vector.
-        rejected: those rows, in the order of the input; empty in memory, where only the shard has them.
+        rejected: rows without a vector.
+        skipped: rows that keep the vector of the plain model.
+        faults, skipped_ids: of the rejected and the skipped rows; empty in memory, where only the shard has them.
     """
 
     number: int
@@ -44,8 +45,10 @@ class Record:
     truncated: int
     tokens: int
     seconds: float
-    refused: int
-    rejected: Sequence[Fault]
+    rejected: int
+    skipped: int
+    faults: Sequence[Fault]
+    skipped_ids: Sequence[str]
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=True)
@@ -53,8 +56,8 @@ class Record:
     @classmethod
     def from_json(cls, text: str) -> Record:
         given: dict[str, Any] = json.loads(text)
-        rejected = [Fault(**one) for one in given.pop("rejected")]
-        return cls(**given | {end: Place(*given[end]) for end in ("start", "end")}, rejected=rejected)
+        faults = [Fault(**one) for one in given.pop("faults")]
+        return cls(**given | {end: Place(*given[end]) for end in ("start", "end")}, faults=faults)
 
 
 def table(
@@ -94,7 +97,7 @@ def read_records(folder: Path) -> dict[int, Record]:
         with suppress(KeyError, TypeError, ValueError, pl.exceptions.PolarsError):
             record = _read_record(file)
             if file.name == shard_name(record.number):
-                found[record.number] = replace(record, rejected=())
+                found[record.number] = replace(record, faults=(), skipped_ids=())
     return found
 
 
@@ -106,22 +109,23 @@ def _read_record(file: Path) -> Record:
 
 
 def read_ids(folder: Path, number: int) -> list[str]:
-    """The ids of a unit that no other row can have: also of rows that were embedded and then rejected."""
+    """The ids of a unit that no other row can have: also of rows that were skipped, or embedded and then rejected."""
     file = folder / shard_name(number)
     ids: list[str] = pl.read_parquet(file, columns=["id"], glob=False)["id"].to_list()
-    bad = (one for one in _read_record(file).rejected if one.reason.startswith(UNUSABLE))
-    return [*ids, *(one.id for one in bad if one.id is not None)]
+    record = _read_record(file)
+    bad = (one.id for one in record.faults if one.id is not None and one.reason.startswith(UNUSABLE))
+    return [*ids, *record.skipped_ids, *bad]
 
 
 def write_rejected(folder: Path, records: Mapping[int, Record]) -> None:
     """All rejected rows, in the order of the input."""
 
+    found = sorted((one for one in records.values() if one.rejected), key=lambda one: one.start)
+    faults = (fault for one in found for fault in _read_record(folder / shard_name(one.number)).faults)
+
     def write(file: Path) -> None:
         with file.open("w", encoding="utf-8", errors="backslashreplace") as opened:
-            refused = (record for record in records.values() if record.refused)
-            for record in sorted(refused, key=lambda record: record.start):
-                for one in _read_record(folder / shard_name(record.number)).rejected:
-                    opened.write(json.dumps(asdict(one), ensure_ascii=False) + "\n")
+            opened.writelines(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in faults)
 
     with writing(folder):
         write_whole(folder / REJECTED, write)

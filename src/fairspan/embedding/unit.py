@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import compress
 
 import numpy as np
 
@@ -117,13 +118,11 @@ class SeenIds:
         self._keep(hashes[new])
         if new.all():
             return unit
-        kept = [row for row, is_new in zip(unit.rows, new, strict=True) if is_new]
         twice = [
             Fault(row.file, row.number, row.id, f"the id {row.id!r} was already used.")
-            for row, is_new in zip(unit.rows, new, strict=True)
-            if not is_new
+            for row in compress(unit.rows, ~new)
         ]
-        return replace(unit, rows=kept, rejected=[*unit.rejected, *twice])
+        return replace(unit, rows=list(compress(unit.rows, new)), rejected=[*unit.rejected, *twice])
 
     def _keep(self, hashes: np.ndarray) -> None:
         """Sorted arrays, each more than twice as long as the next: few to search, and seldom merged."""

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from fairspan.embedding.shards import UNUSABLE, VECTORS, Record, table, write_sh
 from fairspan.embedding.unit import Text, Unit, stopped
 from fairspan.encoding.direct import DirectEncoder, ReadText, usable
 from fairspan.encoding.fill import Tally, batches, embed_batch
-from fairspan.errors import FairspanError
+from fairspan.errors import DesignError, FairspanError
 from fairspan.model.build import calibrate_if_asked
+from fairspan.model.transformer import calibrated_transformers
 from fairspan.runs.subject import open_subject
 
 Advance = Callable[[int, int, float], None]
@@ -64,7 +66,7 @@ class UnitWorker:
         subject = open_subject(made, name=plain.name)
         self._encoder = encoder = DirectEncoder(made, asked.side, prompt=asked.prompt)
         self._budget = subject.budget(asked.batch_tokens)
-        return plain.name, {
+        known = {
             "dtype": subject.description["dtype"],
             "prompt": encoder.prompt,
             "window": encoder.window,
@@ -72,6 +74,17 @@ class UnitWorker:
             "calibrations": subject.calibrations,
             "fingerprint": subject.fingerprint,
         }
+        self._fits = -1  # the most tokens of a text that keeps its vector
+        if asked.only_longer_than_window:
+            modules = list(calibrated_transformers(made))
+            asked.refuse_changing(*(one.calibration for one in modules))
+            fits = self._fits = known["plain_window"] = min(one.untiled_length or 0 for one in modules)
+            if not fits or (encoder.window is not None and encoder.window <= fits):
+                raise DesignError(
+                    f"the plain model reads {f'{fits:,} tokens' if fits else 'any length'}, and no text is read "
+                    "further now: use a larger max_seq_length, or omit it."
+                )
+        return plain.name, known
 
     def embed(self, unit: Unit, identity: dict[str, Any]) -> Record:
         """Write the shard of a unit; the model has to be the one of that identity."""
@@ -79,6 +92,9 @@ class UnitWorker:
             raise FairspanError(DIFFERENT)
         with self._reading:
             texts = self._encoder.read([row.text for row in unit.rows])
+        longer = np.array([one.length > self._fits for one in texts], dtype=bool)
+        skipped = [row.id for row in compress(unit.rows, ~longer)]
+        unit, texts = replace(unit, rows=list(compress(unit.rows, longer))), list(compress(texts, longer))
         with self._computing:
             began = time.monotonic()
             vectors = self._vectors(texts, unit)
@@ -97,13 +113,15 @@ class UnitWorker:
             truncated=int(cut.sum()),
             tokens=sum(one.read for one in texts),
             seconds=round(seconds, 3),
-            refused=len(unit.rejected) + len(bad),
-            rejected=sorted([*unit.rejected, *bad], key=lambda one: (one.file, one.row)),
+            rejected=len(unit.rejected) + len(bad),
+            skipped=len(skipped),
+            faults=sorted([*unit.rejected, *bad], key=lambda one: (one.file, one.row)),
+            skipped_ids=skipped,
         )
-        ids = [row.id for row, is_good in zip(unit.rows, good, strict=True) if is_good]
+        ids = [row.id for row in compress(unit.rows, good)]
         rows = table(ids, vectors if good.all() else vectors[good], lengths, cut, self._asked.vectors)
         write_shard(Path(self._asked.out), record, rows)
-        return replace(record, rejected=())
+        return replace(record, faults=(), skipped_ids=())
 
     def _vectors(self, texts: Sequence[ReadText], unit: Unit) -> np.ndarray:
         """Vectors of texts in their order, computed in batches of tokens, longest first.

@@ -1,55 +1,47 @@
-"""Chunks of documents: runs of whole sentences, the windows in which they are read, and the mean of their vectors."""
+"""Chunks of documents: even runs of whole sentences, and the mean of their vectors."""
 
-from collections.abc import Iterable, Sequence
-from itertools import chain
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, pairwise
 
 import numpy as np
 
-from fairspan.corpus.sentences import Span, sentences
+from fairspan.corpus.sentences import Span, sentences, stripped
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.text import DerivedEncoder, Encoder, Text, key_of
-from fairspan.errors import CorpusError
+from fairspan.errors import DesignError
 
 
-class Written(Protocol):
-    """What can be cut into sentences."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def language(self) -> str: ...
-
-
-def chunk_documents(documents: Sequence[Written], counter: TokenCounter, size: int) -> list[list[Span]]:
-    """The characters of every document's chunks: as many whole sentences as fit into `size` tokens.
-
-    A sentence that is longer than a chunk is cut between tokens. Together the chunks hold every sentence.
-    """
+def chunk_tokens(asked: int | str, counter: TokenCounter) -> int:
+    """How long a chunk may be: as asked, or for "window" as long as what the model reads."""
     room = room_of(counter)
-    if size < 1 or (room is not None and size > room):
-        limit = "" if room is None else f" and at most {room}, which is what the model reads"
-        raise CorpusError(f"chunk_tokens must be at least 1{limit}, got {size}.")
-    found = [sentences(document.text, document.language) for document in documents]
-    counts = iter(counter.count([text for pair in zip(documents, found, strict=True) for text in _read(*pair)]))
-    chunked = []
-    for document, spans in zip(documents, found, strict=True):
-        pieces: list[tuple[Span, int]] = []
-        for span in spans:
-            length = next(counts)
-            pieces += [(span, length)] if length <= size else _cut(document.text, span, counter, size)
-        chunked.append([(own[0][0], own[-1][1]) for own in _grouped(pieces, size)])
-    return chunked
+    if asked == "window" and room is not None:
+        return room
+    if not isinstance(asked, int) or asked < 1 or (room is not None and asked > room):
+        allowed = "1 or more" if room is None else f"1 to {room}"
+        raise DesignError(f"chunks that this model reads whole have {allowed} {counter.unit}, got {asked}.")
+    return asked
 
 
-def windows(chunks: Sequence[Span], lengths: Sequence[int], counter: TokenCounter) -> list[list[Span]]:
-    """Neighbouring chunks that the model can read in one pass, given the tokens of each.
+def chunk_documents(documents: Sequence[Text], counter: TokenCounter, size: int | str) -> list[list[Span]]:
+    """The characters of every document's chunks: runs of whole sentences that are read in `size` tokens.
 
-    A document that fits is one window. Of a longer one every chunk is read together with as many neighbours as
-    fit.
+    They are as few as can be, and as even as sentences allow. A sentence that is longer than a chunk is cut between
+    tokens into even pieces. A document that fits is one chunk. Together the chunks hold every sentence.
     """
-    # One token more for the white space between chunks.
-    return _grouped(zip(chunks, lengths, strict=True), room_of(counter), between=1)
+    size = chunk_tokens(size, counter)
+    most = size + counter.count_whole([""])[0]
+    chunked = [[stripped(document.text, 0, len(document.text))] for document in documents]
+    longer = list(range(len(documents)))
+    # Sentences may have more tokens together than one by one, if a word has more at the beginning of a text.
+    while longer and size:
+        parts = [(number, documents[number].text[slice(*span)]) for number in longer for span in chunked[number]]
+        lengths = zip(parts, counter.count_whole([text for _, text in parts]), strict=True)
+        longer = sorted({number for (number, text), length in lengths if length > most and len(text) > 1})
+        for number, own in zip(longer, _pieces([documents[one] for one in longer], counter, size), strict=True):
+            chunked[number] = _balanced(own, size)
+        size -= 1
+    return chunked
 
 
 def unit(vectors: np.ndarray) -> np.ndarray:
@@ -69,25 +61,54 @@ def room_of(counter: TokenCounter) -> int | None:
     return None if counter.window is None else counter.window - counter.count_whole([""])[0]
 
 
-def _read(document: Written, spans: Sequence[Span]) -> list[str]:
-    """Each sentence with the white space before it, which is read too where sentences are put together."""
-    ends = [spans[0][0], *(end for _, end in spans)] if spans else []
-    return [document.text[before:end] for before, (_, end) in zip(ends, spans, strict=False)]
+def _pieces(documents: Sequence[Text], counter: TokenCounter, size: int) -> Iterator[list[tuple[Span, int]]]:
+    """The sentences of every document, and the parts of those that are longer than `size`, with their tokens."""
+    found = [sentences(document.text, document.language) for document in documents]
+    # White space before a sentence is read too where sentences are put together.
+    read = [pairwise([spans[0][0], *(end for _, end in spans)]) for spans in found]
+    counts = iter(counter.count([one.text[a:b] for one, own in zip(documents, read, strict=True) for a, b in own]))
+    for document, spans in zip(documents, found, strict=True):
+        counted = [(span, next(counts)) for span in spans]
+        parts = ([one] if one[1] <= size else _cut(document.text, one[0], counter, size) for one in counted)
+        yield list(chain.from_iterable(parts))
 
 
 def _cut(text: str, span: Span, counter: TokenCounter, size: int) -> list[tuple[Span, int]]:
+    """The fewest parts of a span that have at most `size` tokens each; their lengths differ by at most one."""
     start, end = span
-    pieces = []
-    while start < end:
-        head = counter.cut([text[start:end]], size)[0]
-        # A single character of more tokens than a chunk stays whole.
-        stop = start + max(1, len(head))
-        pieces.append(((start, stop), counter.count([text[start:stop]])[0]))
-        start = stop + len(text[stop:end]) - len(text[stop:end].lstrip())
-    return pieces
+    length = counter.count([text[start:end]])[0]
+    # A single character of more tokens than a chunk stays whole.
+    if length <= size or end - start == 1:
+        return [(span, length)]
+    count = -(-length // size)
+    half = count // 2
+    head = counter.cut([text[start:end]], half * (length // count) + min(half, length % count))[0]
+    stop = start + min(max(1, len(head)), end - start - 1)
+    return _cut(text, (start, stop), counter, size) + _cut(text, stripped(text, stop, end), counter, size)
 
 
-def _grouped(pieces: Iterable[tuple[Span, int]], room: int | None, between: int = 0) -> list[list[Span]]:
+def _balanced(pieces: Sequence[tuple[Span, int]], size: int) -> list[Span]:
+    """The fewest runs of pieces that fit into `size`: those whose lengths vary least, of equal ones longer first.
+
+    None is longer than the longest that there is when every run takes as many pieces as fit.
+    """
+    ends = np.cumsum([0, *(length for _, length in pieces)])
+    filled = grouped(((span, span[1] - span[0]) for span in pairwise(ends.tolist())), size)
+    longest = min(size, max(run[-1][1] - run[0][0] for run in filled))
+    firsts = np.minimum(np.searchsorted(ends, ends - longest), np.arange(len(ends)) - 1)
+    # A run costs the square of its length, and more than all squares can add up to.
+    costs, begins, each = np.zeros(len(ends), dtype=np.int64), [0], ends[-1] * (size + np.diff(ends).max())
+    for last, first in enumerate(firsts[1:], start=1):
+        found = costs[first:last] + (ends[last] - ends[first:last]) ** 2
+        begins.append(last - 1 - int(found[::-1].argmin()))
+        costs[last] = each + found.min()
+    borders = [len(pieces)]
+    while borders[-1]:
+        borders.append(begins[borders[-1]])
+    return [(pieces[begin][0][0], pieces[end - 1][0][1]) for begin, end in pairwise(reversed(borders))]
+
+
+def grouped(pieces: Iterable[tuple[Span, int]], room: int | None, between: int = 0) -> list[list[Span]]:
     """Neighbouring spans, each with its tokens, that fit into `room` together with the tokens between them."""
     groups: list[list[Span]] = []
     used = 0
@@ -104,9 +125,8 @@ def _grouped(pieces: Iterable[tuple[Span, int]], room: int | None, between: int 
 class ChunkEncoder(DerivedEncoder):
     """The mean of the vectors of a text's chunks, each of which another encoder embeds alone.
 
-    Chunks are runs of whole sentences of at most `size` in the unit of the counter. A text of one chunk is its own
-    mean. With `normalise` chunks and their mean have length 1. With `by_segments` the vector of a text is the mean of
-    those of its segments, whatever their lengths, and that of a segment is the mean of its chunks.
+    A text of one chunk is its own mean. With `normalise` chunks and their mean have length 1. With `by_segments` the
+    vector of a text is the mean of those of its segments, whatever their lengths, each the mean of its chunks.
     """
 
     def __init__(
@@ -121,21 +141,18 @@ class ChunkEncoder(DerivedEncoder):
         unknown = {text: self._segments(text) for text in texts if text not in self._known}
         segments = [segment for own in unknown.values() for segment in own]
         cut = chunk_documents(segments, self._counter, self._size)
-        pieces = [
-            [segment.text[slice(*span)] for span in spans] or [segment.text]
-            for segment, spans in zip(segments, cut, strict=True)
-        ]
+        pieces = [[one.text[slice(*span)] for span in spans] for one, spans in zip(segments, cut, strict=True)]
         lengths = iter(self._counter.count_whole([piece for own in pieces for piece in own]))
         chunks = iter(tuple(Text(piece, next(lengths)) for piece in own) for own in pieces)
         self._known |= {text: [next(chunks) for _ in own] for text, own in unknown.items()}
         return [tuple(chain.from_iterable(self._known[text])) for text in texts]
 
     def combine(self, texts: Sequence[Text], vectors: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
-        means = []
+        mean, means = partial(mean_vector, normalise=self._normalise), []
         for text, own in zip(texts, vectors, strict=True):
             borders = np.cumsum([len(segment) for segment in self._known[text]])[:-1]
-            segments = [self._mean(part) for part in np.split(np.stack(own), borders)]
-            means.append((self._mean(np.concatenate(segments)) if len(segments) > 1 else segments[0])[0])
+            segments = [mean(part) for part in np.split(np.stack(own), borders)]
+            means.append((mean(np.concatenate(segments)) if len(segments) > 1 else segments[0])[0])
         return means
 
     def key(self, text: Text) -> bytes:
@@ -144,15 +161,9 @@ class ChunkEncoder(DerivedEncoder):
         counts = str([len(segment) for segment in self._known[text]])
         return key_of("chunks", str(self._normalise), counts, *(self.alone.key(chunk).hex() for chunk in own))
 
-    def _mean(self, vectors: np.ndarray) -> np.ndarray:
-        return mean_vector(vectors, normalise=self._normalise)
-
     def _segments(self, text: Text) -> list[Text]:
         """What is cut into chunks on its own: the text, or each of its segments."""
         if not self._by_segments or len(text.borders) < 2:
             return [text]
-        ends = (*text.borders[1:], len(text.text))
-        return [
-            Text(text.text[start:end].strip(), 0, language=text.language)
-            for start, end in zip(text.borders, ends, strict=True)
-        ]
+        spans = pairwise((*text.borders, len(text.text)))
+        return [Text(text.text[start:end].strip(), 0, language=text.language) for start, end in spans]

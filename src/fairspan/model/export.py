@@ -12,7 +12,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from tokenizers import Tokenizer
 
 from fairspan import __version__
-from fairspan.calibration.calibration import PRESETS, Side
+from fairspan.calibration.calibration import PRESETS, WINDOW, Side
 from fairspan.errors import MissingExtra, UnsupportedModel, first_line
 from fairspan.model.graph import INPUTS, OUTPUT, Graph, exportable_copy, trace
 from fairspan.model.saving import require_exportable, written_beside
@@ -101,10 +101,11 @@ def _texts(model: SentenceTransformer, window: int | None) -> list[str]:
     special = set(tokenizer.all_special_ids)
     ids = [int(one) for one in rng.permutation(len(tokenizer)) if int(one) not in special][:_WORDS]
     words = [word for one in ids if (word := str(tokenizer.decode([one])).strip())] or ["a"]
-    calibration = getattr(model[0], "calibration", None)
-    unit = 64 if calibration is None else calibration.tile_size or calibration.basket_size
+    calibration = getattr(model[0], "calibration", PRESETS["tiles"])
+    unit = calibration.tile_size or calibration.basket_size
+    unit = int(model[0].untiled_length or _LONGEST) if unit == WINDOW else int(unit)
     # A word is one token or more.
-    longest = window if window is not None and window <= _LONGEST else _LONGEST // 2
+    longest = window if window is not None and window <= _LONGEST else max(_LONGEST // 2, unit + unit // 2)
     counts = (1, min(2 * unit + 9, longest // 2), 9, longest)
     return [" ".join(rng.choice(words, size=count)) for count in counts]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairspan.design.lengths import TokenCounter
-from fairspan.encoding.chunks import chunk_documents, mean_vector, unit, windows
+from fairspan.encoding.chunks import chunk_documents, grouped, mean_vector, room_of, unit
 from fairspan.encoding.text import Text, shares
 from fairspan.retrieval.task import Passage, Span
 
@@ -40,16 +40,17 @@ class IndexPlan:
 
 
 def plan_index(
-    kind: str, documents: Sequence[Passage], lengths: Mapping[str, int], counter: TokenCounter, chunk_tokens: int
+    kind: str, documents: Sequence[Passage], lengths: Mapping[str, int], counter: TokenCounter, size: int | str
 ) -> IndexPlan:
-    """What `kind` has to embed of these documents, given their lengths as the model reads them.
+    """What `kind` has to embed of these documents, given their lengths as the model reads them, and the chunks'.
 
     Where a document is longer than the model reads, its whole vector is that of its beginning; chunks cover all.
     """
     if kind == "whole":
         return IndexPlan(kind, {one.id: (_whole(one, lengths[one.id], counter),) for one in documents})
     made: dict[str, list[Text]] = {}
-    for one, chunks in zip(documents, chunk_documents(documents, counter, chunk_tokens), strict=True):
+    texts = [Text(one.text, 0, language=one.language) for one in documents]
+    for one, chunks in zip(documents, chunk_documents(texts, counter, size), strict=True):
         if kind == "late-max":
             made[one.id] = _passes(one, chunks, lengths[one.id], counter)
         else:
@@ -68,11 +69,12 @@ def _whole(document: Passage, length: int, counter: TokenCounter) -> Text:
 
 
 def _passes(document: Passage, chunks: Sequence[Span], length: int, counter: TokenCounter) -> list[Text]:
-    """A document with its chunks as spans, in as many texts as the model needs to read it; not counted yet."""
+    """A document with its chunks as spans, in as few texts as the model can read it in; not counted yet."""
     if counter.window is None or length <= counter.window:
         return [Text(document.text, 0, tuple(chunks), _borders(document), document.language)]
     sizes, found = counter.count([document.text[slice(*span)] for span in chunks]), []
-    for run in windows(chunks, sizes, counter):
+    # One token more for the white space between chunks.
+    for run in grouped(zip(chunks, sizes, strict=True), room_of(counter), between=1):
         first, last = run[0][0], run[-1][1]
         spans = tuple((start - first, end - first) for start, end in run)
         found.append(Text(document.text[first:last], 0, spans, language=document.language))

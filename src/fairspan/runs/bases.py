@@ -9,7 +9,7 @@ from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.calibration import Calibration, Side
 from fairspan.calibration.treatment import CHUNK_TOKENS, Treatment
-from fairspan.encoding.chunks import ChunkEncoder
+from fairspan.encoding.chunks import ChunkEncoder, chunk_tokens
 from fairspan.encoding.encoder import CorrectedEncoder, Encoder, Encodes, ModelEncoder, ObjectEncoder, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
@@ -83,8 +83,8 @@ class Treated:
             found = ObjectEncoder(self.model, prompt, side)
             counter, size = Characters(prompt), self.treatment.chunk_size(CHUNK_CHARACTERS)
         if chunked:
-            by_segments = self.treatment.by_segments
-            found = ChunkEncoder(found, counter, size, normalise=self.normalise, by_segments=by_segments)
+            how = {"normalise": self.normalise, "by_segments": self.treatment.by_segments}
+            found = ChunkEncoder(found, counter, chunk_tokens(size, counter), **how)
         return found if self.correction is None else CorrectedEncoder(found, self.correction)
 
 

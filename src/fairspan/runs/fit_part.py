@@ -15,7 +15,6 @@ from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.chunks import chunk_documents, room_of
 from fairspan.encoding.encoder import Text
 from fairspan.errors import CorpusError
-from fairspan.retrieval.task import Passage
 
 # The longest text to fit on. Longer segments are cut into several at the ends of sentences.
 _TOKENS, _CHARACTERS = 128, 512
@@ -202,7 +201,7 @@ def _found(heads: Collection[str], texts: Iterable[str]) -> set[str]:
 
 def _pieces(segments: Sequence[Segment], counter: TokenCounter) -> list[list[str]]:
     """Every segment in texts of whole sentences."""
-    passages = [Passage(segment.id, segment.text, segment.language) for segment in segments]
+    texts = [Text(segment.text, 0, language=segment.language) for segment in segments]
     room, most = room_of(counter), _TOKENS if counter.unit == "tokens" else _CHARACTERS
-    chunks = chunk_documents(passages, counter, most if room is None else min(most, room))
-    return [[one.text[slice(*span)] for span in spans] for one, spans in zip(passages, chunks, strict=True)]
+    chunks = chunk_documents(texts, counter, most if room is None else min(most, room))
+    return [[one.text[slice(*span)] for span in spans] for one, spans in zip(texts, chunks, strict=True)]

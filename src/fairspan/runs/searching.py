@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 
+from fairspan.calibration.treatment import PLAIN, as_treatment
 from fairspan.encoding.encoder import Encoder, Text, refuse_other_spaces
 from fairspan.errors import UnsupportedModel
 from fairspan.retrieval.indexes import IndexPlan, Vectors, assemble, plan_index
@@ -28,7 +29,7 @@ class Searching:
 
     Attributes:
         metrics: what every query is scored with.
-        chunk_tokens: length of the longest chunk, in indexes of chunks.
+        chunk_tokens: length of the longest chunk, in indexes of chunks; or "window".
         with_ranks: whether there are rows for the rank of every document that answers a query.
         may_cut: whether a model that reads only the beginning of long documents is measured as it is.
     """
@@ -36,7 +37,7 @@ class Searching:
     subject: Subject
     tasks: tuple[MeasuredTask, ...]
     metrics: Sequence[str]
-    chunk_tokens: int
+    chunk_tokens: int | str
     with_ranks: bool = True
     may_cut: bool = False
 
@@ -67,9 +68,10 @@ class Searching:
         }
 
     def plan(self, index: str) -> IndexPlan:
-        """What an index has to embed of all documents. Every treatment can read its chunks whole."""
+        """What an index has to embed of all documents. The plain model and every treatment read its chunks whole."""
         lengths = {name: length for one in self.tasks for name, length in one.lengths.items()}
-        counter = replace(self.subject, whole=index != "whole").counter
+        readers = (as_treatment(PLAIN), *self.subject.treatments)
+        counter = replace(self.subject, treatments=readers, whole=True).counter
         return plan_index(index, list(self.documents.values()), lengths, counter, self.chunk_tokens)
 
     def index_and_search(self, run: Run, treated: Treated, plan: IndexPlan) -> tuple[pl.DataFrame, dict[str, Any]]:

@@ -13,7 +13,7 @@ from sentence_transformers import SentenceTransformer
 from fairspan.calibration.calibration import PRESETS, Calibration, Side
 from fairspan.calibration.treatment import CLOSED_TREATMENTS, PLAIN, Treatment
 from fairspan.design.lengths import TokenCounter
-from fairspan.encoding.chunks import room_of
+from fairspan.encoding.chunks import chunk_tokens
 from fairspan.encoding.encoder import AnyModel, Encodes, identity_of
 from fairspan.encoding.endpoint import BATCH_CHARACTERS, Endpoint
 from fairspan.encoding.tokens import Characters, counter_of, prompt_of, window_of
@@ -183,6 +183,9 @@ class Subject:
         Under those `on_tokens` tokens are compared with whole vectors; `beyond` names what else was asked for that
         only a SentenceTransformer can do.
         """
+        for one in treatments:
+            if one.chunks:
+                chunk_tokens(one.chunk_size(), replace(self, treatments=()).counter)
         if not self.is_open:
             inside = [one.name for one in treatments if one.calibration.acts or (one.baseline and not one.chunks)]
             if left := [*inside, *beyond]:
@@ -192,7 +195,6 @@ class Subject:
                     f"omit {', '.join(left)}."
                 )
             return
-        room = room_of(counter_of(self.model, self.prompts["document"]))
         truncated = getattr(self.model, "truncate_dim", None)
         for one in treatments:
             if one.baseline == "last2avg":
@@ -211,11 +213,6 @@ class Subject:
                 raise UnsupportedModel(
                     f"{one.name} reads a document in several passes, which have no attention in common: omit it, or "
                     "omit attention."
-                )
-            if one.chunks and room is not None and one.chunk_size() > room:
-                raise DesignError(
-                    f"{one.name} has chunks of {one.chunk_size()} tokens, and the model reads {room} of a text: use "
-                    f"chunk-mean-{room} or shorter chunks."
                 )
 
     def under(

@@ -36,7 +36,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         documents_only: measure every treatment also with queries as the plain model embeds them.
         indexes: what is kept of a document: "whole", "chunk-mean", "chunk-max", "late-max".
         cross: measure every index under every treatment; otherwise all but "whole" under the first one only.
-        chunk_tokens: length of the longest chunk.
+        chunk_tokens: length of the longest chunk, or "window" for what the plain model reads.
         metrics: the first one decides the verdicts.
         too_long: what to do with documents that not every treatment reads whole: "leave-out", "shorten", "cut" or
             "error". By default "shorten" for passages, and of a collection "cut" if some treatment reads them whole;
@@ -55,7 +55,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     documents_only: bool = True
     indexes: Sequence[str] = ("whole",)
     cross: bool = False
-    chunk_tokens: int = 128
+    chunk_tokens: int | str = 128
     metrics: Sequence[str] = ("ndcg@10", "mrr", "recall@1", "recall@10")
     too_long: str | None = None
     margin: float = 0.01
@@ -72,7 +72,8 @@ class EvaluateOptions(StudyOptions, TaskOptions):
             parse_metric(metric)
         if self.too_long is not None:
             _require_some("too_long", [self.too_long], TOO_LONG)
-        require_whole("chunk_tokens", self.chunk_tokens, kind=CorpusError)
+        if self.chunk_tokens != "window":
+            require_whole("chunk_tokens, if it is not window,", self.chunk_tokens, kind=CorpusError)
         if isinstance(self.margin, bool) or not isinstance(self.margin, int | float) or not 0 <= self.margin < 1:
             raise CorpusError(f"margin must be from 0 to below 1, got {self.margin!r}.")
         if self.temperature_grid is not None:
