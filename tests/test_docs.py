@@ -105,7 +105,7 @@ def test_commands_on_a_page_are_accepted(page: Path) -> None:
 
 
 def test_options_on_the_page_of_collapse_are_accepted() -> None:
-    [shown] = re.findall(r"`(--max-seq-length 4096 [^`]*)`", (ROOT / "docs" / "collapse.md").read_text("utf-8"))
+    [shown] = re.findall(r"`(--temperatures \"\" [^`]*)`", (ROOT / "docs" / "collapse.md").read_text("utf-8"))
     options = accept(["collapse", "MODEL", *shlex.split(shown)])
     assert (options["temperatures"], options["treatments"]) == ([], ["tiles+temperature=1", "tiles"])
     with pytest.raises(FairspanError, match="is empty"):
