@@ -20,6 +20,7 @@ from fairspan.calibration.treatment import as_treatment
 from fairspan.encoding.encoder import ModelEncoder, Text
 from fairspan.encoding.tokens import ModelTokens, counter_of, prompt_of, tokens_of_spans, window_of
 from fairspan.model.build import copy_sharing_weights
+from fairspan.model.window import limit_to
 from tests.test_identity import changed
 from tests.tiny import HIDDEN, save_tiny, tiny_model, words
 
@@ -103,8 +104,9 @@ def test_the_window_is_what_the_weights_allow(tmp_path: Path, architecture: str,
 def test_a_model_in_tiles_reads_beyond_its_positions(tmp_path: Path) -> None:
     """As far as it is set to, on the sides in tiles; under a calibration without tiles it is a plain model again."""
     plain = tiny_model(tmp_path, "roberta", "mean", max_position_embeddings=50)
-    plain.max_seq_length = 200
     tiles, paper = Calibration(strength=0, tile_size=8), Calibration.preset("paper")
+    assert (window_of(plain), window_of(plain, tiles)) == (48, None), "any length"
+    limit_to(plain, 200)
     assert (window_of(plain), window_of(plain, tiles), window_of(plain, paper)) == (48, 200, 48)
     assert window_of(plain, tiles.but(sides="document"), "query") == 48
     tiled = fairspan.calibrate(plain, tiles)
@@ -112,19 +114,17 @@ def test_a_model_in_tiles_reads_beyond_its_positions(tmp_path: Path) -> None:
     assert window_of(tiled, paper) == 48
     only = fairspan.calibrate(plain, tiles.but(sides="document"))
     assert (ModelTokens(only).window, ModelTokens(only, side="query").window) == (200, 48)
-    plain.max_seq_length = 20
+    limit_to(plain, 20)
     raised = fairspan.calibrate(plain, tiles, max_seq_length=200)
     assert (window_of(raised), window_of(raised, paper)) == (200, 20), "as the plain model was set"
     assert fairspan.calibrate(raised, paper).max_seq_length == 20
-    plain.max_seq_length = None
-    assert window_of(plain, tiles) == 48, "nobody has asked for more"
 
 
 def test_an_encoder_cuts_at_its_own_window(tmp_path: Path) -> None:
     """Set to 200 tokens, the plain model reads its 50 positions, under the keys that it has at 50; tiles read on."""
     model = tiny_model(tmp_path, "bert", "mean", max_position_embeddings=50)
-    short = changed(model, lambda copy: setattr(copy, "max_seq_length", 50))
-    model.max_seq_length = 200
+    short = changed(model, lambda copy: limit_to(copy, 50))
+    limit_to(model, 200)
     text, read = words(120), " ".join(words(120).split()[:48])
     long, beginning = Text(text, 122), Text(read, 50)
 
