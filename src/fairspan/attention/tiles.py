@@ -112,8 +112,7 @@ def _lay(valid: Tensor, size: int, lead: int, trail: int, segment: Tensor | None
         count, width = runs(valid.shape[1] - lead - trail, size)
         tile, within = _cut(offset, content, size)
         number = torch.arange(count, device=valid.device)
-        pieces = -(-content // size)
-        base, longer = content // pieces.clamp(min=1), content % pieces.clamp(min=1)
+        pieces, base, longer = _balance(content, size)
         length = torch.where(number < pieces, base + (number < longer), 0)
         start = first + lead + number * base + torch.minimum(number, longer)
         longest_tile = length[:, :1]
@@ -145,11 +144,18 @@ def _lay(valid: Tensor, size: int, lead: int, trail: int, segment: Tensor | None
     return Tiles(valid, position, tile, start, length, shared, lead, trail, width, padded=True)
 
 
-def _cut(offset: Tensor, count: Tensor, size: Tensor | int) -> tuple[Tensor, Tensor]:
-    """In which of ceil(count / size) pieces an offset into `count` tokens lies, and where in it."""
+def _balance(count: Tensor, size: Tensor | int) -> tuple[Tensor, Tensor, Tensor]:
+    """Into how many pieces of at most `size` so many tokens are cut, at least one; how long these are; and how many
+    of them, the first ones, have one token more.
+    """
     pieces = (-(-count // size)).clamp(min=1)
-    base, longer = (count // pieces).clamp(min=1), count % pieces
-    # The first `longer` pieces have one token more.
+    return pieces, count // pieces, count % pieces
+
+
+def _cut(offset: Tensor, count: Tensor, size: Tensor | int) -> tuple[Tensor, Tensor]:
+    """In which piece an offset into `count` tokens lies, and where in it."""
+    _, base, longer = _balance(count, size)
+    base = base.clamp(min=1)
     beyond = offset - longer * (base + 1)
     early = beyond < 0
     piece = torch.where(early, offset // (base + 1), longer + beyond // base)

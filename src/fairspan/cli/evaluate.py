@@ -5,7 +5,18 @@ from typing import Annotated
 import typer
 
 from fairspan.cli.gate import FailIf
-from fairspan.cli.options import DATA, MODEL, SEARCH, CorpusPath, ModelName, Prompt, list_option, option, studying_any
+from fairspan.cli.options import (
+    DATA,
+    MODEL,
+    SEARCH,
+    CorpusPath,
+    ModelName,
+    Prompt,
+    list_option,
+    number_or_word,
+    option,
+    studying_any,
+)
 from fairspan.cli.studies import asked, run_study
 from fairspan.studies.evaluate.options import EvaluateOptions
 
@@ -77,6 +88,6 @@ def evaluate(
         fairspan evaluate --endpoint http://localhost:8000/v1 --model BAAI/bge-m3 my_questions/ --fail-if worse
     """
     given = asked(context)
-    if given.get("chunk_tokens", "").isdecimal():
-        given["chunk_tokens"] = int(given["chunk_tokens"])
+    if "chunk_tokens" in given:
+        given["chunk_tokens"] = number_or_word(given["chunk_tokens"])
     run_study(EvaluateOptions, context, given)

@@ -56,6 +56,11 @@ def list_option(help: str, of: type = str, *, group: str | None = None, none: bo
     return typer.Option(None, callback=read, metavar=metavar, help=help, rich_help_panel=group)
 
 
+def number_or_word(typed: str) -> int | str:
+    """ "64" as 64, and "window" as it is."""
+    return int(typed) if typed.isdecimal() else typed
+
+
 def print_json(value: Any) -> None:
     """A result on stdout, for programs."""
     # Escaped, a character stays what it is; written plainly it would be another.
@@ -191,4 +196,4 @@ def chosen_calibration(given: Mapping[str, Any]) -> Calibration | None:
             raise DesignError(f"preset takes a calibration, such as {', '.join(PRESETS)}, got {preset!r}.")
         found = treatment.calibration
     size = given.get("tile_size")
-    return found if size is None else as_calibration(found, tile_size=int(size) if size.isdecimal() else size)
+    return found if size is None else as_calibration(found, tile_size=number_or_word(size))

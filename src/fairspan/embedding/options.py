@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from fairspan.calibration.calibration import WINDOW, Calibration, Side, as_calibration
+from fairspan.calibration.calibration import Calibration, Side, as_calibration
 from fairspan.corpus.rows import Fields
 from fairspan.corpus.source import Given
 from fairspan.embedding.shards import VECTORS
@@ -120,7 +120,7 @@ class EmbedOptions:
 
     def refuse_changing(self, *calibrations: Calibration) -> None:
         """Raise if only longer texts are asked for, and a model with these changes others as well, or nothing."""
-        long = [one.tile_size == WINDOW and one.strength == 0 for one in (one.on(self.side) for one in calibrations)]
+        long = [one.acts and one.keeps_what_fits for one in (one.on(self.side) for one in calibrations)]
         if self.only_longer_than_window and not (long and all(long)):
             raise DesignError(
                 "only_longer_than_window needs the preset long: only with it do texts that fit into the plain "

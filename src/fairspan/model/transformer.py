@@ -189,7 +189,8 @@ class CalibratedTransformer(Transformer):
             tokens: Tensor = self._run(inputs, complete, **kwargs)[TOKENS]
             return tokens
 
-        if plan.tiles is not None and only_pooled and len(parts := few_at_a_time(inputs["attention_mask"])) > 1:
+        masked = only_pooled and "attention_mask" in inputs
+        if plan.tiles is not None and masked and len(parts := few_at_a_time(inputs["attention_mask"])) > 1:
             found = [self(_taken(features, part), **kwargs) for part in parts]
             features[TOKENS] = torch.cat([self.site.module(one)["sentence_embedding"] for one in found])[:, None]
             return PooledFeatures(features, all_tokens)

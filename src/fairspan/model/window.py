@@ -31,7 +31,7 @@ def window_of(
         acting = [one for one in found if isinstance(one, Calibration)]
     own = (model.tokenizer.truncation or {}).get("max_length") if isinstance(model.tokenizer, Tokenizer) else None
     limits = _known([model.max_seq_length, own])
-    untiled = _known([getattr(module, "untiled_length", None) for module in getattr(model, "children", tuple)()])
+    untiled = _known([getattr(module, "untiled_length", None) for module in getattr(model, "modules", tuple)()])
     if any(one.tiles_on(side) for one in acting):
         # What a model reads plain is no limit for its tiles.
         return min(limits, default=None) if untiled else None

@@ -33,7 +33,7 @@ class TqdmProgress(Progress):
         from tqdm.auto import tqdm
 
         self._make, self._stage = tqdm, ""
-        # As one that is closed, it shows nothing whatever it is told.
+        # Shows nothing until `start` makes one with a total.
         self._bar: Any = tqdm(disable=True)
 
     def stage(self, name: str) -> None:

@@ -26,7 +26,7 @@ def item_of(links: sqlite3.Connection, language: str, title: str) -> int | None:
 
 
 def write_sitelinks(path: Path, languages: Sequence[str], file: Path, reached: Callable[[int, str], None]) -> None:
-    """Reduce Wikidata's table to an SQLite file, which no memory has to hold; `reached` is told the bytes read.
+    """Reduce Wikidata's table to an SQLite file, in bounded memory; `reached` is called with the bytes read so far.
 
     Raises:
         CorpusError: among others, if no item has a page in every language.
