@@ -120,7 +120,7 @@ def place(make_tiny: Callable[..., SentenceTransformer], tmp_path_factory: pytes
 
     place = tmp_path_factory.mktemp("place")
     make_tiny("bert", "mean").save_pretrained(str(place / "model"), create_model_card=False)
-    write_articles(place / "corpus")
+    write_articles(place / "corpus", 20)
     return place
 
 

@@ -47,9 +47,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "page.md").write_text("# One\n\nw1\n\n# Two\n\nw2\n", encoding="utf-8")
     (folder / "model").mkdir()
     (folder / "model" / "modules.json").write_text("[]", encoding="utf-8")
-    (folder / "corpus").mkdir()
-    lines = [json.dumps({"id": f"{number}", "text": f"w{number} w1 w2"}) for number in range(4)]
-    (folder / "corpus" / "en.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    for name, count in (("corpus", 4), ("many", 20)):
+        (folder / name).mkdir()
+        lines = [json.dumps({"id": f"{number}", "text": f"w{number} w1 w2"}) for number in range(count)]
+        (folder / name / "en.jsonl").write_text("\n".join(lines), encoding="utf-8")
     (folder / "empty.jsonl").write_text("", encoding="utf-8")
     (folder / "cut.parquet").write_bytes(b"PAR1")
     (folder / "body.jsonl").write_text('{"id": "a", "body": "w1"}', encoding="utf-8")
@@ -58,7 +59,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 AUDIT = ["audit", "model", "--corpus", "corpus"]
-TUNE = ["tune", "model", "pages", "--corpus", "corpus"]
+TUNE = ["tune", "model", "--corpus", "many"]
 EMBED = ["embed", "model", "corpus", "out"]
 NO_GPU = ["--device", "cuda"]
 NOT_THERE = "there is no device 'cuda' on this machine: torch 2.9 finds 0 of kind cuda."
@@ -102,7 +103,9 @@ MISTAKES = [
     (["tune", "model", "nowhere"], "there is no task 'nowhere'"),
     ([*TUNE, "--languages", "xx"], "has no language 'xx'"),
     ([*TUNE, "--guard", "pages:nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
-    ([*TUNE, "--guard", "pages"], "pages is named twice"),
+    ([*TUNE, "--guard", "passages"], "passages is named twice"),
+    (["tune", "model", "--corpus", "corpus"], "corpus has 4 documents, and "),
+    ([*TUNE, "--parts"], "many has 5 pages, and "),
     ([*TUNE, "--metric", "good"], "there is no metric 'good'"),
     ([*TUNE, "--margin", "nan"], "margin must be between 0 and 1"),
     (["collapse", "model", "--corpus", "corpus", "--language", "xx"], "has no language 'xx'"),

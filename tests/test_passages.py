@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fairspan.corpus.corpus import Corpus
@@ -65,11 +66,11 @@ def test_a_query_is_whole_sentences_and_in_no_document(per_document: int) -> Non
         assert words[0].startswith("D")
 
 
-@pytest.mark.parametrize("per_document", [1, 3])
-def test_with_its_passages_a_document_is_what_it_was(per_document: int) -> None:
+@pytest.mark.parametrize("options", [{"per_document": 1}, {"per_document": 3}, {"tokens_each": 60}])
+def test_with_its_passages_a_document_is_what_it_was(options: dict[str, int]) -> None:
     """Between the two sentences of its evidence; at either end of the document there is only one."""
     corpus = make_corpus()
-    task = passages(corpus, per_document=per_document)
+    task = passages(corpus, **options)
     texts = {document.id: document.text for document in task.documents}
     whole = dict(texts)
     for query in reversed(task.queries):
@@ -79,8 +80,8 @@ def test_with_its_passages_a_document_is_what_it_was(per_document: int) -> None:
         around = texts[found.document][found.start : found.end]
         before, dot, after = around.partition(". ")
         own = corpus.text(query.cluster, "en")
-        options = {f"{before}{dot}{query.text} {after}", f"{around} {query.text}", f"{query.text} {around}"}
-        (there,) = [one for one in options if one in own]
+        possible = {f"{before}{dot}{query.text} {after}", f"{around} {query.text}", f"{query.text} {around}"}
+        (there,) = [one for one in possible if one in own]
         if not after:
             assert own.startswith(query.text) or own.endswith(query.text)
         whole[found.document] = whole[found.document].replace(around, there)
@@ -94,6 +95,64 @@ def test_every_fifth_has_equally_many_queries(per_document: int) -> None:
     counts = fifths(task)
     assert sum(counts) == len(task.queries) >= 20 * per_document
     assert max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize("window", [None, 400])
+def test_long_documents_have_more_passages(window: int | None) -> None:
+    """One for every 100 tokens that the model reads, at least three and at most ten."""
+    corpus = make_corpus(*[25] * 10, *[70] * 6, *[150] * 4)
+    task = passages(corpus, window, per_document=3, tokens_each=100)
+    assert len(task.documents) == 20
+    asked = Counter(query.cluster for query in task.queries)
+    read = {one.id: min(len(one.text.split()), (window or 10_000) - 2) for one in corpus.segments}
+    assert asked == {id: max(3, min(10, tokens // 100)) for id, tokens in read.items()}
+    assert {*asked.values()} == ({3, 7, 10} if window is None else {3})
+    counts = fifths(task, window)
+    assert sum(counts) == len(task.queries)
+    assert max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize(
+    ("limits", "wanted"),
+    [
+        ({}, 23),
+        ({"most_tokens": 2000}, None),
+        ({"most_tokens": 2000, "documents": 4}, 4),
+        ({"most_tokens": 2000, "least": 15}, 15),
+        ({"most_tokens": 2000, "least": 15, "documents": 12}, 12),
+        ({"most_tokens": 10, "least": 2}, 2),
+        ({"most_tokens": 100_000, "least": 15}, 23),
+    ],
+)
+def test_how_many_are_drawn(limits: dict[str, int], wanted: int | None) -> None:
+    """In the order of the seed: as many as have 2,000 tokens together, if nothing else is wanted."""
+    corpus = make_corpus()
+    texts = [one.text for one in sorted(corpus.segments, key=lambda one: one.id)]
+    order = np.random.default_rng(0).permutation(len(texts))
+    tokens = np.cumsum([len(texts[number].split()) for number in order])
+    fitting = int((tokens <= 2000).sum())
+    assert 4 < fitting < 12, "the premise"
+    task = passages(corpus, **limits)
+    assert len(task.documents) == (fitting if wanted is None else wanted)
+    drawn = {f"a{number:02}/en" for number in order[: len(task.documents)]}
+    assert {one.id for one in task.documents} == drawn
+    said = [f"{len(drawn)} of 23 documents in en were drawn"] if len(drawn) < 23 else []
+    assert [note for note in task.notes if note.endswith("were drawn")] == said
+
+
+def test_a_language_that_nobody_named_is_not_named() -> None:
+    """Neither in notes nor in what is refused."""
+    made = [replace(one, language="und") for one in (*make_corpus().segments, article(40, 4), article(41, 5))]
+    same = replace(made[0], id="z")
+    draw = PassageDraw(Words(270), tokens=30, per_document=2, most_tokens=3000)
+    (task,) = draw.tasks(Corpus.from_segments("made", [*made, same]), ["und"])
+    notes = " ".join(task.notes)
+    for said in ("have the text of", "fewer than 5", "a fifth without", "were drawn", "too long"):
+        assert said in notes
+    assert " in und" not in notes
+    with pytest.raises(CorpusError, match=r"made has 1; 1 of 2 documents have fewer") as caught:
+        draw.tasks(Corpus.from_segments("made", [made[0], made[-2]]), ["und"])
+    assert "und" not in str(caught.value).split()
 
 
 def test_documents_that_fail_are_replaced() -> None:

@@ -1,33 +1,19 @@
-"""Parts of tasks: what they share (nothing), how large they are, and that a part is a task like any other."""
+"""Clusters of queries: which share a document or a text, by a graph that is walked from each query."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
-from types import SimpleNamespace
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sentence_transformers import SentenceTransformer
 
-from fairspan.calibration.treatment import as_treatment
-from fairspan.encoding.fill import Tally
-from fairspan.encoding.store import Store
-from fairspan.errors import CorpusError
 from fairspan.retrieval.measured import MeasuredTask, Position
-from fairspan.retrieval.splitting import Tasks, link_queries, split_tasks
+from fairspan.retrieval.splitting import Tasks, link_queries
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
-from fairspan.runs.fit_part import FitPart
-from fairspan.runs.progress import Silent
-from fairspan.runs.searching import Searching, measure_tasks
-from fairspan.runs.study import Run
-from fairspan.runs.subject import Subject, open_subject
-from tests.tiny import words
-
-HALVES = {"tune": 0.5, "guard": 0.25, "report": 0.25}
 
 
 def measured(task: RetrievalTask) -> MeasuredTask:
@@ -40,25 +26,29 @@ def measured(task: RetrievalTask) -> MeasuredTask:
     )
 
 
-def simple(clusters: int, others: int = 0, each: int = 1, edition: int = 0) -> MeasuredTask:
-    """Clusters of one document and its queries, and documents that nobody asks for."""
-    documents = [Passage(f"d{number}", f"text {number}") for number in range(clusters + others)]
-    queries = [
-        Query(f"q{number}-{turn}", f"ask {number} {turn}", cluster=f"set{number}")
-        for number in range(clusters)
-        for turn in range(each)
-    ]
-    relevant = {query.id: {f"d{query.cluster[3:]}": 1.0} for query in queries}
-    evidence = {query.id: Evidence(f"d{query.cluster[3:]}", 0, 4) for query in queries}
-    return measured(RetrievalTask("simple", tuple(queries), tuple(documents), relevant, evidence, edition))
+def linked(
+    relevant: Mapping[str, Mapping[str, float]],
+    documents: Sequence[Passage] = (),
+    queries: Mapping[str, str] | None = None,
+    *,
+    texts: bool = False,
+) -> RetrievalTask:
+    """A task of these documents and of others that share nothing, after its queries were linked."""
+    own = {one.id for one in documents}
+    names = dict.fromkeys(name for gains in relevant.values() for name in gains if name not in own)
+    every = (*documents, *(Passage(name, f"text {name}") for name in names))
+    asked = tuple(Query(name, (queries or {}).get(name, f"ask {name}")) for name in relevant)
+    (found,) = link_queries([measured(RetrievalTask("linked", asked, every, relevant, {}))], texts=texts)
+    return found.task
+
+
+def clusters(task: RetrievalTask) -> list[str]:
+    return [query.cluster for query in task.queries]
 
 
 @st.composite
 def random_tasks(draw: st.DrawFn) -> list[MeasuredTask]:
-    """One or two editions, whose documents share texts and segments, and whose queries share documents and words.
-
-    Enough of them share nothing for every part to have some.
-    """
+    """One or two editions, whose documents share texts and segments, and whose queries share documents and words."""
     count = draw(st.integers(20, 32))
     texts = [f"text {number} " for number in range(2 * count)]
     pick = st.integers(0, 2 * count - 1)
@@ -90,63 +80,8 @@ def random_tasks(draw: st.DrawFn) -> list[MeasuredTask]:
     return tasks
 
 
-def shared_things(part: Tasks) -> dict[str, set[str]]:
-    """Everything that must not be in two parts."""
-    documents = [own for one in part for own in one.task.documents]
-    queries = [own for one in part for own in one.task.queries]
-    texts = {own.text for own in documents} | {own.text[slice(*span)] for own in documents for span in own.spans}
-    return {
-        "documents": {own.id for own in documents},
-        "queries": {own.id for own in queries},
-        "texts": texts | {own.text for own in queries},
-        "clusters": {own.cluster for own in queries},
-    }
-
-
-def clusters_of(part: Tasks) -> list[str]:
-    return list(dict.fromkeys(query.cluster for one in part for query in one.task.queries))
-
-
-# --- nothing is shared
-
-
-@settings(max_examples=40, deadline=None)
-@given(random_tasks(), st.integers(0, 5))
-def test_parts_share_nothing_and_lose_nothing(tasks: list[MeasuredTask], seed: int) -> None:
-    try:
-        parts = split_tasks(tasks, HALVES, seed)
-    except CorpusError:
-        return  # everything hangs together
-    things = [shared_things(part) for part in parts.values()]
-    for kind in ("documents", "queries", "texts", "clusters"):
-        found = [name for own in things for name in own[kind]]
-        assert len(found) == len(set(found)), kind
-    for edition, one in enumerate(tasks):
-        pieces = [own for part in parts.values() for own in part if own.task.edition == edition]
-        queries = {query.id: (own, query) for own in pieces for query in own.task.queries}
-        assert queries.keys() == {query.id for query in one.task.queries}
-        for query in one.task.queries:
-            own, found = queries[query.id]
-            assert (found.text, found.language) == (query.text, query.language)
-            assert own.task.evidence.get(query.id) == one.task.evidence.get(query.id)
-            assert own.positions.get(query.id) == one.positions.get(query.id)
-            wanted = one.task.relevant[query.id]
-            kept = own.task.relevant[query.id]
-            assert {name for name, gain in kept.items() if gain > 0} == {
-                name for name, gain in wanted.items() if gain > 0
-            }
-            assert kept.items() <= wanted.items()
-        # Documents go nowhere, unless a part has no queries of that edition at all.
-        documents = [document for own in pieces for document in own.task.documents]
-        assert len(documents) == len({document.id for document in documents})
-        if len(pieces) == len(parts):
-            assert {document.id for document in documents} == {document.id for document in one.task.documents}
-
-
-@settings(max_examples=40, deadline=None)
-@given(random_tasks(), st.integers(0, 5))
-def test_the_most_is_divided(tasks: list[MeasuredTask], seed: int) -> None:
-    """Only what shares something is one cluster: by a graph of everything, walked from each query."""
+def companies(tasks: Sequence[MeasuredTask], *, texts: bool) -> set[frozenset[str]]:
+    """The queries that hang together, by walking from each."""
     neighbours: dict[str, set[str]] = {}
 
     def join(*nodes: str) -> None:
@@ -154,15 +89,15 @@ def test_the_most_is_divided(tasks: list[MeasuredTask], seed: int) -> None:
             neighbours.setdefault(node, set()).update(nodes)
 
     for one in tasks:
-        for document in one.task.documents:
-            texts = (document.text, *(document.text[slice(*span)] for span in document.spans))
-            join(f"document {document.id}", *(f"text {text}" for text in texts))
+        for document in one.task.documents if texts else ():
+            own = (document.text, *(document.text[slice(*span)] for span in document.spans))
+            join(f"document {document.id}", *(f"text {text}" for text in own))
         for query in one.task.queries:
             positive = [name for name, gain in one.task.relevant[query.id].items() if gain > 0]
-            join(f"query {query.id}", f"text {query.text}", *(f"document {name}" for name in positive))
-            if query.cluster:
-                join(f"query {query.id}", f"cluster {query.cluster}")
-    companies = set()
+            join(f"query {query.id}", *(f"document {name}" for name in positive))
+            join(f"query {query.id}", *([f"cluster {query.cluster}"] if query.cluster else []))
+            join(f"query {query.id}", *([f"text {query.text}"] if texts else []))
+    found = set()
     for query in (query for one in tasks for query in one.task.queries):
         seen, ahead = set[str](), [f"query {query.id}"]
         while ahead:
@@ -170,117 +105,86 @@ def test_the_most_is_divided(tasks: list[MeasuredTask], seed: int) -> None:
             if node not in seen:
                 seen.add(node)
                 ahead.extend(neighbours[node])
-        companies.add(frozenset(name for name in seen if name.startswith("query ")))
-    try:
-        parts = split_tasks(tasks, HALVES, seed)
-    except CorpusError:
-        assert len(companies) < 8
-        return
-    quarter = len(companies) // 4
-    found = {part: len(clusters_of(own)) for part, own in parts.items()}
-    assert found == {"tune": len(companies) - 2 * quarter, "guard": quarter, "report": quarter}
+        found.add(frozenset(name.removeprefix("query ") for name in seen if name.startswith("query ")))
+    return found
 
 
-# --- how large, which, and how many
+def as_sets(tasks: Tasks) -> set[frozenset[str]]:
+    named: dict[str, set[str]] = {}
+    for query in (query for one in tasks for query in one.task.queries):
+        named.setdefault(query.cluster or query.id, set()).add(query.id)
+    return {frozenset(own) for own in named.values()}
 
 
-@pytest.mark.parametrize(("clusters", "sizes"), [(200, (100, 50, 50)), (11, (7, 2, 2)), (8, (4, 2, 2))])
-def test_shares_are_of_clusters_and_the_first_part_gets_the_rest(clusters: int, sizes: tuple[int, int, int]) -> None:
-    parts = split_tasks([simple(clusters, others=2 * clusters, each=3)], HALVES, 0)
-    assert tuple(len(clusters_of(part)) for part in parts.values()) == sizes
-    assert tuple(len(part[0].task.queries) for part in parts.values()) == tuple(3 * size for size in sizes)
-    quarter = 2 * clusters // 4
-    others = (2 * clusters - 2 * quarter, quarter, quarter)
-    found = tuple(len(part[0].task.documents) for part in parts.values())
-    assert found == tuple(size + other for size, other in zip(sizes, others, strict=True))
+@pytest.mark.parametrize("texts", [False, True])
+@settings(max_examples=40)
+@given(tasks=random_tasks())
+def test_what_shares_something_is_one_cluster_and_nothing_else_changes(
+    texts: bool, tasks: list[MeasuredTask]
+) -> None:
+    wanted = companies(tasks, texts=texts)
+    found = link_queries(tasks, texts=texts)
+    if found[0].task.notes:
+        assert max(map(len, wanted)) * len(tasks) > sum(len(one.task.queries) for one in tasks) / 2
+        wanted = as_sets(tuple(tasks))
+    assert as_sets(found) == wanted
+    for one, before in zip(found, tasks, strict=True):
+        queries = tuple(
+            replace(own, cluster=was.cluster) for own, was in zip(one.task.queries, before.task.queries, strict=True)
+        )
+        assert replace(one, task=replace(one.task, queries=queries, notes=())) == before
 
 
-@pytest.mark.parametrize("clusters", [1, 3, 7])
-def test_too_few_to_divide_are_refused(clusters: int) -> None:
-    """A part of one cluster would have no error."""
-    with pytest.raises(CorpusError, match=rf"simple has {clusters} clusters of queries .* into tune, guard, report"):
-        split_tasks([simple(clusters, each=20)], HALVES, 0)
-
-
-def test_queries_that_share_a_document_are_one_cluster() -> None:
+def test_queries_that_share_a_document() -> None:
     """q1 shares d1 with q0 and d2 with q2; q4 knows d3 only as a document that does not answer it."""
-    texts = [Passage(f"d{number}", f"text {number}") for number in range(6)]
     relevant = {"q0": {"d1": 1.0}, "q1": {"d1": 2.0, "d2": 1.0}, "q2": {"d2": 1.0}}
     relevant |= {"q3": {"d3": 1.0}, "q4": {"d3": 0.0, "d4": 1.0}, "q5": {"d5": 1.0}}
-    queries = tuple(Query(name, "ask") for name in relevant)
-    task = RetrievalTask("linked", queries, tuple(texts), relevant, {})
-    [found] = link_queries([measured(task)])
-    assert [query.cluster for query in found.task.queries] == ["", "q0", "q0", "", "", ""]
-    assert found.task.notes == ()
-    many = {**relevant, "q3": {"d2": 1.0}}
-    [left] = link_queries([measured(RetrievalTask("hub", queries, tuple(texts), many, {}))])
-    assert left.task.queries == queries, "four of six hang together: clusters would say little"
-    assert left.task.notes[0].startswith("4 of 6 queries are linked by documents")
+    found = linked(relevant)
+    assert clusters(found) == ["", "q0", "q0", "", "", ""]
+    assert found.notes == ()
+    left = linked({**relevant, "q3": {"d2": 1.0}})
+    assert clusters(left) == [""] * 6, "four of six hang together: clusters would say little"
+    assert left.notes[0].startswith("4 of 6 queries are linked by documents")
 
 
-def test_the_seed_decides() -> None:
-    task = simple(60, others=30)
-
-    def split(seed: int) -> list[list[str]]:
-        return [
-            sorted(one.id for one in part[0].task.documents) for part in split_tasks([task], HALVES, seed).values()
-        ]
-
-    assert split(4) == split(4)
-    assert split(4) != split(5)
-    # A part is no beginning or end of the collection.
-    tuned = {int(query.cluster[3:]) for query in split_tasks([task], HALVES, 4)["tune"][0].task.queries}
-    assert 10 < sum(number < 30 for number in tuned) < 20
+RELEVANT = {f"q{number}": {f"d{number}": 1.0} for number in range(6)}
 
 
-def test_an_edition_without_queries_in_a_part_is_not_in_it() -> None:
-    """Half of the clusters have no second edition: a part of those alone has one task."""
-    one, two = simple(40, others=8), simple(2, others=46, edition=1)
-    parts = split_tasks([one, two], HALVES, 0)
-    assert sorted(len(part) for part in parts.values()) in ([1, 1, 2], [1, 2, 2])
-    assert all(own.task.queries for part in parts.values() for own in part)
+@pytest.mark.parametrize(
+    ("documents", "queries"),
+    [
+        ([Passage("d1", "the same"), Passage("d4", "the same")], {}),
+        (
+            [Passage("d1", "one, two", spans=((0, 3), (5, 8))), Passage("d4", "three, two", spans=((0, 5), (7, 10)))],
+            {},
+        ),
+        ([Passage("d1", "one, two", spans=((0, 3), (5, 8))), Passage("d4", "two")], {}),
+        ([], {"q1": "what?", "q4": "what?"}),
+        ([Passage("d1", "what?")], {"q4": "what?"}),
+    ],
+    ids=["text", "segment", "segment and text", "words", "words and text"],
+)
+def test_texts_that_are_the_same(documents: list[Passage], queries: dict[str, str]) -> None:
+    """They link queries only if texts count."""
+    assert clusters(linked(RELEVANT, documents, queries, texts=True)) == ["", "", "", "", "q1", ""]
+    assert clusters(linked(RELEVANT, documents, queries)) == [""] * 6
+    through = [*documents, Passage("unasked", "the same"), Passage("d5", "nothing of it")]
+    assert clusters(linked(RELEVANT, through, queries, texts=True)) == ["", "", "", "", "q1", ""]
 
 
-def test_searching_a_part_is_searching_a_task_of_that_part_alone(
-    make_tiny: Callable[..., SentenceTransformer],
-) -> None:
-    """Measured anew, with nothing else in it."""
-    documents = tuple(Passage(f"d{number:02}", words(6 + number % 9, number)) for number in range(40))
-    queries = tuple(Query(f"q{number:02}", words(4, 500 + number)) for number in range(24))
-    relevant = {f"q{number:02}": {f"d{number:02}": 2.0, f"d{number + 8:02}": 0.0} for number in range(24)}
-    relevant["q03"]["d30"] = 1.0
-    evidence = {f"q{number:02}": Evidence(f"d{number:02}", 6, 8) for number in range(0, 24, 2)}
-    subject = open_subject(make_tiny())
-    whole = measure_tasks(subject, [RetrievalTask("texts", queries, documents, relevant, evidence)])
-    for part in split_tasks(whole, HALVES, 0).values():
-        (own,) = part
-        ids = {document.id for document in own.task.documents}
-        clusters = {query.id: query.cluster for query in own.task.queries}
-        alone = RetrievalTask(
-            "texts",
-            tuple(Query(name, words(4, 500 + int(name[1:])), cluster=clusters[name]) for name in clusters),
-            tuple(document for document in documents if document.id in ids),
-            {
-                query: {name: gain for name, gain in relevant[query].items() if gain > 0 or name in ids}
-                for query in clusters
-            },
-            {query: found for query, found in evidence.items() if query in clusters},
-        )
-        assert own.task == alone
-        found = searched(subject, part)
-        assert len(found) == 2 * len(own.task.queries)
-        assert found.equals(searched(subject, measure_tasks(subject, [alone])))
+def test_a_document_that_nobody_asks_for_links_those_that_share_its_segments() -> None:
+    between = Passage("unasked", "one, two", spans=((0, 3), (5, 8)))
+    documents = [Passage("d1", "one"), Passage("d4", "two"), between]
+    assert clusters(linked(RELEVANT, documents, texts=True)) == ["", "", "", "", "q1", ""]
 
 
-def searched(subject: Subject, tasks: Tasks) -> pl.DataFrame:
-    """All rows of a search by the plain model."""
-    searching = Searching(subject, tasks, ("ndcg@10", "mrr"), 64, with_ranks=False)
-    with Store(":memory:") as store:
-        prepared = SimpleNamespace(subject=subject, fit=FitPart())
-        writer = SimpleNamespace(header={"run": "r"}, add=None)
-        run = Run(prepared, writer, store, 512, Tally(), Silent())  # type: ignore[arg-type]
-        treated = run.under(as_treatment("none"))
-        run.fill(treated.queries, searching.queries())
-        rows, cost = searching.index_and_search(run, treated, searching.plan("whole"))
-    assert cost["documents"] == len(tasks[0].task.documents)
-    return rows
+def test_editions_of_a_query_stay_in_one_cluster() -> None:
+    """Linked in one edition, they are linked in both, under the cluster of the first."""
+    queries = tuple(Query(f"q{number}", f"ask {number}", cluster=f"set{number}") for number in range(6))
+    tasks = []
+    for edition, shared in enumerate(("d4", "d1")):
+        relevant = {**RELEVANT, "q4": {shared: 1.0}}
+        documents = tuple(Passage(f"d{number}", f"text {number}") for number in range(6))
+        tasks.append(measured(RetrievalTask("pages", queries, documents, relevant, {}, edition)))
+    for one in link_queries(tasks):
+        assert clusters(one.task) == ["set0", "set1", "set2", "set3", "set1", "set5"]

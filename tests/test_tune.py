@@ -1,17 +1,20 @@
-"""A tuning on tiny models: parts that decide and parts that only report, the answers, and what is written."""
+"""A tuning on tiny models: every answer and what is written for it, documents as they are, groups, and options."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+import scipy.stats  # type: ignore[import-untyped]
 from sentence_transformers import SentenceTransformer
 
 import fairspan
@@ -22,311 +25,337 @@ from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Silent
 from fairspan.runs.searching import Searching
 from fairspan.runs.study import Run
-from fairspan.stats.choice import make_sample
-from fairspan.studies.logs import read_log
 from fairspan.studies.tune import run as tune_run
 from fairspan.studies.tune.options import CANDIDATES, TuneOptions
-from fairspan.studies.tune.summary import decide, samples_of
+from fairspan.studies.tune.summary import decide
 from fairspan.studies.tune.view import view_of
+from tests.searches import write_beir
 from tests.tiny import words
+from tests.verbs import Recorder
 
 Tuned = Callable[..., RunLog]
-MILD, TILES = "tempscale+temperature=0.5", "tiles+tile_size=8"
-QUERY, AT_FRONT = 4, 3
+Make = Callable[..., SentenceTransformer]
+Asked = dict[str, Any]
+Gains = Mapping[str, float | tuple[float, float]]
+MILD, TILES, CHUNKS = "tempscale+temperature=0.5", "tiles-8", "chunk-mean-8"
+DOCUMENTS, WINDOW = 40, 64
+PARTS: Asked = {"parts": True, "size": 2, "sets": 20, "query": "first-sentence", "min_tokens": 5, "editions": 1}
 
 
 @pytest.fixture(autouse=True)
 def _brief(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No candidate is timed."""
+    """No candidate is timed, and forecasts are not timed long."""
     monkeypatch.setattr(tune_run, "relative_time", lambda *given, **others: 1.0)
+    monkeypatch.setattr("fairspan.runs.forecast._TRIAL_SECONDS", 0.01)
 
 
-def write_beir(folder: Path, documents: int, seed: int = 0) -> Path:
+def write_asked(folder: Path, documents: int, seed: int = 0, prompts: tuple[str, str] = ("", "")) -> Path:
     """Every document is asked for once, by four of its words: every third time the first ones, or else the last."""
-    (folder / "qrels").mkdir(parents=True)
     texts = [words(16 + number % 5, 1000 * seed + number).split() for number in range(documents)]
-    asked = [" ".join(text[:QUERY] if number % AT_FRONT == 0 else text[-QUERY:]) for number, text in enumerate(texts)]
-    corpus = [{"_id": f"d{number}", "text": " ".join(text)} for number, text in enumerate(texts)]
-    queries = [{"_id": f"q{number}", "text": text} for number, text in enumerate(asked)]
-    for name, rows in (("corpus", corpus), ("queries", queries)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    judged = "".join(f"q{number}\td{number}\t1\n" for number in range(documents))
-    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged, encoding="utf-8")
-    return folder
+    asked = [" ".join(text[:4] if number % 3 == 0 else text[-4:]) for number, text in enumerate(texts)]
+    found = [{"id": f"d{number}", "text": prompts[0] + " ".join(text)} for number, text in enumerate(texts)]
+    named = [{"id": f"q{n}", "document": f"d{n}", "text": prompts[1] + text} for n, text in enumerate(asked)]
+    return Path(write_beir(folder, found, named))
 
 
-def write_corpus(folder: Path, articles: int, languages: Sequence[str] = ("en",)) -> Path:
-    """Articles of eight sentences of five words."""
+def write_texts(folder: Path, sentences: Sequence[int], languages: Sequence[str] = ()) -> Path:
+    """Documents of so many sentences of five words: a file for each language, or Markdown without a language."""
     folder.mkdir()
-    for shift, language in enumerate(languages):
+    for shift, language in enumerate(languages or [""]):
         lines = []
-        for number in range(articles):
-            seed = 100 * (number + articles * shift)
-            text = " ".join(words(5, seed + place) + "." for place in range(8))
-            lines.append(json.dumps({"id": f"a{number:03}", "text": text}) + "\n")
-        (folder / f"{language}.jsonl").write_text("".join(lines), encoding="utf-8")
+        for number, count in enumerate(sentences):
+            seed, name = 1000 * (number + len(sentences) * shift), f"a{number:03}"
+            text = " ".join(words(5, seed + place) + "." for place in range(count))
+            lines.append(json.dumps({"id": name, "text": text}) + "\n")
+            if not language:
+                (folder / f"{name}.md").write_text(text, encoding="utf-8")
+        if language:
+            (folder / f"{language}.jsonl").write_text("".join(lines), encoding="utf-8")
     return folder
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`few` has 40 documents; `many` has 200, so that the guard part has the 50 clusters that a decision needs."""
+    """Collections, short notes, and notes of which every other one is beyond a window of 64 tokens."""
     place = tmp_path_factory.mktemp("place")
-    for name, count, seed in (("few", 40, 0), ("many", 200, 1), ("guard", 24, 5)):
-        write_beir(place / name, count, seed)
+    for seed, (name, count) in enumerate({"few": DOCUMENTS, "guard": 24}.items()):
+        write_asked(place / name, count, seed)
+    write_texts(place / "short", [18] * 24)
+    write_texts(place / "notes", [12, 54] * 12)
     return place
 
 
 @pytest.fixture
-def tuned(make_tiny: Callable[..., SentenceTransformer], tmp_path: Path) -> Tuned:
-    def call(tasks: Path | str | Sequence[str], folder: str = "run", **asked: Any) -> RunLog:
-        given = {"candidates": [MILD, TILES], "progress": False, "store": tmp_path / "vectors.db", **asked}
+def tuned(make_tiny: Make, place: Path, tmp_path: Path) -> Tuned:
+    """Vectors are kept from one test to the next; without progress nobody sees a forecast."""
+
+    def call(tasks: Path | Sequence[str] = (), folder: str = "run", **asked: Any) -> RunLog:
+        given = {"candidates": [MILD, TILES], "progress": False, "store": place / "vectors.db", **asked}
         named = str(tasks) if isinstance(tasks, Path) else tasks
-        return fairspan.tune(make_tiny(), named, out=tmp_path / folder, **given)
+        with pytest.MonkeyPatch.context() as patch:
+            if not given["progress"]:
+                patch.setattr(tune_run, "forecast", lambda *_: SimpleNamespace(sentence=""))
+            return fairspan.tune(given.pop("model", make_tiny()), named, out=tmp_path / folder, **given)
 
     return call
 
 
 @contextmanager
-def crafted(gains: Mapping[str, float], spread: float = 0.4, kept: float = 0.0) -> Iterator[None]:
-    """What searches find, replaced: every arm gets 0.3, and some get more; a share of what was found is kept."""
+def crafted(gains: Gains) -> Iterator[None]:
+    """What searches find, replaced: 0.5, and a gain that spreads; "tiles-8 on guard-test" is one on one task only."""
     search = Searching.index_and_search
 
     def found(self: Searching, run: Run, treated: Any, plan: Any) -> tuple[pl.DataFrame, dict[str, Any]]:
         rows, cost = search(self, run, treated, plan)
-        gain = gains.get(treated.treatment.name if plan.kind == "whole" else plan.kind, 0.0)
-        where = pl.col("query").hash(3) % 100 / 100
-        value = 0.3 + kept * pl.col("value") + gain + spread * gain * (where - 0.5)
-        return rows.with_columns(value=value), cost
+        name = treated.treatment.name
+        given = gains.get(f"{name} on {self.tasks[0].task.name}", gains.get(name, (0.0, 0.0)))
+        gain, spread = given if isinstance(given, tuple) else (given, 0.02)
+        return rows.with_columns(value=0.5 + gain + spread * (1 - 2 * (pl.col("set") % 2))), cost
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Searching, "index_and_search", found)
         yield
 
 
-def part_rows(log: RunLog, *parts: str) -> pl.DataFrame:
-    return log.rows.filter(pl.col("split").is_in(parts))
+def limited(make_tiny: Make) -> SentenceTransformer:
+    """A model of 300 positions that is set to read 64."""
+    model = make_tiny(max_position_embeddings=300)
+    model.max_seq_length = WINDOW
+    return model
 
 
 def calibration_of(log: RunLog) -> Calibration:
     return Calibration.from_json((log.folder / "calibration.json").read_text("utf-8"))
 
 
-# --- the parts
-
-
-def test_the_report_part_decides_nothing(tuned: Tuned, place: Path) -> None:
-    """A leak would be caught: with other values there, only the reported figures change. The guard part decides."""
-    with crafted({MILD: 0.1, TILES: 0.2}, kept=0.2):
-        log = tuned(place / "many")
-    found, frames = decide(log.rows, log.header), view_of(log).frames
-    assert found.answer == "use"
-    for part, same in (("report", True), ("guard", False)):
-        lost = pl.when((pl.col("split") == part) & (pl.col("treatment") == TILES)).then(0.0).otherwise("value")
-        other = replace(log, rows=log.rows.with_columns(value=lost))
-        assert (repr(decide(other.rows, log.header)) == repr(found)) == same
-        assert not view_of(other).frames["report"].equals(frames["report"]) or not same
-        assert view_of(other).frames["candidates"].drop("outcome").equals(frames["candidates"].drop("outcome"))
-
-
-def test_nothing_of_the_report_part_is_embedded_before_the_guard_is_done(
-    tuned: Tuned, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prepared, seen, fill = [], list[tuple[bool, bool]](), Run.fill
-
-    def spy(self: Run, encoder: Any, texts: Any) -> None:
-        given = list(texts)
-        if not prepared:
-            prepared.extend(
-                text.text
-                for task in self.prepared.divided  # type: ignore[attr-defined]
-                for text in (*task.plan("report").flat, *task.parts["report"].queries())
-            )
-        begun = bool(self.header["rows"]) and "guard" in self.writer.rows["split"]
-        seen.append((begun, any(text.text in prepared for text in given)))
-        fill(self, encoder, given)
-
-    monkeypatch.setattr(Run, "fill", spy)
-    with crafted({TILES: 0.2}):
-        log = tuned(place / "few", guards=[str(place / "guard")])
-    reported = [of_report for _, of_report in seen]
-    assert reported == sorted(reported)
-    assert {of_report for begun, of_report in seen if not begun} == {False}
-    assert log.rows["split"].unique(maintain_order=True).to_list() == ["tune", "guard", "report"]
-    found = {
-        task["name"]: {part: own["clusters"] for part, own in task["parts"].items()} for task in log.header["tasks"]
-    }
-    assert found == {"few": {"tune": 20, "guard": 10, "report": 10}, "guard": {"guard": 18, "report": 6}}
-    counted = log.rows.filter(treatment="plain", part="whole").group_by("task", "split")
-    for task, part, different, rows in counted.agg(pl.col("query").n_unique(), pl.len()).rows():
-        assert different == rows == found[task][part]
-    for task in found:
-        parts = [set(own["query"]) for _, own in log.rows.filter(task=task).group_by("split")]
-        assert sum(map(len, parts)) == len(set().union(*parts))
-
-
 # --- the answer
 
-
-@pytest.mark.slow
-def test_rows_and_header_alone_decide(tuned: Tuned, place: Path, tmp_path: Path) -> None:
-    """In any order of the rows, and with vectors that were computed again."""
-    with crafted({MILD: 0.1, TILES: 0.2}, kept=0.2):
-        log = tuned(place / "few")
-        again = tuned(place / "few", "again", store=tmp_path / "other.db")
-        other = tuned(place / "few", "seed", seed=1)
-    assert log.rows.equals(again.rows)
-    found = decide(log.rows, log.header)
-    assert found.tested
-    assert repr(decide(read_log(log.folder).rows, log.header)) == repr(found)
-    assert repr(decide(log.rows.sample(fraction=1, shuffle=True, seed=1), log.header)) == repr(found)
-    assert set(part_rows(log, "tune")["query"]) != set(part_rows(other, "tune")["query"])
+LOST, LOST_TOO = {f"{TILES} on guard-test": -0.1}, {f"{MILD} on guard-test": -0.1}
+UNSURE = {f"{TILES} on guard-test": (0.0, 0.2)}
+LIKELY: Gains = {MILD: -0.2, TILES: (0.02, 0.2)}
+GUARDED = [{"guards": ["guard"]}, {"tasks": ["few", "guard"]}]
 
 
-def test_use_writes_the_calibration_of_the_candidate(
-    tuned: Tuned, place: Path, make_tiny: Callable[..., SentenceTransformer]
+@pytest.mark.parametrize(
+    ("gains", "given", "held", "answer", "said"),
+    [
+        ({MILD: 0.05, TILES: 0.2}, {}, TILES, "use", "ndcg@10 0.500 → 0.700 (+0.200"),
+        ({MILD: 0.05, TILES: 0.2}, {"strict": True}, TILES, "use", "40 of 40 documents need a new vector"),
+        (LIKELY, {}, TILES, "probably", "is probably better: ndcg@10 0.500 → 0.520 (+0.020"),
+        (LIKELY, {"strict": True}, "plain", "probably", "calibration.json holds the plain model"),
+        ({MILD: -0.2, TILES: -0.05}, {}, "plain", "keep", "gain above 0.01 is ruled out"),
+        ({MILD: -0.2, TILES: (-0.005, 0.2)}, {}, "plain", "keep", "no candidate is shown to find more"),
+        *(({MILD: 0.1, TILES: 0.4}, given, TILES, "use", "Use tiles") for given in GUARDED),
+        *(({MILD: 0.1, TILES: 0.4, **LOST}, given, MILD, "use", "loses ndcg@10 on guard") for given in GUARDED),
+        *(({MILD: 0.1, TILES: 0.4, **LOST, **LOST_TOO}, given, "plain", "keep", "0.5 loses") for given in GUARDED),
+        *(({MILD: 0.1, TILES: 0.4, **UNSURE}, given, TILES, "probably", "ruled out on guard (") for given in GUARDED),
+    ],
+)
+def test_every_answer(
+    tuned: Tuned, place: Path, gains: Gains, given: Asked, held: str, answer: str, said: str
 ) -> None:
-    with crafted({MILD: 0.05, TILES: 0.2}):
-        log = tuned(place / "many")
-    assert log.verdicts.select("treatment", "verdict").rows() == [(TILES, "use")]
-    wanted = PRESETS["tiles"].but(tile_size=8)
-    assert calibration_of(log) == wanted
-    model, text = make_tiny(), words(30, 7)
-    given, by_hand = (fairspan.calibrate(model, own).encode_document([text]) for own in (log.folder, wanted))
+    """What loses on a guard, or on one of several tasks, makes room for the next."""
+    folders = {option: [str(place / name) for name in names] for option, names in given.items() if option != "strict"}
+    with crafted(gains):
+        log = tuned(**{"tasks": [str(place / "few")], **given, **folders})
+    assert log.verdicts.select("treatment", "verdict").row(0) == (held, answer)
+    assert said in log.verdicts["sentence"][0]
+    assert calibration_of(log) == as_treatment(held).calibration
+    outcomes, lost = log.frame("candidates").filter(outcome="loses on guard")["treatment"], len(gains) - 2
+    assert outcomes.to_list() == ([] if answer == "probably" else [TILES, MILD][:lost])
+    if "guards" in given:
+        arms = ["plain", TILES, MILD] if outcomes.len() else ["plain", TILES]
+        assert log.rows.filter(task="guard")["treatment"].unique(maintain_order=True).to_list() == arms
+
+
+def test_a_choice_is_compared_with_chunks_and_can_be_used(tuned: Tuned, place: Path, make_tiny: Make) -> None:
+    """Chunks as long as its tiles are measured after the choice. Figures by hand: a gain with a known spread."""
+    with crafted(LIKELY):
+        log = tuned(place / "few")
+    assert log.rows["treatment"].unique(maintain_order=True).to_list() == ["plain", MILD, TILES, CHUNKS]
+    assert log.header["costs"] == {"time": 1.0, "read": 1.0, "documents": DOCUMENTS, "changed": DOCUMENTS}
+    error, freedom = 0.2 / np.sqrt(DOCUMENTS - 1), DOCUMENTS - 1
+    assert log.verdicts["probability"][0] == pytest.approx(scipy.stats.t.cdf(0.02 / error, freedom), abs=1e-6)
+    (row,) = log.frame("candidates").filter(treatment=TILES).to_dicts()
+    low = 0.02 - scipy.stats.t.ppf(0.975, freedom) * error
+    assert (row["change_estimate"], row["change_low"]) == pytest.approx((0.02, low))
+    wanted, text = PRESETS["tiles"].but(tile_size=8), words(30, 7)
+    given, by_hand = (fairspan.calibrate(make_tiny(), own).encode_document([text]) for own in (log.folder, wanted))
     np.testing.assert_array_equal(given, by_hand)
-    report = log.frame("report")
-    assert report["treatment"].to_list() == ["plain", TILES, "chunk-mean"]
-    assert report["change_estimate"][1] == pytest.approx(0.2, abs=0.04)
-    before, after = report["quality"][:2]
-    sentence = log.verdicts["sentence"][0]
-    assert sentence.startswith(f"Use tiles of 8 tokens at temperature 0.8: ndcg@10 {before:.3f} → {after:.3f} (+0.")
-    assert sentence.endswith("; embedding takes 1.00 × the time.")
 
 
-@pytest.mark.slow
-def test_keeping_writes_the_plain_calibration(tuned: Tuned, place: Path) -> None:
-    """Also if averaged chunks, which are measured beside the candidates and never chosen, are the best."""
-    with crafted({MILD: -0.1, TILES: -0.05, "chunk-mean": 0.5}):
-        log = tuned(place / "many", chunk_tokens=8)
-    assert log.verdicts.select("treatment", "verdict").rows() == [("plain", "keep")]
-    assert calibration_of(log) == PRESETS["plain"]
-    assert not part_rows(log, "guard").height
-    assert set(part_rows(log, "report")["treatment"]) == {"plain"}
-    assert log.frame("candidates")["treatment"].to_list() == ["plain", TILES, MILD, "chunk-mean"]
-    assert log.frame("candidates")["change_estimate"][3] == pytest.approx(0.5, abs=0.1)
-
-
-def test_a_guard_that_loses_keeps_the_plain_model(tuned: Tuned, place: Path, tmp_path: Path) -> None:
-    """The same gain everywhere but on the guard's documents, where the candidate loses."""
-    guard = write_beir(tmp_path / "other", 80, 7)
-    with crafted({TILES: 0.2}):
-        log = tuned(place / "many", guards=str(guard))
-        lost = (pl.col("task") == "other") & (pl.col("treatment") == TILES)
-        rows = log.rows.with_columns(value=pl.when(lost).then(pl.col("value") - 0.4).otherwise("value"))
-    assert decide(log.rows, log.header).answer == "use"
-    worse = view_of(replace(log, rows=rows)).frames
-    assert worse["verdicts"]["verdict"][0] == "keep"
-    assert "tiles of 8 tokens at temperature 0.8 loses ndcg@10 on other (" in worse["verdicts"]["sentence"][0]
+@pytest.mark.parametrize(("gain", "answer"), [(0.2, "use"), (-0.2, "keep")])
+def test_averaged_chunks_are_never_chosen(tuned: Tuned, place: Path, gain: float, answer: str) -> None:
+    """They are named if they are better. Candidates may have any name."""
+    with crafted({MILD: -0.3, "mine": gain, CHUNKS: 0.4}):
+        log = tuned(place / "few", candidates=[CHUNKS, MILD, {"name": "mine", "preset": TILES}])
+    assert log.verdicts.select("treatment", "verdict").row(0) == ("mine" if gain > 0 else "plain", answer)
+    assert calibration_of(log) == as_treatment(TILES if gain > 0 else "plain").calibration
+    assert re.search(r"chunk\S* .*finds? more", log.verdicts["sentence"][0])
+    assert log.rows["treatment"].n_unique() == 4, "no other chunks are measured"
 
 
 def test_no_more_is_counted_than_was_announced(tuned: Tuned, place: Path) -> None:
-    """Both candidates gain on what is tuned on and lose after it: how many would be tested was not known before."""
-    counts, gains = list[list[int]](), {MILD: 0.1, TILES: 0.2}
+    """Also if both candidates are tried on the guard, which is not known before, and all lengths of queries are."""
+    counts = list[list[float]]()
 
     class Counted(Silent):
         def start(self, total: int) -> None:
-            gains.update(dict.fromkeys(gains, -0.1) if counts else {})
             counts.append([total, 0])
 
-        def advance(self, amount: int) -> None:
+        def advance(self, amount: float) -> None:
             counts[-1][1] += amount
 
-    with crafted(gains):
-        log = tuned(place / "many", progress=Counted())
-    assert part_rows(log, "guard")["treatment"].n_unique() == 3, "the premise"
-    assert [done for _, done in counts] == [total for total, _ in counts]
+    with crafted({MILD: 0.1, TILES: 0.4, **LOST, **LOST_TOO}):
+        tuned(place / "few", guards=str(place / "guard"), progress=Counted())
+    assert len(counts) == 5
+    assert all(done == total for total, done in counts[1:])
+    with crafted({"plain": 0.5}):
+        tuned(folder="again", corpus=str(place / "notes"), progress=Counted())
+    assert [(total, done) for total, done in counts if done > total] == []
 
 
-@pytest.mark.slow
-def test_few_clusters_are_inconclusive_whatever_is_gained(tuned: Tuned, place: Path) -> None:
-    with crafted({TILES: 0.2}):
-        log = tuned(place / "few")
+# --- rows and header decide
+
+FIRST = np.random.default_rng(0).permutation(DOCUMENTS) % 2 == 0
+"""The first half of the clusters, by the seed."""
+
+
+def changed(log: RunLog, gains: Mapping[str, np.ndarray]) -> RunLog:
+    """The same log with other values: 0.5 and what every arm gains on each cluster."""
+    cells = log.rows.select("treatment", "set").rows()
+    found = [float(gains[arm][cluster]) if arm in gains else 0.0 for arm, cluster in cells]
+    return replace(log, rows=log.rows.with_columns(value=0.5 + pl.Series(found)))
+
+
+def test_each_half_is_judged_by_what_the_other_prefers(tuned: Tuned, place: Path) -> None:
+    """By hand, from rows in any order: one half prefers tiles, the other the mild one."""
+    log = changed(tuned(place / "few"), {TILES: np.where(FIRST, 0.2, 0.06), MILD: np.where(FIRST, 0.05, 0.19)})
+    found, frames = decide(log.rows, log.header), view_of(log).frames
+    assert found.choice is not None
+    assert (found.answer, found.choice.preferred) == ("use", (TILES, MILD))
+    assert found.choice.gain.estimate == pytest.approx((0.05 + 0.06) / 2)
+    assert "ne half of the documents prefers tiles" in frames["verdicts"]["sentence"][0]
+    for seed in range(3):
+        other = replace(log, rows=log.rows.sample(fraction=1, shuffle=True, seed=seed))
+        for name, frame in view_of(other).frames.items():
+            assert frame.equals(frames[name]), name
+
+
+def test_a_choice_that_varies_too_much(tuned: Tuned, place: Path) -> None:
+    """The halves confirm each other, and the candidate by itself does not gain: no guard is to blame."""
+    sign = np.where(np.argsort(np.argsort(FIRST, kind="stable")) % 2, 1, -1)
+    gains = {MILD: np.where(FIRST, 0.3 + sign, 0.05 + sign / 100), TILES: np.where(FIRST, 0.05, 0.06) + sign / 100}
+    log = changed(tuned(place / "few"), gains)
     found = decide(log.rows, log.header)
-    assert (found.answer, found.chosen, found.lacking) == ("inconclusive", "plain", {"few": 40})
-    assert len(found.tested) == 1
-    assert log.verdicts["more_clusters"][0] == 160
-    assert "about 160 more documents with their queries in few would decide" in log.verdicts["sentence"][0]
-    assert calibration_of(log) == PRESETS["plain"]
+    assert found.choice is not None
+    assert (found.choice.preferred, found.choice.gain.low > 0) == ((MILD, TILES), True), "the premise"
+    assert (found.name, found.answer) == (MILD, "probably")
+    assert not re.search(r"ruled out on \W", view_of(log).frames["verdicts"]["sentence"][0])
+
+
+# --- documents as they are
+
+
+def test_documents_beyond_the_window(tuned: Tuned, place: Path, make_tiny: Make) -> None:
+    """`long` reads them whole, and changes no other; the plain model reads their beginning, which is noted."""
+    near = limited(make_tiny)
+    asked: Asked = {"model": near, "corpus": str(place / "notes"), "candidates": ["long", TILES]}
+    with crafted({"long": 0.2}):
+        log = tuned(**asked)
+    assert log.verdicts.select("treatment", "verdict").row(0) == ("long", "use")
+    texts = [text.text for text in tune_run.STUDY.ready(TuneOptions(**asked), Silent()).searched[0].plan.flat]
+    plain, long = (one.encode_document(texts) for one in (near, fairspan.calibrate(near, "long")))
+    lengths = np.array([len(text.split()) + 2 for text in texts])
+    assert (np.abs(plain - long).max(1) > 1e-4).tolist() == (lengths > WINDOW).tolist()
+    read = round(np.minimum(lengths, WINDOW).sum() / lengths.sum(), 4)
+    assert log.header["costs"] == {"time": 1.0, "read": read, "documents": 24, "changed": 12}
+    notes = " ".join(log.notes)
+    assert "plain: texts are read up to 64 tokens; 12 of 24 documents were cut" in notes
+    assert "long, tiles-8: texts are read whole" in notes
+    assert " in und" not in notes
+    assert set(log.rows["treatment"]) == {"plain", "long", TILES, "chunk-mean-window"}
+    assert log.frame("positions")["group"].to_list() == [1, 2, 3, 4, 5] * 2
+
+
+@pytest.mark.parametrize("candidate", ["tiles-100", MILD])
+def test_all_documents_are_used(tuned: Tuned, place: Path, make_tiny: Make, candidate: str) -> None:
+    """Tiles may be longer than chunks can be. Where nothing reads documents whole, they are shortened."""
+    with crafted({candidate: 0.2}):
+        log = tuned(model=limited(make_tiny), corpus=str(place / "notes"), candidates=[candidate])
+    assert (log.verdicts["treatment"][0], log.header["tasks"][0]["documents"]) == (candidate, 24)
+    assert (log.rows["tokens"].to_numpy().max() <= WINDOW) == (candidate == MILD)
+
+
+@pytest.mark.parametrize(("found", "wanted"), [([0.5], 60), ([0.9, 0.81, 0.8], 15), ([1.0] * 4, 8), ([1.0], None)])
+def test_queries_are_shortened_until_the_plain_model_misses_some(
+    tuned: Tuned, place: Path, monkeypatch: pytest.MonkeyPatch, found: list[float], wanted: int | None
+) -> None:
+    """All candidates are asked the same; a length that is given stays."""
+    tried, search = list[list[str]](), Searching.index_and_search
+
+    def crafted_search(self: Searching, run: Run, treated: Any, plan: Any) -> tuple[pl.DataFrame, dict[str, Any]]:
+        rows, cost = search(self, run, treated, plan)
+        tried.append([query.text for one in self.tasks for query in one.task.queries])
+        return rows.with_columns(value=pl.lit(found[min(len(tried), len(found)) - 1])), cost
+
+    monkeypatch.setattr(Searching, "index_and_search", crafted_search)
+    log = tuned(corpus=str(place / "notes"), query_tokens=None if wanted else 20)
+    assert log.header["query_tokens"] == {"notes": wanted}
+    assert (f"notes: queries have at most {wanted} tokens" in view_of(log).notes) == (wanted is not None)
+    attempts, used = tried[: len(found)], tried[len(found) :]
+    most = [max(len(text.split()) for text in texts) for texts in attempts]
+    assert most == ([50, 30, 15, 8][: len(found)] if wanted else [20])
+    for texts in attempts:
+        assert all(whole.startswith(text) for whole, text in zip(attempts[0], texts, strict=True))
+    assert used == [attempts[-1]] * 4, "plain, two candidates, chunks"
+
+
+@pytest.mark.parametrize("kind", ["collection", "documents", "parts"])
+def test_a_forecast_is_exact(tuned: Tuned, place: Path, tmp_path: Path, make_tiny: Make, kind: str) -> None:
+    """To the token, but for chunks: those of the window are documents here, whose vectors are there already."""
+    kinds: dict[str, Asked] = {
+        "collection": {"tasks": str(place / "few"), "guards": [str(place / "guard")]},
+        "documents": {"corpus": str(place / "short"), "query_tokens": 20},
+        "parts": {"corpus": str(write_texts(tmp_path / "segments", [4] * 40, ["en"])), **PARTS},
+    }
+    asked: Asked = {**kinds[kind], "candidates": [TILES, MILD], "store": tmp_path / "own.db"}
+    said = {one["name"]: one["tokens"] for one in tune_run.STUDY.forecast(TuneOptions(make_tiny(), **asked)).rows}
+    again = Recorder()
+    with crafted({MILD: 0.2}):
+        log = tuned(**asked)
+        tuned(**asked, fresh=True, progress=again)
+    assert log.header["timings"]["tokens_computed"] == sum(said.values()) - said["averaged chunks"]
+    assert any(": 0 tokens to embed" in one for one in again.stages)
 
 
 # --- groups and tasks
 
 
-@pytest.mark.slow
-def test_groups_by_length_are_fifths_and_equal_lengths_are_together(tuned: Tuned, place: Path) -> None:
-    log = tuned(place / "few", fairness="length")
-    rows = part_rows(log, "tune").filter(treatment="plain", part="whole").sort("query")
-    tokens = rows["tokens"].to_numpy()
-    means = {length: (1 + np.flatnonzero(np.sort(tokens) == length)).mean() for length in np.unique(tokens)}
-    fifth = np.array([np.ceil(means[length] / len(tokens) * 5) for length in tokens])
-    numbers = np.searchsorted(np.unique(fifth), fifth) + 1
-    wanted = make_sample({"plain": rows["value"].to_numpy()}, numbers, rows["set"].to_numpy())
-    (found,) = samples_of(log.rows, log.header, "tune").values()
-    np.testing.assert_array_equal(found.sums["plain"].counts, wanted.sums["plain"].counts)
-    np.testing.assert_array_equal(found.sums["plain"].sums, wanted.sums["plain"].sums)
-    assert len({(length, group) for length, group in zip(tokens, numbers, strict=True)}) == len(means)
-
-
-def test_groups_by_language_are_those_of_the_segment_that_answers(tuned: Tuned, tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus", 48, ("en", "it"))
-    options = {"size": 3, "sets": 12, "query": "first-sentence", "editions": 1, "min_tokens": 5}
-    log = tuned("pages", corpus=str(corpus), languages=["en", "it"], mixed=["it:en"], fairness="language", **options)
-    (sample,) = samples_of(log.rows, log.header, "tune").values()
-    rows = part_rows(log, "tune").filter(treatment="plain", part="whole")
-    spoken = {"en": 0, "it": 0}
-    for position, lead, later in rows.select("position", "lead", "later").rows():
-        spoken[lead if position == 1 else later] += 1
-    assert sample.sums["plain"].counts.sum(0).astype(int).tolist() == [len(rows), spoken["en"], spoken["it"]]
-    assert min(spoken.values()) > 0
-
-
-def test_pages_are_grouped_by_position(tuned: Tuned, tmp_path: Path) -> None:
-    corpus = write_corpus(tmp_path / "corpus", 36)
-    log = tuned("pages", corpus=str(corpus), size=3, sets=12, query="first-sentence", editions=2, min_tokens=5)
-    (sample,) = samples_of(log.rows, log.header, "tune").values()
-    assert sample.sums["plain"].counts.tolist() == [[6, 2, 2, 2]] * 6
-    plain = part_rows(log, "tune").filter(treatment="plain", part="whole")
-    means = [plain.filter(position=place)["value"].mean() for place in (1, 2, 3)]
-    assert log.frame("candidates")["psi"][0] == pytest.approx(1 - min(means) / max(means))
+def test_parts_are_pages_grouped_by_position(tuned: Tuned, tmp_path: Path) -> None:
+    corpus = str(write_texts(tmp_path / "corpus", [12] * 40, ["en"]))
+    log = tuned(corpus=corpus, candidates=[MILD], **{**PARTS, "editions": 2})
+    assert log.header["tasks"][0]["name"] == "pages of corpus"
+    (sample,) = decide(log.rows, log.header).samples.values()
+    assert sample.sums["plain"].counts.tolist() == [[4, 2, 2]] * 20
+    plain = log.rows.filter(treatment="plain")
+    means = [plain.filter(position=place)["value"].mean() for place in (1, 2)]
+    (psi,) = log.frame("candidates").filter(treatment="plain")["psi"]
+    assert psi == pytest.approx(1 - min(means) / max(means))  # type: ignore[type-var, operator]
 
 
 @pytest.mark.slow
 def test_a_model_with_prompts(tuned: Tuned, place: Path, tmp_path: Path) -> None:
     """As if the words of the prompts were part of every text, which scaled attention makes of them."""
     log = tuned(place / "few", prompt="w1 w2 ", query_prompt="w3 ", candidates=[MILD])
-    written = tmp_path / "written"
-    (written / "qrels").mkdir(parents=True)
-    (written / "qrels" / "test.tsv").write_bytes((place / "few" / "qrels" / "test.tsv").read_bytes())
-    for name, prompt in (("corpus", "w1 w2 "), ("queries", "w3 ")):
-        rows = [json.loads(line) for line in (place / "few" / f"{name}.jsonl").read_text("utf-8").splitlines()]
-        lines = [json.dumps({**row, "text": prompt + row["text"]}) + "\n" for row in rows]
-        (written / f"{name}.jsonl").write_text("".join(lines), encoding="utf-8")
+    written = write_asked(tmp_path / "written", DOCUMENTS, prompts=("w1 w2 ", "w3 "))
     by_hand = tuned(written, "by hand", candidates=[MILD])
-    keys = ["split", "treatment", "part", "query"]
-    one, two = (own.rows.filter(part="whole").sort(keys).select(*keys, "value", "tokens") for own in (log, by_hand))
+    keys = ["treatment", "query"]
+    one, two = (own.rows.sort(keys).select(*keys, "value", "tokens") for own in (log, by_hand))
     assert one.equals(two)
 
 
 # --- options
-
-
-def test_candidates_are_a_list_of_treatments() -> None:
-    """Names, calibrations and tables; the default ones are different and short to write."""
-    given = [MILD, PRESETS["paper"], {"name": "mine", "tile_size": 48}]
-    measured = TuneOptions(candidates=given).measured
-    assert [one.name for one in measured][::3] == ["plain", "mine"]
-    assert measured[1].calibration == as_treatment(MILD).calibration
-    assert [one.name for one in TuneOptions().measured] == ["plain", *CANDIDATES]
 
 
 @pytest.mark.parametrize(
@@ -334,22 +363,22 @@ def test_candidates_are_a_list_of_treatments() -> None:
     [
         ({"candidates": []}, "name at least one treatment"),
         ({"candidates": "tiles"}, "candidates must be a list"),
-        ({"candidates": ["tile"]}, "there is no treatment 'tile'"),
         ({"candidates": ["none"]}, "'plain' is what candidates are compared with"),
-        ({"candidates": [{"name": "chunk-mean", "preset": "tiles"}]}, "is what candidates are compared with"),
-        ({"candidates": ["tiles", "tiles+tile_size=64"]}, "are the same calibration: omit one"),
+        ({"candidates": ["tiles", "tiles-64"]}, "are the same: omit one"),
         ({"candidates": ["tiles", "tiles"]}, "is named twice"),
+        ({"candidates": ["chunk-mean", "chunk-mean-64"]}, "averaged chunks cannot be chosen"),
         ({"candidates": ["whitening"]}, "cannot be written to calibration.json"),
         ({"candidates": ["tiles+tiles=segments"]}, "cannot be written to calibration.json"),
-        ({"candidates": ["tiles+correction=lir"]}, "cannot be written to calibration.json"),
         ({"tasks": [""]}, "a task is 'pages', 'passages'"),
         ({"tasks": "pages:a", "corpus": "b"}, "corpus would do nothing for pages:a: omit it"),
-        ({"tasks": "passages", "size": 3}, "size would do nothing for passages"),
-        ({"tasks": "beir:a", "sets": 20}, "sets would do nothing for beir:a"),
-        ({"guards": "pages"}, "pages is named twice: tasks and guards need documents of their own"),
+        ({"size": 3}, "size would do nothing for passages"),
+        ({"tasks": "beir:a", "query_tokens": 20}, "query_tokens would do nothing for beir:a"),
+        ({"tasks": "beir:a", "parts": True}, "parts is for documents that are made from a corpus"),
+        ({"guards": "passages"}, "passages is named twice: tasks and guards need documents of their own"),
+        ({"query_tokens": 7}, "query_tokens must be a whole number of at least 8"),
     ],
 )
-def test_a_mistake_in_the_options_is_one_line(changes: dict[str, Any], said: str) -> None:
+def test_a_mistake_in_the_options_is_one_line(changes: Asked, said: str) -> None:
     with pytest.raises(FairspanError) as caught:
         TuneOptions(**changes)
     assert said in str(caught.value)
@@ -360,10 +389,14 @@ def test_options_go_to_the_tasks_that_take_them() -> None:
     options = TuneOptions(tasks=["pages", "passages:other"], guards=["beir:a"], corpus="mine", size=3, split="dev")
     pages, passages, guard = options.searched
     assert (pages.corpus, pages.size, pages.sets, pages.split) == ("mine", 3, 220, "test")
-    assert (passages.corpus, passages.size, passages.sets) == ("other", 4, 220)
+    assert (passages.corpus, passages.size, passages.sets, passages.query_tokens) == ("other", 4, 250, 60)
     assert (guard.split, guard.sets) == ("dev", 100)
+    assert (TuneOptions().tasks, TuneOptions(parts=True).tasks) == (("passages",), ("pages",))
+    given: list[Any] = [MILD, PRESETS["paper"], {"name": "mine", "tile_size": 48}]
+    assert [one.name for one in TuneOptions(candidates=given).measured] == ["plain", MILD, "paper", "mine"]
+    assert [one.name for one in TuneOptions().measured] == ["plain", *CANDIDATES]
 
 
-def test_tasks_that_share_documents_are_refused(tuned: Tuned, place: Path) -> None:
+def test_what_cannot_be_compared_is_refused(tuned: Tuned, place: Path) -> None:
     with pytest.raises(CorpusError, match="share 40 documents, so that one would be judged by data"):
         tuned(place / "few", guards=[f"beir:{place / 'few'}"])

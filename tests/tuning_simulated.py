@@ -9,13 +9,14 @@ means are known exactly.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import norm  # type: ignore[import-untyped, unused-ignore]
 
-from fairspan.stats.choice import Listed, Sample, Tested, alphas, confirm, make_sample, shortlist
+from fairspan.stats.choice import Choice, Finding, Sample, choose, gain, judge, make_sample
 
 PLAIN = "plain"
 RUNS = 200
@@ -52,9 +53,6 @@ class Task:
     clusters: int = CLUSTERS
     means: tuple[float, ...] = (0.9, 0.4, 0.2, 0.0)
 
-    def part(self, share: float) -> Task:
-        return replace(self, clusters=round(share * self.clusters))
-
     def draw(self, arms: Mapping[str, Arm], rng: np.random.Generator) -> Sample:
         places = len(self.means)
         shared = rng.normal(0, _OF_CLUSTER, (self.clusters, 1))
@@ -66,7 +64,7 @@ class Task:
 
     def _values(self, shared: np.ndarray, own: np.ndarray) -> np.ndarray:
         latent = np.array(self.means) + shared + own
-        return _VALUES[(latent[..., None] < _LIMITS).sum(-1)]
+        return np.asarray(_VALUES[(latent[..., None] < _LIMITS).sum(-1)])
 
     def _changed(self, arm: Arm, plain: np.ndarray, shared: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         def drawn() -> np.ndarray:
@@ -85,7 +83,8 @@ class Task:
 PAGES, SHORT = Task(), Task(means=(0.3,))
 
 
-def true_means(means: Sequence[float]) -> np.ndarray:
+@cache
+def true_means(means: tuple[float, ...]) -> np.ndarray:
     """What a query at each position gets on average."""
     deviation = np.hypot(_OF_CLUSTER, _OF_QUERY)
     above = norm.sf((_LIMITS - np.array(means)[:, None]) / deviation)
@@ -94,46 +93,41 @@ def true_means(means: Sequence[float]) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Simulated:
-    """A tuning that was simulated: what was on its list, what was tested, and the samples that tests are made on."""
+    """A tuning that was simulated.
 
-    listed: list[Listed]
-    tested: list[Tested]
-    own: dict[str, Sample]
-    guards: dict[str, Sample]
+    Attributes:
+        chosen: in turn; all but the last were dropped for a loss on the guard.
+        choice, finding: the last one, and what the figures say of it.
+    """
+
+    chosen: tuple[str, ...]
+    choice: Choice
+    finding: Finding
 
     @property
     def used(self) -> str | None:
-        return self.tested[-1].name if self.tested and self.tested[-1].finding == "use" else None
-
-    def used_at_full_level(self) -> str | None:
-        """What the same list leads to if every test is made at 5 %, going on after one that fails."""
-        for one in self.listed:
-            if confirm(one, PLAIN, self.own, self.guards, margin=MARGIN).finding == "use":
-                return one.name
-        return None
+        return self.choice.name if self.finding == "use" else None
 
 
 def simulate_tuning(
-    task: Task,
-    guard: Task,
     arms: Mapping[str, Arm],
     on_guard: Mapping[str, Arm] | None,
-    margin: float,
     rng: np.random.Generator,
+    *,
+    task: Task = PAGES,
+    guard: Task = SHORT,
 ) -> Simulated:
-    """List candidates on one half of a task, and test them on a quarter of it and three quarters of the guard.
-
-    How mild each candidate is, is random.
-    """
-    changes = {PLAIN: 0.0} | dict(zip(arms, rng.permutation(len(arms)) + 1.0, strict=True))
-    listed, tested = shortlist([task.part(1 / 2).draw(arms, rng)], PLAIN, changes), list[Tested]()
-    own = {"task": task.part(1 / 4).draw(arms, rng)}
-    guards = {} if on_guard is None else {"guard": guard.part(3 / 4).draw(on_guard, rng)}
-    for one, alpha in zip(listed, alphas(len(listed)), strict=True):
-        tested.append(confirm(one, PLAIN, own, guards, margin=margin, alpha=alpha))
-        if tested[-1].finding == "use":
-            break
-    return Simulated(listed, tested, own, guards)
+    """Choose on a task, and again without that candidate as long as the guard shows a loss, as a tuning does."""
+    sample, seed = task.draw(arms, rng), int(rng.integers(2**31))
+    guards = [] if on_guard is None else [guard.draw(on_guard, rng)]
+    left, chosen = list(arms), list[str]()
+    while True:
+        choice = choose([sample], PLAIN, left, seed)
+        finding = judge(choice, [gain([one], PLAIN, choice.name) for one in guards], MARGIN)
+        chosen.append(choice.name)
+        left.remove(choice.name)
+        if finding != "loss" or not left:
+            return Simulated(tuple(chosen), choice, finding)
 
 
 def simulate_tunings(
@@ -142,9 +136,8 @@ def simulate_tunings(
     *,
     task: Task = PAGES,
     guard: Task = SHORT,
-    margin: float = MARGIN,
     runs: int = RUNS,
     seed: int = 0,
 ) -> list[Simulated]:
     rng = np.random.default_rng(seed)
-    return [simulate_tuning(task, guard, arms, on_guard, margin, rng) for _ in range(runs)]
+    return [simulate_tuning(arms, on_guard, rng, task=task, guard=guard) for _ in range(runs)]

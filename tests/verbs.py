@@ -38,7 +38,7 @@ class Recorder(Silent):
     """Progress that remembers what it was told."""
 
     def __init__(self) -> None:
-        self.total, self.done, self.stages, self.stopped = 0, 0, list[str](), 0
+        self.total, self.done, self.stages, self.stopped = 0, 0.0, list[str](), 0
 
     def stage(self, name: str) -> None:
         self.stages.append(name)
@@ -46,7 +46,7 @@ class Recorder(Silent):
     def start(self, total: int) -> None:
         self.total = total
 
-    def advance(self, amount: int) -> None:
+    def advance(self, amount: float) -> None:
         self.done += amount
 
     def stop(self) -> None:
@@ -141,11 +141,10 @@ VERBS = [
 ]
 TUNE = Verb(
     "tune",
-    {"size": 2, "sets": 8, "candidates": GRID, "metric": "mrr"},
+    {"candidates": GRID, "metric": "mrr", "batch_tokens": 100},
     [
         *({"seed": 1}, {"candidates": ["paper"]}, {"margin": 0.05}, {"languages": ["it"]}),
-        *({"metric": "ndcg@10"}, {"fairness": "position"}, {"guards": "pages:sample"}),
+        *({"metric": "ndcg@10"}, {"strict": True}, {"guards": "pages:sample"}),
     ],
-    ["pages"],
 )
 """A tuning: it searches with candidates, and has no option for treatments."""

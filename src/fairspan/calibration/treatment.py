@@ -22,6 +22,7 @@ CORRECTIONS = ("subspace", "lir")
 _CUT_WORDS = ("baskets", "tiles", "chunks")
 _CORRECTION = re.compile(r"(subspace|lir)(?:-([1-9]\d*))?")
 _BASELINE = re.compile(r"whitening(-[1-9]\d*)?|chunk-mean(-[1-9]\d*|-window)?|last2avg")
+_TILES = re.compile(r"tiles-([1-9]\d*)")
 # IRF's own names: the basket size, a hyphen, and the layers.
 _PUBLISHED = re.compile(rf"(\d+)-({'|'.join(LAYER_NAMES)}|\d+)")
 
@@ -126,12 +127,12 @@ AnyTreatment = Treatment | Calibration | str | Mapping[str, Any]
 def as_treatment(given: AnyTreatment) -> Treatment:
     """A treatment from its name, a calibration, or a table of fields with a name.
 
-    Names are a preset's ("paper"), or one of IRF's ("128-last_half", "512-last"), each followed by any number of
-    fields to change: "paper+basket_size=64+sides=document". With "paper+baskets=segments" every segment of a document
-    is a basket, with "tiles+tiles=segments" a tile, with "chunk-mean+chunks=segments" a chunk. "whitening",
-    "whitening-256", "last2avg", "chunk-mean" and "chunk-mean-64" are baselines with no calibration; fields give them
-    one: "whitening+temperature=0.8". "tiles+correction=subspace" and "plain+correction=lir" remove what vectors say
-    about their language.
+    Names are a preset's ("paper"), "tiles-256" for tiles of that many tokens, or one of IRF's ("128-last_half",
+    "512-last"), each followed by any number of fields to change: "paper+basket_size=64+sides=document". With
+    "paper+baskets=segments" every segment of a document is a basket, with "tiles+tiles=segments" a tile, with
+    "chunk-mean+chunks=segments" a chunk. "whitening", "whitening-256", "last2avg", "chunk-mean" and "chunk-mean-64"
+    are baselines with no calibration; fields give them one: "whitening+temperature=0.8". "tiles+correction=subspace"
+    and "plain+correction=lir" remove what vectors say about their language.
 
     A table starts from the name that it gives as `preset`, from its own name if that means something, or from the
     defaults of `Calibration`: {"name": "mine", "preset": "whitening", "temperature": 0.8}.
@@ -206,6 +207,8 @@ def _base(name: str, whole: str) -> Calibration:
     if published:
         size, layers = published.groups()
         return Calibration(basket_size=int(size), layers=int(layers) if layers.isdigit() else layers)
+    if tiles := _TILES.fullmatch(name):
+        return PRESETS["tiles"].but(tile_size=int(tiles[1]))
     if name not in PRESETS:
         raise DesignError(
             f"there is no treatment {whole!r}: begin with {', '.join([*PRESETS, *BASELINES])} or a name such as "
@@ -216,7 +219,7 @@ def _base(name: str, whole: str) -> Calibration:
 
 def _is_known(name: str) -> bool:
     base = shown_name(name).partition("+")[0].strip()
-    return base in PRESETS or any(pattern.fullmatch(base) for pattern in (_BASELINE, _PUBLISHED))
+    return base in PRESETS or any(pattern.fullmatch(base) for pattern in (_BASELINE, _PUBLISHED, _TILES))
 
 
 def read_correction(given: Any) -> tuple[str, int | None]:

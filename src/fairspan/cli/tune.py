@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from fairspan.calibration.calibration import CALIBRATION_FILE
-from fairspan.cli.options import DATA, SEARCH, CorpusPath, ModelName, list_option, option, studying
+from fairspan.cli.options import DATA, SEARCH, CorpusPath, ModelName, flag, list_option, option, studying
 from fairspan.cli.studies import run_study
 from fairspan.studies.tune.options import TuneOptions
 
@@ -18,52 +18,46 @@ def tune(
         list[str] | None,
         typer.Argument(
             metavar="task",
-            help="What search should get better at: pages or passages, which are made from the corpus, or from "
-            "another one as in pages:CORPUS; the folder of a collection; beir:FOLDER or mteb:NAME. "
-            "Of several the mean counts. Default: pages.",
+            help="Your own questions, in place of passages cut out of the documents: the folder of a collection, "
+            "beir:FOLDER or mteb:NAME. Of several the mean counts.",
         ),
     ] = None,
-    guards: list[str] | None = option(
-        "A task of other documents that must not get worse. It is not tuned on. May be given several times.",
-        "--guard",
-        group=DATA,
-    ),
     corpus: CorpusPath = None,
-    languages: str | None = list_option("Languages of pages and passages, such as en,de.", group=DATA),
-    size: int | None = option("Number of segments per page. Default: 4.", group=DATA),
+    parts: bool = flag("--parts", "Documents are made of unrelated parts: texts of the corpus are joined.", DATA),
+    guards: list[str] | None = option(
+        "A task of other documents that must not get worse. May be given several times.", "--guard", group=DATA
+    ),
+    languages: str | None = list_option("Languages of the corpus to use, such as en,de.", group=DATA),
     sets: int | None = option(
-        "Number of pages or documents. Default: 220; a quarter of them are the 50 that a decision needs.", group=DATA
+        "Number of documents to use. Default: 250, or fewer if they are long; 220 joined ones.", group=DATA
     ),
-    seed: int | None = option("Seed of pages and of the parts. Default: 0.", group=DATA),
+    seed: int | None = option("Seed of what is drawn and of the halves. Default: 0.", group=DATA),
     candidates: str | None = list_option(
-        "Treatments to choose from. Default: tiles of three sizes and other presets.", group=SEARCH
-    ),
-    metric: str | None = option("What is maximised: ndcg@k, recall@k or mrr. Default: ndcg@10.", group=SEARCH),
-    fairness: str | None = option(
-        "Groups of queries that should be served equally: position, language or length. "
-        "Default: position, where it is known.",
+        "Treatments to choose from. Default: long and tiles of 256, 128 and 64 tokens.",
         group=SEARCH,
     ),
-    margin: float | None = option("A loss of the metric below it counts as none. Default: 0.01.", group=SEARCH),
+    metric: str | None = option("What is maximised: ndcg@k, recall@k or mrr. Default: ndcg@10.", group=SEARCH),
+    margin: float | None = option(
+        "A gain or loss of the metric below it does not matter. Default: 0.01.", group=SEARCH
+    ),
+    strict: bool = flag("--strict", "Write a calibration only if its gain is confirmed.", SEARCH),
 ) -> None:
-    """Choose a treatment for a model and your documents, or none.
+    """Find out which treatment to use for your documents, if any.
 
-    Documents are divided by the seed: one half is tuned on, a quarter guards the choice, a quarter is for the figures
-    that are shown. A candidate is chosen only if the guard part confirms its gain and no task loses the margin.
-    Without a task, pages are built from the corpus; no labels are needed.
+    The documents are used as they are: passages that are cut out of them have to find them again. Each half of the
+    documents chooses a candidate, and the other half confirms it. The answer is: use it, it is probably better, or
+    keep the plain model.
 
     The folder gets calibration.json, which fairspan calibrate takes, and the page tune.html. Computed vectors are
     kept: the same command continues where it was stopped.
 
     Examples:
 
-        fairspan tune BAAI/bge-m3 --corpus my_articles/
+        fairspan tune BAAI/bge-m3 --corpus my_documents/
 
-        fairspan tune BAAI/bge-m3 --corpus my_articles/ --guard beir:datasets/scifact --guard my_questions/
+        fairspan tune BAAI/bge-m3 my_questions/ --guard beir:datasets/scifact
 
-        fairspan tune BAAI/bge-m3 my_questions/ --candidates tiles,paper,tempscale+temperature=0.9 --out tuned
-
-        fairspan tune BAAI/bge-m3 mteb:SciFact --guard mteb:NFCorpus --dry-run
+        fairspan tune BAAI/bge-m3 --corpus my_documents/ --candidates long,tiles,paper --out tuned
 
         fairspan calibrate BAAI/bge-m3 my_model --calibration tuned/calibration.json
     """

@@ -22,6 +22,7 @@ VERDICTS: dict[str, Tone] = {
     "fair": "good",
     "better": "good",
     "use": "good",
+    "probably": "open",
     "not worse": "plain",
     "keep": "plain",
     "biased": "bad",

@@ -64,6 +64,18 @@ def measure_task(
     return MeasuredTask(replace(task, notes=tuple(notes)), lengths, query_lengths, positions)
 
 
+def with_short_queries(measured: MeasuredTask, counter: TokenCounter, tokens: int) -> MeasuredTask:
+    """The same with no more than the first `tokens` of every query."""
+    queries = measured.task.queries
+    short = [
+        replace(one, text=text)
+        for one, text in zip(queries, counter.cut([q.text for q in queries], tokens), strict=True)
+    ]
+    return replace(
+        measured, task=replace(measured.task, queries=tuple(short)), query_lengths=_lengths(short, counter)
+    )
+
+
 def _lengths(texts: Sequence[Passage | Query], counter: TokenCounter) -> dict[str, int]:
     counts = counter.count_whole([one.text for one in texts])
     return {one.id: length for one, length in zip(texts, counts, strict=True)}

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fairspan.corpus.corpus import Corpus
+from fairspan.corpus.segment import UNKNOWN
 from fairspan.corpus.sentences import Span, sentences
 from fairspan.design.lengths import TokenCounter
 from fairspan.errors import CorpusError
@@ -20,6 +21,8 @@ from fairspan.retrieval.task import FIFTHS, LEAST_TOKENS, Evidence, Passage, Que
 _TURNS = (0, 2, 4, 1, 3)
 # Draws from one document, and how many that seem good are measured before it is given up.
 _DRAWS, _TRIES = 2000, 20
+# Passages of a long document.
+_MOST = 10
 
 Counts = NDArray[np.int64]
 Asked = tuple[Query, Evidence]
@@ -52,7 +55,10 @@ class PassageDraw:
     Attributes:
         tokens: the longest passage.
         per_document: how many passages are cut out of a document, each from another fifth: 1 to 5.
+        tokens_each: of documents that are longer than so many times `per_document`, one passage for so many tokens,
+            up to ten, every fifth having equally many to within one.
         documents: how many to use at most, drawn at random; None for all.
+        most_tokens: how many tokens they may have together, if there are more than `least` of them.
     """
 
     counter: TokenCounter
@@ -60,6 +66,9 @@ class PassageDraw:
     per_document: int = 3
     documents: int | None = None
     seed: int = 0
+    most_tokens: float = float("inf")
+    least: int = 0
+    tokens_each: float = float("inf")
 
     def tasks(self, corpus: Corpus, languages: Sequence[str]) -> tuple[RetrievalTask, ...]:
         """One task for each language."""
@@ -77,29 +86,31 @@ class PassageDraw:
         everything = "\n".join(_spaced(article.text) for article in articles)
         rng = np.random.default_rng(self.seed)
         every = [articles[number] for number in rng.permutation(len(articles))]
-        drawn = every[: self.documents]
+        drawn, spoken = every[: self._number(every)], _spoken(language)
         # In the place of one that nothing can be cut out of comes another that is too long, or is not, as that one.
         spare = {long: iter([one for one in every[len(drawn) :] if one.too_long == long]) for long in (False, True)}
         # Turns go on from one document to the next, so that documents that follow each other are balanced: those of
         # about one length, and those that remain if the too long ones are left out.
         drawn.sort(key=lambda article: (article.too_long, article.lengths.sum()))
         turns = cycle(np.roll(_TURNS, rng.integers(FIFTHS)).tolist())
-        wanted = set(islice(turns, self.per_document))
+        waiting = list[int]()
         made: list[Passage] = []
         asked: list[Asked] = []
         long = tried = 0
         while drawn:
             article = drawn.pop(0)
             tried += 1
-            found = self._draw(article, language, wanted, everything, rng)
+            count = self._passages(article)
+            waiting += islice(turns, max(0, count - len(waiting)))
+            found = self._draw(article, language, sorted(waiting[:count]), everything, rng)
             if found is None:
                 drawn[:0] = islice(spare[article.too_long], 1)
                 continue
             made.append(found[0])
             asked += found[1]
             long += article.too_long
-            wanted = set(islice(turns, self.per_document))
-        where = f"{tried} documents in {language}"
+            del waiting[:count]
+        where = f"{tried} documents{spoken}"
         if len(made) < 2:
             raise CorpusError(
                 f"{self.per_document} passages with text between them can be cut out of {len(made)} of {where}, and "
@@ -107,14 +118,26 @@ class PassageDraw:
             )
         if len(made) < tried:
             notes.append(f"{tried - len(made)} of {where} have too few places to cut out passages and were not used")
-        if len(made) < (self.documents or 0):
-            notes.append(f"{len(made)} documents in {language} in place of {self.documents}; no others can be used")
+        if tried < len(every) and self.most_tokens < float("inf"):
+            notes.append(f"{len(made)} of {len(every)} documents{spoken} were drawn")
+        elif len(made) < (self.documents or 0) and self.most_tokens == float("inf"):
+            notes.append(f"{len(made)} documents{spoken} in place of {self.documents}; no others can be used")
         if long:
             notes.append(
-                f"{long} of {len(made)} documents in {language} are too long for the model, and their passages "
+                f"{long} of {len(made)} documents{spoken} are too long for the model, and their passages "
                 f"are from the first {self.counter.window} {self.counter.unit}"
             )
         return make_task(f"passages from {corpus.name}, {language}", made, asked, (*corpus.notes, *notes))
+
+    def _passages(self, article: _Article) -> int:
+        """How many are cut out of an article."""
+        return max(self.per_document, min(_MOST, int(min(article.lengths.sum(), self._room) // self.tokens_each)))
+
+    def _number(self, articles: Sequence[_Article]) -> int:
+        """How many articles are drawn."""
+        tokens = np.cumsum([article.lengths.sum() for article in articles])
+        few_enough = max(self.least, int(np.searchsorted(tokens, self.most_tokens, side="right")))
+        return min(few_enough, self.documents or few_enough)
 
     def _usable(self, corpus: Corpus, language: str) -> tuple[list[_Article], list[str]]:
         """The documents that have passages in all fifths: the one that is wanted must not decide which are used."""
@@ -153,20 +176,24 @@ class PassageDraw:
                 len(texts) - short - len(articles)
             ),
         }
-        left_out = [f"{count} of {len(ids)} documents in {language} {what}" for what, count in why.items() if count]
+        left_out = [
+            f"{count} of {len(ids)} documents{_spoken(language)} {what}" for what, count in why.items() if count
+        ]
         if len(articles) < 2:
             raise CorpusError(
-                f"passages need 2 documents to cut them out of, and {corpus.name} has {len(articles)} in {language}"
-                f"{''.join(f'; {one}' for one in left_out)}. Add longer documents, or raise query_tokens."
+                f"passages need 2 documents to cut them out of, and {corpus.name} has {len(articles)}"
+                f"{_spoken(language)}{''.join(f'; {one}' for one in left_out)}. Add longer documents, or raise "
+                "query_tokens."
             )
         return articles, [f"{one} and were not used" for one in left_out]
 
     def _draw(
-        self, article: _Article, language: str, wanted: set[int], everything: str, rng: np.random.Generator
+        self, article: _Article, language: str, wanted: Sequence[int], everything: str, rng: np.random.Generator
     ) -> tuple[Passage, list[Asked]] | None:
         """A document without one passage from each wanted fifth, and these as queries; None if it has none such."""
-        drawn = np.sort(rng.integers(len(article.runs), size=(_DRAWS, len(wanted))), axis=1)
-        good = (_fifths(article, drawn, self._room) == sorted(wanted)).all(1)
+        draws = _DRAWS if len(wanted) <= FIFTHS else 10 * _DRAWS
+        drawn = np.sort(rng.integers(len(article.runs), size=(draws, len(wanted))), axis=1)
+        good = (_fifths(article, drawn, self._room) == wanted).all(1)
         for runs in drawn[good][:_TRIES]:
             document, asked = _cut_out(article, language, article.runs[runs].tolist())
             texts = [query.text for query, _ in asked]
@@ -174,7 +201,7 @@ class PassageDraw:
                 continue
             if not all(LEAST_TOKENS <= count <= self.tokens for count in self.counter.count(texts)):
                 continue
-            if self._measured(document, asked, article) == sorted(wanted):
+            if self._measured(document, asked, article) == wanted:
                 return document, asked
         return None
 
@@ -246,3 +273,7 @@ def _cut_out(article: _Article, language: str, runs: Sequence[Span]) -> tuple[Pa
 def _spaced(text: str) -> str:
     """A text with one space for any white space, as which it may be repeated."""
     return " ".join(text.split())
+
+
+def _spoken(language: str) -> str:
+    return "" if language == UNKNOWN else f" in {language}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -31,14 +31,12 @@ class Work:
     Attributes:
         name: of the treatment or the stage.
         pairs: texts with what embeds them. Speed is measured with the last pair that has texts.
-        times: how often it is done, for stages of which only a part is known.
         seconds: of what is done beside embedding.
         facts: further columns, such as the number of documents.
     """
 
     name: str
     pairs: tuple[Pair, ...]
-    times: float = 1.0
     seconds: float = 0.0
     facts: Mapping[str, int | str | None] = field(default_factory=dict)
 
@@ -96,10 +94,21 @@ class Forecast:
         return asdict(self)
 
 
-def forecast(prepared: Prepared) -> Forecast:
-    """Count what a run would embed, and time a small part of it; or send a few texts to an endpoint and keep them."""
+class UnderWay(Protocol):
+    """A run that has begun, and may find vectors in its store."""
+
+    store: Store
+
+    def under(self, treatment: Treatment) -> Treated: ...
+
+
+def forecast(prepared: Prepared, run: UnderWay | None = None) -> Forecast:
+    """Count what a run would embed, and time a small part of it; or send a few texts to an endpoint and keep them.
+
+    Of a run that is under way, what its store has is not counted.
+    """
     subject, sending = prepared.subject, None
-    work = prepared.work(lambda treatment: on_trial(subject, treatment, prepared.fit))
+    work = prepared.work(run.under if run else lambda treatment: on_trial(subject, treatment, prepared.fit))
     if isinstance(subject.model, Endpoint):
         with Store(prepared.options.store or default_store()) as store:
             pairs = [pair for one in work for pair in one.pairs]
@@ -107,7 +116,7 @@ def forecast(prepared: Prepared) -> Forecast:
     done: set[bytes] = set()
     rows = []
     for one in work:
-        tokens = round(one.times * sum(_count(*pair, done) for pair in one.pairs))
+        tokens = sum(_count(*pair, done, run.store if run else None) for pair in one.pairs)
         row: dict[str, Any] = {"name": one.name, **one.facts, "tokens": tokens, "seconds": None}
         timed = next((pair for pair in reversed(one.pairs) if pair[1]), None)
         if sending is None and timed is not None:
@@ -119,13 +128,13 @@ def forecast(prepared: Prepared) -> Forecast:
     return Forecast(subject.name, prepared.scope, tuple(rows), unit, tokens, seconds, sending, notes)
 
 
-def _count(encoder: Encoder, texts: Iterable[Text], done: set[bytes]) -> int:
+def _count(encoder: Encoder, texts: Sequence[Text], done: set[bytes], store: Store | None) -> int:
     """The tokens of texts that have no vector yet; another treatment may give the same vector."""
-    tokens = 0
-    for text in texts:
-        keys = {encoder.key(text), *([encoder.span_key(text)] if text.spans else [])}
-        tokens += 0 if keys <= done else _tokens_read(encoder, text)
-        done |= keys
+    tokens, keys = 0, [{encoder.key(text), *([encoder.span_key(text)] if text.spans else [])} for text in texts]
+    missing = set().union(*keys) if store is None else set(store.missing(key for own in keys for key in own))
+    for text, own in zip(texts, keys, strict=True):
+        tokens += _tokens_read(encoder, text) if own & missing - done else 0
+        done |= own
     return tokens
 
 

@@ -1,32 +1,26 @@
-"""Which candidate to choose: preferred on one sample of queries, and confirmed on others (METHODS §11)."""
+"""Which candidate to use: each half of the data chooses, and the other half confirms (METHODS §11)."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fairspan.stats.arrays import round_up
+from fairspan.stats.distributions import t_below
 from fairspan.stats.equivalence import clusters_needed
 from fairspan.stats.intervals import Interval
-from fairspan.stats.queries import column, psi_interval, query_sums, shortfall
+from fairspan.stats.queries import column, query_sums, shortfall
 from fairspan.stats.resampling import PositionSums, change_of, jackknife, mean_interval
 
-ALPHA = 0.05
-"""The chance of advising a candidate that does not gain, or that loses more than the margin somewhere."""
-MOST_TESTED = 3
-FIRST_SHARE = 0.8
-"""Of α for the first candidate of several, and so on of what is left: mostly it is the one that is chosen."""
-LEAST_CLUSTERS = 50
-"""Fewer clusters decide nothing."""
-FEW_CHANGED = 20
-"""If fewer clusters change, the ones with a rare loss may be missing, and no bound can know of them."""
+LEVEL = 0.975
+"""Of every bound, so that the 95 % interval that is shown is the test that is made."""
+CHOSEN = "chosen"
 
-Claim = Literal["quality", "fairness"]
-Finding = Literal["use", "no gain", "loss", "undecided"]
+Finding = Literal["use", "probably", "open", "no gain", "loss"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,18 +31,30 @@ class Sample:
 
     @property
     def clusters(self) -> int:
-        return len(next(iter(self.sums.values())).sums)
+        return len(self._any.sums)
 
-    def changed(self, first: str, second: str) -> int:
-        """Clusters in which two candidates get something else."""
-        return int((self.sums[first].sums[:, 0] != self.sums[second].sums[:, 0]).sum())
+    @property
+    def has_groups(self) -> bool:
+        return bool(self._any.sums.shape[1] > 2)
+
+    @property
+    def _any(self) -> PositionSums:
+        return next(iter(self.sums.values()))
 
     def both(self, first: str, second: str) -> PositionSums:
         return self.sums[first].beside(self.sums[second])
 
-    @property
-    def has_groups(self) -> bool:
-        return bool(next(iter(self.sums.values())).sums.shape[1] > 2)
+    def of(self, clusters: NDArray[np.bool_]) -> Sample:
+        """The same on some clusters only."""
+        return Sample(
+            {name: PositionSums(own.sums[clusters], own.counts[clusters]) for name, own in self.sums.items()}
+        )
+
+    def crossed(self, plain: str, names: Sequence[str], first: NDArray[np.bool_]) -> Sample:
+        """The plain arm, and one that is names[1] in the `first` clusters and names[0] in the others."""
+        of_first, of_others = self.sums[names[1]].sums, self.sums[names[0]].sums
+        mixed = PositionSums(np.where(first[:, None], of_first, of_others), self._any.counts)
+        return Sample({plain: self.sums[plain], CHOSEN: mixed})
 
 
 def make_sample(values: Mapping[str, ArrayLike], groups: ArrayLike, clusters: ArrayLike) -> Sample:
@@ -72,169 +78,76 @@ def gain(samples: Sequence[Sample], first: str, second: str) -> Interval:
     return mean_interval([jackknife(one.both(first, second), change_of(column(0)), [0]) for one in samples])
 
 
-def psi_change(samples: Sequence[Sample], first: str, second: str) -> Interval:
-    """PSI of the second minus that of the first; NaN without groups."""
-    grouped = [psi_interval(one.both(first, second)) for one in samples if one.has_groups]
-    return mean_interval(grouped) if grouped else Interval(np.nan)
+def prefer(samples: Sequence[Sample], names: Sequence[str]) -> str:
+    """The candidate of the highest quality; of equal ones the first.
+
+    Preferring a milder one within a standard error, or within the margin, loses more (docs/findings/tuning.md).
+    """
+    return max(names, key=lambda name: quality(samples, name))
 
 
-@dataclass(frozen=True, slots=True)
-class Preference:
-    """What the one-standard-error rule makes of candidates.
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """What two halves of the clusters chose, and how that does where it was not chosen.
 
     Attributes:
-        best: of the highest quality.
-        near: within one standard error of it.
-        fair: of these, within one standard error of the fairest.
-        chosen: the mildest of these.
+        name: the candidate: the one that both halves prefer, or the one of two that all clusters prefer.
+        preferred: the candidate of each half.
+        crossed: the tasks under the plain model and, as `CHOSEN`, each half under what the other one prefers.
+        gain: of quality, between these two.
+        gains: of every candidate on all clusters.
     """
 
-    best: str
-    near: tuple[str, ...]
-    fair: tuple[str, ...]
-    chosen: str
+    name: str
+    preferred: tuple[str, str]
+    crossed: tuple[Sample, ...]
+    gain: Interval
+    gains: Mapping[str, Interval]
+
+    @property
+    def probability(self) -> float:
+        """That there is a gain, if all sizes of it were equally likely before."""
+        return float(t_below(self.gain.ratio, self.gain.degrees_of_freedom))
 
 
-def prefer(samples: Sequence[Sample], names: Sequence[str], changes: Mapping[str, float]) -> Preference:
-    """Apply the rule. Standard errors are those of the paired difference from the best, and from the fairest.
+def choose(samples: Sequence[Sample], plain: str, names: Sequence[str], seed: int) -> Choice:
+    """Halve the clusters of every task by the seed, let each half prefer one of the names, and cross them."""
+    rng = np.random.default_rng(seed)
+    first = [rng.permutation(sample.clusters) % 2 == 0 for sample in samples]
+    halves = [
+        [sample.of(own if half == 0 else ~own) for sample, own in zip(samples, first, strict=True)] for half in (0, 1)
+    ]
+    one, two = (prefer(half, names) for half in halves)
+    name = one if one == two else prefer(samples, [name for name in names if name in (one, two)])
+    crossed = tuple(sample.crossed(plain, (one, two), own) for sample, own in zip(samples, first, strict=True))
+    gains = {own: gain(samples, plain, own) for own in names}
+    return Choice(name, (one, two), crossed, gain(crossed, plain, CHOSEN), gains)
+
+
+def judge(choice: Choice, changes: Sequence[Interval], margin: float) -> Finding:
+    """What the figures say of a choice.
 
     Args:
-        names: in the order that decides between equal ones, the plain model first.
-        changes: how far each candidate moves the vectors away from the plain model's: the mildest moves them least.
+        changes: of quality, on tasks that must not get worse.
+
+    Returns:
+        "use" if the gain is above 0 and no task loses the margin; "loss" if one is shown to lose; "no gain" if a gain
+        beyond the margin is ruled out for every candidate; otherwise "probably" if the best estimate is a gain, and
+        "open" if it is not.
     """
-    best = max(names, key=lambda name: (quality(samples, name), -changes[name]))
-    near = [name for name in names if _within(gain(samples, name, best))]
-    psi = {name: unfairness(samples, name) for name in near}
-    fair = near
-    # Without groups, or where all of them get nothing, none is fairer than another.
-    if any(np.isfinite(own) for own in psi.values()):
-        fairest = min((name for name in near if np.isfinite(psi[name])), key=lambda name: (psi[name], changes[name]))
-        fair = [name for name in near if _within(psi_change(samples, fairest, name))]
-    return Preference(best, tuple(near), tuple(fair), min(fair, key=lambda name: changes[name]))
-
-
-def _within(found: Interval) -> bool:
-    """Whether a difference is at most one standard error; without an error, none at all."""
-    return found.estimate <= (found.standard_error if np.isfinite(found.standard_error) else 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A candidate to test: what it is expected to gain, and the rule that prefers it."""
-
-    name: str
-    claim: Claim
-    preference: Preference
-
-
-def shortlist(
-    samples: Sequence[Sample], plain: str, changes: Mapping[str, float], most: int = MOST_TESTED
-) -> list[Listed]:
-    """Candidates to test, in order: the preferred one, then by the same rule among those that are milder.
-
-    It ends where the rule prefers the plain model. What a candidate is to be tested for is decided here, on the data
-    that it is chosen on: the gain, of quality or of fairness, that is more standard errors above 0.
-    """
-    names, found = [plain, *(name for name in samples[0].sums if name != plain)], list[Listed]()
-    while len(found) < most:
-        preferred = prefer(samples, names, changes)
-        name = preferred.chosen
-        if name == plain:
-            break
-        better, fairer = gain(samples, plain, name).ratio, -psi_change(samples, plain, name).ratio
-        found.append(Listed(name, "fairness" if fairer > better else "quality", preferred))
-        names = [other for other in names if other == plain or changes[other] < changes[name]]
-    return found
-
-
-@dataclass(frozen=True, slots=True)
-class Tested:
-    """One candidate against the plain model on data that it was not chosen on.
-
-    Attributes:
-        gain: of what it claims: of quality, or of fairness as the fall of PSI.
-        changes: of quality, by task; the first tasks are those it was chosen for.
-        clusters, changed: of queries, by task: all, and those that the candidate changes anything for.
-        level: of the one-sided tests.
-        finding: "use" if the gain is above 0 and no task loses more than the margin; "loss" if some task is shown to
-            lose, "no gain" if a gain beyond the margin is ruled out; otherwise, and on few clusters, "undecided".
-        lacking: by task, about how many more clusters would decide it; empty where it is decided, and None where more
-            of the same would not help.
-    """
-
-    name: str
-    claim: Claim
-    gain: Interval
-    changes: Mapping[str, Interval]
-    clusters: Mapping[str, int]
-    changed: Mapping[str, int]
-    level: float
-    finding: Finding
-    lacking: Mapping[str, int] | None
-
-
-def alphas(count: int) -> list[float]:
-    """What each of `count` candidates may be wrong with, in order, so that the first that passes is wrong with α.
-
-    The sum is α (Bonferroni). Testing all at α until one passes would not do: the chance that one of several passes
-    by mistake adds up, and fixed-sequence testing is free of charge only if it ends at the first failure.
-    """
-    shares = [FIRST_SHARE * (1 - FIRST_SHARE) ** place for place in range(count)]
-    return [ALPHA * share / sum(shares) for share in shares]
-
-
-def confirm(
-    listed: Listed,
-    plain: str,
-    own: Mapping[str, Sample],
-    guards: Mapping[str, Sample],
-    *,
-    margin: float,
-    alpha: float = ALPHA,
-) -> Tested:
-    """Test a candidate on data that it was not chosen on.
-
-    A candidate passes if its gain on its `own` tasks is above 0, and neither these nor the `guards` lose the margin
-    or more. All have to pass, which needs no further correction.
-    """
-    level, samples, every = 1 - alpha, list(own.values()), {**own, **guards}
-    if listed.claim == "quality":
-        found = gain(samples, plain, listed.name)
-    else:
-        # The first minus the second: a fall of PSI is a gain.
-        found = psi_change(samples, listed.name, plain)
-    changes = {task: gain([sample], plain, listed.name) for task, sample in every.items()}
-    clusters = {task: sample.clusters for task, sample in every.items()}
-    changed = {task: sample.changed(plain, listed.name) for task, sample in every.items()}
-    enough = min(clusters.values()) >= LEAST_CLUSTERS
-    finding = _finding(found, list(changes.values()), margin, level) if enough else "undecided"
-    tested = Tested(listed.name, listed.claim, found, changes, clusters, changed, level, finding, {})
-    return replace(tested, lacking=_lacking(tested, own, margin)) if finding == "undecided" else tested
-
-
-def _finding(found: Interval, changes: Sequence[Interval], margin: float, level: float) -> Finding:
-    if any(change.upper(level) < 0 and change.lower(level) <= -margin for change in changes):
+    if any(one.high < 0 and one.low <= -margin for one in changes):
         return "loss"
-    if found.lower(level) > 0 and all(change.lower(level) > -margin for change in changes):
+    found = choice.gain
+    if found.low > 0 and choice.gains[choice.name].low > 0 and all(one.low > -margin for one in changes):
         return "use"
-    return "no gain" if found.upper(level) <= margin else "undecided"
+    if all(one.high <= margin for one in (found, *choice.gains.values())):
+        return "no gain"
+    return "probably" if found.estimate > 0 else "open"
 
 
-def _lacking(tested: Tested, own: Container[str], margin: float) -> dict[str, int] | None:
-    """Clusters that are missing, if the estimates are the truth, for all tests to pass in 80 % of cases.
-
-    For a candidate that gains nothing: for a gain beyond the margin to be ruled out.
-    """
-    missing, gained = dict[str, int](), tested.gain.estimate
-    for task, there in tested.clusters.items():
-        gaps = [(tested.changes[task], tested.changes[task].estimate + margin)]
-        if task in own:
-            gaps.append((tested.gain, max(gained, margin - gained)))
-        known = [(one, gap) for one, gap in gaps if np.isfinite(one.standard_error)]
-        needed = [clusters_needed(one, gap, there, tested.level) for one, gap in known]
-        if None in needed:
-            return None
-        wanted = max(LEAST_CLUSTERS, *filter(None, needed), 0)
-        if wanted > there:
-            missing[task] = round_up(wanted - there)
-    return missing
+def lacking(found: Interval, clusters: int, gap: float) -> int | None:
+    """How many more clusters show a gap in 80 % of cases, if the estimate is the truth; None if more do not help."""
+    if not np.isfinite(found.standard_error) or gap <= 0:
+        return None
+    needed = clusters_needed(found, gap, clusters, LEVEL)
+    return None if needed is None else round_up(max(0, needed - clusters))

@@ -1,60 +1,91 @@
-"""`PreparedTuning`: tasks and guards, divided into parts that share nothing, and nothing embedded yet."""
+"""`PreparedTuning`: tasks and guards as they are searched, and nothing embedded yet."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from fairspan.calibration.treatment import Treatment
+import numpy as np
+
+from fairspan.calibration.treatment import Treatment, as_treatment
+from fairspan.corpus.corpus import Corpus
+from fairspan.design.plan import languages_of
 from fairspan.errors import CorpusError
 from fairspan.report.text import counted, model_name
 from fairspan.retrieval.indexes import IndexPlan
-from fairspan.retrieval.measured import MeasuredTask
-from fairspan.retrieval.source import TaskSource
-from fairspan.retrieval.splitting import split_tasks
-from fairspan.retrieval.task import RetrievalTask
+from fairspan.retrieval.measured import MeasuredTask, with_short_queries
+from fairspan.retrieval.passages import PassageDraw
+from fairspan.retrieval.source import PAGES, PASSAGES, TaskSource
+from fairspan.retrieval.splitting import link_queries
+from fairspan.retrieval.task import LEAST_TOKENS, RetrievalTask
 from fairspan.runs.bases import Pair, Treated
 from fairspan.runs.fit_part import FitPart
 from fairspan.runs.forecast import Work
 from fairspan.runs.progress import Progress
 from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity
 from fairspan.runs.subject import Subject
-from fairspan.runs.windows import limit_note, window_notes, windows_of
-from fairspan.studies.tune.options import REFERENCE, TuneOptions
-from fairspan.studies.tune.summary import GUARD, REPORT, TUNE
+from fairspan.runs.windows import window_notes, windows_of
+from fairspan.studies.tune.options import (
+    CANDIDATES,
+    LEAST_DOCUMENTS,
+    MOST_TOKENS,
+    TuneOptions,
+    require_enough,
+    visible_gain,
+)
 
-SHARES = {TUNE: 0.5, GUARD: 0.25, REPORT: 0.25}
-# A guard is not tuned on, so that part is free to guard with as well.
-GUARD_SHARES = {GUARD: 0.75, REPORT: 0.25}
+QUERY_TOKENS = (60, 30, 15, LEAST_TOKENS)
+"""Lengths of queries to try, so that the plain model does not find nearly everything."""
+TOKENS_EACH = 250
+"""Of a document for each passage that is cut out of it: queries cost little, and every one tells something."""
+_READ = 1000
+"""Documents that are looked at, of a corpus that has more."""
 
 
-@dataclass(frozen=True, slots=True)
-class DividedTask:
-    """A task or a guard in its parts."""
+@dataclass(frozen=True)
+class TunedTask:
+    """A task or a guard. The `lengths` of queries are tried in turn; None leaves them as they are."""
 
     name: str
-    fingerprints: tuple[str, ...]
-    parts: Mapping[str, Searching]
-    _plans: dict[tuple[str, str], IndexPlan] = field(default_factory=dict, compare=False, repr=False)
+    searching: Searching
+    is_guard: bool
+    lengths: tuple[int | None, ...] = (None,)
+
+    @cached_property
+    def plan(self) -> IndexPlan:
+        return self.searching.plan("whole")
+
+    def asking(self, tokens: int | None) -> Searching:
+        """With queries of so many tokens at most."""
+        if tokens is None:
+            return self.searching
+        counter = self.searching.subject.counters["query"]
+        return replace(self.searching, tasks=tuple(with_short_queries(one, counter, tokens) for one in self._tasks))
+
+    def tokens(self, lengths: Sequence[int | None] = (None,)) -> int:
+        """Tokens that are read of it, again for each length of queries."""
+        asked = [text.length for tokens in lengths for text in self.asking(tokens).queries()]
+        return len(lengths) * self.plan.tokens + sum(asked)
+
+    def pairs(self, treated: Treated, lengths: Sequence[int | None] = (None,)) -> list[Pair]:
+        """What is embedded of it under a treatment, with queries of these lengths."""
+        asked = [(treated.queries, self.asking(tokens).queries()) for tokens in lengths]
+        return [*asked, (treated.documents, self.plan.flat)]
 
     @property
-    def is_guard(self) -> bool:
-        return TUNE not in self.parts
+    def _tasks(self) -> tuple[MeasuredTask, ...]:
+        return self.searching.tasks
 
-    def plan(self, part: str, index: str = "whole") -> IndexPlan:
-        """What an index of a part has to embed; made once, since chunks have to be cut."""
-        if (part, index) not in self._plans:
-            self._plans[part, index] = self.parts[part].plan(index)
-        return self._plans[part, index]
-
-    @property
+    @cached_property
     def counted(self) -> dict[str, Any]:
         """What a log says of it."""
-        parts = {}
-        for part, own in self.parts.items():
-            queries = sum(len(one.task.queries) for one in own.tasks)
-            parts[part] = {"clusters": len(own.clusters), "queries": queries, "documents": len(own.documents)}
-        return {"name": self.name, "role": "guard" if self.is_guard else "task", "parts": parts}
+        return {
+            "name": self.name,
+            "role": "guard" if self.is_guard else "task",
+            "clusters": len(self.searching.clusters),
+            "queries": sum(len(one.task.queries) for one in self._tasks),
+            "documents": len(self.searching.documents),
+        }
 
 
 @dataclass(frozen=True)
@@ -63,109 +94,141 @@ class PreparedTuning:
 
     subject: Subject
     options: TuneOptions
-    divided: tuple[DividedTask, ...]
+    searched: tuple[TunedTask, ...]
     notes: tuple[str, ...]
     fit: FitPart = field(default_factory=FitPart)
 
     @property
     def decisive(self) -> list[Any]:
-        return [[one.name, one.is_guard, *one.fingerprints] for one in self.divided]
+        tasks = [(one, [own.task.fingerprint for own in one.searching.tasks]) for one in self.searched]
+        return [[one.name, one.is_guard, *prints] for one, prints in tasks]
 
-    def having(self, part: str, index: str = "whole") -> list[DividedTask]:
-        """The tasks that are searched in a part: all that have it, but guards not with the reference."""
-        return [one for one in self.divided if part in one.parts and not (one.is_guard and index == REFERENCE)]
+    def having(self, *, guards: bool) -> list[TunedTask]:
+        """The tasks, or the guards."""
+        return [one for one in self.searched if one.is_guard == guards]
 
-    def tokens(self, part: str, index: str = "whole") -> int:
-        """Tokens that a treatment reads in a part, also of what is in the store."""
-        own = self.having(part, index)
-        return sum(one.plan(part, index).tokens + sum(one.parts[part].lengths()["queries"]) for one in own)
+    def tokens(self, *, guards: bool) -> int:
+        """Tokens that a treatment reads, also of what is in the store."""
+        return sum(one.tokens() for one in self.having(guards=guards))
 
     @cached_property
     def header(self) -> dict[str, Any]:
-        counted = [one.counted for one in self.divided]
-        lengths: dict[str, list[int]] = {}
-        for searching in (own for one in self.divided for own in one.parts.values()):
-            for texts, found in searching.lengths().items():
+        counted = [one.counted for one in self.searched]
+        tasks, lengths = self.having(guards=False), dict[str, list[int]]()
+        for one in tasks:
+            for texts, found in one.searching.lengths().items():
                 lengths.setdefault(texts, []).extend(found)
         windows = windows_of(self.subject, self.options.measured, lengths)
-        parts = [part for one in counted for part in one["parts"].values()]
-        names = [one.name for one in self.divided if not one.is_guard]
+        names = [one.name for one in tasks]
         return {
             "task": {
                 "source": ", ".join(names),
                 "names": names,
-                "queries": sum(part["queries"] for part in parts),
-                "documents": sum(part["documents"] for part in parts),
+                "queries": sum(one["queries"] for one in counted),
+                "documents": sum(one["documents"] for one in counted),
             },
             "tasks": counted,
             "windows": windows,
-            "changes": {},
-            "times": {},
-            "notes": [
-                *self.notes,
-                *window_notes(windows, self.subject.counter.unit),
-                *limit_note(self.subject, lengths["documents"]),
-            ],
+            "query_tokens": {},
+            "costs": {},
+            "notes": [*self.notes, *window_notes(windows, self.subject.counter.unit)],
         }
 
     @property
     def scope(self) -> str:
-        count, task = len(self.options.measured) - 1, self.header["task"]
-        return f"{counted(count, 'candidate')}, {task['queries']:,} queries, {task['documents']:,} documents"
+        own = [one.counted for one in self.having(guards=False)]
+        clusters, queries, documents = (
+            sum(one[what] for one in own) for what in ("clusters", "queries", "documents")
+        )
+        enough = f"{documents:,} documents: enough to see a gain of {visible_gain(clusters, queries):.2f}"
+        return f"{enough}; {counted(len(self.options.measured) - 1, 'candidate')}"
 
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
-        """What is tuned on, and what then confirms one candidate: which one it will be is not known before."""
+        """Every candidate on the tasks; which one is compared with chunks, and guarded, is not known before."""
         plain, *candidates = (under(one) for one in self.options.measured)
-        later = (GUARD, REPORT)
+        found = []
+        for one in (plain, *candidates, under(as_treatment(reference(None, None)))):
+            # Which length of queries it will be is not known before; the plain model tries all.
+            tried = None if one is plain else 1
+            pairs = [own for task in self.having(guards=False) for own in task.pairs(one, task.lengths[:tried])]
+            found.append(Work("averaged chunks" if one.treatment.chunks else one.treatment.name, tuple(pairs)))
+        guards = self.having(guards=True)
+        for one, name in ((plain, "guards: plain"), (candidates[-1], "guards: one candidate")) if guards else ():
+            found.append(Work(name, tuple(own for task in guards for own in task.pairs(one))))
+        return found
 
-        def line(name: str, parts: Sequence[str], arms: Sequence[Treated], *first: Pair, times: float = 1.0) -> Work:
-            pairs = [pair for one in arms for part in parts for pair in self._embedded(one, part)]
-            clusters = sum(len(one.parts[part].clusters) for part in parts for one in self.having(part))
-            return Work(name, (*first, *pairs), times=times, facts={"clusters": clusters})
 
-        chunks = {part: self._embedded(plain, part, REFERENCE) for part in (TUNE, REPORT)}
-        return [
-            line("tune: all candidates", [TUNE], [plain, *candidates], *chunks[TUNE]),
-            line("guard, report: plain", later, [plain], *chunks[REPORT]),
-            line("guard, report: one candidate", later, candidates, times=1 / len(candidates)),
-        ]
-
-    def _embedded(self, treated: Treated, part: str, index: str = "whole") -> list[Pair]:
-        pairs: list[Pair] = []
-        for one in self.having(part, index):
-            pairs += [(treated.queries, one.parts[part].queries()), (treated.documents, one.plan(part, index).flat)]
-        return pairs
+def reference(treatment: Treatment | None, window: int | None) -> str:
+    """The averaged chunks that a candidate is compared with: as long as its tiles, or as the window."""
+    size = None if treatment is None else treatment.calibration.tile_size
+    fits = isinstance(size, int) and (window is None or size < window)
+    return f"chunk-mean-{size if fits else 'window'}"
 
 
 def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -> PreparedTuning:
-    """Read, measure and divide, without embedding anything."""
+    """Read and measure, without embedding anything."""
     subject.transformer("tune")
-    subject = subject.with_prompts(options.prompt, options.query_prompt)
-    subject = subject.reading(options.measured, whole=not subject.set_further)
+    options = _that_fit(options, subject)
+    subject = subject.with_prompts(options.prompt, options.query_prompt).reading(options.measured)
     refuse_similarity(subject)
-    divided: list[DividedTask] = []
+    found: list[TunedTask] = []
     notes: list[str] = []
     texts: dict[str, str] = {}
     for number, one in enumerate(options.searched):
-        name = _name(one, [own.name for own in divided])
+        name = _name(one, [own.name for own in found])
         progress.stage(f"reading {name}")
-        tasks = measure_tasks(subject, one.read(subject.counter), options.too_long or one.too_long)
-        _refuse_shared(name, [own.task for own in tasks], texts)
+        # Parts of a page are compared, so that every treatment has to read all of them.
+        own = subject.reading(options.measured, whole=one.task == PAGES and not subject.set_further)
+        tasks = link_queries(measure_tasks(own, _read(one, own, options), one.too_long), texts=True)
+        answering = _refuse_shared(name, [own.task for own in tasks], texts)
         notes += [f"{name}: {note}" for note in dict.fromkeys(note for own in tasks for note in own.task.notes)]
-        shares = SHARES if number < len(options.tasks) else GUARD_SHARES
         # Rankings alone: no reader of a tuning looks at the ranks of all documents.
-        made = Searching(subject, tasks, (options.metric,), options.chunk_tokens, with_ranks=False)
-        try:
-            parts = split_tasks(tasks, shares, options.seed)
-        except CorpusError as error:
-            raise CorpusError(f"{name} cannot be divided: {error!s}") from None
-        searching = {part: replace(made, tasks=own) for part, own in parts.items()}
-        divided.append(DividedTask(name, tuple(own.task.fingerprint for own in tasks), searching))
-    if options.fairness is not None:
-        _require_groups(
-            options.fairness, [own for one in divided if not one.is_guard for own in one.parts[TUNE].tasks]
-        )
-    return PreparedTuning(subject, options, tuple(divided), tuple(notes))
+        searching = Searching(own, tasks, (options.metric,), "window", with_ranks=False)
+        require_enough(name, min(answering, len(searching.clusters)))
+        shortened = one.task == PASSAGES and options.query_tokens is None
+        found.append(TunedTask(name, searching, number >= len(options.tasks), QUERY_TOKENS if shortened else (None,)))
+    return PreparedTuning(subject, options, tuple(found), tuple(notes))
+
+
+def _that_fit(options: TuneOptions, subject: Subject) -> TuneOptions:
+    """Without those of the usual candidates whose tiles would not be smaller than the model's window."""
+    window, sizes = (
+        subject.window(options.measured[0]),
+        {one.name: one.calibration.tile_size for one in options.measured},
+    )
+    if window is None or tuple(options.candidates) != CANDIDATES:
+        return options
+    added = subject.counter.count_whole([""])[0]
+    kept = [name for name in CANDIDATES if not isinstance(size := sizes[name], int) or size + added < window]
+    return options if len(kept) == len(CANDIDATES) else replace(options, candidates=kept)
+
+
+def _read(source: TaskSource, subject: Subject, options: TuneOptions) -> tuple[RetrievalTask, ...]:
+    """A task; of documents as they are, as many as can be read in a while."""
+    if source.task != PASSAGES:
+        return source.read(subject.counter)
+    plans, corpus = source.read_corpus()
+    draw = PassageDraw(
+        subject.counter,
+        tokens=source.query_tokens,
+        tokens_each=TOKENS_EACH,
+        documents=source.sets,
+        seed=source.seed,
+        most_tokens=MOST_TOKENS if options.sets is None else float("inf"),
+        least=LEAST_DOCUMENTS,
+    )
+    return draw.tasks(_sampled(corpus, max(_READ, 2 * source.sets), source.seed), languages_of(plans))
+
+
+def _sampled(corpus: Corpus, most: int, seed: int) -> Corpus:
+    """At most so many documents, drawn at random: cutting passages out of all of a large corpus takes long."""
+    ids = sorted({segment.id for segment in corpus.segments})
+    if len(ids) <= most:
+        return corpus
+    kept = {ids[number] for number in np.random.default_rng(seed).permutation(len(ids))[:most]}
+    note = f"{most:,} of its {len(ids):,} documents were looked at"
+    segments = tuple(segment for segment in corpus.segments if segment.id in kept)
+    return Corpus(corpus.name, segments, (*corpus.notes, note))
 
 
 def _name(source: TaskSource, taken: Sequence[str]) -> str:
@@ -173,12 +236,13 @@ def _name(source: TaskSource, taken: Sequence[str]) -> str:
     kind, colon, place = source.task.partition(":")
     name = model_name(place) if colon else model_name(kind)
     if source.is_built:
-        name = f"{source.task} of {model_name(source.corpus)}"
+        corpus = model_name(source.corpus)
+        name = corpus if source.task == PASSAGES else f"{source.task} of {corpus}"
     return name if name not in taken else f"{name} ({len(taken) + 1})"
 
 
-def _refuse_shared(name: str, tasks: Sequence[RetrievalTask], seen: dict[str, str]) -> None:
-    """Raise if a document that answers a query also belongs to another task, where it is in another part."""
+def _refuse_shared(name: str, tasks: Sequence[RetrievalTask], seen: dict[str, str]) -> int:
+    """How many documents answer queries; an error if one also belongs to another task, and would count twice."""
     own = set()
     for task in tasks:
         asked = {document for gains in task.relevant.values() for document, gain in gains.items() if gain > 0}
@@ -190,19 +254,4 @@ def _refuse_shared(name: str, tasks: Sequence[RetrievalTask], seen: dict[str, st
             "the other is tuned on: name tasks and guards with different documents."
         )
     seen |= dict.fromkeys(own, name)
-
-
-def _require_groups(fairness: str, tuned: Sequence[MeasuredTask]) -> None:
-    """Raise if the groups of queries that were asked for are not there."""
-    tasks = [one.task for one in tuned]
-    languages = {language for task in tasks for language in (task.lead, task.later)}
-    languages |= {query.language for task in tasks for query in task.queries}
-    missing = ""
-    if fairness == "position" and not any(task.evidence for task in tasks):
-        missing = "where the evidence is in its document is not known"
-    elif fairness == "language" and len(languages - {""}) < 2:
-        missing = "all queries and documents are in one language"
-    if missing:
-        raise CorpusError(
-            f"fairness={fairness} compares groups of queries, and {missing}: omit it, or choose another task."
-        )
+    return len(own)

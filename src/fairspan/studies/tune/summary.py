@@ -1,42 +1,41 @@
-"""What a tuning says should be used, by the rules of METHODS §11: the decision from rows alone, and tidy frames."""
+"""The answer of METHODS §11 from rows alone, in words and as tidy frames."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
-from fairspan.calibration.treatment import PLAIN, Treatment
+from fairspan.calibration.calibration import CALIBRATION_FILE
+from fairspan.calibration.treatment import PLAIN, Treatment, as_treatment
 from fairspan.calibration.words import in_words
-from fairspan.report.frames import columns_of, frame_of, interval
+from fairspan.report.frames import columns_of, frame_of
 from fairspan.report.text import number, with_bounds
-from fairspan.retrieval.task import FIFTHS
 from fairspan.runs.log import RunLog
-from fairspan.stats.arrays import round_up
 from fairspan.stats.choice import (
-    LEAST_CLUSTERS,
+    CHOSEN,
+    Choice,
     Finding,
-    Listed,
     Sample,
-    Tested,
-    alphas,
-    confirm,
+    choose,
     gain,
+    judge,
+    lacking,
     make_sample,
-    psi_change,
     quality,
-    shortlist,
     unfairness,
 )
-from fairspan.studies.tune.options import REFERENCE
+from fairspan.stats.intervals import Interval
+from fairspan.stats.queries import column
+from fairspan.stats.resampling import jackknife
 
-TUNE, GUARD, REPORT = "tune", "guard", "report"
 UNFINISHED = "This tuning has not finished: run the same command again, which goes on from here."
-Answer = Literal["use", "keep", "inconclusive"]
-ADVICE: dict[Finding, Answer] = {"use": "use", "no gain": "keep", "loss": "keep", "undecided": "inconclusive"}
+Answer = Literal["use", "probably", "keep"]
+EVEN, READ = 0.1, 0.95
+"""A PSI below it is called even in words; and a text of which so much is read is read whole."""
 Record = dict[str, Any]
 Header = Mapping[str, Any]
 
@@ -46,272 +45,261 @@ class Decision:
     """What to use, and what led to it.
 
     Attributes:
-        listed: candidates to test on the guard part, in order, as the part that is tuned on prefers them.
-        tested: those that were tested, up to the first that passed.
-        few: by task, how many clusters its guard part lacks for anything to be decided.
+        samples: by task, what every arm got.
+        guards: by guard, what the arms got that were measured there.
+        choice: of the candidates that lose on no guard; None if all do.
+        finding: what the figures say of it.
+        lost: the candidates that lose on a guard, with the guard and the change there.
+        unguarded: the arms that the guards are still to be measured under.
     """
 
-    listed: tuple[Listed, ...]
-    tested: tuple[Tested, ...]
-    few: Mapping[str, int]
+    samples: Mapping[str, Sample]
+    guards: Mapping[str, Sample]
+    choice: Choice | None
+    finding: Finding
+    lost: Mapping[str, tuple[str, Interval]]
+    unguarded: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.choice.name if self.choice else PLAIN
 
     @property
     def answer(self) -> Answer:
-        if self.few:
-            return "inconclusive"
-        found = [ADVICE[one.finding] for one in self.tested]
-        return "use" if "use" in found else "inconclusive" if "inconclusive" in found else "keep"
+        return "use" if self.finding == "use" else "probably" if self.finding == "probably" else "keep"
 
     @property
-    def chosen(self) -> str:
-        """The candidate to use; the plain model unless the answer is "use"."""
-        return self.tested[-1].name if self.answer == "use" else PLAIN
-
-    @property
-    def deciding(self) -> Tested | None:
-        """The test that the answer rests on: the one that passed, else the first that is open, else the first."""
-        wanted = [one for one in self.tested if ADVICE[one.finding] == self.answer]
-        return next(iter([*wanted, *self.tested]), None)
-
-    @property
-    def looked_at(self) -> str | None:
-        """The candidate that figures are reported for."""
-        return self.chosen if self.answer == "use" else self.tested[0].name if self.tested else None
-
-    @property
-    def untested(self) -> str | None:
-        """The candidate to test next. On few clusters nothing is decided, and one test says how many are missing."""
-        if self.answer == "use" or len(self.tested) == len(self.listed) or (self.tested and self.few):
-            return None
-        return self.listed[len(self.tested)].name
-
-    @property
-    def lacking(self) -> dict[str, int]:
-        """By task, how many more clusters of its guard part would decide; empty where more of them would not."""
-        found = self.deciding.lacking if self.deciding else None
-        return {**self.few, **(found or {})}
+    def changes(self) -> dict[str, Interval]:
+        """By guard, and by task if there are several: what the choice changes there."""
+        return _changes(self.samples, self.guards, self.choice) if self.choice else {}
 
 
 def decide(rows: pl.DataFrame, header: Header) -> Decision:
     """The decision from the rows and the header of a log, as far as they go."""
-    tuned, guard = samples_of(rows, header, TUNE), samples_of(rows, header, GUARD)
-    names = [name for name in _measured(tuned.values(), header) if name != REFERENCE]
-    kept = [Sample({name: sample.sums[name] for name in names}) for sample in tuned.values()]
-    listed = shortlist(kept, PLAIN, {PLAIN: 0.0, **header["changes"]})
-    own = {task: sample for task, sample in guard.items() if task in tuned}
-    guards = {task: sample for task, sample in guard.items() if task not in tuned}
-    margin, tested = float(header["spec"]["margin"]), list[Tested]()
-    for one, alpha in zip(listed, alphas(len(listed)), strict=True):
-        if one.name not in _measured(guard.values(), header):
-            break
-        tested.append(confirm(one, PLAIN, own, guards, margin=margin, alpha=alpha))
-    clusters = {str(task["name"]): task["parts"][GUARD]["clusters"] for task in header["tasks"]}
-    few = {task: LEAST_CLUSTERS - count for task, count in clusters.items() if count < LEAST_CLUSTERS}
-    return Decision(tuple(listed), tuple(tested), few)
+    roles = {str(one["name"]): one["role"] == "guard" for one in header["tasks"]}
+    found = {name: sample for name in roles if (sample := _sample(rows, name)) is not None}
+    samples = {name: one for name, one in found.items() if not roles[name]}
+    guards = {name: one for name, one in found.items() if roles[name]}
+    treatments = [Treatment.from_dict(one) for one in header["spec"]["treatments"]]
+    names = [one.name for one in treatments if one.name != PLAIN and not one.chunks]
+    lost: dict[str, tuple[str, Interval]] = {}
+    margin, seed = float(header["spec"]["margin"]), int(header["spec"]["seed"])
+    while left := [name for name in names if name not in lost]:
+        choice = choose(list(samples.values()), PLAIN, left, seed)
+        there = set.intersection(*(set(one.sums) for one in guards.values())) if guards else set()
+        missing = tuple(name for name in (PLAIN, choice.name) if name not in there)
+        if any(roles.values()) and missing:
+            return Decision(samples, guards, choice, "open", lost, missing)
+        changes = _changes(samples, guards, choice)
+        finding = judge(choice, list(changes.values()), margin)
+        if finding != "loss":
+            return Decision(samples, guards, choice, finding, lost)
+        where = min(changes, key=lambda task: changes[task].high)
+        lost[choice.name] = where, changes[where]
+    return Decision(samples, guards, None, "loss", lost)
 
 
-def _measured(samples: Iterable[Sample], header: Header) -> list[str]:
-    """What was measured on all of some samples: the plain model, candidates in their order, the reference."""
-    names = [*(str(one["name"]) for one in header["spec"]["treatments"]), REFERENCE]
-    found = list(samples)
-    return [name for name in names if found and all(name in sample.sums for sample in found)]
+def _changes(samples: Mapping[str, Sample], guards: Mapping[str, Sample], choice: Choice) -> dict[str, Interval]:
+    own = dict(zip(samples, choice.crossed, strict=True)) if len(samples) > 1 else {}
+    found = {task: gain([sample], PLAIN, CHOSEN) for task, sample in own.items()}
+    return found | {task: gain([sample], PLAIN, choice.name) for task, sample in guards.items()}
 
 
-def samples_of(rows: pl.DataFrame, header: Header, part: str) -> dict[str, Sample]:
-    """By task, what every arm that was measured in a part got on the same queries."""
-    own, found = rows.filter(split=part), {}
-    for task in (str(one["name"]) for one in header["tasks"]):
-        table = own.filter(task=task).with_columns(
-            arm=pl.when(pl.col("part") == "whole").then("treatment").otherwise("part")
-        )
-        if not len(table):
-            continue
-        keys = ["lead", "later", "order", "query"]
-        arms = {str(name): arm.sort(keys, nulls_last=True) for (name,), arm in table.group_by("arm")}
-        values = {name: arm["value"].to_numpy() for name, arm in arms.items()}
-        plain = arms[PLAIN]
-        found[task] = make_sample(values, _groups(plain, header["spec"]["fairness"]), plain["set"].to_numpy())
-    return found
-
-
-def _groups(rows: pl.DataFrame, fairness: str | None) -> np.ndarray:
-    """The group of every query, from 1; 0 where it is not known."""
-    match fairness or "position":
-        case "position":
-            labels = rows["position"]
-        case "language":
-            on_page = pl.when(pl.col("position") == 1).then("lead").otherwise("later")
-            labels = rows.select(pl.coalesce(on_page, "language"))["lead"]
-        case _:
-            # Documents of one length are in one group.
-            ranks = rows["tokens"].rank("average").to_numpy()
-            labels = pl.Series(np.ceil(ranks / len(rows) * FIFTHS).astype(np.int64))
-    codes = labels.rank("dense").fill_null(0).cast(pl.Int64)
-    return codes.to_numpy()
+def _sample(rows: pl.DataFrame, task: str) -> Sample | None:
+    """What every arm that was measured got on the same queries."""
+    table = rows.filter(task=task)
+    if not len(table):
+        return None
+    keys = ["lead", "later", "order", "query"]
+    arms = {str(name): arm.sort(keys, nulls_last=True) for (name,), arm in table.group_by("treatment")}
+    plain = arms[PLAIN]
+    # By the position of the evidence, from 1; 0 where it is not known.
+    groups = plain["position"].rank("dense").fill_null(0).cast(pl.Int64).to_numpy()
+    return make_sample({name: arm["value"].to_numpy() for name, arm in arms.items()}, groups, plain["set"].to_numpy())
 
 
 def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
     """All statistics by name, without empty ones; of a tuning that has not finished, that it has not."""
     header, records = log.header, dict[str, list[Record]]()
-    verdict = {"treatment": PLAIN, "verdict": "inconclusive", "sentence": UNFINISHED, "more_clusters": 0}
+    verdict: Record = {
+        "treatment": PLAIN,
+        "verdict": "inconclusive",
+        "sentence": UNFINISHED,
+        "probability": None,
+        "more": 0,
+    }
     if log.status == "complete":
         decision = decide(log.rows, header)
-        records["report"] = _report(log.rows, header, decision)
-        records["candidates"] = _candidates(log.rows, header, decision)
-        records["tests"] = _tests(decision)
-        sentence, more = _sentence(decision, header, records["report"]), more_documents(decision, header)
-        verdict = {"treatment": decision.chosen, "verdict": decision.answer, "sentence": sentence}
-        verdict["more_clusters"] = sum(more.values())
+        records["candidates"] = _candidates(decision, header)
+        records["positions"] = _positions(decision)
+        records["guards"] = [
+            {"task": task, "treatment": decision.name, **columns_of(change, "change_")}
+            for task, change in decision.changes.items()
+        ]
+        held = decision.answer == "use" or (decision.answer == "probably" and not header["spec"]["strict"])
+        verdict = {
+            "treatment": decision.name if held else PLAIN,
+            "verdict": decision.answer,
+            "sentence": " ".join(_sentences(decision, header)),
+            "probability": decision.choice.probability if decision.choice else None,
+            "more": _more(decision, header)[1],
+        }
     records["verdicts"] = [verdict]
     model = pl.lit(log.model).alias("model")
     return {name: frame_of(own).select(model, pl.all()) for name, own in records.items() if own}
 
 
-def _figures(samples: Sequence[Sample], name: str) -> Record:
-    """What an arm gets on some samples, and how that differs from the plain model on the same queries."""
-    is_plain = name == PLAIN
-    return {
-        "quality": quality(samples, name),
-        **columns_of(None if is_plain else gain(samples, PLAIN, name), "change_"),
-        "psi": unfairness(samples, name),
-        **columns_of(None if is_plain else psi_change(samples, PLAIN, name), "psi_change_"),
-        "clusters": sum(sample.clusters for sample in samples),
-    }
-
-
-def _candidates(rows: pl.DataFrame, header: Header, decision: Decision) -> list[Record]:
-    """Every arm on the part that is tuned on, the best candidate first."""
-    samples = list(samples_of(rows, header, TUNE).values())
-    found = [
-        {
-            "treatment": name,
-            **_figures(samples, name),
-            "moved": header["changes"].get(name),
-            "outcome": _outcome(name, decision, header),
-        }
-        for name in _measured(samples, header)
-    ]
-    order = {PLAIN: -1, REFERENCE: 1}
-    return sorted(found, key=lambda one: (order.get(one["treatment"], 0), -one["quality"]))
-
-
-def _tests(decision: Decision) -> list[Record]:
-    return [
-        {
-            "treatment": one.name,
-            "task": task,
-            "claim": one.claim,
-            "level": one.level,
-            "gain": one.gain.estimate,
-            "gain_lower": one.gain.lower(one.level),
-            "change": change.estimate,
-            "change_lower": change.lower(one.level),
-            "clusters": one.clusters[task],
-            "changed": one.changed[task],
-            "verdict": ADVICE[one.finding],
-        }
-        for one in decision.tested
-        for task, change in one.changes.items()
-    ]
-
-
-def _report(rows: pl.DataFrame, header: Header, decision: Decision) -> list[Record]:
-    """The plain model, the candidate that was looked at and the reference on the part that nothing was decided on."""
-    arms = [PLAIN, *([decision.looked_at] if decision.looked_at else []), REFERENCE]
-    return [
-        {"task": task, "treatment": name, **_figures([sample], name)}
-        for task, sample in samples_of(rows, header, REPORT).items()
-        for name in arms
-        if name in sample.sums
-    ]
-
-
-def names_in_words(header: Header) -> dict[str, str]:
-    """Every treatment as a sentence names it."""
-    found = {str(one["name"]): in_words(Treatment.from_dict(one).calibration) for one in header["spec"]["treatments"]}
-    return {**found, REFERENCE: f"the mean of chunks of {header['spec']['chunk_tokens']} tokens"}
-
-
-def _sentence(decision: Decision, header: Header, report: Sequence[Record]) -> str:
-    """The answer: what to do, with the figures of the report part, or why."""
-    said = names_in_words(header)
-    if decision.answer == "use":
-        return f"Use {said[decision.chosen]}: {_use(decision.chosen, header, report)}."
-    tests = decision.tested if decision.answer == "keep" else tuple(filter(None, [decision.deciding]))
-    why = "; ".join(f"{said[one.name]} {_finding(one, header)}" for one in tests)
-    why = why or "on the part that is tuned on, no candidate is better or fairer by more than one standard error"
-    if decision.answer == "keep":
-        return f"Keep the plain model: {why}."
-    if decision.few:
-        parts = {task["name"]: task["parts"][GUARD]["clusters"] for task in header["tasks"]}
-        counts = ", ".join(f"{parts[task]} of {task}" for task in decision.few)
-        why += f"; {LEAST_CLUSTERS} clusters of queries are needed to decide, and the guard part has {counts}"
-    more = more_documents(decision, header)
-    wanted = ", ".join(f"{count:,} more documents with their queries in {task}" for task, count in more.items())
-    ending = f"about {wanted} would decide" if more else "more of the same data would not decide it"
-    return f"Keep the plain model for now: {why}; {ending}."
-
-
-def _use(chosen: str, header: Header, report: Sequence[Record]) -> str:
-    """What the chosen candidate gets on the report part, beside the plain model."""
-    guards = [str(task["name"]) for task in header["tasks"] if task["role"] == "guard"]
-    plain, own = ({one["task"]: one for one in report if one["treatment"] == name} for name in (PLAIN, chosen))
-    words, metric = [], str(header["spec"]["metric"])
-    for task in (task for task in own if task not in guards):
-        before, after = plain[task], own[task]
-        where = f"on {task} " if len(own) - len(guards) > 1 else ""
-        change = with_bounds(interval(after, "change_"), "+.3f")
-        said = f"{where}{metric} {number(before['quality'])} → {number(after['quality'])} ({change})"
-        if np.isfinite(before["psi"]):
-            said += f", PSI {number(before['psi'], '.2f')} → {number(after['psi'], '.2f')}"
-        words.append(said)
-    if guards:
-        words.append(f"not worse than −{header['spec']['margin']:g} on {', '.join(guards)}")
-    return "; ".join([*words, f"embedding takes {header['times'][chosen]:.2f} × the time"])
-
-
-def more_documents(decision: Decision, header: Header) -> dict[str, int]:
-    """By task, how many more clusters in all parts together would decide; empty where that is not known."""
-    found = {}
-    for task in header["tasks"]:
-        more = decision.lacking.get(task["name"], 0)
-        if more:
-            counts = [part["clusters"] for part in task["parts"].values()]
-            found[str(task["name"])] = round_up(more * sum(counts) // task["parts"][GUARD]["clusters"])
-    return found
-
-
-def _finding(one: Tested, header: Header) -> str:
-    """What a test on the guard part showed."""
-    level, metric, margin = one.level, str(header["spec"]["metric"]), float(header["spec"]["margin"])
-    what, sign = (metric, 1) if one.claim == "quality" else ("PSI", -1)
-    moved = f"{what} {number(sign * one.gain.estimate, '+.3f')}"
-    unsure = [task for task, change in one.changes.items() if not change.lower(level) > -margin]
-    if one.finding == "loss":
-        task, change = min(one.changes.items(), key=lambda item: item[1].upper(level))
-        return f"loses {metric} on {task} ({number(change.estimate, '+.3f')}, at most {change.upper(level):+.3f})"
-    if one.finding == "no gain":
-        return f"gains nothing that matters on the guard part ({moved})"
-    if not one.gain.lower(level) > 0:
-        return f"is not shown to gain on the guard part ({moved}), and a gain is not ruled out"
-    doubt = f", and a loss beyond −{margin:g} on {', '.join(unsure)} is not ruled out" if unsure else ""
-    return f"gains on the guard part ({moved}){doubt}"
+def _candidates(decision: Decision, header: Header) -> list[Record]:
+    """Every arm on all documents, the best first."""
+    samples, found = list(decision.samples.values()), []
+    for name in samples[0].sums:
+        own = {"treatment": name, "means": in_full(name, header), "quality": quality(samples, name)}
+        own |= columns_of(None if name == PLAIN else gain(samples, PLAIN, name), "change_")
+        own["psi"] = unfairness(samples, name)
+        found.append({**own, "outcome": _outcome(name, decision, header)})
+    return sorted(found, key=lambda one: (-one["quality"], one["treatment"]))
 
 
 def _outcome(name: str, decision: Decision, header: Header) -> str:
-    """What became of an arm, and why."""
-    tested = {one.name: one for one in decision.tested}
-    if name in (PLAIN, REFERENCE):
-        return "baseline" if name == PLAIN else "reference"
-    if name in tested:
-        return _finding(tested[name], header)
-    if not decision.listed:
-        return f"not better than {PLAIN} by more than a standard error"
-    if any(one.name == name for one in decision.listed):
-        return "would have been tested next"
-    rule = decision.listed[0].preference
-    if name not in rule.near:
-        return f"worse than {rule.best} by more than a standard error"
-    if name not in rule.fair:
-        return "as good, and less fair by more than a standard error"
-    return f"as good and as fair, and moves the vectors more than {rule.chosen}"
+    if name in decision.lost:
+        return f"loses on {decision.lost[name][0]}"
+    if name == decision.name and decision.choice:
+        return {"use": "use", "probably": "probably better", "keep": "preferred, and not better"}[decision.answer]
+    return "reference" if _treatment(name, header).chunks else "" if name != PLAIN else "as it is"
+
+
+def _positions(decision: Decision) -> list[Record]:
+    """What the plain model and the choice find by the group of the query."""
+    found = []
+    for task, sample in zip(decision.samples, decision.choice.crossed if decision.choice else (), strict=False):
+        for arm, name in ((PLAIN, PLAIN), (CHOSEN, decision.name)):
+            for group in range(1, sample.sums[arm].sums.shape[1] if sample.has_groups else 0):
+                own = jackknife(sample.sums[arm], column(group), [group])
+                found.append({"task": task, "treatment": name, "group": group, **columns_of(own)})
+    return found
+
+
+def _treatment(name: str, header: Header) -> Treatment:
+    given = [Treatment.from_dict(one) for one in header["spec"]["treatments"] if one["name"] == name]
+    return given[0] if given else as_treatment(name)
+
+
+def in_full(name: str, header: Header) -> str:
+    """A treatment by its name, and what that means."""
+    treatment = _treatment(name, header)
+    if treatment.chunks:
+        size = treatment.chunk_size()
+        return f"{name} (averaged chunks {'as large as the window' if size == 'window' else f'of {size} tokens'})"
+    return f"{name} ({in_words(treatment.calibration)})" if treatment.acts else f"the {name} model"
+
+
+def _sentences(decision: Decision, header: Header) -> list[str]:
+    """The answer: what to do, why, what it costs, and what calibration.json holds."""
+    choice, metric, margin = decision.choice, str(header["spec"]["metric"]), float(header["spec"]["margin"])
+    gone = [
+        f"{name} loses {metric} on {task}: {with_bounds(change, '+.3f')}."
+        for name, (task, change) in decision.lost.items()
+    ]
+    if choice is None:
+        return ["Keep the plain model: every candidate loses on a guard.", *gone]
+    before, after = (quality(choice.crossed, name) for name in (PLAIN, CHOSEN))
+    found = f"{metric} {number(before)} → {number(after)} ({with_bounds(choice.gain, '+.3f')}"
+    what, more = _more(decision, header)
+    settle = f"About {more:,} more {what} would settle it." if more else "More of the same would hardly settle it."
+    details = [_evenness(choice), _cost(header), _crossing(choice), *gone, _chunks(decision, header)]
+    doubtful = {task: one for task, one in decision.changes.items() if not one.low > -margin}
+    match decision.finding:
+        case "use":
+            said = [f"Use {in_full(choice.name, header)}: {found}).", *details]
+        case "probably" if doubtful and choice.gain.low > 0:
+            where = ", ".join(f"{task} ({with_bounds(one, '+.3f')})" for task, one in doubtful.items())
+            doubt = f"A loss beyond −{margin:g} is not ruled out on {where}. {settle}"
+            said = [f"Probably use {in_full(choice.name, header)}: {found}).", doubt, *details, _holds(header)]
+        case "probably":
+            sure = number(choice.probability, ".0%")
+            said = [f"{in_full(choice.name, header)} is probably better: {found}, {sure}).", settle]
+            said += [*details, _holds(header)]
+        case _:
+            best, change = _best(choice)
+            figures = f"{in_full(best, header)} changes {metric} ({number(before)}) by {with_bounds(change, '+.3f')}"
+            if decision.finding == "no gain":
+                shown = (
+                    f"no difference that matters. A gain above {margin:g} is ruled out: {figures}, and no other more."
+                )
+                said = [f"Keep the plain model: {shown}", *gone]
+            else:
+                said = [
+                    f"Keep the plain model: no candidate is shown to find more. The best, {figures}.",
+                    settle,
+                    *gone,
+                ]
+            said.append(_chunks(decision, header))
+    return [one for one in said if one]
+
+
+def _best(choice: Choice) -> tuple[str, Interval]:
+    """The candidate that gains most of those that change anything, and its gain on all documents."""
+    acting = {name: one for name, one in choice.gains.items() if one.standard_error > 0} or choice.gains
+    name = max(acting, key=lambda own: acting[own].estimate)
+    return name, acting[name]
+
+
+def _evenness(choice: Choice) -> str:
+    """How evenly things are found, where that is known."""
+    before, after = (unfairness(choice.crossed, name) for name in (PLAIN, CHOSEN))
+    if not np.isfinite(before) or not np.isfinite(after):
+        return ""
+    figures = f"PSI {number(before, '.2f')} → {number(after, '.2f')}"
+    if after <= EVEN < before:
+        return f"What is asked for is found as well at the end of a document as at its beginning ({figures})."
+    return f"It is found {'more evenly' if after < before else 'less evenly'} ({figures})."
+
+
+def _cost(header: Header) -> str:
+    cost = header["costs"]
+    if not cost:
+        return ""
+    read = cost["read"]
+    because = f", since the plain model reads only {number(read, '.0%')} of the text" if read < READ else ""
+    again = f"{cost['changed']:,} of {cost['documents']:,} documents need a new vector"
+    return f"Embedding takes {cost['time']:.2f} × the time{because}; {again}; the index keeps its size."
+
+
+def _crossing(choice: Choice) -> str:
+    """That the halves prefer different candidates, so that the figures are not those of one."""
+    one, two = choice.preferred
+    return f"One half of the documents prefers {one}, the other {two}." if one != two else ""
+
+
+def _holds(header: Header) -> str:
+    held = "the plain model, as --strict asks" if header["spec"]["strict"] else "it; with --strict it would not"
+    return f"{CALIBRATION_FILE} holds {held}."
+
+
+def _chunks(decision: Decision, header: Header) -> str:
+    """That averaged chunks are better than the choice, if they are."""
+    samples, held = list(decision.samples.values()), decision.name if decision.answer != "keep" else PLAIN
+    found = {name: gain(samples, held, name) for name in samples[0].sums if _treatment(name, header).chunks}
+    better = [
+        f"{name} finds more than {held}: {with_bounds(one, '+.3f')}." for name, one in found.items() if one.low > 0
+    ]
+    return " ".join(better)
+
+
+def _more(decision: Decision, header: Header) -> tuple[str, int]:
+    """How many more of what would settle it; 0 where that is not known."""
+    choice, margin = decision.choice, float(header["spec"]["margin"])
+    if choice is None or decision.finding in ("use", "no gain"):
+        return "", 0
+    clusters = {str(one["name"]): int(one["clusters"]) for one in header["tasks"]}
+    wanting = [(task, one) for task, one in decision.changes.items() if not one.low > -margin]
+    if choice.gain.low > 0 and wanting:
+        counts = [
+            (f"queries in {task}", lacking(one, clusters[task], one.estimate + margin)) for task, one in wanting
+        ]
+        return max(((what, more or 0) for what, more in counts), key=lambda one: one[1], default=("", 0))
+    found = _best(choice)[1]
+    if decision.finding == "probably":
+        found = max(choice.gain, choice.gains[choice.name], key=lambda one: one.standard_error)
+    gap = max(found.estimate, margin - found.estimate)
+    return "documents", lacking(found, sum(clusters[task] for task in decision.samples), gap) or 0
