@@ -85,7 +85,8 @@ def test_no_candidate_helps() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "clusters"), [(4, 200), (8, 40)])
+@pytest.mark.parametrize("clusters", [40, 200])
+@pytest.mark.parametrize("count", [4, 8])
 @pytest.mark.parametrize("kind", KINDS)
 def test_if_no_candidate_helps_none_is_advised(kind: str, count: int, clusters: int) -> None:
     """The halves are not independent: each is chosen by what the other one shows. So it is 5 %, and not 2.5 %.

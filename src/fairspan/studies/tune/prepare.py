@@ -27,6 +27,7 @@ from fairspan.runs.subject import Subject
 from fairspan.runs.windows import window_notes, windows_of
 from fairspan.studies.tune.options import (
     CANDIDATES,
+    DOCUMENTS,
     LEAST_DOCUMENTS,
     MOST_TOKENS,
     TuneOptions,
@@ -38,8 +39,8 @@ QUERY_TOKENS = (60, 30, 15, LEAST_TOKENS)
 """Lengths of queries to try, so that the plain model does not find nearly everything."""
 TOKENS_EACH = 250
 """Of a document for each passage that is cut out of it: queries cost little, and every one tells something."""
-_READ = 1000
-"""Documents that are looked at, of a corpus that has more."""
+_CHARACTERS = 4
+"""Of a token, about."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class PreparedTuning:
             for texts, found in one.searching.lengths().items():
                 lengths.setdefault(texts, []).extend(found)
         windows = windows_of(self.subject, self.options.measured, lengths)
-        names = [one.name for one in tasks]
+        names, read = [one.name for one in tasks], window_notes(windows, self.subject.counter.unit)
         return {
             "task": {
                 "source": ", ".join(names),
@@ -131,7 +132,7 @@ class PreparedTuning:
             "windows": windows,
             "query_tokens": {},
             "costs": {},
-            "notes": [*self.notes, *window_notes(windows, self.subject.counter.unit)],
+            "notes": [*(note for note in read if "no text was cut" not in note), *self.notes],
         }
 
     @property
@@ -181,7 +182,8 @@ def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -
         own = subject.reading(options.measured, whole=one.task == PAGES and not subject.set_further)
         tasks = link_queries(measure_tasks(own, _read(one, own, options), one.too_long), texts=True)
         answering = _refuse_shared(name, [own.task for own in tasks], texts)
-        notes += [f"{name}: {note}" for note in dict.fromkeys(note for own in tasks for note in own.task.notes)]
+        noted = dict.fromkeys(note.rstrip(".") for own in tasks for note in own.task.notes)
+        notes += [f"{name}: {'; '.join(noted)}"] if noted else []
         # Rankings alone: no reader of a tuning looks at the ranks of all documents.
         searching = Searching(own, tasks, (options.metric,), "window", with_ranks=False)
         require_enough(name, min(answering, len(searching.clusters)))
@@ -217,16 +219,22 @@ def _read(source: TaskSource, subject: Subject, options: TuneOptions) -> tuple[R
         most_tokens=MOST_TOKENS if options.sets is None else float("inf"),
         least=LEAST_DOCUMENTS,
     )
-    return draw.tasks(_sampled(corpus, max(_READ, 2 * source.sets), source.seed), languages_of(plans))
+    read = corpus if options.sets is not None else _sampled(corpus, source.seed)
+    return draw.tasks(read, languages_of(plans))
 
 
-def _sampled(corpus: Corpus, most: int, seed: int) -> Corpus:
-    """At most so many documents, drawn at random: cutting passages out of all of a large corpus takes long."""
-    ids = sorted({segment.id for segment in corpus.segments})
-    if len(ids) <= most:
+def _sampled(corpus: Corpus, seed: int) -> Corpus:
+    """Three times what is needed, drawn at random: cutting passages out of all of a large corpus takes long."""
+    texts: dict[str, int] = {}
+    for segment in corpus.segments:
+        texts[segment.id] = texts.get(segment.id, 0) + len(segment.text)
+    ids = sorted(texts)
+    drawn = [ids[number] for number in np.random.default_rng(seed).permutation(len(ids))]
+    enough = int(np.searchsorted(np.cumsum([texts[id] for id in drawn]), 3 * _CHARACTERS * MOST_TOKENS)) + 1
+    kept = {*drawn[: min(3 * DOCUMENTS, max(enough, 3 * LEAST_DOCUMENTS))]}
+    if len(kept) == len(ids):
         return corpus
-    kept = {ids[number] for number in np.random.default_rng(seed).permutation(len(ids))[:most]}
-    note = f"{most:,} of its {len(ids):,} documents were looked at"
+    note = f"{len(kept):,} of its {len(ids):,} documents were looked at"
     segments = tuple(segment for segment in corpus.segments if segment.id in kept)
     return Corpus(corpus.name, segments, (*corpus.notes, note))
 

@@ -29,6 +29,7 @@ class Tuning:
 
     def measure(self) -> None:
         run, names = self.run, [one.name for one in self.prepared.options.measured]
+        run.progress.stage("timing a few texts")
         run.progress.stage(forecast(self.prepared, self).sentence)
         for one in self._having(guards=False):
             run.progress.start(one.tokens(one.lengths))

@@ -37,7 +37,9 @@ def view_of(log: RunLog) -> View:
         sections=_sections(log, frames) if finished else (),
         frames=frames,
         picture=("positions" if "positions" in frames else "candidates") if finished else "",
-        notes=(*(_asked(log)), *log.notes),
+        notes=(*log.notes, *_asked(log)),
+        switch=tuple(values_of(frames["positions"], "treatment")) if "positions" in frames else (),
+        all_first=True,
         methods=(TASK, RULE) if any(log.header["query_tokens"].values()) else (RULE,),
     )
 
