@@ -41,6 +41,10 @@ class Sample:
     def _any(self) -> PositionSums:
         return next(iter(self.sums.values()))
 
+    def changed(self, first: str, second: str) -> int:
+        """Clusters in which two candidates get something else."""
+        return int((self.sums[first].sums[:, 0] != self.sums[second].sums[:, 0]).sum())
+
     def both(self, first: str, second: str) -> PositionSums:
         return self.sums[first].beside(self.sums[second])
 

@@ -207,6 +207,8 @@ def _that_fit(options: TuneOptions, subject: Subject) -> TuneOptions:
 
 def _read(source: TaskSource, subject: Subject, options: TuneOptions) -> tuple[RetrievalTask, ...]:
     """A task; of documents as they are, as many as can be read in a while."""
+    if source.task == PAGES and source.opening is None:
+        source = replace(source, opening=_opening(source, subject))
     if source.task != PASSAGES:
         return source.read(subject.counter)
     plans, corpus = source.read_corpus()
@@ -221,6 +223,16 @@ def _read(source: TaskSource, subject: Subject, options: TuneOptions) -> tuple[R
     )
     read = corpus if options.sets is not None else _sampled(corpus, source.seed)
     return draw.tasks(read, languages_of(plans))
+
+
+def _opening(source: TaskSource, subject: Subject) -> int | None:
+    """How much of each text is joined, where the halves of most texts would not fit together; None where they do."""
+    window, counter = subject.counter.window, subject.counter
+    if window is None:
+        return None
+    room = (window - counter.count_whole([""])[0]) // source.size - 1
+    lengths = counter.count([segment.text for segment in source.read_corpus()[1].segments])
+    return room if np.median(lengths) / 2 > room else None
 
 
 def _sampled(corpus: Corpus, seed: int) -> Corpus:

@@ -36,6 +36,7 @@ UNFINISHED = "This tuning has not finished: run the same command again, which go
 Answer = Literal["use", "probably", "keep"]
 EVEN, READ = 0.1, 0.95
 """A PSI below it is called even in words; and a text of which so much is read is read whole."""
+FEW_CHANGED = 20
 Record = dict[str, Any]
 Header = Mapping[str, Any]
 
@@ -100,9 +101,8 @@ def decide(rows: pl.DataFrame, header: Header) -> Decision:
 
 
 def _changes(samples: Mapping[str, Sample], guards: Mapping[str, Sample], choice: Choice) -> dict[str, Interval]:
-    own = dict(zip(samples, choice.crossed, strict=True)) if len(samples) > 1 else {}
-    found = {task: gain([sample], PLAIN, CHOSEN) for task, sample in own.items()}
-    return found | {task: gain([sample], PLAIN, choice.name) for task, sample in guards.items()}
+    watched = {**(samples if len(samples) > 1 else {}), **guards}
+    return {task: gain([sample], PLAIN, choice.name) for task, sample in watched.items()}
 
 
 def _sample(rows: pl.DataFrame, task: str) -> Sample | None:
@@ -206,7 +206,7 @@ def _sentences(decision: Decision, header: Header) -> list[str]:
     found = f"{metric} {number(before)} → {number(after)} ({with_bounds(choice.gain, '+.3f')}"
     what, more = _more(decision, header)
     settle = f"About {more:,} more {what} would settle it." if more else "More of the same would hardly settle it."
-    details = [_evenness(choice), _cost(header), _crossing(choice), *gone, _chunks(decision, header)]
+    details = [_evenness(choice), _cost(header), _crossing(choice), *gone, _few(decision), _chunks(decision, header)]
     doubtful = {task: one for task, one in decision.changes.items() if not one.low > -margin}
     match decision.finding:
         case "use":
@@ -271,8 +271,18 @@ def _crossing(choice: Choice) -> str:
     return f"One half of the documents prefers {one}, the other {two}." if one != two else ""
 
 
+def _few(decision: Decision) -> str:
+    """That so little changes on a guard that a rare loss may be missing."""
+    found = {task: one.changed(PLAIN, decision.name) for task, one in decision.guards.items()}
+    return " ".join(
+        f"On {task}, only {changed} of {decision.guards[task].clusters} documents change: a rare loss may be missing."
+        for task, changed in found.items()
+        if 0 < changed < FEW_CHANGED
+    )
+
+
 def _holds(header: Header) -> str:
-    held = "the plain model, as --strict asks" if header["spec"]["strict"] else "it; with --strict it would not"
+    held = "the plain model, as strict asks" if header["spec"]["strict"] else "it; with strict it would not"
     return f"{CALIBRATION_FILE} holds {held}."
 
 
