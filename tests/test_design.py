@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from math import comb
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from fairspan.corpus.segment import Segment
 from fairspan.design.design import DESIGNS, Design, order_count, orders
 from fairspan.design.documents import Documents, build_documents, fitting_opening
 from fairspan.design.lengths import measure_segments
-from fairspan.design.plan import LanguagePlan, language_plans, languages_of
+from fairspan.design.plan import LanguagePlan, choose_plans, language_plans, languages_of
 from fairspan.design.sets import draw_sets
 from fairspan.errors import DesignError
 from tests.saying import said_by
@@ -437,3 +439,16 @@ def test_too_long_can_be_an_error() -> None:
 def test_a_length_language_that_is_not_measured_is_one_line() -> None:
     said = said_by(build, even_corpus(30, ["en", "de"]), Design(length_language="it"), ["en", "de"], kind=DesignError)
     assert "length_language=it is not among the languages en, de" in said
+
+
+def test_texts_in_other_languages_are_not_left_out_in_silence(tmp_path: Path) -> None:
+    """Translations of what is read are no loss; texts that are there in another language only are."""
+    rows = [("a", "de"), ("a", "en"), ("b", "en"), ("c", "de"), ("d", "it")]
+    lines = [json.dumps({"id": id, "language": language, "text": f"{id} {language}"}) for id, language in rows]
+    (tmp_path / "mixed.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    for languages, left in ((None, "left out: 2 texts in other languages than en"), (["en"], "")):
+        plans, corpus = choose_plans(str(tmp_path / "mixed.jsonl"), languages, (), partial=True)
+        assert [str(plan) for plan in plans] == ["en"]
+        assert len(corpus) == 2
+        assert " ".join(corpus.notes).startswith(left)
+        assert bool(corpus.notes) == bool(left)

@@ -66,7 +66,8 @@ class Corpus:
         if not partial:
             _require_aligned(reading, chosen)
         corpus = cls(reading.name, tuple(reading.segments), reading.notes).select(chosen)
-        if not corpus.ids():
+        # Texts of several languages need not be translations, unless these languages are asked for.
+        if wanted is not None and not corpus.ids():
             raise CorpusError(f"{corpus.name} has no id that is in all of {', '.join(chosen)}.")
         return corpus
 

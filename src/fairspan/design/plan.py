@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fairspan.corpus.corpus import Corpus
 from fairspan.errors import DesignError
+from fairspan.report.text import counted
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -55,7 +56,11 @@ def choose_plans(
     if languages is None and not mixed:
         found = Corpus.read(corpus, None, partial=True)
         first = "en" if "en" in found.languages else found.languages[0]
-        return language_plans([first], ()), found.select([*dict.fromkeys([first, *also])])
+        chosen = found.select([*dict.fromkeys([first, *also])])
+        left = {one.id for one in found.segments} - {*found.ids([first])}
+        note = f"left out: {counted(len(left), 'text')} in other languages than {first}; name languages to use them"
+        notes = (*chosen.notes, *([note] if left else []))
+        return language_plans([first], ()), Corpus(chosen.name, chosen.segments, notes)
     if languages is None and mixed == "all":
         found = Corpus.read(corpus, None, partial)
         return language_plans(found.languages, "all"), found
