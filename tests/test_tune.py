@@ -332,6 +332,16 @@ def test_a_forecast_is_exact(tuned: Tuned, place: Path, tmp_path: Path, make_tin
 # --- groups and tasks
 
 
+def test_usual_candidates_that_are_no_smaller_than_the_window_are_left_out(
+    tuned: Tuned, place: Path, make_tiny: Make
+) -> None:
+    """And the same call finds what it left."""
+    asked: Asked = {"model": limited(make_tiny), "corpus": str(place / "notes"), "candidates": CANDIDATES}
+    log = tuned(**asked)
+    assert [one["name"] for one in log.spec["treatments"]] == ["plain", "long"]
+    assert tuned(**asked).header == log.header
+
+
 def test_of_long_parts_the_beginnings_are_joined(tmp_path: Path, make_tiny: Make) -> None:
     """Two halves of texts of 150 tokens do not fit into a window of 64."""
     corpus = str(write_texts(tmp_path / "corpus", [30] * 40))

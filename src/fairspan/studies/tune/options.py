@@ -123,7 +123,7 @@ class TuneOptions(StudyOptions, TaskOptions):
         for one in self.searched:
             if one.is_built:
                 plans, corpus = one.read_corpus()
-                there = len(corpus.ids(plans[0].lead and [plans[0].lead])) // (one.size if one.task == PAGES else 1)
+                there = len(corpus.ids([plans[0].lead])) // (one.size if one.task == PAGES else 1)
                 require_enough(corpus.name, there, "pages" if one.task == PAGES else "documents")
             elif not one.task.startswith(MTEB):
                 one.read_collections()

@@ -86,6 +86,7 @@ class TunedTask:
             "clusters": len(self.searching.clusters),
             "queries": sum(len(one.task.queries) for one in self._tasks),
             "documents": len(self.searching.documents),
+            "positions": "segments" if any(one.task.lead for one in self._tasks) else "fifths",
         }
 
 
@@ -153,8 +154,8 @@ class PreparedTuning:
             tried = None if one is plain else 1
             pairs = [own for task in self.having(guards=False) for own in task.pairs(one, task.lengths[:tried])]
             found.append(Work("averaged chunks" if one.treatment.chunks else one.treatment.name, tuple(pairs)))
-        guards = self.having(guards=True)
-        for one, name in ((plain, "guards: plain"), (candidates[-1], "guards: one candidate")) if guards else ():
+        guards, last = self.having(guards=True), [one for one in candidates if not one.treatment.chunks][-1]
+        for one, name in ((plain, "guards: plain"), (last, "guards: one candidate")) if guards else ():
             found.append(Work(name, tuple(own for task in guards for own in task.pairs(one))))
         return found
 
@@ -194,15 +195,13 @@ def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -
 
 def _that_fit(options: TuneOptions, subject: Subject) -> TuneOptions:
     """Without those of the usual candidates whose tiles would not be smaller than the model's window."""
-    window, sizes = (
-        subject.window(options.measured[0]),
-        {one.name: one.calibration.tile_size for one in options.measured},
-    )
+    plain, *others = options.measured
+    window = subject.window(plain)
     if window is None or tuple(options.candidates) != CANDIDATES:
         return options
-    added = subject.counter.count_whole([""])[0]
-    kept = [name for name in CANDIDATES if not isinstance(size := sizes[name], int) or size + added < window]
-    return options if len(kept) == len(CANDIDATES) else replace(options, candidates=kept)
+    room = window - subject.counter.count_whole([""])[0]
+    large = {one.name for one in others if isinstance(size := one.calibration.tile_size, int) and size >= room}
+    return replace(options, candidates=tuple(name for name in CANDIDATES if name not in large))
 
 
 def _read(source: TaskSource, subject: Subject, options: TuneOptions) -> tuple[RetrievalTask, ...]:

@@ -37,6 +37,7 @@ Answer = Literal["use", "probably", "keep"]
 EVEN, READ = 0.1, 0.95
 """A PSI below it is called even in words; and a text of which so much is read is read whole."""
 FEW_CHANGED = 20
+"""Documents of a guard: if fewer change, those with a rare loss may not be among them."""
 Record = dict[str, Any]
 Header = Mapping[str, Any]
 
@@ -73,6 +74,10 @@ class Decision:
     def changes(self) -> dict[str, Interval]:
         """By guard, and by task if there are several: what the choice changes there."""
         return _changes(self.samples, self.guards, self.choice) if self.choice else {}
+
+    def doubtful(self, margin: float) -> dict[str, Interval]:
+        """Those of the changes that may be a loss beyond the margin."""
+        return {task: one for task, one in self.changes.items() if not one.low > -margin}
 
 
 def decide(rows: pl.DataFrame, header: Header) -> Decision:
@@ -207,7 +212,7 @@ def _sentences(decision: Decision, header: Header) -> list[str]:
     what, more = _more(decision, header)
     settle = f"About {more:,} more {what} would settle it." if more else "More of the same would hardly settle it."
     details = [_evenness(choice), _cost(header), _crossing(choice), *gone, _few(decision), _chunks(decision, header)]
-    doubtful = {task: one for task, one in decision.changes.items() if not one.low > -margin}
+    doubtful = decision.doubtful(margin)
     match decision.finding:
         case "use":
             said = [f"Use {in_full(choice.name, header)}: {found}).", *details]
@@ -302,12 +307,11 @@ def _more(decision: Decision, header: Header) -> tuple[str, int]:
     if choice is None or decision.finding in ("use", "no gain"):
         return "", 0
     clusters = {str(one["name"]): int(one["clusters"]) for one in header["tasks"]}
-    wanting = [(task, one) for task, one in decision.changes.items() if not one.low > -margin]
+    wanting = decision.doubtful(margin)
     if choice.gain.low > 0 and wanting:
-        counts = [
-            (f"queries in {task}", lacking(one, clusters[task], one.estimate + margin)) for task, one in wanting
-        ]
-        return max(((what, more or 0) for what, more in counts), key=lambda one: one[1], default=("", 0))
+        more = {task: lacking(one, clusters[task], one.estimate + margin) or 0 for task, one in wanting.items()}
+        task = max(more, key=lambda own: more[own])
+        return f"queries in {task}", more[task]
     found = _best(choice)[1]
     if decision.finding == "probably":
         found = max(choice.gain, choice.gains[choice.name], key=lambda one: one.standard_error)

@@ -92,7 +92,8 @@ def _positions_section(log: RunLog, rows: pl.DataFrame) -> Section:
             ]
             series.append(Series(name, place, tuple(points)))
         panels.append(Panel(task, labels, tuple(series)))
-    unit = "segment" if any(task.startswith("pages") for task in values_of(rows, "task")) else "fifth of the document"
+    of_parts = any(one["positions"] == "segments" for one in log.header["tasks"] if one["name"] in rows["task"])
+    unit = "segment" if of_parts else "fifth of the document"
     chart = Chart(
         "positions",
         "What is found, by where it stands in the document",
