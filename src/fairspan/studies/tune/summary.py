@@ -180,7 +180,9 @@ def _positions(decision: Decision) -> list[Record]:
         for arm, name in ((PLAIN, PLAIN), (CHOSEN, decision.name)):
             for group in range(1, sample.sums[arm].sums.shape[1] if sample.has_groups else 0):
                 own = jackknife(sample.sums[arm], column(group), [group])
-                found.append({"task": task, "treatment": name, "group": group, **columns_of(own)})
+                # No metric is below 0 or above 1, which a t interval does not know.
+                ends = {"low": float(np.clip(own.low, 0, 1)), "high": float(np.clip(own.high, 0, 1))}
+                found.append({"task": task, "treatment": name, "group": group, **columns_of(own), **ends})
     return found
 
 
