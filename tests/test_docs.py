@@ -145,9 +145,11 @@ def test_the_reference_of_the_command_line_is_current() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The headings of a page as GitHub links to them."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """The headings of a page as GitHub links to them, and the ids that it gives itself."""
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+    named = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return named | set(re.findall(r'<a id="([^"]+)">', text))
 
 
 MODULES = (
