@@ -14,8 +14,9 @@ from fairspan.corpus.segment import UNKNOWN, Segment, describe
 from fairspan.corpus.source import Files, Given, Records, Source, files_of, find_dataset
 from fairspan.errors import CorpusError
 
-SAMPLE = "sample"
-"""The corpus that comes with fairspan."""
+SAMPLE, LONG_SAMPLE = "sample", "long-sample"
+"""The corpora that come with fairspan: paragraphs in several languages, and long essays in English."""
+EMBEDDED = {name: Path(__file__).parent / "data" / name for name in (SAMPLE, LONG_SAMPLE)}
 SAMPLE_LANGUAGES = ("en", "zh", "de", "it", "ko", "hi")
 # Names of files that are languages: codes such as en, pt-BR or zh-min-nan, and Wikipedia's Simple English.
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-([A-Za-z]{2,8}|\d{3}))*|simple")
@@ -55,9 +56,9 @@ def read_segments(given: Given, languages: Sequence[str] | None) -> Reading:
 
 
 def _open(given: Given, languages: Sequence[str] | None, fields: Fields) -> Reading:
-    if given == SAMPLE:
-        found = _open_files(Path(__file__).parent / "data" / SAMPLE, languages, fields)
-        return replace(found, languages=[*SAMPLE_LANGUAGES])
+    if isinstance(given, str) and given in EMBEDDED:
+        found = _open_files(EMBEDDED[given], languages, fields)
+        return replace(found, languages=[*SAMPLE_LANGUAGES]) if given == SAMPLE else found
     if not isinstance(given, str | Path):
         return Reading(Records.name, [Records(given)])
     path = Path(given).expanduser()

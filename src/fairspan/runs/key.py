@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fairspan import __version__
+from fairspan.corpus.readers import EMBEDDED
 from fairspan.errors import FairspanError
 from fairspan.model.source import Loading, find_model
 from fairspan.report.view import View
@@ -96,7 +97,7 @@ def _source_state(source: str) -> Any:
     if source in ("pages", "passages"):
         return []
     named = place if kind in ("beir", "pages", "passages") and colon else source
-    path = Path(__file__).parents[1] / "corpus" / "data" / named if named == "sample" else Path(named).expanduser()
+    path = EMBEDDED.get(named, Path(named).expanduser())
     if path.is_file():
         return [_file_state(path)]
     return _folder_state(path) if path.is_dir() else None
