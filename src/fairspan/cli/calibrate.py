@@ -19,26 +19,26 @@ def calibrate(
     model: Annotated[str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")],
     out: Annotated[Path, typer.Argument(help="The folder to write; it must be empty or not exist yet.")],
     correction: str | None = option(
-        f"Remove what vectors say about their language: {', '.join(CORRECTIONS)}, subspace-3, lir-2, …"
+        f"Make vectors independent of the text's language: {', '.join(CORRECTIONS)}, subspace-3, lir-2, …"
     ),
     fit_corpus: str | None = option("Corpus in several languages that --correction is fitted on."),
     as_json: AsJson = False,
 ) -> None:
     """Write a calibrated copy of MODEL to OUT.
 
-    The copy is a SentenceTransformer folder: `fairspan.load(OUT)` reads it, and so does
-    `SentenceTransformer(OUT, trust_remote_code=True)` wherever fairspan is installed. Without a preset or a file, the
-    preset is long: texts of any length are read whole, and texts that fit into the model keep their vectors.
+    OUT is a SentenceTransformer folder. Load it with `fairspan.load(OUT)`, or with
+    `SentenceTransformer(OUT, trust_remote_code=True)` where fairspan is installed. The default preset is long: texts
+    of any length are read whole, and texts that fit into the model's window keep their vectors.
 
     Examples:
 
-        fairspan calibrate BAAI/bge-m3 bge-m3-long
+        fairspan calibrate ibm-granite/granite-embedding-30m-english granite-long
 
-        fairspan calibrate BAAI/bge-m3 bge-m3-tiles --tile-size 64
+        fairspan calibrate ibm-granite/granite-embedding-30m-english granite-tiles --tile-size 64
 
         fairspan calibrate my-model my-model-fair --preset paper+basket_size=64+temperature=0.9
 
-        fairspan calibrate BAAI/bge-m3 bge-m3-fair --correction subspace --fit-corpus my_translations/
+        fairspan calibrate MODEL model-fair --correction subspace --fit-corpus my_translations/
     """
     from fairspan.model.source import Loading, find_model
 

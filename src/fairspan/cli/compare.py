@@ -15,23 +15,22 @@ def compare(
         Path | None,
         typer.Argument(help="A second run on the same documents or queries. Default: compare within the first."),
     ] = None,
-    treatments: str | None = option("Two treatments, such as plain,paper: the first run's and the second's."),
-    margin: float | None = option("A loss below it counts as none. Default: that of the first run."),
+    treatments: str | None = option("Two treatments, such as plain,paper: one of each run."),
+    margin: float | None = option("Losses below it do not matter. Default: that of the first run."),
     fail_if: FailIf = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare two treatments or two runs, document by document or query by query.
 
-    Without a second run, every treatment is compared with the run's first one. Differences are taken between the same
-    documents or queries, so they are more precise than either side alone. Each pair gets a verdict: worse,
-    inconclusive or not worse; or fairer, by the spread between positions (audit), or better, by the first metric
-    (evaluate).
+    Without a second run, every treatment is compared with the run's first one. Differences are paired, so they are
+    more precise than either side alone. Each pair gets a verdict: worse, inconclusive, not worse, fairer (audit, by
+    the spread between positions) or better (evaluate, by the first metric).
 
     Examples:
 
-        fairspan compare fairspan-runs/bge-m3-1a2b3c4d
+        fairspan compare fairspan-runs/granite-1a2b3c4d
 
-        fairspan compare fairspan-runs/bge-m3-1a2b3c4d fairspan-runs/e5-5e6f7a8b --treatments plain,plain
+        fairspan compare fairspan-runs/granite-1a2b3c4d fairspan-runs/minilm-5e6f7a8b --treatments plain,plain
 
         fairspan compare runs/model-v1 runs/model-v2 --fail-if worse
     """

@@ -27,14 +27,14 @@ def check(
 ) -> None:
     """Check that a corpus can be read, and print what it contains.
 
-    For each language: the number of segments and their lengths. For each size: how many documents can be built that
-    share no segment. What fits a model under a treatment is what `fairspan audit --dry-run` prints.
+    For each language: the number of segments and their lengths. For each size: how many documents with disjoint
+    segments can be built. `fairspan audit --dry-run` prints what fits a model under a treatment.
 
     Examples:
 
         fairspan corpus check sample
 
-        fairspan corpus check my-corpus --model BAAI/bge-m3 --languages en,de --sizes 3,4,5
+        fairspan corpus check my-corpus --model MODEL --languages en,de --sizes 3,4,5
 
         fairspan corpus check articles.jsonl --languages en --json
     """

@@ -12,37 +12,35 @@ from fairspan.cli.showing import running
 
 
 def build(
-    out: Annotated[Path, typer.Argument(help="The folder of the corpus. If it was begun before, it is continued.")],
+    out: Annotated[Path, typer.Argument(help="Folder to write. An interrupted build in it is continued.")],
     languages: str = option("Languages of the corpus, such as en,de,hi.", default=...),
-    dumps: Path | None = option("Folder with downloaded files, which are found by their usual names."),
+    dumps: Path | None = option("Folder with downloaded files, found by their usual names."),
     dump: list[str] = option(
-        "Dump of one language, such as en=FILE. A dump of several files is named several times.", default=()
+        "Dump of one language, such as en=FILE. Repeat it for a dump of several files.", default=()
     ),
-    sitelinks: Path | None = option(
-        "Wikidata's wb_items_per_site SQL. Default: the items that CirrusSearch dumps name."
-    ),
+    sitelinks: Path | None = option("Wikidata's wb_items_per_site SQL. Default: the items in CirrusSearch dumps."),
     model: str = option("Count tokens as this model does: a folder or a name on the hub.", default=...),
     min_tokens: int = option("Omit shorter articles.", default=1000),
     max_tokens: int = option("Omit longer articles.", default=2000),
     length_language: str | None = option("Apply these limits to this language only."),
-    length_ratio: float | None = option("How far the lengths of other languages may be from it, such as 0.7."),
+    length_ratio: float | None = option("Allowed difference of other languages' lengths from it, such as 0.7."),
     limit: int | None = option("Number of articles to draw. Default: all."),
     seed: int = option("Seed of that draw.", default=0),
     as_json: AsJson = False,
 ) -> None:
     """Build a corpus of articles that exist in several languages, from downloaded Wikipedia dumps.
 
-    OUT gets one file per language with the same ids, as `audit` reads it, and corpus.json, which says what it was
-    made of. Files are streamed. After an interruption the same command continues. Dumps are CirrusSearch,
-    pages-articles XML (which needs `pip install 'fairspan[wikipedia]'`) or Hugging Face's wikimedia/wikipedia.
+    OUT gets one file per language with the same ids, for `audit`, and corpus.json with its sources. Files are
+    streamed. The same command continues an interrupted build. Dumps are CirrusSearch, pages-articles XML (needs
+    `pip install 'fairspan[wikipedia]'`) or Hugging Face's wikimedia/wikipedia.
 
     Examples:
 
-        fairspan corpus build my-corpus --languages en,de,hi --dumps downloads --model BAAI/bge-m3
+        fairspan corpus build my-corpus --languages en,de,hi --dumps downloads --model MODEL
 
-        fairspan corpus build out --languages en,de --dump en=en.xml.bz2 --dump de=20231101.de --model BAAI/bge-m3
+        fairspan corpus build out --languages en,de --dump en=en.xml.bz2 --dump de=20231101.de --model MODEL
 
-        fairspan corpus build out --languages en,de --dumps downloads --model BAAI/bge-m3 --limit 1000 --seed 1
+        fairspan corpus build out --languages en,de --dumps downloads --model MODEL --limit 1000 --seed 1
     """
     from fairspan.corpus.wikipedia.build import build
     from fairspan.corpus.wikipedia.downloads import dump_files, find_sitelinks

@@ -19,21 +19,21 @@ def embed(
             help="A JSONL, Parquet, .txt or .md file, a folder of such files, or a dataset as name:split."
         ),
     ],
-    out: Annotated[Path, typer.Argument(help="The folder of the vectors. If it was begun before, it is continued.")],
+    out: Annotated[Path, typer.Argument(help="Folder to write. An interrupted run in it is continued.")],
     side: str = option("document or query.", default="document"),
     prompt: str | None = option("Text put before every text. Default: the model's own for the side."),
     text_field: str = option("Field or column of the text.", default="text"),
-    id_field: str | None = option("Field or column of the id. Default: id, or else the file and the row."),
+    id_field: str | None = option("Field or column of the id. Default: id, otherwise file and row."),
     only_longer_than_window: bool = option(
         "Embed only texts longer than the plain model reads; with --preset long, the others keep its vectors.",
         "--only-longer-than-window",
         default=False,
     ),
-    vectors: str = option("float32 or float16, as vectors are stored.", default="float32"),
+    vectors: str = option("Stored type: float32 or float16.", default="float32"),
     rows_per_shard: int | None = option("Number of rows per shard; fewer for very long texts. Default: 8192."),
     batch_tokens: int | None = option("Number of tokens in a batch, padding included."),
     strict: bool = option(
-        "Stop at the first row that cannot be embedded, in place of listing it in rejected.jsonl.",
+        "Stop at the first bad row instead of listing it in rejected.jsonl.",
         "--strict",
         default=False,
     ),
@@ -42,24 +42,24 @@ def embed(
     trust_remote_code: bool = LoadingOptions.trust_remote_code,
     engine: str = option("local for this machine, or ray for the actors of a Ray cluster.", default="local"),
     address: str | None = option(
-        "A running Ray cluster, as auto or host:port. Default: Ray starts on this machine, and ends with the command."
+        "A running Ray cluster: auto or host:port. Default: start Ray on this machine for this command."
     ),
-    actors: int | None = option("Number of Ray actors. Default: one per GPU of the cluster, or one per four CPUs."),
+    actors: int | None = option("Number of Ray actors. Default: one per GPU, or one per four CPUs."),
     as_json: AsJson = False,
 ) -> None:
-    """Embed a corpus of any size into Parquet files with id, vector, tokens and truncated.
+    """Embed a corpus of any size into Parquet files with the columns id, vector, tokens and truncated.
 
-    Rows are streamed, and memory stays bounded. After an interruption the same command continues where it ended.
+    Rows are streamed, so memory stays bounded. The same command continues an interrupted run.
 
     Examples:
 
         fairspan embed all-MiniLM-L6-v2 documents.jsonl vectors
 
-        fairspan embed BAAI/bge-m3 documents/ vectors --preset long --vectors float16
+        fairspan embed ibm-granite/granite-embedding-30m-english documents/ vectors --preset long --vectors float16
 
-        fairspan embed BAAI/bge-m3 wikimedia/wikipedia:20231101.en:train vectors --device cuda:0,cuda:1
+        fairspan embed all-MiniLM-L6-v2 wikimedia/wikipedia:20231101.en:train vectors --device cuda:0,cuda:1
 
-        fairspan embed BAAI/bge-m3 /shared/documents /shared/vectors --engine ray --address auto
+        fairspan embed MODEL /shared/documents /shared/vectors --engine ray --address auto
     """
     from fairspan.embedding.options import EmbedOptions
     from fairspan.embedding.run import Job

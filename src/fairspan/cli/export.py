@@ -17,20 +17,20 @@ def export(
         str, typer.Argument(help="A SentenceTransformer, calibrated or not: a folder or a name on the hub.")
     ],
     out: Annotated[Path, typer.Argument(help="The graph to write, such as model.onnx.")],
-    side: str = option("document or query: the vectors of encode_document or of encode_query.", default="document"),
+    side: str = option("Vectors of encode_document or encode_query: document or query.", default="document"),
     as_json: AsJson = False,
 ) -> None:
     """Write MODEL as one ONNX graph for onnxruntime.
 
-    Takes batches of any size and texts of any length up to the model's limit. Attention in tiles or baskets, pooling
-    and normalisation are inside. Beside OUT.onnx: OUT.tokenizer/ and OUT.json, which names the prompt to put before
-    every text. Nothing is written if a vector differs from the model's by more than 1e-4.
+    The graph includes tiles or baskets, pooling and normalisation, and takes batches of any size and texts up to the
+    model's limit. OUT.tokenizer/ and OUT.json, with the prompt to put before every text, are written beside it.
+    Nothing is written if a vector differs from the model's by more than 1e-4.
 
     Examples:
 
-        fairspan export BAAI/bge-m3 bge-m3.onnx --preset tiles --max-seq-length 8192
+        fairspan export ibm-granite/granite-embedding-30m-english granite.onnx --preset long --max-seq-length 8192
 
-        fairspan export intfloat/multilingual-e5-small queries.onnx --side query --json
+        fairspan export all-MiniLM-L6-v2 queries.onnx --side query --json
     """
     from fairspan.model.saving import require_exportable
     from fairspan.model.source import Loading, find_model

@@ -22,23 +22,23 @@ def inspect(
         "otherwise headings in Markdown and rules in text, otherwise parts.",
         default="auto",
     ),
-    parts: int | None = option("Number of parts of about equal length to split at paragraphs into. Default: 4."),
+    parts: int | None = option("Number of about equal parts to split the text into, at paragraphs. Default: 4."),
     treatments: str | None = list_option("plain, paper, tiles, tiles+tiles=segments, … Default: plain,tiles."),
     prompt: Prompt = None,
     picture: Path | None = RunningOptions.picture,
     html: Path | None = option("Write a page that colours the text by its segments' shares."),
     as_json: AsJson = False,
 ) -> None:
-    """Show how much of one document's vector each of its segments has, before and after calibration.
+    """Show how much of each segment is in the vector of one document, before and after calibration.
 
-    Each segment is embedded alone and compared with the whole document. Segments that a treatment's window cuts off
-    are named and shown as never seen.
+    Each segment is embedded alone and compared with the whole document. Segments beyond a treatment's window are
+    reported as never seen.
 
     Examples:
 
         fairspan inspect all-MiniLM-L6-v2 page.md
 
-        fairspan inspect BAAI/bge-m3 page.json --treatments plain,paper+baskets=segments --html page.html
+        fairspan inspect ibm-granite/granite-embedding-30m-english page.json --treatments plain,paper --html page.html
 
         fairspan inspect all-MiniLM-L6-v2 report.txt --parts 6 --picture report.png
 

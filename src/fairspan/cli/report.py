@@ -11,7 +11,9 @@ from fairspan.errors import DesignError
 
 def report(
     runs: Annotated[list[Path], typer.Argument(help="Folders of runs of audit, evaluate or collapse.")],
-    out: Path | None = option("The page to write. Default: report.html in the run's folder, here for several runs."),
+    out: Path | None = option(
+        "The page to write. Default: report.html, in the run's folder or, for several runs, here."
+    ),
     title: str | None = option("The title of the page."),
     figures: Path | None = option("Folder to write all figures of the runs to."),
     figure_formats: str | None = list_option("Formats of the figures: svg, png, pdf. Default: svg."),
@@ -25,11 +27,11 @@ def report(
 
     Examples:
 
-        fairspan report fairspan-runs/bge-m3-1a2b3c4d
+        fairspan report fairspan-runs/granite-1a2b3c4d
 
-        fairspan report fairspan-runs/bge-m3-1a2b3c4d fairspan-runs/e5-5e6f7a8b --out models.html
+        fairspan report fairspan-runs/granite-1a2b3c4d fairspan-runs/minilm-5e6f7a8b --out models.html
 
-        fairspan report fairspan-runs/bge-m3-1a2b3c4d --figures figures --figure-formats svg,pdf --tables tables
+        fairspan report fairspan-runs/granite-1a2b3c4d --figures figures --figure-formats svg,pdf --tables tables
     """
     from rich.console import Console
 

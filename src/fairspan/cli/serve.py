@@ -21,41 +21,41 @@ def serve(
     calibration: Path | None = CalibrationOptions.calibration,
     tile_size: str | None = CalibrationOptions.tile_size,
     max_seq_length: int | None = CalibrationOptions.max_seq_length,
-    truncate: bool = option("Cut longer texts, and say so; otherwise refuse them.", "--truncate", default=False),
+    truncate: bool = option("Truncate longer texts instead of refusing them.", "--truncate", default=False),
     force_dimensions: bool = option(
-        "Take the parameter dimensions also if the model was not trained for it.", "--force-dimensions", default=False
+        "Accept dimensions even if the model was not trained for it.", "--force-dimensions", default=False
     ),
     name: str | None = option("Name of the model for clients. Default: the last part of MODEL."),
     host: str = option("Address to listen on.", default="127.0.0.1"),
-    port: int = option("Port to listen on; 0 for one that is free.", default=8000),
+    port: int = option("Port to listen on; 0 for any free one.", default=8000),
     api_key: str | None = option(
-        f"Key that clients have to send. Others on this machine can read it: prefer the variable {KEY}."
+        f"Key that clients must send. Others on this machine can see it: prefer the variable {KEY}."
     ),
     allowed_hosts: str | None = option(
-        "Names of the server besides localhost and its addresses, separated by commas; * for any. Default: any with "
-        "a key, else HOST."
+        "Host names to accept besides localhost and IP addresses, separated by commas; * for any. Default: any with "
+        "a key, otherwise HOST."
     ),
     no_page: bool = option("Serve the API without the page.", "--no-page", default=False),
-    max_batch_tokens: int | None = option("Tokens in a batch, padding included. Default: 4096 on a CPU, else 16384."),
-    max_inputs: int = option("Number of texts in a request.", default=2048),
-    max_request_tokens: int = option("Number of tokens in a request.", default=300_000),
-    max_request_bytes: int | None = option("Number of bytes in a request. Default: 16 per token, at least 1 MB."),
-    max_queue_tokens: int = option("Number of tokens that may wait; further requests get 429.", default=1_000_000),
+    max_batch_tokens: int | None = option("Tokens per batch with padding. Default: 4096 on a CPU, otherwise 16384."),
+    max_inputs: int = option("Most texts in a request.", default=2048),
+    max_request_tokens: int = option("Most tokens in a request.", default=300_000),
+    max_request_bytes: int | None = option("Most bytes in a request. Default: 16 per token, at least 1 MB."),
+    max_queue_tokens: int = option("Most tokens in the queue; further requests get 429.", default=1_000_000),
     device: str | None = LoadingOptions.device,
     dtype: str | None = LoadingOptions.dtype,
     trust_remote_code: bool = LoadingOptions.trust_remote_code,
 ) -> None:
-    """Serve MODEL over HTTP, as OpenAI's endpoint for embeddings.
+    """Serve MODEL over HTTP with OpenAI's embeddings API.
 
-    Texts of many requests share batches. Ends on SIGTERM or Ctrl-C, after the requests in flight.
+    Requests share batches. SIGTERM or Ctrl-C ends the server after the requests in flight.
 
     Examples:
 
-        fairspan serve BAAI/bge-m3
+        fairspan serve ibm-granite/granite-embedding-30m-english
 
-        fairspan serve BAAI/bge-m3 --preset long --port 8080
+        fairspan serve ibm-granite/granite-embedding-30m-english --preset long --port 8080
 
-        fairspan serve ./bge-m3-fair --host 0.0.0.0 --truncate --device cuda
+        fairspan serve ./granite-fair --host 0.0.0.0 --truncate --device cuda
     """
     from fairspan.model.source import Loading, find_model
 
