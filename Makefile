@@ -1,4 +1,4 @@
-# Every target makes its own virtual environment in .venv (and .clients); nothing else has to be installed first.
+# Every target makes its own virtual environment in .venv (and .clients, .site); nothing else has to be installed first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,8 +6,9 @@ DEMO := $(VENV)/.demo
 STAMP := $(VENV)/.installed
 INTEGRATIONS := $(VENV)/.integrations
 CLIENTS := .clients
+SITE := .site
 
-.PHONY: demo test test-all integrations docs lint format bench clean
+.PHONY: demo test test-all integrations docs site lint format bench clean
 
 # pip (not another installer) and one pinned version of everything: constraints.txt.
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
@@ -59,11 +60,20 @@ PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 test: lint  ## lint, types and every test that is not slow
 	$(PYTEST) -m "not slow"
 
-test-all: lint integrations  ## lint, types and every test
+test-all: lint integrations $(SITE)/.installed  ## lint, types and every test
 	$(PYTEST)
 
 docs: $(STAMP)  ## regenerate docs/cli.md
 	$(BIN)/typer fairspan.cli utils docs --name fairspan --output docs/cli.md
+
+# What builds the site reads sources and imports nothing of them, so it needs neither torch nor .venv.
+$(SITE)/.installed: constraints-site.txt
+	$(PYTHON) -m venv --clear $(SITE)
+	$(SITE)/bin/python -m pip install --quiet --requirement constraints-site.txt && touch $@ \
+		|| echo "MkDocs could not be installed: the test that builds the site will be skipped"
+
+site: $(SITE)/.installed  ## build the documentation into site/; open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict
 
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .
@@ -78,4 +88,4 @@ bench: $(STAMP)  ## time and memory against the plain model, on this CPU
 	$(BIN)/python -m benchmarks.cpu
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS) $(SITE) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
