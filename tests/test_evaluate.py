@@ -687,7 +687,7 @@ def test_a_twin_of_unchanged_queries_is_passed_over(
     log = measured(make_tiny("bert", "cls"), beir, treatments=["plain", leave])
     assert set(log.rows["treatment"]) == {"plain", leave}
     said = f"{leave} does not change these queries, so it is the same on documents only"
-    assert said in log.notes
+    assert said in log.header["details"]
     assert values(log.rows, "plain", "ndcg@10") != values(log.rows, leave, "ndcg@10")
     by_name = measured(
         make_tiny("bert", "cls"), beir, treatments=["plain", leave, f"{leave}+sides=document"], out=tmp_path / "two"
@@ -695,7 +695,7 @@ def test_a_twin_of_unchanged_queries_is_passed_over(
     # Asked for by its name it is measured, and the same indeed.
     same = [values(by_name.rows, name, "ndcg@10") for name in (leave, f"{leave}+sides=document")]
     assert same[0] == same[1]
-    assert said not in by_name.notes
+    assert said not in by_name.header["details"]
 
 
 # Models whose answer is known.
@@ -792,10 +792,8 @@ def test_each_treatment_reads_as_far_as_it_can(
     found = {(one["treatment"], one["texts"]): (one["window"], one["cut"]) for one in log.header["windows"]}
     assert found["plain", "documents"] == (22, longer)
     assert found[T8, "documents"] == (None, 0)
-    assert log.notes[-2:] == [
-        f"plain: texts are read up to 22 tokens; {longer} of {len(lengths)} documents were cut",
-        f"{T8}: texts are read whole; no text was cut",
-    ]
+    cut = f"plain: {longer} of {len(lengths)} documents were cut at 22 tokens"
+    assert log.notes == [f"{cut}; Documents with identical text: 2"]
     costs = {(cost["treatment"], cost["index"]): cost["tokens"] for cost in log.header["costs"]}
     assert costs["plain", "whole"] == sum(min(length, 22) for length in lengths)
     assert costs[T8, "whole"] == sum(lengths)
@@ -844,7 +842,7 @@ def test_progress_ends_at_what_it_announced(
         ({"too_long": "redraw"}, "too_long must be among leave-out, shorten, cut, error, got 'redraw'"),
         ({"chunk_tokens": 0}, "chunk_tokens, if it is not window, must be a whole number of at least 1, got 0"),
         ({"margin": 1}, "margin must be from 0 to below 1, got 1"),
-        ({"size": 1}, "sizes must be a whole number of at least 2, got 1"),
+        ({"task": "pages", "size": 1}, "sizes must be a whole number of at least 2, got 1"),
         ({"sets": 1}, "sets must be a whole number of at least 2, got 1"),
     ],
     ids=lambda value: "-".join(f"{k}" for k in value) if isinstance(value, dict) else "",

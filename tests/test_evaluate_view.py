@@ -28,6 +28,7 @@ from fairspan.report.view import View
 from fairspan.runs.log import RunLog
 from fairspan.runs.sides import Side
 from fairspan.studies.evaluate.comparison import compare, compare_searches
+from fairspan.studies.evaluate.measures import merged
 from fairspan.studies.evaluate.summary import frames_of
 from fairspan.studies.evaluate.view import view_of
 from tests.report_example import chart_of, printed, table_of
@@ -328,7 +329,52 @@ def test_cards_and_tables_are_the_frames(wide: RunLog, view: View) -> None:
         assert (row[0], *row[2:5]) == (one["plan"], one["position"], str(one["queries"]), with_bounds(interval(one)))
     costs = {row[0]: row[1:] for row in texts(table_of(view, "index-costs"))}
     assert costs["plain, chunk-max"] == [f"{173 / 40:.1f}", "0.1", "20,000", "2", number(quality[3]["estimate"])]
-    assert texts(table_of(view, "by-length"))[0][0] == "mean rank of the longest documents (72 of 460–540 tokens)"
+    assert "by-length" not in [table.name for table in view.tables()], "only where it is asked for"
+    wide.header["spec"]["by_length"] = True
+    shown = texts(table_of(view_of(wide), "by-length"))
+    assert shown[0][0] == "mean rank of the longest documents (72 of 460–540 tokens)"
+
+
+def test_found_by_depth(tmp_path: Path) -> None:
+    """40 queries before the window's end, 25 soon after it, 15 after these and 5 far beyond, counted with the 15."""
+    depths = [*range(40), *range(50, 90), *range(1000, 1005)]
+    rows = rows_of(usual, ("plain", "paper"), clusters=17, positions=(1, 2, 3, 4, 5), metrics=("mrr", "recall@10"))
+    places = (pl.col("set") * 5 + pl.col("position") - 1).cast(pl.Int64)
+    rows = rows.with_columns(depth=pl.lit(pl.Series(depths)).gather(places).cast(pl.Int32), lead=None, later=None)
+    cut = [("plain", 50, 45), ("paper", None, 0)]
+    windows = [{"treatment": n, "texts": "evidence", "window": w, "count": 85, "cut": c} for n, w, c in cut]
+    log = log_of(tmp_path, rows.cast({"lead": pl.String, "later": pl.String}), windows=windows)
+    found = frames_of(log)["depths"]
+    steps = [(0, 50, 40), (50, 75, 25), (75, None, 20)]
+    told = found.select("treatment", "tokens_from", "tokens_to", "queries").rows()
+    assert told == [(name, *step) for name in ("plain", "paper") for step in steps]
+    assert found["metric"].unique().to_list() == ["recall@10"]
+    for one in found.iter_rows(named=True):
+        own = rows.filter(measure="recall@10", treatment=one["treatment"]).filter(
+            pl.col("depth") >= one["tokens_from"], pl.col("depth") < (one["tokens_to"] or 9999)
+        )
+        assert one["estimate"] == pytest.approx(own["value"].mean(), abs=1e-12)
+    shown = view_of(log)
+    (panel,) = shown.chart().panels
+    assert shown.picture == "found-by-depth"
+    assert (panel.labels, panel.edge) == (("< 50", "< 75", "≥ 75"), (0.25, "plain reads to here"))
+    assert "< 50" in printed(shown)
+    nothing = [{**one, "cut": 0} for one in windows]
+    assert "depths" not in frames_of(log_of(tmp_path / "read", log.rows, windows=nothing)), "all read so far"
+
+
+@pytest.mark.parametrize(
+    ("counts", "numbers"),
+    [
+        ([20, 20, 30], [1, 2, 3]),
+        ([19, 1, 20], [1, 1, 2]),
+        ([30, 5, 14], [1, 1, 1]),
+        ([5, 5], [1, 1]),
+        ([30, 0, 40, 3], [1, 2, 2, 2]),
+    ],
+)
+def test_neighbours_with_few_queries_are_counted_together(counts: list[int], numbers: list[int]) -> None:
+    assert merged(counts) == numbers
 
 
 def test_what_was_stored_has_no_time(tmp_path: Path) -> None:

@@ -271,7 +271,7 @@ def test_documents_beyond_the_window(tuned: Tuned, place: Path, make_tiny: Make)
     read = round(np.minimum(lengths, WINDOW).sum() / lengths.sum(), 4)
     assert log.header["costs"] == {"time": 1.0, "read": read, "documents": 24, "changed": 12}
     notes = " ".join(log.notes)
-    assert "plain: texts are read up to 64 tokens; 12 of 24 documents were cut" in notes
+    assert "; 12 of 24 documents were cut at 64 tokens" in notes
     assert "read whole" not in notes, "what reads everything needs no note"
     assert " in und" not in notes
     assert set(log.rows["treatment"]) == {"plain", "long", TILES, "chunk-mean-window"}

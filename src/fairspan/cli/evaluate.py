@@ -27,7 +27,7 @@ def evaluate(
     model: ModelName = None,
     task: Annotated[
         str, typer.Argument(help="pages or passages, the folder of a collection, beir:FOLDER or mteb:NAME.")
-    ] = "pages",
+    ] = "passages",
     corpus: CorpusPath = None,
     languages: str | None = list_option(
         "Languages of pages, such as en,de. Of questions in several languages, those to search across.", group=DATA
@@ -63,6 +63,7 @@ def evaluate(
     metrics: str | None = list_option(
         "Metrics; the first decides the verdicts. Default: ndcg@10,mrr,recall@1,recall@10.", group=SEARCH
     ),
+    by_length: bool = option("Also show the shortest and longest queries and documents.", group=SEARCH),
     margin: float | None = option("A loss below it counts as none. Default: 0.01.", group=SEARCH),
     prompt: Prompt = None,
     query_prompt: str | None = option("Text put before every query. Default: the model's own.", group=MODEL),

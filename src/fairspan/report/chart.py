@@ -58,6 +58,7 @@ class Panel:
         heading: panels with the same heading are in one row.
         x_label, y_label: in place of the chart's. A panel with a `y_label` has a vertical axis of its own.
         reference: where a dashed line says what would be fair.
+        edge: a place between 0 and 1 where an upright line is drawn, and what it means.
         folded: drawn in files only, where the page and the terminal would be crowded.
     """
 
@@ -71,6 +72,7 @@ class Panel:
     x_label: str = ""
     y_label: str = ""
     reference: float | None = None
+    edge: tuple[float, str] | None = None
     folded: bool = False
 
     @property
@@ -144,6 +146,7 @@ class Chart:
             "domain": [low, high],
             "ticks": [{"v": mark, "shown": tick_text(mark, marks, self.form)} for mark in marks],
             "reference": panel.reference,
+            "edge": panel.edge,
             "dots": self.dots,
             "band": self.band,
             "strip": [{"v": size, "shown": size_text(size)} for size in panel.strip],

@@ -16,11 +16,15 @@ TOO_LONG = ("leave-out", "shorten", "cut", "error")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where evidence is: in which of `groups` segments or fifths, from 1, and how many tokens are before it."""
+    """Where evidence is: in which of `groups` segments or fifths, from 1, and how many tokens are before it.
+
+    `depth` is None where only the fifth was given.
+    """
 
     group: int
     groups: int
     offset: int
+    depth: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +159,7 @@ def _positions(task: RetrievalTask, counter: TokenCounter) -> dict[str, Position
             group, groups = found.fifth, FIFTHS
         else:
             group, groups = min(FIFTHS - 1, FIFTHS * offset // max(1, len(tokens))), FIFTHS
-        positions[query] = Position(group + 1, groups, offset)
+        positions[query] = Position(group + 1, groups, offset, offset if found.fifth is None else None)
     return positions
 
 

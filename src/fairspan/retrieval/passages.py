@@ -68,7 +68,7 @@ class PassageDraw:
     seed: int = 0
     most_tokens: float = float("inf")
     least: int = 0
-    tokens_each: float = float("inf")
+    tokens_each: float = 250
 
     def tasks(self, corpus: Corpus, languages: Sequence[str]) -> tuple[RetrievalTask, ...]:
         """One task for each language."""
@@ -120,8 +120,6 @@ class PassageDraw:
             notes.append(f"{tried - len(made)} of {where} have too few places to cut out passages and were not used")
         if tried < len(every) and self.most_tokens < float("inf"):
             notes.append(f"{len(made)} of {len(every)} documents{spoken} were drawn")
-        elif len(made) < (self.documents or 0) and self.most_tokens == float("inf"):
-            notes.append(f"{len(made)} documents{spoken} in place of {self.documents}; no others can be used")
         if long:
             notes.append(
                 f"{long} of {len(made)} documents{spoken} are too long for the model, and their passages "

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from fairspan.corpus.corpus import Corpus
+from fairspan.corpus.readers import LONG_SAMPLE, SAMPLE
 from fairspan.design.design import Design
 from fairspan.design.lengths import TokenCounter
 from fairspan.design.plan import LanguagePlan, choose_plans, languages_of
@@ -30,7 +31,7 @@ class TaskOptions:
     """What is read or built for a task, besides its name.
 
     Attributes:
-        corpus: of pages and passages, as in `audit`.
+        corpus: of pages and passages, as in `audit`. "sample" is "long-sample" for passages.
         languages: of pages and passages. Of a collection in several languages, those to search across.
         mixed: languages lead:later of mixed pages, as in `audit`.
         partial: omit segments that lack a translation.
@@ -47,7 +48,7 @@ class TaskOptions:
         seed: of what is drawn, and of intervals.
     """
 
-    corpus: str = field(default="sample", metadata={"source": True})
+    corpus: str = field(default=SAMPLE, metadata={"source": True})
     languages: Sequence[str] | None = None
     mixed: str | Sequence[str] = ()
     partial: bool = False
@@ -140,8 +141,8 @@ class TaskSource(TaskOptions):
             return self.read_collections()
         plans, corpus = self.read_corpus()
         if self.task == PASSAGES:
-            drawn = PassageDraw(counter, tokens=self.query_tokens, documents=self.sets, seed=self.seed)
-            return drawn.tasks(corpus, languages_of(plans))
+            limits = {"tokens": self.query_tokens, "documents": self.sets, "seed": self.seed}
+            return PassageDraw(counter, **limits).tasks(corpus, languages_of(plans))
         asked = (self.query, self.query_tokens, self.query_language)
         return build_pages(corpus, plans, self.design, counter, *asked, editions=self.editions)
 
@@ -150,7 +151,8 @@ class TaskSource(TaskOptions):
         also = [self.query_language] if self.query_language else []
         # Passages of one language need no translations.
         partial = self.partial or self.task == PASSAGES
-        return choose_plans(self.corpus, self.languages, self.mixed, partial=partial, also=also)
+        corpus = LONG_SAMPLE if (self.task, self.corpus) == (PASSAGES, SAMPLE) else self.corpus
+        return choose_plans(corpus, self.languages, self.mixed, partial=partial, also=also)
 
     def read_collections(self) -> tuple[RetrievalTask, ...]:
         """A collection in each of several languages, or in one."""

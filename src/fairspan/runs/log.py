@@ -27,7 +27,7 @@ from fairspan.report.view import View
 from fairspan.runs.folder import HEADER, ROWS, writing
 from fairspan.runs.rows import SCHEMA
 
-FORMAT = 1
+FORMAT = 2
 _UNFINISHED = {"running": "has not finished", "interrupted": "was interrupted", "failed": "failed"}
 # Bytes of a page that raw rows may take, all runs together: a page that is mailed stays under five million.
 ROOM_FOR_ROWS = 2_500_000

@@ -27,9 +27,10 @@ SCHEMA: dict[str, pl.DataType] = {
     # Of attention profiles: the layer, and what of the document. Of searches `part` is what the index holds.
     "layer": pl.Int16(),
     "part": pl.String(),
-    # Only of searches: the query and its length.
+    # Only of searches: the query, its length, and how many tokens of the document come before its evidence.
     "query": pl.String(),
     "query_tokens": pl.Int32(),
+    "depth": pl.Int32(),
     # Only of searches across languages, where `language` is that of the query and `segment` the question.
     "document_language": pl.String(),
 }

@@ -75,6 +75,7 @@ class Ranking:
             "tokens": [measured.lengths[document] for document in wanted],
             "query": [query.id for query in queries],
             "query_tokens": [measured.query_lengths[query.id] for query in queries],
+            "depth": [None if one is None else one.depth for one in positions],
             "document_language": [spoken.get(document) for document in wanted],
         }
 

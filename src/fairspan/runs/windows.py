@@ -32,17 +32,15 @@ def windows_of(
 
 
 def window_notes(records: Sequence[Record], unit: str, more: Mapping[str, str] | None = None) -> list[str]:
-    """What the records say in words, with `more` by treatment; nothing where all windows are equal."""
+    """What was cut in words, with `more` by treatment; nothing where all windows are equal."""
     if len({one["window"] for one in records}) < 2:
         return []
     said: dict[str, list[str]] = {}
     for name in dict.fromkeys(one["treatment"] for one in records):
-        own = [one for one in records if one["treatment"] == name]
-        window = own[0]["window"]
-        limit = "whole" if window is None else f"up to {window:,} {unit}"
-        cut = [_counted(one) if one["window"] == window else cut_words(one, unit) for one in own if one["cut"]]
-        words = [f"texts are read {limit}", *(cut or ["no text was cut"]), (more or {}).get(name, "")]
-        said.setdefault("; ".join(filter(None, words)), []).append(name)
+        own = sorted((one for one in records if one["treatment"] == name), key=lambda one: one["texts"] != "evidence")
+        words = [*(cut_words(one, unit) for one in own if one["cut"]), (more or {}).get(name, "")]
+        if any(words):
+            said.setdefault("; ".join(filter(None, words)), []).append(name)
     return [f"{', '.join(names)}: {words}" for words, names in said.items()]
 
 
@@ -60,10 +58,7 @@ def limit_note(subject: Subject, lengths: Sequence[int], texts: str = "documents
 
 def cut_words(record: Record, unit: str) -> str:
     """Such as "40 of 160 documents were cut at 512 tokens"; empty if none was."""
-    return f"{_counted(record)} at {record['window']:,} {unit}" if record["cut"] else ""
-
-
-def _counted(record: Record) -> str:
+    counted = f"{record['cut']:,} of {record['count']:,}"
     if record["texts"] == "evidence":
-        return f"the evidence of {record['cut']:,} of {record['count']:,} queries was not seen"
-    return f"{record['cut']:,} of {record['count']:,} {record['texts']} were cut"
+        return f"{counted} queries ask for text that was never seen" if record["cut"] else ""
+    return f"{counted} {record['texts']} were cut at {record['window']:,} {unit}" if record["cut"] else ""

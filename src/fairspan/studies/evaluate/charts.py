@@ -1,7 +1,7 @@
 """`Shown`: the frames of an evaluation as its charts and tables show them; and the charts by position and overall."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePath
 from typing import Any
@@ -101,8 +101,30 @@ def position_chart(shown: Shown) -> Chart:
         panels.append(Panel(plan or together, labels, drawn, detail=f"{queries:,} queries"))
     name, title = "search-by-position", "What is found, by position of the evidence"
     caption = f"{metric} by position of the evidence, with 95 % intervals."
-    axes, subtitle = (f"{shown.unit} with the evidence", metric), shown.where
-    return Chart(name, title, caption, "bars", *axes, tuple(panels), subtitle=subtitle, brief=True)
+    axes, how = (f"{shown.unit} with the evidence", metric), {"subtitle": shown.where}
+    return Chart(name, title, caption, "bars", *axes, tuple(panels), **how, brief="depths" not in shown.frames)
+
+
+def depth_chart(shown: Shown) -> Chart:
+    """How often documents are found, by how far into them the evidence is."""
+    rows, metric = shown.frame("depths"), shown.frames["depths"]["metric"][0]
+    starts, read = values_of(rows, "tokens_from"), {}
+    for one in shown.log.header["windows"]:
+        read.setdefault(one["treatment"], one["window"])
+    labels = *(f"< {start:,}" for start in starts[1:]), f"≥ {starts[-1]:,}"
+    drawn = shown.series(rows.with_columns(start=pl.format("{}", "tokens_from")), "start", tuple(map(str, starts)))
+    unit, window = shown.log.header.get("token_unit", "tokens"), read[shown.log.treatments[0]]
+    reads = {name: f"{name} (reads {f'{own:,} {unit}' if own else 'everything'})" for name, own in read.items()}
+    drawn = tuple(replace(one, legend=reads.get(one.name, one.name)) for one in drawn)
+    edge = (sum(start < window for start in starts) - 0.5) / max(1, len(starts) - 1)
+    says = f"{shown.arms[0]} reads to here"
+    queries = f"{rows.filter(arm=shown.arms[0])['queries'].sum():,} queries"
+    panel = Panel("all queries", labels, drawn, detail=queries, edge=(edge, says) if edge < 1 else None)
+    found = f"found among the first {metric.partition('@')[2]}" if metric.startswith("recall@") else metric
+    caption = f"{metric} by how many {unit} of the document come before the evidence, with 95 % intervals."
+    axes = (f"{unit} of the document before the evidence", found)
+    how = {"subtitle": shown.where, "form": ".0%", "fixed": (0.0, 1.0), "brief": True}
+    return Chart("found-by-depth", "Found by depth", caption, "lines", *axes, (panel,), **how)
 
 
 def overall_chart(shown: Shown) -> Chart:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import ArrayLike
 
 from fairspan.report.frames import columns_of
 from fairspan.runs.log import RunLog
@@ -16,6 +17,8 @@ from fairspan.studies.evaluate.options import DOCUMENTS_ONLY
 
 Record = dict[str, Any]
 RANK = "rank"
+LEAST_QUERIES = 20
+"""At a depth or in a fifth of a document; fewer are counted with those beside them."""
 QUERY_KEYS = ["lead", "later", "order", "query", "document", "document_language"]
 
 
@@ -106,10 +109,26 @@ def query_groups(rows: pl.DataFrame, languages: Sequence[str]) -> tuple[tuple[st
     else:
         groups = rows["position"].fill_null(0).to_numpy()
         names = [str(number) for number in range(int(groups.max(initial=0)) + 1)]
-    there = np.unique(groups[groups > 0])
+    there, counts = np.unique(groups[groups > 0], return_counts=True)
     # Without the empty ones between them.
     renumbered = np.where(groups > 0, np.searchsorted(there, groups) + 1, 0)
-    return tuple(names[number] for number in there), renumbered
+    found = [names[number] for number in there]
+    if languages or rows["lead"].null_count() < len(rows):
+        return tuple(found), renumbered
+    numbers = merged(counts)
+    own = [[name for name, number in zip(found, numbers, strict=True) if number == group] for group in {*numbers}]
+    joined = tuple(one[0] if len(one) == 1 else f"{one[0]}–{one[-1]}" for one in own)
+    return joined, np.array([0, *numbers])[renumbered]
+
+
+def merged(counts: ArrayLike) -> list[int]:
+    """A number from 1 for each of the bins, neighbours sharing one until there are 20 queries in each."""
+    numbers, inside, left = list[int](), LEAST_QUERIES, int(np.sum(counts))
+    for count in np.asarray(counts).tolist():
+        is_new = not numbers or (inside >= LEAST_QUERIES and left >= LEAST_QUERIES)
+        numbers.append((numbers[-1] if numbers else 0) + is_new)
+        inside, left = (0 if is_new else inside) + count, left - count
+    return numbers
 
 
 def pair_name(pair: Sequence[str]) -> str:

@@ -10,14 +10,21 @@ from itertools import product
 from typing import ClassVar
 
 from fairspan.calibration.calibration import PerSide, check_temperature
-from fairspan.calibration.treatment import PLAIN, AnyTreatment, Treatment, as_treatments, require_use_of_fit
+from fairspan.calibration.treatment import (
+    DEFAULT_TREATMENTS,
+    PLAIN,
+    AnyTreatment,
+    Treatment,
+    as_treatments,
+    require_use_of_fit,
+)
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.plan import languages_of
 from fairspan.errors import CorpusError, require_list, require_whole
 from fairspan.retrieval.indexes import INDEXES
 from fairspan.retrieval.measured import TOO_LONG
 from fairspan.retrieval.metrics import parse_metric
-from fairspan.retrieval.source import MTEB, PAGES, TaskOptions, TaskSource
+from fairspan.retrieval.source import MTEB, PAGES, PASSAGES, TaskOptions, TaskSource
 from fairspan.runs.options import StudyOptions, default_treatments, source
 
 DOCUMENTS_ONLY = "+sides=document"
@@ -28,9 +35,10 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     """What to search, with what, and under which treatments.
 
     Attributes:
-        task: "pages", "passages", the folder of a collection, "beir:FOLDER" or "mteb:NAME".
-        treatments: what is compared, as in `audit`; the first is what the others are compared with. By default as
-            in `audit`, or "plain" alone with a grid of temperatures.
+        task: "passages" of the documents of `corpus`, each of which asks for the document it was cut out of;
+            "pages" joined from its texts; the folder of a collection, "beir:FOLDER" or "mteb:NAME".
+        treatments: what is compared, as in `audit`; the first is what the others are compared with. By default
+            "plain" and "long", of pages "plain" and "tiles", and with a grid of temperatures "plain" alone.
         temperature_grid: measure the first treatment also with every pair of these as the temperatures of queries
             and documents; 1 belongs to every grid.
         documents_only: measure every treatment also with queries as the plain model embeds them.
@@ -41,6 +49,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         too_long: what to do with documents that not every treatment reads whole: "leave-out", "shorten", "cut" or
             "error". By default "shorten" for passages, and of a collection "cut" if some treatment reads them whole;
             if none does, "leave-out" where positions are known, else "cut".
+        by_length: show results also for the shortest and longest queries and documents.
         margin: a loss of quality below it counts as none.
         prompt, query_prompt: put before documents and queries; by default the model's own.
         fit_corpus: what whitening and corrections of languages are fitted on; by default what the corpus of pages has
@@ -48,7 +57,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     """
 
     verb: ClassVar[str] = "evaluate"
-    task: str = source(PAGES)
+    task: str = source(PASSAGES)
     _: KW_ONLY
     treatments: Sequence[AnyTreatment] | None = None
     temperature_grid: Sequence[float] | None = None
@@ -58,6 +67,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     chunk_tokens: int | str = 128
     metrics: Sequence[str] = ("ndcg@10", "mrr", "recall@1", "recall@10")
     too_long: str | None = None
+    by_length: bool = False
     margin: float = 0.01
     prompt: str | None = None
     query_prompt: str | None = None
@@ -100,6 +110,8 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     def compared(self) -> tuple[Treatment, ...]:
         """The treatments that were named."""
         usual = (PLAIN,) if self.temperature_grid is not None else default_treatments(self.model)
+        if usual == DEFAULT_TREATMENTS and self.task != PAGES:
+            usual = (PLAIN, "long")
         return as_treatments(usual if self.treatments is None else self.treatments, error=CorpusError)
 
     @property

@@ -11,7 +11,7 @@ from fairspan.errors import CorpusError
 from fairspan.retrieval.indexes import IndexPlan
 from fairspan.retrieval.languages import combine_languages
 from fairspan.retrieval.measured import MeasuredTask
-from fairspan.retrieval.source import PAGES
+from fairspan.retrieval.source import PAGES, PASSAGES
 from fairspan.retrieval.splitting import link_queries
 from fairspan.runs.bases import Pair, Treated, fit_pairs
 from fairspan.runs.fit_part import FitPart, choose_fit_part
@@ -38,7 +38,8 @@ class PreparedEvaluation:
     def searching(self) -> Searching:
         options = self.options
         way = options.too_long or options.searched.too_long or usual_way(self.tasks[0].task)
-        return Searching(self.subject, self.tasks, options.metrics, options.chunk_tokens, may_cut=way == "cut")
+        may_cut = way == "cut" or (options.task == PASSAGES and options.too_long is None)
+        return Searching(self.subject, self.tasks, options.metrics, options.chunk_tokens, may_cut=may_cut)
 
     @cached_property
     def plans(self) -> dict[str, IndexPlan]:
@@ -78,6 +79,8 @@ class PreparedEvaluation:
         tasks = [one.task for one in self.tasks]
         spoken = dict.fromkeys(query.language for query in tasks[0].queries if tasks[0].across)
         positions = "segments" if tasks[0].lead else "fifths" if tasks[0].evidence and not spoken else None
+        noted = dict.fromkeys(note.rstrip(".") for task in tasks for note in task.notes)
+        said = [*window_notes(self._windows, self.subject.counter.unit), *noted]
         return {
             "task": {
                 "source": self.options.task,
@@ -93,9 +96,9 @@ class PreparedEvaluation:
             "plans": list(dict.fromkeys(f"{task.lead}:{task.later}" for task in tasks if task.lead)),
             "costs": [],
             "windows": self._windows,
-            "notes": [
-                *dict.fromkeys(note for task in tasks for note in task.notes),
-                *window_notes(self._windows, self.subject.counter.unit),
+            "notes": ["; ".join(said)] if said else [],
+            # For those who want to know how it was measured.
+            "details": [
                 *limit_note(self.subject, self.searching.lengths()["documents"]),
                 *([_NO_POSITIONS] if spoken and tasks[0].evidence else []),
             ],
@@ -105,8 +108,8 @@ class PreparedEvaluation:
 def prepare_evaluation(subject: Subject, options: EvaluateOptions, progress: Progress) -> PreparedEvaluation:
     """Read, draw and measure, without embedding anything."""
     subject = subject.with_prompts(options.prompt, options.query_prompt)
-    # Texts that are built or made to fit do so under every treatment; others are what they are, and some are cut.
-    fitting = options.searched.is_built or options.too_long not in (None, "cut")
+    # Pages and what is made to fit do so under every treatment; other texts are what they are, and some are cut.
+    fitting = options.task == PAGES or options.too_long not in (None, "cut")
     subject = subject.reading(options.measured, whole=fitting and not subject.set_further)
     refuse_similarity(subject, options.indexes)
     late = [index for index in options.indexes if index.startswith("late")]

@@ -32,7 +32,8 @@ def _measure(prepared: PreparedEvaluation, run: Run) -> None:
         run.fill(treated.queries, queries)
         twin = options.twin_of(treatment)
         if twin is not None and _same_queries(run, queries, treated, under(twin)):
-            run.note(f"{twin.name} does not change these queries, so it is the same on documents only")
+            same = f"{twin.name} does not change these queries, so it is the same on documents only"
+            run.header["details"].append(same)
             run.progress.advance(tokens[treatment])
             continue
         for index in options.indexes_of(treatment):

@@ -25,6 +25,7 @@ _SCHEMA: dict[str, Any] = {
 }
 # From the least wanted to the best.
 _ORDER = ("worse", "inconclusive", "not worse", "better")
+_MOST_STEPS = 12
 SHARE = 0.2
 """Of the queries or documents, those that count as shortest or longest (LC §5)."""
 
@@ -37,6 +38,7 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
         "quality": [_quality(result) for result in results],
         "language_pairs" if across else "positions": groups,
         "languages": language_records(log, metrics_of(log)),
+        "depths": _by_depth(log),
         "by_length": _by_length(log),
         "costs": _costs(log, results),
         "temperature_grid": _temperatures(log, results),
@@ -99,6 +101,52 @@ def _temperatures(log: RunLog, results: Sequence[Result]) -> list[Record]:
         change = columns_of(None if one.change is None else one.change.overall, "change_")
         found.append({**measured, **columns_of(one.effects.overall), **change, "p_value": one.p_value})
     return found
+
+
+def _by_depth(log: RunLog) -> list[Record]:
+    """How often evidence is found by how many tokens come before it, where not every treatment reads so far."""
+    metrics, read = metrics_of(log), [one for one in log.header.get("windows", ()) if one["texts"] == "evidence"]
+    tables = {arm: measures.sorted_rows(log.rows.filter(measure=_found(metrics)), arm) for arm in arms_of(log)}
+    baseline, first = next(iter(tables.items()))
+    window = next((one["window"] for one in read if one["treatment"] == baseline.treatment), None)
+    if not window or not any(one["cut"] for one in read) or first["depth"].null_count() == len(first):
+        return []
+    depths, found = first["depth"].fill_null(-1).to_numpy(), list[Record]()
+    starts = _steps(depths[depths >= 0], window)
+    groups, seed = np.where(depths < 0, 0, np.searchsorted(starts, depths, side="right")), int(log.header["seed"])
+    for arm, table in tables.items():
+        effects = measures.effects_of(table, groups, seed)
+        changes: Sequence[Interval | None] = [None] * len(starts)
+        if arm != baseline:
+            changes = measures.change_of(first, table["value"].to_numpy(), groups, seed).groups
+        ends = [*starts[1:], None]
+        of_groups = zip(starts, ends, effects.counts.group_queries, effects.groups, changes, strict=True)
+        for start, end, count, mean, change in of_groups:
+            named = {**asdict(arm), "metric": _found(metrics), "plan": "", "tokens_from": start, "tokens_to": end}
+            found.append({**named, "queries": count, **columns_of(mean), **columns_of(change, "change_")})
+    return found
+
+
+def _found(metrics: Sequence[str]) -> str:
+    """The metric that says how often a document is found."""
+    return "recall@10" if "recall@10" in metrics else metrics[0]
+
+
+def _steps(depths: np.ndarray, window: int) -> list[int]:
+    """Where a dozen steps at most begin, whose width is the window, or halves or doubles of it."""
+    # The deepest few are in the last step, however deep they are.
+    width, deepest = float(window), np.sort(depths)[-measures.LEAST_QUERIES :][0]
+    while deepest >= _MOST_STEPS * width:
+        width *= 2
+    while deepest < _MOST_STEPS * width / 2 and width >= 2:
+        width /= 2
+    counts, read = np.bincount((depths // width).astype(np.int64)), round(window / width)
+    numbers = measures.merged(counts)
+    if min(counts[:read].sum(), counts[read:].sum()) >= measures.LEAST_QUERIES:
+        # What the baseline reads and what it does not are never counted together.
+        seen = measures.merged(counts[:read])
+        numbers = [*seen, *(seen[-1] + number for number in measures.merged(counts[read:]))]
+    return [round(width * numbers.index(number)) for number in dict.fromkeys(numbers)]
 
 
 def _by_length(log: RunLog) -> list[Record]:

@@ -9,7 +9,7 @@ from fairspan.report.table import CHANGE, P_VALUE, VERDICTS, Column, Table
 from fairspan.report.text import model_name, with_bounds
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
-from fairspan.studies.evaluate.charts import Shown, grid_map, overall_chart, position_chart
+from fairspan.studies.evaluate.charts import Shown, depth_chart, grid_map, overall_chart, position_chart
 from fairspan.studies.evaluate.language_view import ARMS, TEST, language_section
 from fairspan.studies.evaluate.measures import RANK
 from fairspan.studies.evaluate.summary import frames_of
@@ -38,10 +38,11 @@ def view_of(log: RunLog) -> View:
     sections = [
         *([_temperatures(shown)] if "temperature_grid" in shown.frames else []),
         *([language_section(shown)] if across else []),
+        *([_by_depth(shown)] if "depths" in shown.frames else []),
         *([_by_position(shown)] if "positions" in shown.frames else []),
         _overall(shown),
         Section("Indexes and their costs", tables=(_cost_table(shown),)),
-        *([_by_length(shown)] if "by_length" in shown.frames else []),
+        *([_by_length(shown)] if "by_length" in shown.frames and log.spec.get("by_length") else []),
     ]
     first = sections[0]
     return View(
@@ -54,8 +55,12 @@ def view_of(log: RunLog) -> View:
         notes=tuple(log.notes),
         switch=tuple(shown.arms),
         all_first=len(shown.arms) <= FEW_BARS,
-        methods=tuple(" ".join(one.split()) for one in (METHODS if across else METHODS[:-1])),
+        methods=tuple(" ".join(one.split()) for one in (*(METHODS if across else METHODS[:-1]), *_details(log))),
     )
+
+
+def _details(log: RunLog) -> list[str]:
+    return [f"{one[0].upper()}{one[1:]}." for one in log.header.get("details", ())]
 
 
 def _heading(log: RunLog) -> str:
@@ -89,6 +94,24 @@ def _temperatures(shown: Shown) -> Section:
     )
     intro = "The first row changes documents only, the first column queries only."
     return Section("Temperatures", intro, heats=(grid_map(shown),), tables=(table,), heats_first=True)
+
+
+def _by_depth(shown: Shown) -> Section:
+    rows = shown.frame("depths").with_columns(depth=pl.format("{}–{}", "tokens_from", pl.col("tokens_to") - 1))
+    rows = rows.with_columns(pl.col("depth").fill_null(pl.format("{} and more", "tokens_from")))
+    table = Table.from_frame(
+        "depths",
+        f"{rows['metric'][0]} by depth of the evidence ({shown.where})",
+        rows,
+        heads={"arm": ARMS, "depth": "tokens before it"},
+        columns={"queries": Column("queries", form=",d"), "estimate": "mean [95 %]", "change": CHANGE},
+        grouped=1,
+    )
+    intro = (
+        "How often search finds a document by a passage, by how far into the document the passage is. What the "
+        "vector does not reflect cannot be found."
+    )
+    return Section("Found by depth", intro, charts=(depth_chart(shown),), folded=(table,))
 
 
 def _by_position(shown: Shown) -> Section:

@@ -37,8 +37,6 @@ from fairspan.studies.tune.options import (
 
 QUERY_TOKENS = (60, 30, 15, LEAST_TOKENS)
 """Lengths of queries to try, so that the plain model does not find nearly everything."""
-TOKENS_EACH = 250
-"""Of a document for each passage that is cut out of it: queries cost little, and every one tells something."""
 _CHARACTERS = 4
 """Of a token, about."""
 
@@ -133,7 +131,7 @@ class PreparedTuning:
             "windows": windows,
             "query_tokens": {},
             "costs": {},
-            "notes": [*(note for note in read if "no text was cut" not in note), *self.notes],
+            "notes": [*read, *self.notes],
         }
 
     @property
@@ -214,7 +212,6 @@ def _read(source: TaskSource, subject: Subject, options: TuneOptions) -> tuple[R
     draw = PassageDraw(
         subject.counter,
         tokens=source.query_tokens,
-        tokens_each=TOKENS_EACH,
         documents=source.sets,
         seed=source.seed,
         most_tokens=MOST_TOKENS if options.sets is None else float("inf"),
