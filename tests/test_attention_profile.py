@@ -159,9 +159,9 @@ def test_tiles_beyond_the_positions(make_tiny: Make) -> None:
     fair = fairspan.calibrate(model, tile_size=16, sides="document", max_seq_length=100)
     texts = [words(98), words(5)]
     assert_close(list(attention_rows(fair, texts)), by_matrices(fair, texts, "cls"))
-    with pytest.raises(UnsupportedModel, match=r"text 0 has 100 tokens, .* and the model takes 60"):
+    with pytest.raises(UnsupportedModel, match=r"text 0 has 100 tokens, .* and the model reads 60"):
         attention_rows(fair, texts, side="query")
-    with pytest.raises(UnsupportedModel, match=r"text 0 has 102 tokens, .* and the model takes 100"):
+    with pytest.raises(UnsupportedModel, match=r"text 0 has 102 tokens, .* and the model reads 100"):
         attention_rows(fair, [words(100)])
     one, two = (next(attention_rows(either, [words(40)], side="query")) for either in (fair, model))
     assert np.array_equal(one.masses, two.masses)

@@ -498,8 +498,8 @@ def test_a_collection_is_fitted_on_another_corpus(
     with pytest.raises(CorpusError) as caught:
         evaluate(model, collection, treatments=names)
     assert str(caught.value) == (
-        "whitening is fitted on texts that are never tested, and this task has none to spare: name a corpus of other "
-        "texts with fit_corpus."
+        "whitening must be fitted on texts that are not tested, and this task has none left: name another corpus "
+        "with fit_corpus."
     )
     asked: dict[str, Any] = {"treatments": names, "fit_corpus": corpus, "languages": ["en"]}
     spec = EvaluateOptions(None, collection, **asked)

@@ -107,9 +107,9 @@ LINKS, GERMAN = "wikidatawiki-20260101-wb_items_per_site.sql.gz", "dewiki-202601
         (f"dumps/{LINKS}", b"INSERT INTO `wb_items_per_site` VALUES (1,", f"{LINKS} is damaged or cut off"),
         (f"dumps/{LINKS}", None, "the dump of en (pages-articles XML) does not name Wikidata items: give sitelinks."),
         (f"dumps/{GERMAN}", None, "there is no dump of 'de': give dump=de=… or a folder with it."),
-        ("out", b"mine", "out is no folder of a corpus that was built"),
+        ("out", b"mine", "out is not the folder of a built corpus"),
         ("out/notes.txt", b"mine", "out holds other files, such as notes.txt: choose a new folder."),
-        ("out/corpus.json", b"{}", "out is no folder of a corpus that was built"),
+        ("out/corpus.json", b"{}", "out is not the folder of a built corpus"),
         ("model/tokenizer.json", b"{}", "the tokenizer of model could not be loaded"),
     ],
 )

@@ -213,7 +213,7 @@ def test_a_process_that_dies_is_one_line(place: Path, tmp_path: Path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(job, "missing_units", killing)
-        with pytest.raises(FairspanError, match="the process for cpu ended, perhaps for lack of memory"):
+        with pytest.raises(FairspanError, match="the process for cpu died, perhaps because memory ran out"):
             fairspan.embed(model, documents, tmp_path / "two", device="cpu,cpu", **given)
     assert 0 < len(list((tmp_path / "two").glob("part-*"))) < 26
     done = fairspan.embed(model, documents, tmp_path / "two", device="cpu", **given)

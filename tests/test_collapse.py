@@ -342,7 +342,7 @@ def test_three_documents_decide_nothing(make_tiny: Make, study: Study, tmp_path:
     assert change["low"] < 0 < change["high"], "the premise"
     assert log.verdicts["verdict"].to_list() == ["inconclusive"]
     assert "4 of 7 documents have no sentence border within 20% of every length and were not used" in log.notes
-    assert any(note.startswith("3 documents in place of 5") for note in log.notes)
+    assert any(note.startswith("3 documents instead of 5") for note in log.notes)
     assert set(log.rows["measure"]) == {"cosine", "distance", "distance_without", "repeated"}, "no spectra"
 
 

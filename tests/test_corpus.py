@@ -144,8 +144,8 @@ def test_missing_translations(tmp_path: Path) -> None:
         Corpus.read(folder)
     assert str(caught.value) == (
         "the languages of news do not have the same segments (de 3, en 8, it 1): de lacks "
-        "'x0', 'x1', 'x2' and 2 more; it lacks 'b', 'c', 'x0' and 4 more. Complete them, or take only the ids "
-        "that all of them share: partial."
+        "'x0', 'x1', 'x2' and 2 more; it lacks 'b', 'c', 'x0' and 4 more. Complete them, or set partial to use "
+        "only the ids that they share."
     )
     partial = Corpus.read(folder, partial=True)
     assert partial.ids() == ("a",)

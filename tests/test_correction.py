@@ -227,7 +227,7 @@ def test_where_the_language_comes_from(make_tiny: Make, corpus: str, tmp_path: P
     for use in (spoken.encode, DirectEncoder, lambda model: fairspan.embed(spoken, corpus, tmp_path, progress=False)):
         with pytest.raises(FairspanError, match=r"^lir corrects .* encode_document\(texts, language='de'\)\.$"):
             use(TEXTS if use == spoken.encode else spoken)
-    with pytest.raises(UnsupportedModel, match="is corrected by lir, which asks for the language of each text"):
+    with pytest.raises(UnsupportedModel, match="uses the correction lir, which needs the language of each text"):
         fairspan.export(spoken, tmp_path / "spoken.onnx")
 
 
@@ -246,7 +246,7 @@ def test_a_new_fit_takes_the_place_of_the_old(make_tiny: Make, corpus: str) -> N
     twice = fairspan.calibrate(once, "plain", correction=fits[1])
     alone = fairspan.calibrate(model, "plain", correction=fits[1])
     assert np.array_equal(vectors_of(twice, language="de"), vectors_of(alone, language="de"))
-    with pytest.raises(UnsupportedModel, match="has a correction of languages already"):
+    with pytest.raises(UnsupportedModel, match="already has a language correction"):
         fit_of(once, corpus, "lir")
 
 
@@ -285,7 +285,7 @@ def test_a_foreign_fit_is_refused(make_tiny: Make, corpus: str) -> None:
     with pytest.raises(UnsupportedModel, match=r"takes what fairspan.fit_correction returns, got str"):
         fairspan.calibrate(model, "plain", correction="subspace")  # type: ignore[arg-type]
     cut = SentenceTransformer(modules=list(model.children()), truncate_dim=8, device="cpu")
-    with pytest.raises(UnsupportedModel, match="truncate_dim=8 would cut the vectors"):
+    with pytest.raises(UnsupportedModel, match="truncate_dim=8 would truncate the vectors"):
         fairspan.calibrate(cut, "plain", correction=fit)
 
 
@@ -311,7 +311,7 @@ def test_damaged_files_are_one_line(make_tiny: Make, corpus: str, tmp_path: Path
             config.write_text(config.read_text(encoding="utf-8").replace('"lir"', '"mean"'), encoding="utf-8")
         case _:
             config.write_text("{}", encoding="utf-8")
-    assert "LanguageCorrection holds no correction of languages" in said_by(
+    assert "LanguageCorrection holds no language correction" in said_by(
         fairspan.load, tmp_path, device="cpu", kind=UnsupportedModel
     )
 

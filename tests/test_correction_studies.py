@@ -202,8 +202,8 @@ def test_a_search_notes_languages_that_were_not_fitted(spoken: str, tmp_path: Pa
     options: dict[str, Any] = {"fit_corpus": spoken, "metrics": ["mrr"], "treatments": names, "store": tmp_path / "s"}
     log = evaluate(Speaking(), write_collection(tmp_path / "task", ["en", "fr"]), **options, out=tmp_path / "run")
     assert set(log.rows["treatment"]) == set(names)
-    notes = [note for note in log.header["notes"] if "left as they are" in note]
-    assert notes == ["lir: texts left as they are, wholly or in part: 3 in fr"]
+    notes = [note for note in log.header["notes"] if "not corrected" in note]
+    assert notes == ["lir: texts not corrected, wholly or in part: 3 in fr"]
 
 
 def test_tested_texts_are_never_fitted_on(spoken: str, tmp_path: Path) -> None:

@@ -289,7 +289,7 @@ def test_length_limits(limits: dict[str, Any], kept: str) -> None:
     design = Design(sizes=(2,), **limits)
     if len(kept) < 2:
         said = said_by(measure_segments, corpus_of(LENGTHS), ["en", "de"], design, Words(), kind=DesignError)
-        assert "1 of 4 segments keep the length limits in en, de" in said
+        assert "1 of 4 segments are within the length limits in en, de" in said
         assert "4 to 20 tokens" in said
         return
     found = measure_segments(corpus_of(LENGTHS), ["en", "de"], design, Words())
@@ -352,7 +352,7 @@ def test_sharing_and_shortage_are_told() -> None:
     [note] = made.notes
     assert note.startswith("n=4: the corpus yields 2 disjoint sets; the other 3 reuse segments")
     few = build(even_corpus(4), Design(sizes=(3,), sets=40))
-    assert any("in place of 40" in note for note in few.notes)
+    assert any("instead of 40" in note for note in few.notes)
 
 
 # --- refusals
@@ -402,7 +402,7 @@ def test_too_few_segments_are_one_line() -> None:
     assert "of 6 can be made of 5 segments" in said
     limited = Design(min_tokens=50)
     said = said_by(build, even_corpus(30), limited, kind=DesignError)
-    assert "0 of 30 segments keep the length limits in en" in said
+    assert "0 of 30 segments are within the length limits in en" in said
     assert "3 to 3 tokens" in said
 
 

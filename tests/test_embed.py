@@ -241,7 +241,7 @@ def test_a_vector_that_is_no_number_is_rejected(
     result = embed(make_tiny("bert", "mean"), given, tmp_path / "out", rows_per_shard=2)
     assert result.scan().collect()["id"].to_list() == ["c"]
     assert [reason for *_, reason in rejected(tmp_path / "out")] == [
-        "the model's vector holds NaN, infinity or what float32 cannot hold.",
+        "the model's vector contains NaN, infinity or values beyond float32.",
         "the model's vector is all zero.",
         "the id 'a' was already used.",
     ]
@@ -312,9 +312,9 @@ def test_an_index_keeps_the_vectors_of_texts_that_fit(model: SentenceTransformer
         embed(short, given, tmp_path / "every", **long)
     baskets, queries = Calibration(tile_size="window"), Calibration.preset("long").but(sides="query")
     for calibration in (None, "plain", "tiles", baskets, queries):
-        with pytest.raises(DesignError, match="needs the preset long: only with it do texts that fit"):
+        with pytest.raises(DesignError, match="needs the preset long: other calibrations also change texts"):
             embed(short, given, tmp_path / "other", **{**long, "calibration": calibration})
-    with pytest.raises(DesignError, match="the plain model reads 24 tokens, and no text is read further now"):
+    with pytest.raises(DesignError, match="the plain model reads 24 tokens, and this one no more"):
         embed(short, given, tmp_path / "other", **long, max_seq_length=24)
 
 

@@ -140,10 +140,10 @@ def test_each_retry_is_said(
     np.testing.assert_array_equal(endpoint.encode(TEXTS), embed(TEXTS))
     said = "the endpoint does not answer"
     first, second, third = [one.getMessage() for one in caplog.records if one.name == "fairspan.endpoint"]
-    assert first == f"{said} (status 429): again in 7 s, 9 tries left"
-    assert second == f"{said} (status 500): again in 1 s, 8 tries left"
+    assert first == f"{said} (status 429): retrying in 7 s, 9 tries left"
+    assert second == f"{said} (status 500): retrying in 1 s, 8 tries left"
     assert third.startswith(said)
-    assert third.endswith("again in 2 s, 7 tries left")
+    assert third.endswith("retrying in 2 s, 7 tries left")
     late = SimpleNamespace(sleep=lambda wait: None, monotonic=lambda: 400.0 * len(server.bodies))
     monkeypatch.setattr(f"{MODULE}.time", late)
     server.script.extend([hangs_up] * 99)
@@ -162,7 +162,7 @@ def announces(size: int, sent: bytes) -> Callable[..., None]:
 def test_answers_without_end(server: Server) -> None:
     """Ten texts may have 11 MiB, whatever length is announced; one that ends before it is asked for again."""
     server.script.append(announces(10**12, b" " * (12 * 2**20)))
-    assert "goes on answering after 11,534,336 bytes or 600 s" in refusal(at(server))
+    assert "is still answering after 11,534,336 bytes or 600 s" in refusal(at(server))
     assert len(server.bodies) == 1
     server.script.append(announces(1000, b"{"))
     np.testing.assert_array_equal(at(server).encode(TEXTS), embed(TEXTS))

@@ -270,7 +270,7 @@ def test_what_no_graph_can_have_is_refused(make_tiny: Make, tmp_path: Path) -> N
     for modules, said in [
         ([router], "has a Router"),
         ([static], "no Transformer module, only StaticEmbedding"),
-        ([transformer, pooling, OwnModule()], "has OwnModule, a module with code of its own"),
+        ([transformer, pooling, OwnModule()], "has OwnModule, a module with custom code"),
         ([chat[0], Pooling(32)], "chat template"),
     ]:
         with pytest.raises(UnsupportedModel, match=said):

@@ -203,7 +203,7 @@ def test_positions_that_cannot_start_again_are_refused(make_tiny: Make) -> None:
     assert np.array_equal(model.encode(words(90)), make_tiny().encode(words(90)))
     for dtype in (torch.float32, torch.bfloat16):
         message = refusal(model.to(dtype), calibration="tiles")
-        assert "positions that cannot start again in every tile" in message
+        assert "positions that cannot restart in every tile" in message
         assert "'bert'" in message
 
 

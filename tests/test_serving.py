@@ -152,7 +152,7 @@ def test_a_prompt_by_its_name(client: Any, model: SentenceTransformer) -> None:
         ({"encoding_format": "int8"}, "'float' or 'base64', got 'int8'", "encoding_format", "invalid_value"),
         ({"dimensions": "8"}, "at least 1, got '8'", "dimensions", "invalid_value"),
         ({"dimensions": 1000}, "the vectors have 64", "dimensions", "invalid_value"),
-        ({"dimensions": 8}, "Nothing says that the model was trained", "dimensions", "unsupported_value"),
+        ({"dimensions": 8}, "The model is not known to be trained", "dimensions", "unsupported_value"),
         ({"input_type": "title"}, "search_document, got 'title'", "input_type", "invalid_value"),
         ({"prompt_name": "s2s"}, "query, document, clustering, got 's2s'", "prompt_name", "invalid_value"),
         ({"model": "tiny-query", "input_type": "passage"}, "one side", "input_type", "conflicting_sides"),
@@ -280,8 +280,8 @@ def test_truncated_texts_are_named(model: SentenceTransformer) -> None:
 @pytest.mark.parametrize(
     ("limits", "given", "said", "param"),
     [
-        (Limits(inputs=3), ["w1"] * 4, "'input' has 4 texts; a request may have 3", "input"),
-        (Limits(request_tokens=20), [words(10), words(10)], "has 26 tokens; a request may have 20", "input"),
+        (Limits(inputs=3), ["w1"] * 4, "'input' has 4 texts; a request may have at most 3", "input"),
+        (Limits(request_tokens=20), [words(10), words(10)], "has 26 tokens; at most 20 are allowed", "input"),
         (Limits(request_bytes=200), words(100), "larger than 200 bytes", None),
         (Limits(request_tokens=100_000), " " * 1_600_000, "larger than 1,600,000 bytes", None),
     ],

@@ -101,9 +101,9 @@ def test_least_squares_solves_the_normal_equations() -> None:
 def test_what_rows_cannot_decide_is_refused() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(30, 3))
-    with pytest.raises(DesignError, match="30 rows do not decide 3 coefficients"):
+    with pytest.raises(DesignError, match="30 rows are too few for 3 coefficients"):
         fit(rng.normal(size=30), np.column_stack([x[:, 0], x[:, 1], x[:, 0] - x[:, 1]]))
-    with pytest.raises(DesignError, match="3 rows do not decide 3 coefficients"):
+    with pytest.raises(DesignError, match="3 rows are too few for 3 coefficients"):
         fit(np.array([1.0, 2.0, 3.0]), x[:3])
 
 

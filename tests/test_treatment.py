@@ -113,7 +113,7 @@ def test_tables(table: dict[str, Any], wanted: Calibration | Treatment) -> None:
         ({"name": "mine", "preset": "paper", "tiles": "segments"}, "'mine' has no tiles: give it a tile_size"),
         (
             "tempscale+baskets=segments",
-            "has neither baskets nor tiles nor chunks: give it a strength above 0 or a tile_size",
+            "has no baskets, tiles or chunks: give it a strength above 0 or a tile_size",
         ),
         ("tiles+tile_size=0", "a whole number of tokens, or 'window', got 0"),
         ("paper+tile_reach=1", "no field 'tile_reach'"),

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 
 class FairspanError(Exception):
-    """Base of every error that fairspan raises on purpose; also a log, a store or an endpoint that fails."""
+    """Base of every error that fairspan raises on purpose; raised itself if a log, a store or an endpoint fails."""
 
 
 class UnsupportedModel(FairspanError):  # noqa: N818 - a public name that reads as a sentence when caught
@@ -12,15 +12,15 @@ class UnsupportedModel(FairspanError):  # noqa: N818 - a public name that reads 
 
 
 class MissingExtra(FairspanError):  # noqa: N818 - as above
-    """Something needs a package that is not installed; the message holds the line that installs it."""
+    """A package is not installed; the message has the command that installs it."""
 
 
 class CorpusError(FairspanError, ValueError):
-    """A corpus or a retrieval task cannot be read, or does not hold what was asked of it."""
+    """A corpus or a retrieval task cannot be read, or lacks what is needed."""
 
 
 class DesignError(FairspanError, ValueError):
-    """What was asked for cannot be done: a value that an option cannot have, or data that do not allow it."""
+    """An option has an invalid value, or the data do not allow it."""
 
 
 def require_whole(name: str, value: object, *, least: int = 1, kind: type[FairspanError] = DesignError) -> None:

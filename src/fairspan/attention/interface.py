@@ -101,8 +101,8 @@ def _view(
     positions = tiles.positions
     if table is not None and (table.dtype != torch.bool or table.shape != (1, 1, 1, 2 * positions - 1)):
         raise UnsupportedModel(
-            f"{type(module).__name__} makes an attention mask of its own, which has no meaning for tiles. Use a "
-            "model whose masks come from transformers."
+            f"{type(module).__name__} builds its own attention mask, so it cannot be read in tiles. Use a model "
+            "whose masks come from transformers."
         )
     # A bias that a model makes for all L positions begins with those that recur.
     bias = None if position_bias is None else position_bias[..., :positions, :positions]
@@ -164,8 +164,8 @@ def _table_of_distances(shows: Callable[..., Tensor], tiles: Tiles) -> Tensor | 
     # The same at the other end: what is seen may depend on the distance, and not on the place.
     if not torch.compiler.is_compiling() and not torch.equal(table, shows(zero, zero, last - key, last - row)):
         raise UnsupportedModel(
-            "the model makes attention masks that depend on more than the distance of two tokens, which have no "
-            "meaning for tiles. Use baskets, such as the preset 'paper'."
+            "the model's attention masks depend on more than the distance of two tokens, so it cannot be read in "
+            "tiles. Use baskets, such as the preset 'paper'."
         )
     return table[None, None, None]
 
@@ -198,6 +198,6 @@ def _refuse_unknown_softmax(module: nn.Module, kwargs: dict[str, Any]) -> None:
     for name in ("softcap", "s_aux"):
         if kwargs.get(name) is not None:
             raise UnsupportedModel(
-                f"{type(module).__name__} passes {name!r} to its attention, a softmax that fairspan does not "
-                "define baskets for. Use a model with plain softmax attention."
+                f"{type(module).__name__} passes {name!r} to its attention, for which baskets are not defined. "
+                "Use a model with plain softmax attention."
             )

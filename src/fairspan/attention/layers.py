@@ -55,7 +55,7 @@ def count_layers(model: PreTrainedModel) -> int:
     if found != expected:
         raise unsupported(
             model,
-            f"has {expected} layers, of which {found} compute softmax attention through transformers' "
+            f"has {expected} layers, but only {found} compute softmax attention through transformers' "
             "attention interface",
         )
     return found

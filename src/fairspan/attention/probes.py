@@ -37,8 +37,8 @@ def find_value_weights(model: PreTrainedModel) -> list[Tensor] | str:
     if len(weights) == len(found):
         return weights
     return (
-        f"{type(model).__name__}: the values of layer {found.index(None)} are not what one linear map makes of its "
-        "input, as with an adapter, a quantised weight or a normalisation of values"
+        f"{type(model).__name__}: the values of layer {found.index(None)} are not a linear map of its input, "
+        "perhaps because of an adapter, a quantised weight or a normalisation of values"
     )
 
 

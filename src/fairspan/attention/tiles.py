@@ -221,6 +221,6 @@ def reading(tiles: Tiles) -> Iterator[None]:
 def tiles_being_read() -> Tiles | None:
     """The tiles of the pass that this thread is in, if it is one in tiles.
 
-    Masks and biases are made by the model before its layers, and models hand no argument of ours to what makes them.
+    The model builds masks and biases before its layers run, and does not pass our arguments to that code.
     """
     return _reading.tiles

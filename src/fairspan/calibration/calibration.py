@@ -34,7 +34,7 @@ def check_temperature(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
         raise DesignError(
             f"temperature must be a number above 0 and at most 1, got {value!r}. "
-            "1 leaves attention as it is; 0.8 is the published default."
+            "1 changes nothing; 0.8 is the published default."
         )
     return float(value)
 
@@ -76,27 +76,27 @@ def temperature_of(temperature: Temperature, side: Side) -> float:
 class Calibration:
     """How attention is calibrated at inference time.
 
-    Of a model that pools one token, the attention of that token is split into baskets; of a model that pools over
-    all tokens, that of every token.
+    Models with CLS or last-token pooling split the pooled token's attention into baskets, models with mean pooling
+    that of every token.
 
     Attributes:
         basket_size: keys per basket; the last basket of a text may be shorter.
         layers: the layers whose attention is split into baskets: "last_half", "last", "all", an int k for the last
             k, or a list of 0-based layer numbers. The temperature always acts in every layer.
-        strength: 0 leaves the basket masses as they are, 1 makes them equal, between them a mixture.
-        bos, eos: what becomes of the first and the last token of a text. "basket": it lies in the neighbouring
-            content basket. Otherwise it has a basket of its own that holds an "equal" share, 1/m of m baskets, or
-            its "original" mass; content baskets divide the rest. "auto" gives the pooled token and the first token
-            an "equal" basket of their own. With mean pooling both lie in content baskets, whatever this says.
-        short_texts: what happens to texts that fill no basket: "calibrate" them too, or "leave" them as they are.
+        strength: 0 leaves the basket masses unchanged, 1 makes them equal, values between mix the two.
+        bos, eos: the first and the last token of a text. "basket": part of the neighbouring content basket. Otherwise
+            a basket of its own with an "equal" share, 1/m of m baskets, or its "original" mass; content baskets
+            share the rest. "auto" gives the pooled token and the first token an "equal" basket of their own. With
+            mean pooling both are always part of content baskets.
+        short_texts: for texts that do not fill one basket: "calibrate" them too, or "leave" them unchanged.
         temperature: divides the attention scores before the softmax, above 0 and at most 1. A number,
-            or a `PerSide`. With tiles it acts on texts of several tiles alone.
+            or a `PerSide`. With tiles it only affects texts of several tiles.
         sides: "both", or only "document" (also plain `encode`) or "query" (`encode_query`).
         scale_position_bias: whether the temperature also divides an additive position bias (T5, MPNet). The
             published equation does not, the published code does.
-        tile_size: the most tokens that a tile has, "window" for as many as the plain model reads, or None to read
-            texts as the plain model does. The tiles of a text are equally long, up to one token. A token sees its own
-            tile and the shared tokens (special tokens and prompt), and positions start again in every tile.
+        tile_size: largest number of tokens in a tile, "window" for as many as the plain model reads, or None for no
+            tiles. The tiles of a text differ in length by at most one token. A token sees its own tile and the shared
+            tokens (special tokens and prompt), and positions restart in every tile.
 
     >>> Calibration.preset("retrieval").strength
     0.5

@@ -46,7 +46,7 @@ class Treatment:
     "chunk-mean" the vector of a document is the mean of those of its chunks, of which "chunk-mean-64" have at most 64
     tokens, and "chunk-mean-window" as many as the plain model reads; queries are embedded whole."""
     correction: str | None = None
-    """How what vectors say about their language is removed: "subspace" or "lir", and "subspace-3" or "lir-2" for
+    """The language correction: "subspace" or "lir", and "subspace-3" or "lir-2" for
     that many directions. There is one fit for both sides, on texts that are embedded as documents under the rest of
     the treatment."""
 
@@ -54,8 +54,8 @@ class Treatment:
         cut = self.calibration.strength > 0 or self.calibration.tile_size is not None or self.chunks
         if self.by_segments and not cut:
             raise DesignError(
-                f"the treatment {self.name!r} cuts documents into segments and has neither baskets nor tiles nor "
-                "chunks: give it a strength above 0 or a tile_size, or begin with chunk-mean."
+                f"the treatment {self.name!r} uses segments but has no baskets, tiles or chunks: give it "
+                "a strength above 0 or a tile_size, or begin with chunk-mean."
             )
         if self.correction is not None:
             read_correction(self.correction)
@@ -76,7 +76,7 @@ class Treatment:
 
     @property
     def uncorrected(self) -> Treatment:
-        """The same without a correction of languages, which is made of its vectors."""
+        """The same without its language correction."""
         return replace(self, correction=None)
 
     @property
@@ -132,7 +132,7 @@ def as_treatment(given: AnyTreatment) -> Treatment:
     "paper+baskets=segments" every segment of a document is a basket, with "tiles+tiles=segments" a tile, with
     "chunk-mean+chunks=segments" a chunk. "whitening", "whitening-256", "last2avg", "chunk-mean" and "chunk-mean-64"
     are baselines with no calibration; fields give them one: "whitening+temperature=0.8". "tiles+correction=subspace"
-    and "plain+correction=lir" remove what vectors say about their language.
+    and "plain+correction=lir" correct vectors for their language.
 
     A table starts from the name that it gives as `preset`, from its own name if that means something, or from the
     defaults of `Calibration`: {"name": "mine", "preset": "whitening", "temperature": 0.8}.
@@ -249,7 +249,7 @@ def _parse_change(part: str) -> tuple[str, Any]:
 def require_use_of_fit(fit_corpus: str | None, treatments: Sequence[Treatment]) -> None:
     """Raise if a corpus to fit on was named, and no treatment is fitted."""
     if fit_corpus is not None and not any(treatment.fitted for treatment in treatments):
-        raise DesignError("no treatment is fitted, so fit_corpus would do nothing: omit one of them.")
+        raise DesignError("no treatment is fitted, so fit_corpus would do nothing: omit it.")
 
 
 def _name_of(calibration: Calibration) -> str:

@@ -156,5 +156,5 @@ def _require_aligned(reading: Reading, languages: Sequence[str]) -> None:
         counts = ", ".join(f"{language} {len(own)}" for language, own in ids.items())
         raise CorpusError(
             f"the languages of {reading.name} do not have the same segments ({counts}): {'; '.join(gaps)}. Complete "
-            "them, or take only the ids that all of them share: partial."
+            "them, or set partial to use only the ids that they share."
         )

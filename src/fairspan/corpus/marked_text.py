@@ -128,7 +128,7 @@ def _without_rules(runs: Sequence[str]) -> MarkedText:
     """The runs between rules, joined: a rule is a mark that somebody set, and no part of the text."""
     kept = [run.strip() for run in runs if run.strip()]
     if not kept:
-        raise CorpusError("the text is empty: it has nothing but rules.")
+        raise CorpusError("the text is empty: it contains only separator lines.")
     return replace(join_segments(kept), borders="rule")
 
 

@@ -129,7 +129,7 @@ def cut_documents(
             "and were not used"
         )
     if documents is not None and len(kept) < documents:
-        notes.append(f"{len(kept)} documents in place of {documents}; the corpus has no more that reach every length")
+        notes.append(f"{len(kept)} documents instead of {documents}: no others reach every length")
     names = sorted(kept)
     return Cuts(tuple(kept[name][number] for number in range(len(wanted)) for name in names), tuple(notes))
 

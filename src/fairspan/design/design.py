@@ -21,16 +21,15 @@ class Design:
     Attributes:
         design: how each set is ordered: "latin", "permutations" or "williams".
         sizes: numbers of segments per document; several sizes make several families of documents.
-        sets: number of sets per size. Their segments are distinct while the corpus lasts; then it is shuffled anew.
-        documents: number of documents by size, in place of `sets`: {4: 1008} makes at least 1008 documents.
+        sets: number of sets per size. They share no segment while the corpus lasts; then it is reshuffled.
+        documents: number of documents by size, instead of `sets`: {4: 1008} makes at least 1008 documents.
         seed: of the draw and of the orders.
         min_tokens, max_tokens: omit segments that are shorter or longer, in the model's own tokens.
         length_language: apply these limits to this language only.
-        length_ratio: with `length_language`, how far the other languages' lengths may be from that one's, as a share
-            of it (IRF: 0.7).
+        length_ratio: with `length_language`, the allowed difference of other languages' lengths, as a share
+            of its length (IRF: 0.7).
         opening: number of tokens to use from the start of every segment; None uses it whole.
-        too_long: "redraw" passes over segments whose documents would not fit into the model, and says so; "error"
-            refuses.
+        too_long: "redraw" skips segments whose documents would not fit into the model, and says so; "error" raises.
     """
 
     design: str = "latin"

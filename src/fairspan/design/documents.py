@@ -126,7 +126,7 @@ def _draw(
         use = f"use {limit}, " if room >= n else ""
         raise DesignError(
             f"the {n} {'shortest' if redraw else 'longest'} segments have {least} {counter.unit}, and the model "
-            f"reads {counter.window}: {use}put fewer segments into a document, take a model with a longer window"
+            f"reads {counter.window}: {use}use fewer segments per document or a model with a longer window"
             f"{'' if redraw else ', or let long sets be redrawn: too_long=redraw'}."
         )
     draw = draw_sets(material.ids, n, design.sets_of(n), rng, lengths=lengths, room=room)
@@ -169,7 +169,7 @@ def _notes(draw: Draw, n: int, design: Design) -> list[str]:
     notes = []
     wanted = design.sets_of(n)
     if len(draw.sets) < wanted:
-        notes.append(f"n={n}: {len(draw.sets)} different sets in place of {wanted}; the corpus has no more")
+        notes.append(f"n={n}: {len(draw.sets)} different sets instead of {wanted}: the corpus has no more")
     if draw.shared:
         notes.append(
             f"n={n}: the corpus yields {draw.disjoint} disjoint sets; the other {len(draw.sets) - draw.disjoint} "

@@ -76,9 +76,9 @@ def measure_segments(corpus: Corpus, languages: Sequence[str], design: Design, c
             )
         found = sorted(lengths.values())
         raise DesignError(
-            f"{len(kept)} of {len(ids)} segments keep the length limits in {where}, and a document of {smallest} "
-            f"needs {smallest}: the corpus's segments have {found[0]} to {found[-1]} {counter.unit}, half of them at "
-            f"most {found[len(found) // 2]}. Change min_tokens or max_tokens."
+            f"{len(kept)} of {len(ids)} segments are within the length limits in {where}, and a document of "
+            f"{smallest} needs {smallest}: the corpus's segments have {found[0]} to {found[-1]} {counter.unit}, half "
+            f"of them at most {found[len(found) // 2]}. Change min_tokens or max_tokens."
         )
     return Material(kept, dict(zip(keys, texts, strict=True)), lengths, tuple(notes))
 

@@ -29,7 +29,7 @@ def split_parts(text: str, count: int, counter: TokenCounter) -> list[Span]:
         spans = _divided(text, whole, [True] * len(whole))
     if len(spans) < count:
         raise DesignError(
-            f"the text has {len(spans)} sentences, and {count} parts were asked for: ask for fewer, or mark borders."
+            f"the text has {len(spans)} sentences and cannot have {count} parts: use fewer, or mark borders."
         )
     starts = balance(counter.count([text[start:end] for start, end in spans]), count)
     ends = [*starts[1:], len(spans)]

@@ -90,7 +90,7 @@ class ThisProcess:
 
     def _report(self, rows: int, tokens: int, amount: float) -> None:
         if self._over.is_set():
-            raise FairspanError("the work was ended.")
+            raise FairspanError("the work was stopped.")
         if self.advance is not None:
             self.advance(rows, tokens, amount)
 
@@ -148,7 +148,7 @@ def _called(method: Callable[..., Any], device: str | None, *given: Any, **optio
         raise
     except (EOFError, ConnectionError):
         raise FairspanError(
-            f"the process for {device} ended, perhaps for lack of memory. Finished shards are kept, and the same "
+            f"the process for {device} died, perhaps because memory ran out. Finished shards are kept, and the same "
             "command continues from there."
         ) from None
     except Exception as error:

@@ -88,8 +88,8 @@ def _refuse_other(folder: Path, manifest: Mapping[str, Any], asked: EmbedOptions
     was = {name: value for name, value in manifest["input"].items() if name != "name"}
     if was != source.identity:
         raise FairspanError(
-            f"{folder} was begun with another input, or {source.name} was changed since ({_size(was)} then, "
-            f"{_size(source.identity)} now): choose another folder, or remove this one to begin anew."
+            f"{folder} was started with another input, or {source.name} was changed since ({_size(was)} then, "
+            f"{_size(source.identity)} now): choose another folder, or remove this one to start over."
         )
 
 

@@ -32,25 +32,25 @@ class EmbedOptions:
         input: a JSON Lines or Parquet file, a folder of them, a .txt or .md file or a folder of them, a Hugging Face
             dataset as `name`, `name:split` or `name:configuration:split`, or records in Python.
         out: the folder to write.
-        calibration: a preset's name, a `Calibration`, or the file of one; by default the model as it is.
-        max_seq_length: the longest text to read, in tokens. Longer ones are cut and marked.
+        calibration: a preset's name, a `Calibration`, or the file of one; by default none.
+        max_seq_length: the longest text to read, in tokens. Longer ones are truncated and marked.
         side: "document" or "query".
         prompt: put before every text; by default the model's own for the side.
         text_field: the field or column of the text.
-        id_field: by default `id` where it is there, and otherwise ids are made of the file and the row.
-        only_longer_than_window: embed only texts that the plain model cuts; under "long" the others keep its vectors.
-        vectors: "float32" or "float16", as they are stored.
+        id_field: the field or column of the id; by default `id`, otherwise file and row.
+        only_longer_than_window: embed only texts that the plain model truncates; with "long" others keep theirs.
+        vectors: stored type, "float32" or "float16".
         rows_per_shard: rows of the input for one shard; fewer where texts are very long.
         batch_tokens: tokens in a batch, padding included.
-        device: one or several, such as "cuda:0,cuda:1"; each of several gets a process of its own.
+        device: one or several, such as "cuda:0,cuda:1"; one process each.
         dtype: "float32", "bfloat16", "float16", or "auto" for that of the saved weights; by default float32 on a CPU
             and "auto" elsewhere.
         trust_remote_code: run code that comes with the model.
         strict: stop at the first row that cannot be embedded. By default such rows go to `rejected.jsonl`.
         engine: "local" for this machine, or "ray" for the actors of a Ray cluster.
-        address: of a Ray cluster that is running, "auto" or host:port; by default Ray starts on this machine.
-        actors: how many load the model; by default one per GPU of the cluster, or one per four CPUs.
-        progress: whether a bar is shown, or who shows it.
+        address: a running Ray cluster, "auto" or host:port; by default Ray starts on this machine.
+        actors: number of Ray actors; by default one per GPU, or one per four CPUs.
+        progress: True for a bar, False for none, or an object that shows it.
     """
 
     model: SentenceTransformer | str | None = field(metadata=_PASSING)
@@ -123,8 +123,8 @@ class EmbedOptions:
         long = [one.acts and one.keeps_what_fits for one in (one.on(self.side) for one in calibrations)]
         if self.only_longer_than_window and not (long and all(long)):
             raise DesignError(
-                "only_longer_than_window needs the preset long: only with it do texts that fit into the plain "
-                "model's window keep its vectors while longer ones get others."
+                "only_longer_than_window needs the preset long: other calibrations also change texts that fit "
+                "into the plain model's window, and the plain model changes none."
             )
 
     def of_folder(self) -> dict[str, Any]:

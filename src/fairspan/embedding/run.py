@@ -173,7 +173,7 @@ class Job:
         return Processes(self.asked) if len(self.asked.devices) > 1 else ThisProcess(self.asked)
 
     def _units(self, records: Mapping[int, Record]) -> Iterator[Unit]:
-        """The missing units, with the second row of an id rejected; the ids of finished shards count as well."""
+        """The missing units, with rows of repeated ids rejected; the ids of finished shards count as well."""
         seen = SeenIds()
         finished = {number: record.end for number, record in records.items()}
         for number in finished:
@@ -193,7 +193,7 @@ class Job:
 def _embed(asked: EmbedOptions) -> Embedding:
     """Embed every row of an input into Parquet shards with the columns id, vector, tokens and truncated.
 
-    The same call again continues where the last one ended, or returns at once if all is done.
+    The same call continues an interrupted run, or returns at once if everything is done.
     """
     job = Job(asked)
     return job.answer() or job.run(as_progress(asked.progress))

@@ -95,10 +95,10 @@ def stopped(bad: Fault) -> CorpusError:
 
 
 class SeenIds:
-    """The ids so far, as 8 bytes each, to find the second row of an id.
+    """Hashes of the ids so far, 8 bytes each, to detect repeated ids.
 
-    Two different ids of a hundred million share their 8 bytes with a probability of 0.03 %; the second of them would
-    be rejected, and be named in rejected.jsonl like every other.
+    Among a hundred million ids, two share a hash with a probability of 0.03 %; the second one would be rejected and
+    listed in rejected.jsonl.
     """
 
     def __init__(self) -> None:

@@ -81,8 +81,8 @@ class UnitWorker:
             fits = self._fits = known["plain_window"] = min(one.untiled_length or 0 for one in modules)
             if not fits or (encoder.window is not None and encoder.window <= fits):
                 raise DesignError(
-                    f"the plain model reads {f'{fits:,} tokens' if fits else 'any length'}, and no text is read "
-                    "further now: use a larger max_seq_length, or omit it."
+                    f"the plain model reads {f'{fits:,} tokens' if fits else 'any length'}, and this one no "
+                    "more: use a larger max_seq_length, or omit it."
                 )
         return plain.name, known
 
@@ -149,5 +149,5 @@ class UnitWorker:
 
 
 def _unusable(row: Text, vector: np.ndarray) -> Fault:
-    why = f"holds NaN, infinity or what {vector.dtype} cannot hold" if vector.any() else "is all zero"
+    why = f"contains NaN, infinity or values beyond {vector.dtype}" if vector.any() else "is all zero"
     return Fault(row.file, row.number, row.id, f"{UNUSABLE} {why}.")

@@ -19,7 +19,7 @@ def chunk_tokens(asked: int | str, counter: TokenCounter) -> int:
         return room
     if not isinstance(asked, int) or asked < 1 or (room is not None and asked > room):
         allowed = "1 or more" if room is None else f"1 to {room}"
-        raise DesignError(f"chunks that this model reads whole have {allowed} {counter.unit}, got {asked}.")
+        raise DesignError(f"chunks for this model have {allowed} {counter.unit}, got {asked}.")
     return asked
 
 

@@ -54,18 +54,18 @@ class Received:
 
 
 class Endpoint:
-    """A model that is asked for vectors over HTTP.
+    """A model behind an OpenAI-compatible HTTP endpoint.
 
     Args:
         url: the address up to `/v1`, such as "http://localhost:8000/v1".
-        model: the name that the server knows the model by.
-        api_key: sent as a bearer token; by default what the environment variable OPENAI_API_KEY holds, if anything.
-            It is shown and stored nowhere.
-        dimensions: ask for shorter vectors.
+        model: the model's name on the server.
+        api_key: sent as a bearer token; by default the environment variable OPENAI_API_KEY, if set. It is never
+            shown or stored.
+        dimensions: request shorter vectors.
         body: further fields of every request, such as {"truncate": True}.
-        query_body: the fields for queries in place of `body`, such as {"input_type": "query"}.
-        concurrency: number of requests that a run has under way at a time.
-        batch: number of texts that a run puts into a request; halved where the server refuses that many.
+        query_body: fields for queries instead of `body`, such as {"input_type": "query"}.
+        concurrency: number of parallel requests in a run.
+        batch: number of texts per request in a run; halved if the server refuses that many.
         timeout: seconds to wait for an answer.
     """
 
@@ -93,7 +93,7 @@ class Endpoint:
         self._timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=timeout)
         self._key = (os.environ.get(_KEY, "") if api_key is None else api_key).strip()
         if not re.fullmatch(r"[!-~]*", self._key):
-            raise FairspanError("the key of the endpoint has characters that no key has, such as spaces.")
+            raise FairspanError("the endpoint's key has invalid characters, such as spaces.")
         self._pool = _pool_of(self.url, concurrency)
         self.received = Received()
 
@@ -174,7 +174,7 @@ class Endpoint:
             elif time.monotonic() > until:
                 reason = f"not within {_MOST_SECONDS:.0f} s"
             elif tried < retries:
-                said = "the endpoint does not answer (%s): again in %.0f s, %d tries left"
+                said = "the endpoint does not answer (%s): retrying in %.0f s, %d tries left"
                 _log.warning(said, reason, wait, retries - tried - 1)
                 time.sleep(wait)
                 continue
@@ -188,8 +188,7 @@ class Endpoint:
             if len(found) > most or time.monotonic() > until:
                 answer.close()
                 raise FairspanError(
-                    f"{self.url} goes on answering after {most:,} bytes or {_MOST_SECONDS:.0f} s, which no vectors "
-                    "need: check the address."
+                    f"{self.url} is still answering after {most:,} bytes or {_MOST_SECONDS:.0f} s: check the address."
                 )
         answer.release_conn()
         return bytes(found)
@@ -272,7 +271,7 @@ def _normal(url: str) -> str:
     if not (known and parsed.host) or parsed.auth or parsed.query or parsed.fragment:
         raise FairspanError(
             "an endpoint is an address that begins with http:// or https://, such as http://localhost:8000/v1, and "
-            "has no user, query or fragment: a key belongs into an environment variable."
+            "has no user, query or fragment: put a key into an environment variable."
         )
     path = (parsed.path or "").rstrip("/").removesuffix("/embeddings")
     return f"{parsed.scheme}://{parsed.netloc}{path or '/v1'}"

@@ -228,7 +228,7 @@ def reads_to_end(encoder: Encoder, longest: Text, tally: Tally, store: Store | N
     # Backwards and a small part: whatever is read of a text, it is not the same in both.
     if is_same(longest.text[::-1]) and is_same(longest.text[: 1 + len(longest.text) // 8]):
         raise FairspanError(
-            "the model gives different texts the same vector, so that nothing can be measured: check the weights, "
+            "the model gives different texts the same vector, so nothing can be measured: check the weights, "
             "the pooling and the tokenizer."
         )
     return False

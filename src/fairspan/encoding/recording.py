@@ -127,7 +127,7 @@ def _tokenized(model: SentenceTransformer, text: str, number: int, prompt: str, 
     limit = min(preprocess()["attention_mask"].shape[1], window or whole)
     if whole > limit:
         raise UnsupportedModel(
-            f"text {number} has {whole} tokens, prompt and special tokens counted, and the model takes "
+            f"text {number} has {whole} tokens, prompt and special tokens included, and the model reads "
             f"{limit}: split it, or raise max_seq_length if the model allows it."
         )
     return features

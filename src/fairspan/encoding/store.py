@@ -114,6 +114,6 @@ class Store:
         except (sqlite3.Error, OSError) as error:
             reason = getattr(error, "strerror", None) or error
             raise FairspanError(
-                f"the store {self.path} cannot be used ({reason}): what it holds is kept. Put this right and run the "
-                f"same again, or {_ELSEWHERE}"
+                f"the store {self.path} cannot be used ({reason}): its contents are kept. Fix this and run the same "
+                f"command again, or {_ELSEWHERE}"
             ) from error

@@ -27,28 +27,28 @@ def calibrate(
     correction: LanguageCorrection | None = None,
     **fields: Any,
 ) -> SentenceTransformer:
-    """A SentenceTransformer with calibrated attention, on the same weights as `model`, which stays as it is.
+    """A SentenceTransformer with calibrated attention that shares the weights of `model`, which is not changed.
 
     Args:
-        model: a SentenceTransformer on the torch backend. One that is calibrated already is calibrated anew.
+        model: a SentenceTransformer on the torch backend. A calibrated one is calibrated again.
         calibration: a preset's name ("long", "tiles", "paper", "retrieval", "tempscale", "plain") or a
             `Calibration`; or the JSON file of one, which `Calibration.to_json` writes, or a folder with such a
-            `calibration.json`. None means "long": texts that fit into the model are read as before, longer ones
-            whole. With fields about baskets None means the defaults of `Calibration`.
-        max_seq_length: the longest text to read, in tokens. By default it is any length in tiles, and otherwise the
-            model's own limit.
-        correction: what `fairspan.fit_correction` fitted on this model, in place of what the model may have of it.
+            `calibration.json`. None means "long": texts that fit into the window are unchanged, longer ones are
+            read whole. With fields about baskets None means the defaults of `Calibration`.
+        max_seq_length: the longest text to read, in tokens. By default any length in tiles, otherwise the model's
+            own limit.
+        correction: what `fairspan.fit_correction` returned for this model; it replaces one that the model has.
         fields: fields of `Calibration` to change.
 
     Raises:
-        UnsupportedModel: if any promised layer cannot be calibrated, or `correction` was fitted on another model.
+        UnsupportedModel: if any requested layer cannot be calibrated, or `correction` was fitted on another model.
         DesignError: if a field has a wrong value, or one that does not fit this model.
     """
     wanted = as_calibration(calibration, **fields)
     if not isinstance(model, SentenceTransformer):
         raise UnsupportedModel(
             f"calibrate takes a SentenceTransformer, got {type(model).__name__}: wrap it first, for example "
-            "SentenceTransformer('BAAI/bge-m3')."
+            "SentenceTransformer('all-MiniLM-L6-v2')."
         )
     for name, parameter in model.named_parameters():
         if parameter.is_floating_point() and bool(parameter.isnan().any()):
@@ -72,7 +72,7 @@ def calibrate(
         fitted = PRESETS["plain"] if known is None else Calibration.from_dict(known)
         if own.fitted_on and fitted.on("document") != wanted.on("document"):
             warnings.warn(
-                "the correction was fitted under another calibration, under which vectors lie elsewhere: fit it with "
+                "the correction was fitted under another calibration, where vectors differ: fit it with "
                 "fairspan.fit_correction(…, calibration=…).",
                 stacklevel=2,
             )
@@ -111,7 +111,7 @@ def require_transformers(model: SentenceTransformer, purpose: str) -> list[Trans
         refuse_exported(module)
         if type(module) not in (Transformer, CalibratedTransformer):
             raise UnsupportedModel(
-                f"{type(module).__name__} is a Transformer module with code of its own, which fairspan would "
+                f"{type(module).__name__} is a Transformer module with custom code, which fairspan would "
                 "bypass: rebuild the model with sentence_transformers' Transformer."
             )
     return found

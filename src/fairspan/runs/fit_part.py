@@ -1,4 +1,4 @@
-"""`FitPart`: texts that a whitening or a correction of languages is fitted on, none of which is tested."""
+"""`FitPart`: texts to fit a whitening or a language correction on, none of which is tested."""
 
 import json
 from collections.abc import Collection, Iterable, Sequence
@@ -86,8 +86,8 @@ def choose_fit_part(
         return FitPart()
     if source is None:
         raise CorpusError(
-            f"{(whitened or corrected)[0].name} is fitted on texts that are never tested, and this task has none to "
-            "spare: name a corpus of other texts with fit_corpus."
+            f"{(whitened or corrected)[0].name} must be fitted on texts that are not tested, and this task has "
+            "none left: name another corpus with fit_corpus."
         )
     corpus = Corpus.read(source, languages, partial=True)
     seen = overlaps([segment.text for segment in corpus.segments], tested)

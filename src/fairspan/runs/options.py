@@ -31,19 +31,19 @@ class StudyOptions:
 
     Attributes:
         model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2; or an `Endpoint` or any object
-            with `encode(list[str])`, under the treatments "plain" and "chunk-mean". Vectors of an object are kept if
-            it has an `identity`: text that names everything that decides them.
+            with `encode(list[str])`, under the treatments "plain" and "chunk-mean". Vectors of an object are stored
+            if it has an `identity`, a string that names everything that determines them.
         name: what the log calls the model.
-        max_seq_length: longest text to read, in tokens, of a model that is given by its name. Beyond the model's
-            positions only treatments in tiles read on; other treatments cut, and the log says how many documents.
+        max_seq_length: longest text to read, in tokens, for a model given by name. Only treatments in tiles can
+            exceed the model's positions; others truncate, and the log says how many documents.
         device: where to load such a model: "cpu", "cuda" or "mps".
         dtype: its number format: "float32", "bfloat16" or "float16".
         trust_remote_code: run code that comes with such a model.
-        out: the run's folder; by default one in `fairspan-runs` that belongs to this model and these options, so
-            that the same call finds what it left.
-        store: the file that keeps every vector; by default one in the user's cache folder.
+        out: the run's folder; by default one in `fairspan-runs` for this model and these options, so that the
+            same call continues it.
+        store: the file of all vectors; by default one in the user's cache folder.
         batch_tokens: number of tokens in a batch, padding included; of characters for an `Endpoint`.
-        fresh: measure again although the folder holds a complete run.
+        fresh: measure again even if the run is complete.
         progress: True for a bar, False for none, or an object that shows it.
     """
 

@@ -160,7 +160,7 @@ class Run:
     def fill(self, encoder: Encoder, texts: Sequence[Text]) -> None:
         """Embed what the store does not have."""
         if isinstance(encoder, CorrectedEncoder) and (untouched := encoder.untouched(texts)):
-            self.note(f"{encoder.correction.method}: texts left as they are, wholly or in part: {untouched}")
+            self.note(f"{encoder.correction.method}: texts not corrected, wholly or in part: {untouched}")
         fill(encoder, texts, self.store, budget=self.budget, tally=self.tally, progress=self.progress.advance)
 
     def read(self, keys: Sequence[bytes]) -> list[np.ndarray]:
@@ -194,8 +194,8 @@ class Run:
                 "shorter documents."
             )
         self.note(
-            f"the endpoint does not read the longest document ({len(longest.text):,} characters) to the end: the "
-            "vectors of such documents are those of their beginning"
+            f"the endpoint does not read the longest document ({len(longest.text):,} characters) to the end: "
+            "vectors of such documents cover only their beginning"
         )
 
 

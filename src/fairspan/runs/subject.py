@@ -201,7 +201,7 @@ class Subject:
                 last_two(self.model)
             if one.whitens and truncated is not None:
                 raise UnsupportedModel(
-                    f"truncate_dim={truncated} would cut the vectors after they are whitened: load the "
+                    f"truncate_dim={truncated} would truncate the vectors after they are whitened: load the "
                     "model without it, and keep fewer dimensions of the whitening."
                 )
             if (one.fitted or one.chunks) and one in on_tokens:

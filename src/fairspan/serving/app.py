@@ -157,7 +157,7 @@ async def read_body(request: Request, most: int) -> bytearray:
         # Pages of other sites can send other types without asking.
         raise Refusal(415, "The header Content-Type must be application/json.", code="unsupported_media_type")
     close = {"Connection": "close"}
-    refusal = too_large(f"The body is larger than {most:,} bytes, which is what is taken here.", headers=close)
+    refusal = too_large(f"The body is larger than the limit of {most:,} bytes.", headers=close)
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > most * _DROPPED:
         raise refusal
@@ -194,11 +194,11 @@ class _Guard:
         host = headers.get("host", "")
         if "*" not in self.hosts:
             if host and _name(host) not in ("localhost", *self.hosts) and not _is_address(_name(host)):
-                said = f"The server is not called {_name(host)[:80]!r}: use its address or --allowed-hosts."
+                said = f"The host name {_name(host)[:80]!r} is not allowed: use the address, or --allowed-hosts."
                 return Refusal(403, said, code="host_not_allowed")
             origin = headers.get("origin", f"http://{host}").partition("://")[2]
             if origin != host and _name(origin) not in self.hosts:
-                return Refusal(403, "Pages of other sites are not answered.", code="origin_not_allowed")
+                return Refusal(403, "Requests from other origins are not allowed.", code="origin_not_allowed")
         if self.key is None or path in _OPEN:
             return None
         given = headers.get("authorization", "").encode("latin-1")

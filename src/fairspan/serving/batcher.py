@@ -152,7 +152,7 @@ class Batcher:
             Refusal: if too many wait already.
         """
         if self._asides == _MOST_ASIDES:
-            raise busy("The page has too many documents to read", 10)
+            raise busy("Too many documents are waiting for the page", 10)
         left = threading.Event()
 
         def pause(done: int = 0) -> None:

@@ -32,7 +32,7 @@ MOST_TOKENS = 32_768
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A text that was pasted, or a file, whose name's ending says how it is read."""
+    """A pasted text, or a file, whose extension decides its format."""
 
     name: str
     text: str
@@ -71,8 +71,8 @@ class Desk:
         (length,) = self.subject.counter.count_whole([marked.text])
         if length > MOST_TOKENS:
             raise CorpusError(
-                f"this is {length:,} {self.subject.counter.unit}, and the page takes {MOST_TOKENS:,}: use a shorter "
-                "document here, or fairspan inspect on the command line."
+                f"the text has {length:,} {self.subject.counter.unit}, and the page takes {MOST_TOKENS:,}: use a "
+                "shorter document here, or fairspan inspect on the command line."
             )
         progress(0)
         lens = focus(marked, self.subject.counter)

@@ -168,7 +168,7 @@ def _read_inputs(found: Any, most: int) -> Any:
         raise wrong("input", f"'input' must be {_INPUT}.")
     inputs: list[Any] = [found] if _is_int(found[0]) else found
     if len(inputs) > most:
-        raise too_large(f"'input' has {len(inputs):,} texts; a request may have {most:,}.", "input")
+        raise too_large(f"'input' has {len(inputs):,} texts; a request may have at most {most:,}.", "input")
     kind: Any = str if isinstance(inputs[0], str) else list
     for index, one in enumerate(inputs):
         if not isinstance(one, kind) or not one or (kind is list and not all(map(_is_int, one))):

@@ -88,7 +88,7 @@ class _Server(uvicorn.Server):
     drained = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Unlike uvicorn's, notes no signal to be sent again at the end: a server that was told to end did well."""
+        """Unlike uvicorn's, does not raise the signal again at the end: a requested shutdown is a success."""
         if self.should_exit:
             end_at_once()
         self.should_exit = self.config.app.state.service.is_draining = True  # type: ignore[union-attr]

@@ -156,7 +156,7 @@ class Service:
             tokens += sum(text.read for text in read)
             if tokens > self.limits.request_tokens:
                 said = f"{'' if len(found) == len(asked.inputs) else 'at least '}{tokens:,} tokens"
-                raise too_large(f"'input' has {said}; a request may have {self.limits.request_tokens:,}.", "input")
+                raise too_large(f"'input' has {said}; at most {self.limits.request_tokens:,} are allowed.", "input")
         for index in longer:
             # With fewer tokens, what was left out might have been read.
             if found[index].length < 2 * found[index].read:
@@ -187,8 +187,8 @@ class Service:
         if not self.can_be_cut:
             raise wrong(
                 "dimensions",
-                f"Nothing says that the model was trained for fewer than its {has} dimensions (Matryoshka training), "
-                "and cut vectors of other models find less: omit 'dimensions', or start the server with "
+                f"The model is not known to be trained for fewer than its {has} dimensions (Matryoshka), and "
+                "truncating other models makes search worse: omit 'dimensions', or start the server with "
                 "--force-dimensions.",
                 "unsupported_value",
             )

@@ -43,7 +43,7 @@ def fit(outcome: Floats, regressors: Floats, *, observations: int | None = None)
     counted = observations or rows
     q, r = np.linalg.qr(regressors)
     if counted <= columns or (np.abs(np.diag(r)) <= DEPENDENT * np.linalg.norm(regressors, axis=0)).any():
-        raise DesignError(f"{counted} rows do not decide {columns} coefficients and their errors: measure more.")
+        raise DesignError(f"{counted} rows are too few for {columns} coefficients and their errors: measure more.")
     root = np.linalg.inv(r)
     coefficients = root @ (q.T @ outcome)
     return LeastSquares(coefficients, outcome - regressors @ coefficients, root, regressors, counted)

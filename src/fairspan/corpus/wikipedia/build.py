@@ -93,7 +93,7 @@ def _read_manifest(out: Path) -> dict[str, Any] | None:
             found: dict[str, Any] = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
             return found if found["asked"] and found["files"] else None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise CorpusError(f"{out} is no folder of a corpus that was built ({error}): choose another one.") from None
+        raise CorpusError(f"{out} is not the folder of a built corpus ({error}): choose another one.") from None
     if there and WORK not in there:
         raise CorpusError(f"{out} holds other files, such as {there[0]}: choose a new folder.")
     return None

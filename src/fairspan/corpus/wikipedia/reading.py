@@ -148,7 +148,7 @@ def _cleaned(pages: Iterator[tuple[int, Page]], processes: int) -> Iterator[tupl
                     yield first, texts.result()
             yield from ((first, texts.result()) for first, texts in waiting)
         except BrokenProcessPool:
-            raise CorpusError("a process that cleans pages was killed, possibly for lack of memory.") from None
+            raise CorpusError("a worker process was killed, possibly because memory ran out.") from None
 
 
 def _clean(wanted: Wanted) -> list[str]:

@@ -38,7 +38,7 @@ def inspect(
     batch_tokens: int | None = None,
     progress: bool | Progress = True,
 ) -> Inspection:
-    """Measure how much of one document's vector each of its segments has, under every treatment.
+    """Measure how much of each segment is in the vector of one document, under every treatment.
 
     Args:
         model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2; or, without treatments, any
@@ -47,8 +47,8 @@ def inspect(
             `fairspan.corpus.document_file.read_document` read.
         treatments: as in `audit`; the first is "before".
         borders: how the segments of a text are found: "heading", "rule", "blank", "line", "parts", or "auto".
-        parts: number of parts of about equal length that a text without borders is split into; by default 4, or
-            fewer if it has fewer sentences.
+        parts: number of about equal parts that a text without borders is split into; by default 4, or fewer if it
+            has fewer sentences.
         prompt: put before every text; by default the model's own document prompt.
         name, model_name: what the result calls the document and the model.
         max_seq_length: as in `audit`; by default treatments in tiles read the whole document.
