@@ -194,7 +194,7 @@ def test_row_numbers_align_languages_without_ids(tmp_path: Path) -> None:
     write(tmp_path / "de.jsonl", [{"text": "Eins."}, {"text": "Zwei."}])
     corpus = Corpus.read(tmp_path)
     assert corpus.ids() == ("1", "2")
-    assert "row numbers serve as ids" in corpus.notes[0]
+    assert "row numbers are used as ids" in corpus.notes[0]
     write(tmp_path / "de.jsonl", [{"text": "Eins."}])
     with pytest.raises(CorpusError, match=r"its languages differ in length \(de 1, en 2\)"):
         Corpus.read(tmp_path, partial=True)

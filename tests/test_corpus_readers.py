@@ -41,7 +41,7 @@ def said(source: Path, languages: list[str] | None = None) -> str:
         (b'{"id": "b", "text": "caf\xe9"}', "byte 25 of the line (0xe9) is not UTF-8. Save the file as UTF-8."),
         (
             b'{"id": "b", "text": "ab\\ud800c"}',
-            "'text' has a lone surrogate (\\ud800) after 2 characters, which no tokenizer can take.",
+            "'text' has a lone surrogate (\\ud800) after 2 characters, which no tokenizer accepts.",
         ),
     ],
 )

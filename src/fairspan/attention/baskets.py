@@ -102,7 +102,7 @@ def _fixed(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> Baskets
 
 
 def runs(tokens: int, size: int) -> tuple[int, int]:
-    """How many runs of `size` there are in so many tokens, at least one, and a width that none exceeds.
+    """The number of runs of `size` in that many tokens, at least one, and a width that none exceeds.
 
     In a graph that is exported the tokens are a symbol, and nothing may depend on whether there is one run or more.
     """

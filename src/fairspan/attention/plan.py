@@ -83,8 +83,8 @@ class Plan:
 
     Attributes:
         layers: the layers that are split into baskets, 0-based; empty if only the temperature acts.
-        make_rule: what makes the rule for them. It runs in the first of these layers, while a GPU is still busy with
-            the ones before, and not in front of all.
+        make_rule: makes the rule for them. It runs in the first of these layers, while a GPU is still busy with the
+            layers before it.
         inverse_temperature: a number, or [N] where texts differ in it.
         scale_position_bias: whether the temperature also divides the position bias.
         tiles: the tiles of the batch, if it is read in tiles.
@@ -94,7 +94,7 @@ class Plan:
         ended: whether the pass is over. Layers that ask after it are computed once more, for their gradients.
         calibrated: those of them that were split into baskets.
         path: what computed them: "triton" kernels or plain "torch".
-        watch: what is shown the inputs of each layer before it is computed, if anything.
+        watch: called with the inputs of each layer before it is computed, if set.
     """
 
     layers: frozenset[int] = frozenset()

@@ -112,7 +112,7 @@ class T5Attention(modeling_t5.T5Attention):
 
 
 def route_t5(model: PreTrainedModel) -> None:
-    """Let the layers of a T5 model make their bias so; any other model stays as it is."""
+    """Let the layers of a T5 model make their bias this way; other models are not changed."""
     for module in model.modules():
         if type(module) is modeling_t5.T5Attention:
             module.__class__ = T5Attention

@@ -5,7 +5,7 @@ is cut into tiles. A content token sees its own tile and the shared tokens; shar
 by everything. Positions start again in every tile, so that no position exceeds the longest tile and the shared ones.
 
 All that depends on a place is needed for these few positions only, and not for every pair of tokens: a position bias
-is a table of P×P entries in place of a matrix of L×L, and the mask of a causal or windowed layer one of distances.
+is a table of P×P entries instead of L×L, and the mask of a causal or windowed layer a table of distances.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ def _lay(valid: Tensor, size: int, lead: int, trail: int, segment: Tensor | None
 
 
 def _balance(count: Tensor, size: Tensor | int) -> tuple[Tensor, Tensor, Tensor]:
-    """Into how many pieces of at most `size` so many tokens are cut, at least one; how long these are; and how many
-    of them, the first ones, have one token more.
+    """The number of pieces of at most `size` tokens, at least one; their length; and how many of them, the first
+    ones, have one token more.
     """
     pieces = (-(-count // size)).clamp(min=1)
     return pieces, count // pieces, count % pieces

@@ -15,7 +15,7 @@ PLAIN = "plain"
 """The unmodified model, as people see it; "none" is accepted too."""
 DEFAULT_TREATMENTS = (PLAIN, "tiles")
 CLOSED_TREATMENTS = (PLAIN, "chunk-mean")
-"""The default for a model of which nothing is known but its vectors, which can have no other."""
+"""The default for a model that only gives vectors, which allows no other."""
 BASELINES = ("whitening", "last2avg", "chunk-mean")
 CHUNK_TOKENS = 128
 CORRECTIONS = ("subspace", "lir")

@@ -78,8 +78,8 @@ def _open_files(path: Path, languages: Sequence[str] | None, fields: Fields) -> 
     found, name = files_of(path), path.resolve().name
     if any(label.startswith("queries.jsonl") for label in found):
         raise CorpusError(
-            f"{path} holds questions, and a corpus holds texts. Questions and their documents are a task, which "
-            "evaluate searches; of a task, give the file of its documents as the corpus."
+            f"{path} holds questions, and a corpus holds texts. Use it as a task of evaluate, or give only the "
+            "file of its documents as the corpus."
         )
     if path.is_file():
         return Reading(_stem(name), [Files(str(path), found, fields)])
@@ -113,7 +113,7 @@ def _collect(reading: Reading, rows: Iterable[Row | Fault], languages: Sequence[
             first = first or has
             for name in (name for name in has if has[name] != first[name]):
                 said = missing_field(name, row.fields)
-                raise CorpusError(said if first[name] else f"there is a field '{name}', which records before lack.")
+                raise CorpusError(said if first[name] else f"the field '{name}' is missing in earlier records.")
             language = own or default
             if language not in reading.languages:
                 reading.languages.append(language)
@@ -156,4 +156,4 @@ def _align_by_number(reading: Reading) -> None:
             f"{reading.name} has no 'id', and row numbers cannot replace it, because its languages differ in length "
             f"({counts}): give translations the same 'id'."
         )
-    reading.notes = (f"{reading.name} has no 'id': row numbers serve as ids, so equal rows must be translations.",)
+    reading.notes = (f"{reading.name} has no 'id': row numbers are used as ids and must match across languages.",)

@@ -47,6 +47,6 @@ def require_string(field: str, value: object) -> str:
     if lone:
         raise CorpusError(
             f"'{field}' has a lone surrogate (\\u{ord(lone[0]):04x}) after {lone.start()} characters, which no "
-            "tokenizer can take."
+            "tokenizer accepts."
         )
     return value

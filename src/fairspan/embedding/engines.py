@@ -1,4 +1,4 @@
-"""Who embeds units: this process, one process per device, or whatever else has workers to call."""
+"""What embeds units: this process, one process per device, or other workers."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def ray_library() -> Any:
 
 
 def refuse_unreachable(address: str | None) -> None:
-    """Raise unless Ray is installed, and something answers there: Ray itself would go on trying for a minute."""
+    """Raise unless Ray is installed, and something answers there: Ray itself would keep trying for a minute."""
     ray_library()
     if address is None or address in ("auto", "local"):
         return

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 class Meter:
-    """Adds up what was done, for whoever shows it."""
+    """Adds up progress and passes it on."""
 
     def __init__(self, shown: Progress, total: int, rows: int) -> None:
         self._shown, self._rows, self._tokens, self._began = shown, rows, 0, time.monotonic()
         shown.start(total)
 
     def advance(self, rows: int, tokens: int, amount: float) -> None:
-        """So many rows and tokens were read, which are so much of the input."""
+        """Report rows and tokens that were read, and their share of the input."""
         self._rows += rows
         self._tokens += tokens
         self._shown.advance(amount)
@@ -87,7 +87,7 @@ class Job:
             )
 
     def answer(self) -> Embedding | None:
-        """What is there already, if it is complete; nothing is loaded for that. Otherwise the input is begun.
+        """The finished result, if there is one, without loading anything. Otherwise starts reading the input.
 
         Raises:
             FairspanError: if the folder was made otherwise, or by something else.

@@ -125,7 +125,7 @@ class SeenIds:
         return replace(unit, rows=list(compress(unit.rows, new)), rejected=[*unit.rejected, *twice])
 
     def _keep(self, hashes: np.ndarray) -> None:
-        """Sorted arrays, each more than twice as long as the next: few to search, and seldom merged."""
+        """Sorted arrays, each more than twice as long as the next: few to search, rarely merged."""
         if len(hashes):
             self._sorted.append(np.sort(hashes))
         while len(self._sorted) > 1 and len(self._sorted[-2]) <= 2 * len(self._sorted[-1]):

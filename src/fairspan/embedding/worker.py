@@ -33,7 +33,7 @@ class UnitWorker:
     """One model on one device.
 
     While one thread computes, another tokenises the next unit or writes the last one. The model is loaded by `open`,
-    or by the first unit, so that a worker which was started again needs nobody to tell it.
+    or by the first unit, so that a restarted worker needs no further call.
 
     Args:
         threads: of the CPU that the model uses; None for as many as it would take.

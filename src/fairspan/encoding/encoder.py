@@ -30,7 +30,7 @@ ENGINE = 4
 
 @runtime_checkable
 class Encodes(Protocol):
-    """The least that an embedding model has to offer."""
+    """The minimal interface of an embedding model."""
 
     def encode(self, sentences: list[str], /) -> Any: ...
 
@@ -161,7 +161,7 @@ class CorrectedEncoder(DerivedEncoder):
 
 
 def identity_of(model: Encodes) -> str | None:
-    """What an object says that decides its vectors; None if it does not, and its vectors are not kept."""
+    """The `identity` of an object; None if it has none, and its vectors are not stored."""
     found = getattr(model, "identity", None)
     return found if isinstance(found, str) and found else None
 

@@ -204,7 +204,7 @@ class Endpoint:
         return self._quoted(found if isinstance(found, str) else content.decode("utf-8", "replace"))
 
     def _quoted(self, text: str) -> str:
-        """Words of the server in one line, without the key, should it repeat it."""
+        """The server's words in one line, without the key if it repeats it."""
         return " ".join((text.replace(self._key, "…") if self._key else text).split())[:300]
 
     def _vectors(self, content: bytes, texts: Sequence[str]) -> np.ndarray:

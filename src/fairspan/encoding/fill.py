@@ -112,7 +112,7 @@ def _computed(encoder: Encoder, parts: Sequence[list[Text]], tally: Tally) -> It
     """The results of batches as they come; those of an endpoint's requests side by side.
 
     After a failure no further batch begins; those under way are waited for and given, and then the failure is raised.
-    Whoever is interrupted meanwhile does not wait for them.
+    An interrupt does not wait for them.
     """
     if encoder.at_once == 1:
         yield from ((part, _embed(encoder, part, tally)) for part in parts)
@@ -195,7 +195,7 @@ def _within_memory(run: Callable[[Sequence[Read]], Iterable[Made]], batch: Seque
 
 
 def reads_to_end(encoder: Encoder, longest: Text, tally: Tally, store: Store | None = None) -> bool:
-    """Whether the vector of a text changes when its last words are gone.
+    """Whether the vector of a text changes without its last words.
 
     Tokenizers, services and wrappers may cut texts without saying so, and this is the only sign of it.
 

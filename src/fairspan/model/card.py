@@ -29,8 +29,8 @@ documents = model.encode_document(["A long text.", "Another text."])
 queries = model.encode_query(["A question?"])
 ```
 
-`SentenceTransformer("…", trust_remote_code=True)` loads it too where fairspan is installed. What does not read
-modules.json, such as transformers' AutoModel, finds no checkpoint at the root. In the subfolder is the plain model's.
+`SentenceTransformer("…", trust_remote_code=True)` loads it too if fairspan is installed. Tools that do not read
+modules.json, such as transformers' AutoModel, find no checkpoint at the root; that in the subfolder is the plain one.
 
 The calibration:
 
@@ -41,7 +41,7 @@ The calibration:
 
 
 def write_card(model: SentenceTransformer, calibration: Calibration) -> None:
-    """Give a model that was just calibrated a card of its own, in place of that of the model it was made from."""
+    """Replace the card of the base model by one of the calibrated model."""
     known: dict[str, Any] = {}
     with suppress(Exception):  # a card that cannot be read says nothing
         if (text := model._model_card_text or "").startswith("---"):

@@ -17,7 +17,7 @@ _IRRELEVANT |= {"calibration", "max_seq_length", "untiled_length"}
 
 
 def fingerprint(model: SentenceTransformer) -> str:
-    """A hash of all that a model computes with: two models that share it give the same vectors.
+    """A hash of everything a model computes with: models with the same hash give the same vectors.
 
     It covers every weight, the settings of all modules, the transformers' configurations and the tokenizers. The
     longest text a model reads is not part of it: documents are never cut.

@@ -1,4 +1,4 @@
-"""Where a model comes from, found out before anything that takes long is imported or tried."""
+"""Where a model comes from, checked before any slow import."""
 
 import json
 import os

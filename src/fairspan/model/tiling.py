@@ -1,4 +1,4 @@
-"""`Tiling`: what has to be known of a model before it can read in tiles, and passes that do."""
+"""`Tiling`: what must be known about a model before it can read in tiles, and passes in tiles."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Tiling:
         return lay_tiles(valid, max(1, room) if size is None else size, **cut)
 
     def size(self, calibration: Calibration, shared: int) -> int | None:
-        """The most tokens of a tile beside so many shared ones; None for a model that reads any length plain.
+        """The most tokens of a tile beside that many shared ones; None for a model that reads any length plain.
 
         Raises:
             DesignError: if the model has too few positions for them.

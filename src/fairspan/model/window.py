@@ -52,7 +52,7 @@ def read_up_to(module: Transformer, tokens: int) -> None:
 
 
 def limit_to(model: SentenceTransformer, tokens: int) -> None:
-    """Have a model read so many tokens at most, in tiles as well; without them never more than its positions."""
+    """Limit how many tokens a model reads, in tiles as well; without tiles never more than its positions."""
     model.max_seq_length = tokens
     for module in model.modules():
         if isinstance(module, Transformer):

@@ -161,7 +161,7 @@ def _tokens_per_second(encoder: Encoder, texts: Sequence[Text]) -> float:
 
 
 def relative_time(first: Encoder, second: Encoder, texts: Sequence[Text], rounds: int = 3) -> float:
-    """How long the second takes for texts of medium length, in times of the first; the median of a few turns."""
+    """The time of the second for texts of medium length, relative to the first; the median of a few turns."""
     middle = _middle(texts)
     for encoder in (first, second):
         _seconds(encoder, middle)

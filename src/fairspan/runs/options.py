@@ -66,7 +66,7 @@ class StudyOptions:
 
     @cached_property
     def checked(self) -> bool:
-        """Whether all is right that needs no model to be loaded; it raises otherwise, and reads only once."""
+        """Check everything that needs no model, and raise otherwise; inputs are read only once."""
         self.check()
         self.loading.require_device()
         if isinstance(self.model, str | None):
@@ -122,7 +122,7 @@ def named(model: Any) -> str:
 
 
 def default_treatments(model: AnyModel) -> tuple[str, ...]:
-    """What is compared unless somebody says. That a model is a SentenceTransformer is found without importing it."""
+    """The default treatments. Whether a model is a SentenceTransformer is found without importing it."""
     kinds = {kind.__name__ for kind in type(model).__mro__}
     is_open = isinstance(model, str | None) or "SentenceTransformer" in kinds
     return DEFAULT_TREATMENTS if is_open else CLOSED_TREATMENTS

@@ -1,10 +1,10 @@
-"""`Progress`: what a run reports while it works, and who shows it."""
+"""`Progress`: what a run reports while it works, and what shows it."""
 
 from typing import Any
 
 
 class Progress:
-    """Whoever shows progress: a terminal, a notebook, nobody."""
+    """Shows progress: in a terminal, in a notebook, or not at all."""
 
     def stage(self, name: str) -> None:
         """Something else begins."""
@@ -13,7 +13,7 @@ class Progress:
         """Counted work begins, in tokens or in bytes of the input; a total of 0 is not known."""
 
     def advance(self, amount: float) -> None:
-        """So much more is done."""
+        """Report more finished work."""
 
     def say(self, found: str) -> None:
         """What has come out so far, beside how much is done."""

@@ -125,8 +125,8 @@ def measure_tasks(
 ) -> tuple[MeasuredTask, ...]:
     """Tasks in the model's tokens.
 
-    Where positions are compared, a document of which only the beginning is read would decide the comparison: by
-    default such documents are left out there, and cut elsewhere.
+    Where positions are compared, truncated documents would bias the comparison: by default they are left out there,
+    and cut elsewhere.
     """
     documents, queries = subject.counters["document"], subject.counters["query"]
     how = too_long or usual_way(tasks[0])
@@ -134,7 +134,7 @@ def measure_tasks(
 
 
 def usual_way(task: RetrievalTask) -> str:
-    """What becomes of documents that the model does not read whole, unless somebody says."""
+    """The default for documents that the model does not read whole."""
     return "leave-out" if task.evidence else "cut"
 
 

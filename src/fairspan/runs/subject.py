@@ -41,7 +41,7 @@ class Subject:
         asked: the window that was asked for; None for the model's own.
         treatments: those of the study; the window of `counters` is the longest that any of them has.
         whole: whether every treatment has to read texts whole; the window is then the shortest.
-        limit: how many tokens the model is set to read by whoever made it, if it was loaded here.
+        limit: the model's own limit in tokens, if it was loaded here.
     """
 
     name: str
@@ -170,7 +170,7 @@ class Subject:
         )
 
     def transformer(self, study: str) -> SentenceTransformer:
-        """The model, for a study that no other object will do for."""
+        """The model, for a study that needs a SentenceTransformer."""
         if not self.is_open:
             raise UnsupportedModel(f"{study} needs a SentenceTransformer, got {type(self.model).__name__}.")
         return self.model

@@ -45,7 +45,7 @@ def window_notes(records: Sequence[Record], unit: str, more: Mapping[str, str] |
 
 
 def limit_note(subject: Subject, lengths: Sequence[int], texts: str = "documents") -> list[str]:
-    """That texts are longer than what the model is set to read by whoever made it, though it can read them."""
+    """A note if texts exceed the model's own limit, although it can read them."""
     longer = 0 if subject.limit is None else sum(length > subject.limit for length in lengths)
     if not longer:
         return []

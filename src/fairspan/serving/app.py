@@ -180,7 +180,7 @@ async def read_body(request: Request, most: int) -> bytearray:
 
 
 class _Guard:
-    """Lets nobody in without the key, nor a page of another site."""
+    """Refuses requests without the key, and those of other sites."""
 
     def __init__(self, app: ASGIApp, key: str | None, hosts: Sequence[str]) -> None:
         self.app, self.key = app, None if key is None else key.encode()

@@ -80,7 +80,7 @@ class Batcher:
     """Runs one model in one thread, on batches of texts that came with any request.
 
     What comes while a batch runs waits. Of what waits, the longest texts go first, with others of about their length,
-    so that little is padded. A request of which nothing was run for `age` seconds goes before longer ones. The queue
+    so that little is padded. A request without progress for `age` seconds goes before longer ones. The queue
     belongs to the event loop; only the model runs in the thread.
 
     Args:
@@ -200,7 +200,7 @@ class Batcher:
         return np.stack([job.vectors[place] for place in range(len(texts))])
 
     def refuse_if_full(self, tokens: int) -> None:
-        """Raise if so many tokens cannot be taken now, and say when to try again."""
+        """Raise if that many tokens do not fit now, and say when to try again."""
         over = self.tokens + tokens - self.room
         if self.tokens and over > 0:
             raise busy("The queue is full", max(1, math.ceil(over / self.speed)) if self.speed else 1)
@@ -267,7 +267,7 @@ class Batcher:
                 self._end(job)
 
     async def _retry(self, batch: list[_Waiting], error: Exception) -> None:
-        """Halves of a batch that failed, until the text that fails is alone: others are not to suffer for it."""
+        """Halve a failed batch until the failing text is alone, so that the others succeed."""
         self.metrics.failures.inc()
         _log.error("a pass of the model failed: %s", first_line(error))
         # After such an error CUDA refuses everything until the process ends.

@@ -51,7 +51,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Desk:
-    """A model under one or two treatments, the first of which is "before". One thread at a time works at it."""
+    """A model under one or two treatments, the first of which is "before". One thread at a time uses it."""
 
     subject: Subject
     treated: tuple[Treated, ...]

@@ -243,7 +243,7 @@ def tile_rows_kernel(
 
 
 def _table(view: TileView, query: Tensor) -> tuple[Tensor, tuple[int, int, int, int]]:
-    """What is added to the scores of positions, in base 2, -inf where one sees not another; `query` for nothing.
+    """What is added to the scores, in base 2, -inf where a row does not see a key; `query` if nothing is.
 
     With it its strides: from text to text, head to head, and along the positions of rows and of keys.
     """

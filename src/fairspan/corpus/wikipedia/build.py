@@ -25,8 +25,8 @@ MANIFEST, WORK = "corpus.json", ".work"
 _LICENCE = "CC BY-SA 4.0 and GFDL (dumps before June 2023: CC BY-SA 3.0 and GFDL)"
 _ATTRIBUTION = (
     "The texts are from Wikipedia, by its contributors, and were changed: markup, tables, references and templates "
-    "were removed. The field url of each text leads to its page, whose history names its authors. Whoever passes the "
-    "texts on has to name this source and the licence, and to pass them on under the same licence."
+    "were removed. The field url of each text links to its page, whose history names its authors. If you share the "
+    "texts, name this source and the licence, and share them under the same licence."
 )
 
 BuildProgress = Callable[[Path, int, str], None]

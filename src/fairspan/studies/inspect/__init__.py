@@ -1,1 +1,1 @@
-"""What became of one document in its one vector?"""
+"""What does the vector of one document contain?"""
