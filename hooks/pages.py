@@ -40,7 +40,9 @@ def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
             raise ValueError(f"README.md has no {name[1]} for the first page of the site: see {Path(__file__).name}")
         return linked(found[0], "")
 
-    return re.sub("<!-- README: (.+?) -->", part, linked(markdown, posixpath.dirname(place(own))))
+    shown = re.sub("<!-- README: (.+?) -->", part, linked(markdown, posixpath.dirname(place(own))))
+    # A picture is also a link to itself, since a phone shows it small.
+    return re.sub(r"^(!\[[^]]*\]\((\S+)\))$", r"[\1](\2)", shown, flags=re.MULTILINE)
 
 
 def place(uri: str) -> str:
