@@ -307,7 +307,7 @@ def refused(model: SentenceTransformer, because: str, texts: list[str] = TEXTS, 
 
 
 def test_texts_that_do_not_fit_are_named(make_tiny: Make, tmp_path: Path) -> None:
-    refused(make_tiny("bert", "cls"), "text 40 has 602 tokens.* takes 512", [words(510)] * 40 + [words(600)])
+    refused(make_tiny("bert", "cls"), "text 40 has 602 tokens.* reads 512", [words(510)] * 40 + [words(600)])
     refused(make_tiny("bert", "cls"), "text 0 has 513 tokens", [words(510)], prompt="w1 ")
     model = tiny_model(tmp_path, "roberta", "mean", max_position_embeddings=102)
     model.max_seq_length = 512

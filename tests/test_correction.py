@@ -225,7 +225,7 @@ def test_where_the_language_comes_from(make_tiny: Make, corpus: str, tmp_path: P
     np.testing.assert_allclose(direct.vectors(direct.read(TEXTS)), vectors_of(projected), atol=ROUNDED)
     spoken = fairspan.calibrate(model, "plain", correction=fit_of(model, corpus, "lir"))
     for use in (spoken.encode, DirectEncoder, lambda model: fairspan.embed(spoken, corpus, tmp_path, progress=False)):
-        with pytest.raises(FairspanError, match=r"^lir corrects .* encode_document\(texts, language='de'\)\.$"):
+        with pytest.raises(FairspanError, match=r"^lir needs .* encode_document\(texts, language='de'\)\.$"):
             use(TEXTS if use == spoken.encode else spoken)
     with pytest.raises(UnsupportedModel, match="uses the correction lir, which needs the language of each text"):
         fairspan.export(spoken, tmp_path / "spoken.onnx")

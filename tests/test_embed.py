@@ -245,7 +245,7 @@ def test_a_vector_that_is_no_number_is_rejected(
         "the model's vector is all zero.",
         "the id 'a' was already used.",
     ]
-    with pytest.raises(CorpusError, match=r"a\.jsonl, line 1: the model's vector holds NaN"):
+    with pytest.raises(CorpusError, match=r"a\.jsonl, line 1: the model's vector contains NaN"):
         embed(make_tiny("bert", "mean"), given, tmp_path / "other", rows_per_shard=2, strict=True)
 
 

@@ -246,7 +246,7 @@ def test_a_full_disk_keeps_what_was_stored(path: Path, connected: Callable[[Conn
             pytest.fail("four pages of 4 KiB held 640 KB")
         # The connection lives on, and nothing of the failed put is there.
         assert store.missing(key(number) for number in (*stored, begin)) == {key(begin)}
-    assert "is full): what it holds is kept" in said
+    assert "is full): its contents are kept" in said
     assert "\n" not in said
     connected(plain)
     assert_holds(path, *stored)

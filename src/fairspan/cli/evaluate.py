@@ -30,11 +30,11 @@ def evaluate(
     ] = "passages",
     corpus: CorpusPath = None,
     languages: str | None = list_option(
-        "Languages of pages, such as en,de. Of questions in several languages, those to search across.", group=DATA
+        "Languages of pages, such as en,de, or of multilingual questions to search across.", group=DATA
     ),
     language: str | None = option("Language of a collection that has several.", group=DATA),
     split: str | None = option("Split of a collection. Default: test.", group=DATA),
-    sets: int | None = option("Number of pages, or documents with passages. Default: 100.", group=DATA),
+    sets: int | None = option("Number of pages, or of documents. Default: 100.", group=DATA),
     opening: int | None = option("Number of tokens to use from the start of every segment on a page.", group=DATA),
     too_long: str | None = option(
         "What to do with documents that not every treatment reads whole: leave-out, shorten, cut or error. Default: "
@@ -42,7 +42,7 @@ def evaluate(
         group=DATA,
     ),
     fit_corpus: str | None = option(
-        "Corpus that whitening and correction= are fitted on. Default, for pages: what the corpus has on no page.",
+        "Corpus that whitening and correction= are fitted on. Default, for pages: segments on no page.",
         group=DATA,
     ),
     seed: int | None = option("Seed of pages and intervals. Default: 0.", group=DATA),
@@ -57,36 +57,36 @@ def evaluate(
         group=SEARCH,
     ),
     indexes: str | None = list_option(
-        "What is kept of a document: whole, chunk-mean, chunk-max, late-max. Default: whole.", group=SEARCH
+        "What the index stores of a document: whole, chunk-mean, chunk-max, late-max. Default: whole.", group=SEARCH
     ),
     chunk_tokens: str | None = option("Length of the longest chunk, or window. Default: 128.", group=SEARCH),
     metrics: str | None = list_option(
         "Metrics; the first decides the verdicts. Default: ndcg@10,mrr,recall@1,recall@10.", group=SEARCH
     ),
     by_length: bool = option("Also show the shortest and longest queries and documents.", group=SEARCH),
-    margin: float | None = option("A loss below it counts as none. Default: 0.01.", group=SEARCH),
+    margin: float | None = option("Losses below it do not matter. Default: 0.01.", group=SEARCH),
     prompt: Prompt = None,
     query_prompt: str | None = option("Text put before every query. Default: the model's own.", group=MODEL),
     fail_if: FailIf = None,
 ) -> None:
     """Measure whether a treatment helps search, wherever in a document the evidence is.
 
-    Every treatment embeds the same documents and queries; search is exact; differences are taken query by query.
-    Computed vectors are kept: the same command continues where it was stopped.
+    Every treatment embeds the same documents and queries; search is exact; differences are paired by query. Vectors
+    are stored, so the same command continues an interrupted run.
 
     Examples:
 
         fairspan evaluate
 
-        fairspan evaluate BAAI/bge-m3 pages --corpus my_articles/ --treatments plain,paper,tiles
+        fairspan evaluate ibm-granite/granite-embedding-30m-english pages --corpus my_articles/
 
-        fairspan evaluate BAAI/bge-m3 my_questions/ --indexes whole,chunk-max,late-max --picture positions.png
+        fairspan evaluate ibm-granite/granite-embedding-30m-english my_questions/ --indexes whole,chunk-max,late-max
 
-        fairspan evaluate BAAI/bge-m3 beir:datasets/scifact --temperature-grid 1,0.9,0.8 --dry-run
+        fairspan evaluate all-MiniLM-L6-v2 beir:datasets/scifact --temperature-grid 1,0.9,0.8 --dry-run
 
-        fairspan evaluate BAAI/bge-m3 xquad_positions --languages en,de,zh,hi --picture languages.png
+        fairspan evaluate MODEL xquad_positions --languages en,de,zh,hi --picture languages.png
 
-        fairspan evaluate --endpoint http://localhost:8000/v1 --model BAAI/bge-m3 my_questions/ --fail-if worse
+        fairspan evaluate --endpoint http://localhost:8000/v1 --model MODEL my_questions/ --fail-if worse
     """
     given = asked(context)
     if "chunk_tokens" in given:

@@ -157,7 +157,7 @@ async def read_body(request: Request, most: int) -> bytearray:
         # Pages of other sites can send other types without asking.
         raise Refusal(415, "The header Content-Type must be application/json.", code="unsupported_media_type")
     close = {"Connection": "close"}
-    refusal = too_large(f"The body is larger than the limit of {most:,} bytes.", headers=close)
+    refusal = too_large(f"The body is larger than {most:,} bytes, the limit here.", headers=close)
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > most * _DROPPED:
         raise refusal
