@@ -311,7 +311,7 @@ def test_texts_that_do_not_fit_are_named(make_tiny: Make, tmp_path: Path) -> Non
     refused(make_tiny("bert", "cls"), "text 0 has 513 tokens", [words(510)], prompt="w1 ")
     model = tiny_model(tmp_path, "roberta", "mean", max_position_embeddings=102)
     model.max_seq_length = 512
-    refused(model, "text 1 has 102 tokens.* takes 100", [words(98), words(100)])
+    refused(model, "text 1 has 102 tokens.* reads 100", [words(98), words(100)])
     assert len(list(attention_rows(model, [words(98)]))) == 1
 
 
