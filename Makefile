@@ -49,11 +49,11 @@ $(CLIENTS)/.installed: $(STAMP) $(INTEGRATIONS) constraints-clients.txt
 
 integrations: $(INTEGRATIONS) $(CLIENTS)/.installed  ## databases, Ray, LangChain and LlamaIndex, for their tests
 
-# An audit of the small default model on the embedded corpus, plain and calibrated. Nothing is downloaded.
-demo: $(DEMO)  ## audit a small real model before and after calibration, with a picture and a page
-	$(BIN)/fairspan audit --treatments plain,tiles,tiles+tiles=segments \
-		--out fairspan-runs/demo --picture before_after.png
-	$(BIN)/fairspan report fairspan-runs/demo --out before_after.html
+# The small default model on the embedded corpora, plain and calibrated. Nothing is downloaded.
+demo: $(DEMO)  ## what a small real model finds by depth, and an audit, before and after, as pictures and a page
+	$(BIN)/fairspan evaluate --sets 50 --out fairspan-runs/by-depth --picture found_by_depth.png
+	$(BIN)/fairspan audit --out fairspan-runs/audit --picture before_after.png
+	$(BIN)/fairspan report fairspan-runs/by-depth fairspan-runs/audit --out before_after.html
 
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 

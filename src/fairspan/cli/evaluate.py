@@ -26,7 +26,11 @@ def evaluate(
     context: typer.Context,
     model: ModelName = None,
     task: Annotated[
-        str, typer.Argument(help="pages or passages, the folder of a collection, beir:FOLDER or mteb:NAME.")
+        str,
+        typer.Argument(
+            help="Your own questions: the folder of a collection, beir:FOLDER or mteb:NAME. Without them, passages "
+            "of the corpus; or pages joined from its texts."
+        ),
     ] = "passages",
     corpus: CorpusPath = None,
     languages: str | None = list_option(
@@ -38,7 +42,7 @@ def evaluate(
     opening: int | None = option("Number of tokens to use from the start of every segment on a page.", group=DATA),
     too_long: str | None = option(
         "What to do with documents that not every treatment reads whole: leave-out, shorten, cut or error. Default: "
-        "shorten for passages, cut in a collection; leave-out if no treatment reads them and positions are known.",
+        "cut; if no treatment reads them and positions are known, leave-out (passages: shorten).",
         group=DATA,
     ),
     fit_corpus: str | None = option(
@@ -47,7 +51,8 @@ def evaluate(
     ),
     seed: int | None = option("Seed of pages and intervals. Default: 0.", group=DATA),
     treatments: str | None = list_option(
-        "Treatments; the first is the baseline. Default: plain,tiles; of an endpoint plain,chunk-mean.",
+        "Treatments; the first is the baseline. Default: plain,long; for pages plain,tiles; of an endpoint "
+        "plain,chunk-mean.",
         group=SEARCH,
     ),
     temperature_grid: str | None = list_option(
@@ -69,7 +74,7 @@ def evaluate(
     query_prompt: str | None = option("Text put before every query. Default: the model's own.", group=MODEL),
     fail_if: FailIf = None,
 ) -> None:
-    """Measure whether a treatment helps search, wherever in a document the evidence is.
+    """Measure what search finds, by how deep in a document it is, and whether a treatment helps.
 
     Every treatment embeds the same documents and queries; search is exact; differences are paired by query. Vectors
     are stored, so the same command continues an interrupted run.
@@ -78,7 +83,7 @@ def evaluate(
 
         fairspan evaluate
 
-        fairspan evaluate ibm-granite/granite-embedding-30m-english pages --corpus my_articles/
+        fairspan evaluate ibm-granite/granite-embedding-30m-english --corpus my_documents/ --picture by_depth.png
 
         fairspan evaluate ibm-granite/granite-embedding-30m-english my_questions/ --indexes whole,chunk-max,late-max
 

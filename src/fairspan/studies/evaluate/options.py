@@ -47,8 +47,8 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         chunk_tokens: length of the longest chunk, or "window" for what the plain model reads.
         metrics: the first one decides the verdicts.
         too_long: what to do with documents that not every treatment reads whole: "leave-out", "shorten", "cut" or
-            "error". By default "shorten" for passages, and of a collection "cut" if some treatment reads them whole;
-            if none does, "leave-out" where positions are known, else "cut".
+            "error". By default "cut" if some treatment reads them whole; if none does, "shorten" for passages, and
+            of a collection "leave-out" where positions are known, else "cut".
         by_length: show results also for the shortest and longest queries and documents.
         margin: a loss of quality below it counts as none.
         prompt, query_prompt: put before documents and queries; by default the model's own.
