@@ -82,7 +82,7 @@ def asset(name: str, packages: tuple[str, ...] = ()) -> str:
 
 
 def _sources(scripts: Sequence[str], packages: tuple[str, ...]) -> list[str]:
-    return [asset(name, packages) for name in ("theme.js", *scripts)]
+    return [asset(name, packages) for name in ("theme.js", "tables.js", *scripts)]
 
 
 @cache
