@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from scipy.stats import t
 
 from fairspan.errors import FairspanError
 from fairspan.report.chart import Chart, HeatMap
@@ -188,18 +189,17 @@ def test_verdicts_of_one_family_are_its_sentence(single: RunLog) -> None:
     verdicts = single.verdicts.select("treatment", "verdict").rows()
     assert verdicts == list(zip(EFFECTS, ("biased", "fair", "inconclusive"), strict=True))
     said, fair, undecided = single.verdicts["sentence"]
-    assert fair == "fair within ±0.02"
-    assert re.fullmatch(r"inconclusive: about \d+ more sets would decide", undecided)
+    assert fair.startswith("fair within ±0.02; against plain, position 1 ")
+    assert re.match(r"inconclusive: about \d+ more sets would decide; against plain, position 1 ", undecided)
     last = single.frame("coefficients").filter(treatment="plain", position=3).row(0, named=True)
     assert said.startswith(f"biased: position 3 is {-last['estimate']:.2f} less represented than position 1 [")
     ends = [float(end.replace("−", "-")) for end in re.findall(r"−?\d\.\d+(?=[,\]])", said)]
     np.testing.assert_allclose(ends, [last["low"], last["high"]], atol=0.005)
     cards = single.view.cards
     assert [(card.name, card.badge) for card in cards] == verdicts
-    assert cards[1].sentences[0] == "within ±0.02"
+    assert cards[1].sentences[0] == fair.removeprefix("fair ")
     spread = single.frame("unevenness").filter(treatment="plain")["spread_estimate"][0]
-    mean = single.frame("means").filter(treatment="plain")["estimate"].mean()
-    assert cards[0].sentences[1] == f"spread between positions {spread:.3f}, mean {mean:.3f}"
+    assert cards[0].sentences[1] == f"spread between positions {spread:.3f}"
 
 
 def test_verdicts_of_several_families_name_the_worst(view: View) -> None:
@@ -208,7 +208,7 @@ def test_verdicts_of_several_families_name_the_worst(view: View) -> None:
     verdicts = view.frame("verdicts").filter(measure="representation")
     assert verdicts["verdict"].to_list() == ["biased", "fair", "inconclusive"]
     biased, fair, undecided = verdicts["sentence"]
-    assert fair == f"fair within ±0.02 in all 6 families of documents{left_out}"
+    assert fair.startswith(f"fair within ±0.02 in all 6 families of documents{left_out}; against plain, ")
     families = view.frame("families").filter(measure="representation")
     own = families.filter(treatment="plain")
     # The largest effect is at the third position.
@@ -223,6 +223,46 @@ def test_verdicts_of_several_families_name_the_worst(view: View) -> None:
     assert {(one["n"], one["lead"] != one["later"]) for one in none.iter_rows(named=True)} == {(2, True)}
 
 
+@pytest.mark.parametrize(
+    ("first", "later", "said"),
+    [
+        (-0.05, 0.1, ("loses", "gain")),
+        (0.05, 0.1, ("gains", "gain")),
+        (0.05, -0.05, ("gains", "lose")),
+        (0.0, 0.0, ("shows no clear change", "show no clear change")),
+    ],
+)
+def test_verdicts_say_what_position_1_and_the_others_gain(
+    tmp_path: Path, first: float, later: float, said: tuple[str, str]
+) -> None:
+    """By t intervals of the means of sets, which are all as large, over sizes 3 and 4."""
+    tables = [
+        simulated_rows(lambda p, _, by=by: 0.5 + by[p > 1], n=n, treatment=name, stream=stream + n)
+        for stream, name, by in ((0, "plain", (0.0, 0.0)), (20, "paper", (first, later)))
+        for n in (3, 4)
+    ]
+    tables = [one.with_columns(pl.format("{}/{}", "n", "segment").alias("segment")) for one in tables]
+    log = simulated_log(tmp_path / "run", tables, ("plain", "paper"), spec={"sizes": [3, 4]})
+    wide = log.rows.pivot("treatment", index=["n", "set", "order", "position", "segment"], values="value")
+    wide = wide.with_columns(place=pl.col("position").clip(1, 2), change=pl.col("paper") - pl.col("plain"))
+    segments = wide.group_by("n", "set", "segment", "place").agg(pl.col("plain", "paper", "change").mean())
+    parts = []
+    for place, verb in zip((1, 2), said, strict=True):
+        own = segments.filter(place=place)
+        changes = own.group_by("set").agg(pl.col("change").mean())["change"]
+        half = t.ppf(0.975, 7) * changes.std() / np.sqrt(8)
+        record = log.frame("gains").row(place - 1, named=True)
+        ends = [record[f"change_{end}"] for end in ("estimate", "low", "high")]
+        np.testing.assert_allclose(ends, changes.mean() + np.array([0, -half, half]), atol=1e-12)
+        size = "" if "no clear" in verb else f" {abs(changes.mean()):.3f}"
+        name = ("position 1", "later positions")[place - 1]
+        parts.append(f"{name} {verb}{size} ({own['plain'].mean():.3f} → {own['paper'].mean():.3f})")
+    sentence = f"against plain, {' and '.join(parts)}"
+    assert log.verdicts["sentence"][1].endswith(f"; {sentence}")
+    assert "against" not in log.verdicts["sentence"][0]
+    assert sentence in " ".join(printed(log.view).split())
+
+
 # --- JSON and odd runs
 
 
@@ -235,7 +275,7 @@ def test_the_frames_are_strict_json(log: RunLog, view: View) -> None:
     assert found["run"] == "m-12345678"
     assert set(view.frames) == {
         *("verdicts", "families", "coefficients", "means", "unevenness", "joint", "attention", "changes"),
-        "roles",
+        *("roles", "gains"),
     }
     for name, frame in view.frames.items():
         assert len(found[name]) == len(frame) > 0

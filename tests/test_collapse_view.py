@@ -19,10 +19,11 @@ from scipy import stats
 
 from fairspan.calibration.treatment import as_treatment
 from fairspan.report.chart import Panel, Series
+from fairspan.report.page import Part, make_page
 from fairspan.runs.log import RunLog
 from fairspan.stats.intervals import Interval, t_interval
 from fairspan.studies.collapse.summary import frames_of, suggestions
-from fairspan.studies.collapse.view import advice, view_of
+from fairspan.studies.collapse.view import view_of
 from tests.length_studies import (
     DOCUMENTS,
     HALF,
@@ -40,7 +41,7 @@ from tests.length_studies import (
     spectrum_row,
     study_of,
 )
-from tests.report_example import chart_of, table_of
+from tests.report_example import chart_of, printed, table_of
 
 CURVES = {PLAIN: [0.5, 0.55, 0.6, 0.7], STRONG: [0.4, 0.41, -0.42, 0.43], "words": [0.1, 0.2, 0.3, 0.4]}
 LABELS = {PLAIN: [0.5, 0.55, 0.6, 0.7], STRONG: [0.4, 0.41, 0.42, 0.43]}
@@ -142,95 +143,101 @@ ONE_SIDED = TWO_SIDED * stats.t.ppf(0.95, DOCUMENTS - 1) / stats.t.ppf(0.975, DO
 JUST = 1e-6
 
 
+NO_OTHER = "no temperature below 1 is shown to make them less alike"
+OPEN = "too few documents to tell whether they are more alike than the shortest"
+
+
+def most(temperature: float) -> str:
+    return f"{temperature:g} helps most, and is not shown to be enough"
+
+
 @pytest.mark.parametrize(
-    ("curves", "temperatures", "said"),
+    ("curves", "said"),
     [
         pytest.param(
             # Whatever the order, but for the first treatment, which the others are measured against.
             {PLAIN: above(0, 0, 0.05, 0.1), STRONG: above(-0.2, -0.1, -0.05, 0), MILD: above(-0.1, -0.05, 0, 0.05)},
             [1, 1, 0.9, 0.8],
-            "0.9 for texts of 200 tokens; 0.8 for texts of 400 tokens and more",
             id="monotone",
         ),
         pytest.param(
-            {PLAIN: above(0, -0.002, -0.2, 0.005), MILD: above(0.3, 0.3, 0.3, 0.3)},
-            [1, 1, 1, 1],
-            "none: long texts are shown not to be more alike than short ones",
-            id="none needed",
+            {PLAIN: above(0, -0.002, -0.2, 0.005), MILD: above(0.3, 0.3, 0.3, 0.3)}, [1, 1, 1, 1], id="none needed"
         ),
         pytest.param(
             {PLAIN: above(0, 0.05, 0.1, 0.2), MILD: above(0, 0.02, 0.1, 0.1)},
-            [1, None, None, None],
-            "nothing; texts of 100 tokens: 0.9 helps most, and is not shown to be enough; texts of 200 tokens: no "
-            "temperature below 1 is shown to make them less alike; texts of 400 tokens and more: 0.9 helps most, and "
-            "is not shown to be enough",
+            [1, most(0.9), NO_OTHER, most(0.9)],
             id="none enough",
         ),
         pytest.param(
             {PLAIN: above(0, 0.05, 0.1, 0.2), MILD: above(0.1, 0.1, 0.15, 0.3), STRONG: above(0.2, 0.1, 0.2, 0.4)},
-            [1, None, None, None],
-            "nothing; texts of 100 tokens and more: no temperature below 1 is shown to make them less alike",
+            [1, NO_OTHER, NO_OTHER, NO_OTHER],
             id="all worse",
         ),
         pytest.param(
             {PLAIN: above(0, 0.05, 0.1, 0.2), MILD: above(0, 0, 0, 0.1), STRONG: above(0, 0, 0, 0.05)},
-            [1, 0.9, 0.9, None],
-            "0.9 for texts of 100 to 200 tokens; texts of 400 tokens and more: 0.8 helps most, and is not shown to "
-            "be enough",
+            [1, 0.9, 0.9, most(0.8)],
             id="one step, then none",
         ),
         pytest.param(
-            {PLAIN: above(0, 0, 0.1, 0.1), STRONG: above(0, 0, 0.05, 0)},
-            [1, 1, None, 0.8],
-            "texts of 200 tokens: 0.8 helps most, and is not shown to be enough; 0.8 for texts of 400 tokens and "
-            "more",
-            id="none, then one",
+            {PLAIN: above(0, 0, 0.1, 0.1), STRONG: above(0, 0, 0.05, 0)}, [1, 1, most(0.8), 0.8], id="none, then one"
         ),
-        pytest.param(
-            {PLAIN: above(0, 0.05, 0, 0), MILD: above(0, 0, 0, 0)},
-            [1, 0.9, 1, 1],
-            "0.9 for texts of 100 tokens",
-            id="not needed again",
-        ),
+        pytest.param({PLAIN: above(0, 0.05, 0, 0), MILD: above(0, 0, 0, 0)}, [1, 0.9, 1, 1], id="not needed again"),
         pytest.param(
             {PLAIN: above(0, 0.005 + TWO_SIDED + JUST), MILD: above(0, 0.005 - TWO_SIDED - JUST)},
             [1, 0.9],
-            "0.9 for texts of 100 tokens and more",
             id="just enough is shown",
         ),
         pytest.param(
             {PLAIN: above(0, 0.005 + TWO_SIDED + JUST), MILD: above(0, 0.005 - TWO_SIDED + JUST)},
-            [1, None],
-            "nothing; texts of 100 tokens and more: 0.9 helps most, and is not shown to be enough",
+            [1, most(0.9)],
             id="not quite enough is shown",
         ),
         pytest.param(
-            {PLAIN: above(0, 0.005 - ONE_SIDED + JUST), MILD: above(0, 0.1)},
-            [1, None],
-            "nothing; texts of 100 tokens and more: too few documents to tell whether they are more alike than the "
-            "shortest",
-            id="not shown to be needed",
+            {PLAIN: above(0, 0.005 - ONE_SIDED + JUST), MILD: above(0, 0.1)}, [1, OPEN], id="not shown to be needed"
         ),
-        pytest.param(
-            {PLAIN: above(0, 0.05)},
-            [1, None],
-            "nothing; texts of 100 tokens and more: no temperature below 1 is shown to make them less alike",
-            id="no other temperature",
-        ),
-        pytest.param(
-            {"paper": above(0, 0.1)},
-            [1, None],
-            "nothing; texts of 100 tokens and more: no temperature was tried",
-            id="no temperature",
-        ),
+        pytest.param({PLAIN: above(0, 0.05)}, [1, NO_OTHER], id="no other temperature"),
+        pytest.param({"paper": above(0, 0.1)}, [1, "no temperature was tried"], id="no temperature"),
     ],
 )
-def test_advice(tmp_path: Path, curves: Curves, temperatures: list[float | None], said: str) -> None:
-    lengths = LENGTHS[: len(temperatures)]
+def test_advice(tmp_path: Path, curves: Curves, said: list[float | str]) -> None:
+    lengths = LENGTHS[: len(said)]
     log = study_of(tmp_path, curves, lengths=lengths)
-    assert suggested(log) == list(zip(lengths, temperatures, strict=True))
-    assert advice(log.view.frames) == said
-    assert log.view.remarks == (f"suggested by geometry alone: {said}",)
+    assert suggested(log) == [
+        (n, None if isinstance(one, str) else one) for n, one in zip(lengths, said, strict=True)
+    ]
+    told = "; ".join(f"{length} tokens: {one}" for length, one in zip(lengths, said, strict=True))
+    assert log.view.remarks == (f"temperature that is enough, by geometry alone: {told}",)
+
+
+SEEN = "the mean cosine of two different texts is {} at 50 tokens and {} at 400"
+TRY = "Before you change anything, measure with fairspan evaluate what your search gains."
+ALIKE = f"Long texts look more alike than short ones to m, which makes them harder to tell apart: {SEEN}."
+
+
+@pytest.mark.parametrize(
+    ("ends", "stronger", "said"),
+    [
+        (0.1, 0.0, f"{ALIKE} A softmax temperature of 0.8 is enough to undo this. {TRY}"),
+        (0.1, 0.05, f"{ALIKE} Temperature: {most(0.8)}. {TRY}"),
+        (0.1, 0.2, f"{ALIKE} Temperature: {NO_OTHER}. {TRY}"),
+        (
+            0.0,
+            0.0,
+            f"Long texts look neither more nor less alike than short ones to m: {SEEN}. Nothing has to be done.",
+        ),
+        (-0.1, 0.0, f"Long texts look less alike than short ones to m: {SEEN}. Nothing has to be done."),
+        (3 * 0.0047, 0.0, f"It is open whether long texts look more alike than short ones to m: {SEEN}."),
+    ],
+)
+def test_what_it_means_comes_first(tmp_path: Path, ends: float, stronger: float, said: str) -> None:
+    """Cosines rise evenly to `ends` above the shortest texts', and to `stronger` at a temperature of 0.8."""
+    curves = {name: above(*np.linspace(0, end, 4)) for name, end in ((PLAIN, ends), (STRONG, stronger))}
+    shown = study_of(tmp_path, curves).view
+    first, *_, last = curves[PLAIN]
+    assert shown.meaning == said.format(f"{first:.3f}", f"{last:.3f}")
+    assert " ".join(printed(shown).split()).startswith(f"{shown.heading} {shown.meaning}")
+    text = make_page("t", [Part("p", shown)])
+    assert text.index(shown.meaning) < text.index('class="verdict ')
 
 
 def test_advice_is_rarely_wrong() -> None:
@@ -382,7 +389,8 @@ def test_every_chart_is_there_and_theory_is_closed(study: RunLog, tmp_path: Path
     kinds = ("overview", "similarity", "classification", "repeated-words", "filter-rates", "theory")
     assert [one.name for one in study.view.charts()] == [f"length-{kind}" for kind in kinds]
     assert study.view.chart().name == "length-overview"
-    assert [section.title for section in study.view.sections if section.closed] == ["Theory"]
+    assert [section.title for section in study.view.sections] == ["At a glance", "By length", "Theory"]
+    assert [section.closed for section in study.view.sections] == [False, False, True]
     assert "<summary>Theory</summary>" in study.save_page(tmp_path / "page.html").read_text(encoding="utf-8")
 
 

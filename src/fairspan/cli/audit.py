@@ -85,7 +85,7 @@ def _run_all(planned: Sequence[Mapping[str, Any]], context: typer.Context) -> No
                 typer.echo(f"fairspan: {error}", err=True)
                 continue
             if not as_json:
-                show_outcome(found[-1], picture=None, as_json=False)
+                show_outcome(found[-1], picture=None, as_json=False, verbose=context.params["verbose"])
             if picture is not None and not dry_run:
                 save_picture(found[-1], picture.with_stem(f"{picture.stem}-{number}"), as_json=as_json)
     if as_json:

@@ -139,6 +139,7 @@ class RunningOptions:
     store: Path | None = option("File that keeps the vectors. Default: in your cache folder.", group=RUN)
     fresh: bool = flag("--fresh", "Measure again even if the run is complete; vectors in the store are used.", RUN)
     dry_run: bool = flag("--dry-run", "Print what would be embedded and how long it takes.", RUN)
+    verbose: bool = flag("--verbose", "Print every table of the page, such as regression coefficients.", RUN)
     as_json: bool = flag("--json", "Print the result as JSON.", RUN)
 
 

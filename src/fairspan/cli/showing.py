@@ -38,14 +38,14 @@ LINE_SECONDS = 30
 """Between two lines of progress where there is no terminal."""
 
 
-def show(result: Result, *, as_json: bool, picture: Path | None = None, ending: str = "") -> None:
+def show(result: Result, *, as_json: bool, picture: Path | None, ending: str = "", verbose: bool = False) -> None:
     """Print a result, and draw its picture."""
     from fairspan.report.terminal import print_view
 
     if as_json:
         print_json(result.to_dict())
     else:
-        print_view(Console(), result.view, ending=ending)
+        print_view(Console(), result.view, ending=ending, verbose=verbose)
     if picture is not None:
         save_picture(result, picture, as_json=as_json)
 

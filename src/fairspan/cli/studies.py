@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fairspan.runs.log import RunLog
 
 # What a verb does with a result, which is no option of the study.
-_OF_COMMAND = ("picture", "dry_run", "fail_if", "config")
+_OF_COMMAND = ("picture", "dry_run", "verbose", "fail_if", "config")
 
 
 def asked(context: typer.Context) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def run_study(
     conditions = read_conditions(options.verb, typed.get("fail_if"), given.get("treatments"))
     with running(typed["picture"]) as progress:
         found = outcome(options(**given, progress=progress), progress, dry_run=typed["dry_run"])
-    show_outcome(found, picture=typed["picture"], as_json=typed["as_json"])
+    show_outcome(found, picture=typed["picture"], as_json=typed["as_json"], verbose=typed["verbose"])
     from fairspan.runs.log import RunLog
 
     if not isinstance(found, RunLog):
@@ -84,12 +84,12 @@ def outcome(options: StudyOptions, progress: TerminalProgress, *, dry_run: bool)
     return found
 
 
-def show_outcome(found: RunLog | Forecast, *, picture: Path | None, as_json: bool) -> None:
+def show_outcome(found: RunLog | Forecast, *, picture: Path | None, as_json: bool, verbose: bool) -> None:
     """Print a log or a forecast, as a table or as JSON."""
     from fairspan.report.result import Result
 
     if isinstance(found, Result):
-        show(found, as_json=as_json, picture=picture, ending=f"log: {found.folder}")
+        show(found, as_json=as_json, picture=picture, ending=f"log: {found.folder}", verbose=verbose)
     elif as_json:
         print_json(found.to_dict())
     else:

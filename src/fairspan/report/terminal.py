@@ -18,10 +18,12 @@ _LONGEST_HEAD, _SHORTEST_HEAD = 30, 8
 _REFERENCE = "┊"
 
 
-def print_view(console: Console, view: View, *, ending: str = "") -> None:
-    """Everything that a view marks as brief."""
+def print_view(console: Console, view: View, *, ending: str = "", verbose: bool = False) -> None:
+    """Everything that a view marks as brief, or all its tables."""
     view = cleaned(view)
     print_line(console, view.heading)
+    if view.meaning:
+        console.print(Text(view.meaning, style="bold"))
     for note in view.notes:
         print_line(console, f"note: {note}", style="yellow")
     if view.cards:
@@ -35,7 +37,7 @@ def print_view(console: Console, view: View, *, ending: str = "") -> None:
                 console.print()
                 console.print(bars(chart, panel, console.width))
         for table in (*section.tables, *section.folded):
-            if table.brief:
+            if verbose or table.brief:
                 print_table(console, table)
     if ending:
         print_line(console, ending)

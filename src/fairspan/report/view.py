@@ -50,6 +50,7 @@ class View:
     Attributes:
         title: the heading of a page about this run.
         heading: the run in one line, for the terminal.
+        meaning: what the verdicts mean in plain words, shown before them.
         cards: the verdict on each treatment.
         sections: charts and tables, the most important first.
         frames: all statistics by name, as tidy frames; "verdicts" is always there.
@@ -66,6 +67,7 @@ class View:
     cards: tuple[Card, ...]
     sections: tuple[Section, ...]
     frames: Mapping[str, pl.DataFrame]
+    meaning: str = ""
     picture: str = ""
     remarks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """Two treatments on the same documents, from one run or from two: what changes, and whether that is a loss."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
@@ -20,6 +20,7 @@ from fairspan.studies.audit.tables import change_table
 _FAMILY = ["measure", "n", "lead", "later"]
 # A document is the same in two runs if it has the same segments at the same positions.
 _PLACE = ["set", "order", "position", "segment", "language"]
+_COLUMNS = ("value", "value_second", "position", "set", "segment")
 _ORDER: tuple[LossKind, ...] = ("worse", "inconclusive", "not worse", "fairer")
 
 Sides = tuple[Side, Side]
@@ -107,8 +108,7 @@ def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> tup
     spreads, coefficients = list[Record](), list[Record]()
     for family, rows in parts.items():
         own = Family(*family)
-        columns = ("value", "value_second", "position", "set", "segment")
-        one, two, positions, sets, segments = (rows[name].to_numpy() for name in columns)
+        one, two, positions, sets, segments = (rows[name].to_numpy() for name in _COLUMNS)
         before, after, change = (
             position_effects(values, positions, sets, segments, inference=settings.inference)
             for values in (one, two, two - one)
@@ -146,6 +146,32 @@ def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> tup
                 }
             )
     return spreads, coefficients
+
+
+def gains(first: Side, second: Side) -> Iterator[Record]:
+    """What position 1 and the later positions gain or lose in each measure, over all documents that both have."""
+    own = ["measure", "n", "set", "segment", pl.col("position").clip(upper_bound=2)]
+    groups = with_codes(_joined(first, second), "segment").group_by(own, maintain_order=True)
+    means, how = groups.agg(pl.col("value", "value_second").mean()), Settings.of(first.log).inference
+    for (measure,), rows in means.partition_by("measure", as_dict=True, maintain_order=True).items():
+        one, two, *where = (rows[name].to_numpy() for name in _COLUMNS)
+        found = [position_effects(values, *where, inference=how).means for values in (one, two, two - one)]
+        for place, name in enumerate(("position 1", "later positions")):
+            before, after, change = (own[place] for own in found)
+            ends = {"first_estimate": before.estimate, "second_estimate": after.estimate}
+            names = {"measure": measure, **_side_names((first, second)), "positions": name}
+            yield {**names, **ends, **contrast(change, "change_")}
+
+
+def gain_words(found: Sequence[Record]) -> str:
+    """The gains of one measure in words; what may be chance is called neither a gain nor a loss."""
+    parts = []
+    for one, ending in zip(found, ("s", ""), strict=True):
+        verb = "gain" if one["change_low"] > 0 else "lose" if one["change_high"] < 0 else ""
+        said = f"{verb}{ending} {number(abs(one['change_estimate']))}" if verb else f"show{ending} no clear change"
+        ends = " → ".join(number(one[f"{side}_estimate"]) for side in ("first", "second"))
+        parts.append(f"{one['positions']} {said} ({ends})")
+    return f"against {found[0]['first_treatment']}, {' and '.join(parts)}"
 
 
 def compare_languages(first: Side, second: Side, *, familywise: bool = False) -> list[Record]:

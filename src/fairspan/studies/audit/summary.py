@@ -9,7 +9,7 @@ from fairspan.runs.log import RunLog
 from fairspan.runs.sides import Side
 from fairspan.runs.windows import cut_words
 from fairspan.studies.audit.attention import attention_frame
-from fairspan.studies.audit.comparison import compare_sides
+from fairspan.studies.audit.comparison import compare_sides, gain_words, gains
 from fairspan.studies.audit.languages import joint_records, language_notes, language_verdict, spoken_of
 from fairspan.studies.audit.measures import POSITION_MEASURES, Record, Settings, with_codes
 from fairspan.studies.audit.positions import AnyJudged, Cell, cells_of, remedy, verdict_of
@@ -32,15 +32,19 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
     def frame(records: Iterable[Record]) -> pl.DataFrame:
         return frame_of({"model": log.model, **record} for record in records)
 
-    def cuts(treatment: str) -> list[str]:
-        """How many documents it cut."""
-        unit = str(log.header.get("token_unit", "tokens"))
-        return [cut_words(one, unit) for one in log.header.get("windows", ()) if one["treatment"] == treatment]
-
     there = {cell.treatment for cell in cells}
     sides = [Side(log, name) for name in log.treatments if name in there]
+    gained = [one for side in sides[1:] for one in gains(sides[0], side)]
+
+    def more(measure: str, treatment: str) -> list[str]:
+        """What it gains and loses, and how many documents it cut."""
+        own = [one for one in gained if (one["measure"], one["second_treatment"]) == (measure, treatment)]
+        unit = str(log.header.get("token_unit", "tokens"))
+        cuts = [cut_words(one, unit) for one in log.header.get("windows", ()) if one["treatment"] == treatment]
+        return [gain_words(own), *cuts] if own else cuts
+
     found = {
-        "verdicts": _verdict_frame(log, cells, lambda own, name: verdict_of(own, cuts(name))),
+        "verdicts": _verdict_frame(log, cells, lambda own, name: verdict_of(own, more(own[0].measure, name))),
         "families": frame(cell.family for cell in cells),
         "coefficients": frame(record for cell in cells for record in cell.coefficients),
         "means": frame(record for cell in cells for record in cell.means),
@@ -51,6 +55,7 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
         "joint": frame(joint),
         "attention": attention_frame(log),
         "changes": frame_of(one for side in sides[1:] for one in compare_sides(sides[0], side)[0]),
+        "gains": frame_of(gained),
         "windows": frame(log.header.get("windows", ())),
         "unseen": frame(log.header.get("unseen", ())),
     }

@@ -77,7 +77,7 @@ def _unevenness_tables(frames: Frames, model: str) -> list[Table]:
 
 
 def _coefficient_tables(frames: Frames, model: str) -> list[Table]:
-    """All coefficients in brief, then IRF's tables: one treatment's, and each (c.) with the first one (uc.).
+    """All coefficients, then IRF's tables: one treatment's, and each (c.) with the first one (uc.).
 
     Documents in one language are in one table, and mixed ones in a table for each language of the later segments.
     """
@@ -89,7 +89,7 @@ def _coefficient_tables(frames: Frames, model: str) -> list[Table]:
         return coefficient_table(part, f"{measure}-{ending}", title, notes=_notes(part), **how)
 
     settings = list(_settings(frame))
-    tables = [table(own, f"coefficients{suffix}", [setting], brief=True) for setting, suffix, own in settings]
+    tables = [table(own, f"coefficients{suffix}", [setting]) for setting, suffix, own in settings]
     for setting, suffix, own in settings:
         there = values_of(own, "treatment")
         if len(there) > 1 and own["plan"].n_unique() > 1:
@@ -110,7 +110,6 @@ def coefficient_table(
     pair: tuple[str, str] | None = None,
     notes: Sequence[str] = (),
     digits: int = 3,
-    brief: bool = False,
 ) -> Table:
     """A column for each plan, as in IRF's Tables 1–15, or for each treatment where there is one plan only.
 
@@ -137,7 +136,7 @@ def coefficient_table(
             cells = tuple(found.get((n, position, *column), Cell("")) for column in columns)
             rows.append(Row((str(n), symbol(position) + meaning), cells))
     notes = ((f"c.: {pair[0]}; uc.: {pair[1]}",) if pair else ()) + tuple(notes)
-    return Table(name, title, ("n", ""), tuple(columns.values()), tuple(rows), frame, 1, notes=notes, brief=brief)
+    return Table(name, title, ("n", ""), tuple(columns.values()), tuple(rows), frame, 1, notes=notes)
 
 
 def _pair_tables(frames: Frames, model: str) -> list[Table]:

@@ -42,7 +42,7 @@ def view_of(log: RunLog) -> View:
         sections.append(replace(attention_section(shown), folded=tuple(attention_tables(frames["attention"]))))
     tables = tables_of(frames, log.model, notes)
     if tables:
-        first = next(table for table in tables if table.brief)
+        first = next(table for table in tables if "-coefficients" in table.name)
         folded = tuple(table for table in tables if table is not first)
         sections.append(Section("Tables", tables=(first,), folded=folded))
     return View(
@@ -88,31 +88,23 @@ def _cards(frames: Frames) -> tuple[Card, ...]:
         chosen = {"measure": one["measure"], "treatment": one["treatment"]}
         uneven = frames.get("unevenness", pl.DataFrame(schema=["measure", "treatment", "spread_estimate"]))
         spreads = uneven.filter(**chosen)["spread_estimate"]
-        means = frames["means"].filter(**chosen).group_by("plan", "n").agg(pl.col("estimate").mean())["estimate"]
         name = f"{one['treatment']} · {one['measure']}" if several else one["treatment"]
-        detail = f"spread between positions {_range(spreads)}, " if len(spreads) else ""
-        detail += f"mean {_range(means)}"
-        cards.append(Card(name, one["verdict"], VERDICTS[one["verdict"]], (reason(one), detail)))
+        low, high = (number(value) for value in (spreads.min(), spreads.max()))  # type: ignore[arg-type]
+        spread = [f"spread between positions {low if low == high else f'{low} to {high}'}"] if len(spreads) else []
+        cards.append(Card(name, one["verdict"], VERDICTS[one["verdict"]], (reason(one), *spread)))
     for one in frames.get("language_verdicts", pl.DataFrame()).iter_rows(named=True):
         about = f"{one['measure']} by language" if several else "languages"
         cards.append(Card(f"{one['treatment']} · {about}", one["verdict"], VERDICTS[one["verdict"]], (reason(one),)))
     return tuple(cards)
 
 
-def _range(values: pl.Series) -> str:
-    low, high = (number(value) for value in (values.min(), values.max()))  # type: ignore[arg-type]
-    return low if low == high else f"{low} to {high}"
-
-
 def _joint_sentences(frames: Frames) -> list[str]:
     """What the model over all plans says about position, language and length."""
     if "joint" not in frames:
         return []
-    keys = ("measure", "treatment", "n")
+    found = frames["joint"].partition_by("measure", "treatment", "n", as_dict=True, maintain_order=True)
     sentences = []
-    for (measure, treatment, n), rows in (
-        frames["joint"].partition_by(keys, as_dict=True, maintain_order=True).items()
-    ):
+    for (measure, treatment, n), rows in found.items():
         parts = []
         mixed = "mixed" in rows["plans"]
         for effect in ("model", "position", "language"):

@@ -1,8 +1,8 @@
-"""`view_of` a study of length: verdicts, the suggested temperature, and tables and charts of the frames."""
+"""`view_of` a study of length: what it means, verdicts, and tables and charts of the frames."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby, product
+from itertools import product
 from typing import NamedTuple
 
 import polars as pl
@@ -10,7 +10,7 @@ import polars as pl
 from fairspan.report.chart import Chart, Panel, Series, on_log_axis, point
 from fairspan.report.frames import interval, values_of
 from fairspan.report.table import VERDICTS, Column, Table
-from fairspan.report.text import model_name, with_bounds
+from fairspan.report.text import model_name, number, with_bounds
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.log import RunLog
 from fairspan.stats.geometry import MEASURES
@@ -43,9 +43,11 @@ METHODS = (
     """The suggested temperature makes long texts no more similar than the shortest texts of the first treatment, by
     less than the margin for each doubling of length. Whether it helps search or classification has to be measured
     there.""",
-    """σ_a is the largest singular value of an attention matrix after the constant direction is removed: how much of
-    the differences between tokens a layer lets through at most. The bounds are those of Theorems 2 and 3 of the
-    length-collapse paper.""",
+)
+THEORY = (
+    "Why it happens, after the length-collapse paper: the filter rate is the logarithm of what a layer keeps of the "
+    "differences between tokens, and σ_a, the largest singular value of an attention matrix without its constant "
+    "direction, limits what attention lets through. Dashed lines are the bounds of the paper's theorems."
 )
 
 
@@ -63,8 +65,9 @@ def view_of(log: RunLog) -> View:
         cards=tuple(Card(name, word, VERDICTS[word], (said,)) for name, word, said in frames["verdicts"].rows()),
         sections=shown.sections(),
         frames=frames,
+        meaning=meaning(log, frames) if len(lengths) > 1 else "",
         picture=OVERVIEW,
-        remarks=(f"suggested by geometry alone: {advice(frames)}",) if len(lengths) > 1 else (),
+        remarks=(f"temperature that is enough, by geometry alone: {advice(frames)}",) if len(lengths) > 1 else (),
         notes=(*log.notes, *([few] if min(counts) < FEW else [])),
         switch=tuple(log.measured),
         all_first=True,
@@ -72,21 +75,28 @@ def view_of(log: RunLog) -> View:
     )
 
 
+def meaning(log: RunLog, frames: Mapping[str, pl.DataFrame]) -> str:
+    """Whether the first treatment makes long texts alike, by how much, whether a temperature helps; what to do."""
+    first, word, _ = frames["verdicts"].row(0)
+    cosine = frames["geometry"].filter(treatment=first, measure="cosine")
+    short, *_, long = (number(one) for one in cosine.filter(pl.col("against").is_null())["estimate"])
+    begin, *_, end = frames["lengths"]["name"]
+    seen = f"the mean cosine of two different texts is {short} at {begin} tokens and {long} at {end}"
+    model, (_, value, reason) = model_name(log.model), frames["suggestion"].row(-1)
+    if word == "inconclusive":
+        return f"It is open whether long texts look more alike than short ones to {model}: {seen}."
+    if word == "fair" or cosine.filter(against="doubling")["estimate"][0] < 0:
+        how = "less" if word == "biased" else "neither more nor less"
+        return f"Long texts look {how} alike than short ones to {model}: {seen}. Nothing has to be done."
+    found = f"Long texts look more alike than short ones to {model}, which makes them harder to tell apart: {seen}."
+    helps = f"Temperature: {reason}." if reason else f"A softmax temperature of {value:g} is enough to undo this."
+    return f"{found} {helps} Before you change anything, measure with fairspan evaluate what your search gains."
+
+
 def advice(frames: Mapping[str, pl.DataFrame]) -> str:
-    """The suggested temperature in one line. Whether it helps is for search and classification to say."""
-    found, last = frames["suggestion"].rows(), frames["lengths"]["length"][-1]
-    if all(value == 1 for _, value, _ in found):
-        return "none: long texts are shown not to be more alike than short ones"
-    parts = [] if any((value or 1) < 1 for _, value, _ in found) else ["nothing"]
-    for (value, reason), group in groupby(found, key=lambda one: one[1:]):
-        if value == 1:
-            continue
-        same = [length for length, _, _ in group]
-        texts = f"texts of {same[0]}{f' to {same[-1]}' if len(same) > 1 else ''} tokens"
-        if same[-1] == last:
-            texts = f"texts of {same[0]} tokens and more"
-        parts.append(f"{value:g} for {texts}" if value is not None else f"{texts}: {reason}")
-    return "; ".join(parts)
+    """The suggested temperature by length. Whether it helps is for search and classification to say."""
+    found = zip(frames["lengths"]["name"], frames["suggestion"].rows(), strict=True)
+    return "; ".join(f"{name} tokens: {reason or f'{value:g}'}" for name, (_, value, reason) in found)
 
 
 class _Axis(NamedTuple):
@@ -112,21 +122,16 @@ class _Shown:
         self.geometry = frames["geometry"].filter(pl.col("against").is_null())
 
     def sections(self) -> tuple[Section, ...]:
-        made = (self._overview(), self._by_length(), self._by_layer(), self._theory())
+        made = (self._overview(), self._by_length(), self._theory())
         return tuple(section for section in made if section.charts or section.tables)
 
     def _overview(self) -> Section:
+        vectors = self.geometry.filter(pl.col("treatment") != WORDS)
         chart = self._chart(
             OVERVIEW,
             "What length does to vectors",
-            "How similar texts of one length are, with 95 % intervals, and how much of the differences between "
-            "tokens each layer keeps.",
-            [
-                self._panel(
-                    NAMES["cosine"], self.geometry.filter(pl.col("treatment") != WORDS), "cosine", self.lengths
-                ),
-                self._rates(self.longest, f"{NAMES['filter_rate']}, "),
-            ],
+            "How similar texts of one length are, with 95 % intervals.",
+            [self._panel(NAMES["cosine"], vectors, "cosine", self.lengths)],
         )
         whole, key = self.frames["geometry"], ["measure", "treatment"]
         ends = {f"doubling_{end}": end for end in ("estimate", "low", "high")}
@@ -175,19 +180,15 @@ class _Shown:
             folded=(table,) if len(labels) else (),
         )
 
-    def _by_layer(self) -> Section:
-        chart = self._chart(
+    def _theory(self) -> Section:
+        """LC Figs. 5 and 2, and the filter rates at every length."""
+        rates = self._chart(
             "length-filter-rates",
             "How much of the differences between tokens each layer keeps",
             "Logarithm of the filter rate of each layer, by length.",
             [self._rates(length) for length in self.labels],
             NAMES["filter_rate"],
         )
-        measured = f"Means over {self.log.spec['spectra']} texts of each length at most."
-        return Section("By layer", measured, (chart,) if chart.panels else ())
-
-    def _theory(self) -> Section:
-        """LC Figs. 5 and 2."""
         chart = self._chart(
             "length-theory",
             "What attention does, and what the theorems say",
@@ -208,8 +209,8 @@ class _Shown:
         table = self._table("spectra", "Attention of the last layer by length", sigma, self.spectra, notes)
         return Section(
             "Theory",
-            "Quantities of the length-collapse paper; dashed lines are the bounds of its theorems.",
-            (chart,) if chart.panels else (),
+            f"{THEORY} Means over {self.log.spec['spectra']} texts of each length at most.",
+            tuple(one for one in (rates, chart) if one.panels),
             tables=(table,) if len(sigma) else (),
             closed=True,
         )
