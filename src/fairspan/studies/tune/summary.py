@@ -229,18 +229,11 @@ def _sentences(decision: Decision, header: Header) -> list[str]:
         case _:
             best, change = _best(choice)
             figures = f"{in_full(best, header)} changes {metric} ({number(before)}) by {with_bounds(change, '+.3f')}"
+            said = [f"Keep the plain model: no candidate is shown to find more. The best, {figures}.", settle]
             if decision.finding == "no gain":
-                shown = (
-                    f"no difference that matters. A gain above {margin:g} is ruled out: {figures}, and no other more."
-                )
-                said = [f"Keep the plain model: {shown}", *gone]
-            else:
-                said = [
-                    f"Keep the plain model: no candidate is shown to find more. The best, {figures}.",
-                    settle,
-                    *gone,
-                ]
-            said.append(_chunks(decision, header))
+                ruled_out = f"A gain above {margin:g} is ruled out: {figures}, and no other more."
+                said = [f"Keep the plain model: no difference that matters. {ruled_out}"]
+            said += [*gone, _chunks(decision, header)]
     return [one for one in said if one]
 
 
@@ -297,10 +290,8 @@ def _chunks(decision: Decision, header: Header) -> str:
     """That averaged chunks are better than the choice, if they are."""
     samples, held = list(decision.samples.values()), decision.name if decision.answer != "keep" else PLAIN
     found = {name: gain(samples, held, name) for name in samples[0].sums if _treatment(name, header).chunks}
-    better = [
-        f"{name} finds more than {held}: {with_bounds(one, '+.3f')}." for name, one in found.items() if one.low > 0
-    ]
-    return " ".join(better)
+    better = {name: with_bounds(one, "+.3f") for name, one in found.items() if one.low > 0}
+    return " ".join(f"{name} finds more than {held}: {change}." for name, change in better.items())
 
 
 def _more(decision: Decision, header: Header) -> tuple[str, int]:

@@ -45,8 +45,8 @@ def view_of(log: RunLog) -> View:
 
 
 def _asked(log: RunLog) -> list[str]:
-    given = {name: tokens for name, tokens in log.header["query_tokens"].items() if tokens}
-    return [f"{name}: queries have at most {tokens} tokens" for name, tokens in given.items()]
+    given = log.header["query_tokens"].items()
+    return [f"{name}: queries have at most {tokens} tokens" for name, tokens in given if tokens]
 
 
 def _sections(log: RunLog, frames: dict[str, pl.DataFrame]) -> tuple[Section, ...]:
