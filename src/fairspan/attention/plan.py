@@ -42,7 +42,7 @@ class LayerInputs:
         mask: bool or additive, position_bias: additive; both broadcast to [N, H, L, L].
         causal: whether a row sees no key after its own.
         rule: how the layer is split into baskets; None where it is not.
-        view: what the rows see in a pass in tiles, which has no mask and no position bias besides.
+        view: what the rows see in a pass in tiles, which has no other mask or position bias.
     """
 
     layer: int

@@ -96,7 +96,7 @@ def serve(
         facts = f"{info['calibration_in_words']}, {length} tokens, {info['device']}"
         typer.echo(f"serving {called} ({facts}) on {url_of(bound)}", err=True)
         if key is None and not is_local(bound):
-            typer.echo(f"warning: whoever reaches {url_of(bound)} can use it: set {KEY}.", err=True)
+            typer.echo(f"warning: anyone who can reach {url_of(bound)} can use it: set {KEY}.", err=True)
         routes = [] if no_page else page_routes(open_desk(loaded, called), service.batcher)
         hosts = None if key and allowed_hosts is None else [host, *words(allowed_hosts or "")]
         answered = run(make_app(service, key=key, routes=routes, allowed_hosts=hosts), bound)

@@ -125,7 +125,7 @@ def _segment(number: int, given: object) -> Segment:
 
 
 def _without_rules(runs: Sequence[str]) -> MarkedText:
-    """The runs between rules, joined: a rule is a mark that somebody set, and no part of the text."""
+    """The runs between rules, joined: a rule is a mark and no part of the text."""
     kept = [run.strip() for run in runs if run.strip()]
     if not kept:
         raise CorpusError("the text is empty: it contains only separator lines.")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fairspan.errors import CorpusError
 
 UNKNOWN = "und"
-"""A language that nobody named, as ISO 639 writes it."""
+"""The ISO 639 code of an unknown language."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -52,7 +52,7 @@ def choose_plans(
     partial: bool,
     also: Sequence[str] = (),
 ) -> tuple[tuple[LanguagePlan, ...], Corpus]:
-    """The language plans, and the corpus in the languages that they, and whoever else, need."""
+    """The language plans, and the corpus in the languages that they and other parts need."""
     if languages is None and not mixed:
         found = Corpus.read(corpus, None, partial=True)
         first = "en" if "en" in found.languages else found.languages[0]

@@ -7,7 +7,7 @@ from math import comb
 
 import numpy as np
 
-# So few sets that all can be listed once deals bring nothing new; with more, so many barren deals end the draw.
+# Up to _FEW sets are listed once deals bring nothing new; with more, _PATIENCE barren deals end the draw.
 _FEW, _PATIENCE = 20_000, 100
 
 

@@ -52,7 +52,7 @@ def attention_rows(
     calibrated model these are the calibrated weights.
 
     No L×L tensor is made for this; models that make one themselves, for a sliding window or a position bias, still
-    do. The model stays as it is: the texts go one by one through a copy on the same weights.
+    do. The model is not changed: the texts go one by one through a copy on the same weights.
 
     Args:
         model: a SentenceTransformer on the torch backend, plain or calibrated.

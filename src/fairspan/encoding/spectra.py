@@ -95,7 +95,7 @@ def spectra(
     σ_a is that of the attention the model really uses, temperature and, in the calibrated layers of a calibrated
     model, baskets included: calibrated rows still sum to 1, which is all that Theorem 2 asks of them.
 
-    One head's L×L matrix is held at a time. The model stays as it is: the texts go one by one through a copy on the
+    One head's L×L matrix is held at a time. The model is not changed: the texts go one by one through a copy on the
     same weights.
 
     Args:

@@ -68,7 +68,7 @@ def fit_whitening(vectors: np.ndarray, *, dimensions: int | None = None) -> Whit
 
 
 def whiten(model: SentenceTransformer, whitening: Whitening) -> SentenceTransformer:
-    """A SentenceTransformer whose vectors are whitened, on the same weights as `model`, which stays as it is.
+    """A SentenceTransformer whose vectors are whitened, on the same weights as `model`, which is not changed.
 
     The map comes last, as a `Dense` module without activation, because it is fitted on what the model gives. Where
     the model normalises, what comes out is normalised again. In half precision the map is as coarse as the vectors.
@@ -89,7 +89,7 @@ def whiten(model: SentenceTransformer, whitening: Whitening) -> SentenceTransfor
 def last_two(model: SentenceTransformer) -> SentenceTransformer:
     """A SentenceTransformer whose tokens are the average of the last two layers, pooled by their mean.
 
-    It is on the same weights as `model`, which stays as it is, and consists of sentence-transformers' own modules.
+    It shares the weights of `model`, which is not changed, and consists of sentence-transformers' own modules.
     The mean replaces whatever pooling the model had, as in the literature; what follows the pooling is kept. The
     layers are those that transformers gives as hidden states: where a model normalises after its last layer (T5,
     ModernBERT, Qwen3 and others), the last one is normalised and the one before it is not, and weighs more for that.

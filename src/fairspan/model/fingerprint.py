@@ -62,7 +62,7 @@ def _relevant(settings: Any) -> Any:
 
 
 def _tokenizer(tokenizer: Any) -> Any:
-    """The tokenizer's rules and vocabulary, without the truncation and padding that each call sets anew."""
+    """The tokenizer's rules and vocabulary, without truncation and padding, which every call sets."""
     backend = tokenizer if isinstance(tokenizer, Tokenizer) else getattr(tokenizer, "backend_tokenizer", None)
     if isinstance(backend, Tokenizer):
         rules = json.loads(backend.to_str())

@@ -63,7 +63,7 @@ def load_model(name: str | None = None, loading: Loading | None = None) -> Sente
 
 
 def load_with_limit(name: str | None, loading: Loading | None) -> tuple[SentenceTransformer, int | None]:
-    """The same, and how many tokens the model is set to read by whoever made it."""
+    """The same, and the model's own limit in tokens."""
     loading, place = loading or Loading(), find_model(name)
     loading.require_device()
     dtype = loading.dtype or ("float32" if _is_cpu(loading.device) else "auto")

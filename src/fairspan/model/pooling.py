@@ -22,7 +22,7 @@ class PoolingSite:
     """How the output of one transformer becomes one vector.
 
     Attributes:
-        module: the pooling module. Its settings may change after calibration, so they are read anew each time.
+        module: the pooling module. Its settings may change after calibration, so they are read every time.
         follows_directly: whether it is the next module, so that nothing else reads the tokens.
     """
 
@@ -53,9 +53,9 @@ class PoolingSite:
 
 
 class PooledFeatures(UserDict[str, Any]):
-    """Features whose token embeddings hold one token per text, the pooled one, until somebody asks for all of them.
+    """Features whose token embeddings hold one token per text, the pooled one, until all of them are needed.
 
-    The pooling module reads the one row that it needs. Whoever reads `token_embeddings` after it (an `encode` for
+    The pooling module reads the one row that it needs. What reads `token_embeddings` after it (an `encode` for
     token embeddings, a module further on) gets those of all tokens, computed then.
     """
 

@@ -23,7 +23,7 @@ _LEAST, _MOST = 2, 10
 # Texts of each language for a correction. All languages have the same ones, so that their differences have a small
 # error where each mean still has a large one.
 LEAST_PARALLEL, MOST_PARALLEL = 20, 500
-# Two texts that share so many characters from the beginning of one of them are parts of one text.
+# Texts that share this many characters from the beginning of one of them are parts of one text.
 _HEAD = 40
 
 Drawn = TypeVar("Drawn")
@@ -169,7 +169,7 @@ def _choose_texts(
 
 
 def _drawn(found: list[Drawn], most: int, seed: int) -> list[Drawn]:
-    """At most so many of them, in their order."""
+    """At most that many of them, in order."""
     if len(found) <= most:
         return found
     return [found[number] for number in sorted(np.random.default_rng(seed).choice(len(found), most, replace=False))]

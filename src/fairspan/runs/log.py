@@ -125,7 +125,7 @@ class RunLog(Result):
         return write_file(Path(path), make_page(self.view.title, [self.part()]))
 
     def part(self, label: str = "", room: int = ROOM_FOR_ROWS) -> Part:
-        """The run as a part of a page, without local paths; raw rows may take so many bytes of it."""
+        """The run as a part of a page, without local paths; raw rows may take that many bytes of it."""
 
         def shared(text: str) -> str:
             for place, name in places.items():
@@ -205,7 +205,7 @@ def read_header(folder: Path) -> dict[str, Any]:
 class LogWriter:
     """Writes a run's folder. Every write replaces a whole file at once, so a crash leaves the one before.
 
-    A complete log stays as it is until the one that is measured anew is complete, too.
+    A complete log is kept until its replacement is complete.
     """
 
     def __init__(self, folder: Path, header: Mapping[str, Any]) -> None:

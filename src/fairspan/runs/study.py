@@ -83,7 +83,7 @@ class Study(Generic[Options, Ready]):
         done = self._finished(folder, name, fresh=fresh)
         if done is None:
             with locked(folder):
-                # Whoever held the lock before may just have finished it.
+                # The process that held the lock may just have finished it.
                 done = self._finished(folder, name, fresh=fresh) or self._measured(prepared, name, folder, progress)
         return done
 

@@ -27,7 +27,7 @@ from fairspan.serving.service import Service
 
 Result = TypeVar("Result")
 
-# Whoever watches a server has no key, and a page has to be there before it can ask for one.
+# Health checks have no key, and a page must load before it can ask for one.
 _OPEN = ("/", "/health")
 # How long a body may take to arrive, and how long nothing of it may come.
 _BODY_SECONDS, _PART_SECONDS = 60.0, 15.0

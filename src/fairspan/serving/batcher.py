@@ -146,7 +146,7 @@ class Batcher:
 
         Args:
             work: is given a function to call between its steps, with any number. It waits for requests that came
-                meanwhile, and raises an error once nobody waits for `work`.
+                meanwhile, and raises an error once no client waits for `work`.
 
         Raises:
             Refusal: if too many wait already.

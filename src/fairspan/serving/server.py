@@ -28,7 +28,7 @@ _TOO_LARGE = Refusal(431, _SAID, code="headers_too_large", headers={"Connection"
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket of its own at that address, at which nobody can connect yet."""
+    """A socket at that address that accepts no connections yet."""
     if not 0 <= port <= 65535:
         raise DesignError(f"port must be from 0 to 65535, got {port}.")
     try:

@@ -29,7 +29,7 @@ from fairspan.serving.protocol import Asked, Names, Refusal, too_large, wrong
 _log = logging.getLogger("fairspan.serving")
 SIDES: tuple[Side, ...] = ("document", "query")
 Result = TypeVar("Result")
-# Up to so many bytes, characters or numbers a step of a request is done at once, and beyond so many one at a time.
+# Bytes, characters or numbers up to which a step of a request is done at once, and beyond which one at a time.
 _SHORT, _LARGE = 4096, 65_536
 # Far more than a token has in any language. A text with more of them in the window is not tokenised.
 _TOKEN_CHARACTERS = 64
@@ -194,7 +194,7 @@ class Service:
             )
 
     def _checked(self, vectors: np.ndarray, dimensions: int | None) -> np.ndarray:
-        """The vectors, cut to so many dimensions, if all of them are numbers and none is zero."""
+        """The vectors, cut to that many dimensions, if all of them are numbers and none is zero."""
         if dimensions is not None and dimensions < vectors.shape[1]:
             vectors = vectors[:, :dimensions]
             with np.errstate(invalid="ignore", divide="ignore"):

@@ -50,7 +50,7 @@ class Robust:
         return t_below(ratio, freedom), t_below(-ratio, freedom)
 
     def joint(self, weights: Floats) -> float:
-        """The p-value of the F test that all rows of weights[q, K] are 0; NaN with too few clusters for so many."""
+        """The p-value of the F test that all rows of weights[q, K] are 0; NaN with too few clusters for them."""
         q, g = len(weights), self.clusters
         small = self.inference == "cr2"
         wald = _wald(self.estimates(weights), weights @ self.covariance @ weights.T)

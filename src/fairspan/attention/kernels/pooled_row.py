@@ -110,7 +110,7 @@ def _row_mix(  # type: ignore[no-untyped-def]
     amount = 1.0
     if not FULL:
         amount = tl.load(strength + n)
-    # A row in which nothing is reserved and nobody shares stays as it was.
+    # A row without reserved or shared mass is not changed.
     amount = tl.where(all_shares <= 0, 0.0, amount)
 
     result = tl.zeros([BLOCK_D], dtype=tl.float32)

@@ -1,7 +1,7 @@
 """Building a comparable corpus from dumps: align, read language by language, write.
 
 Work in progress is in `.work`: one file for Wikidata's links and one for every file of a dump, each written as a
-whole. Their names hold a digest of all that they depend on, so a build goes on with those that it finds.
+whole. Their names hold a digest of their inputs, so a build continues with those that it finds.
 """
 
 import hashlib

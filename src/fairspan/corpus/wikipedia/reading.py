@@ -133,7 +133,7 @@ class LanguageReader:
 
 
 def _cleaned(pages: Iterator[tuple[int, Page]], processes: int) -> Iterator[tuple[Wanted, list[str]]]:
-    """Some pages at a time with their texts, in their order, cleaned in so many processes."""
+    """Pages with their texts, in order, cleaned in that many processes."""
     batches = iter(lambda: list(islice(pages, _TEXTS)), [])
     if processes == 1:
         yield from ((batch, _clean(batch)) for batch in batches)

@@ -46,7 +46,7 @@ class Lens:
         return [self.text[piece.start : piece.end] for piece in self.pieces]
 
     def up_to(self, window: int | None) -> Lens:
-        """The same as a model reads it that stops after so many tokens."""
+        """The same for a model that stops after that many tokens."""
         if window is None or window == self.counter.window or not isinstance(self.counter, ModelTokens):
             return self
         return replace(self, counter=ModelTokens(self.counter.model, self.counter.prompt, window=window))
