@@ -160,6 +160,16 @@ def test_keys_differ_where_vectors_may(make_tiny: Make) -> None:
     assert all(encoder.key(one) == encoder.key(spanned) for encoder in encoders)
 
 
+def test_documents_are_embedded_once_whether_or_not_queries_are_treated(make_tiny: Make) -> None:
+    """Queries that a model came calibrated for on documents only are its plain ones."""
+    model, text = make_tiny("bert", "cls"), Text(words(40), 42)
+    only = PRESETS["paper"].but(sides="document")
+    assert encoder_of(model, only).key(text) == encoder_of(model, "paper").key(text)
+    known = {"prompt": "", "fingerprint": fingerprint(model), "side": "query"}
+    came = ModelEncoder(fairspan.calibrate(model, only), PRESETS["plain"], **known)
+    assert came.key(text) != ModelEncoder(model, PRESETS["paper"], **known).key(text)
+
+
 def test_a_calibrated_model_stays_so_under_none_and_can_be_calibrated_anew(make_tiny: Make) -> None:
     model = make_tiny("bert", "cls")
     calibrated, text = fairspan.calibrate(model, "paper", basket_size=8), Text(words(40), 42)

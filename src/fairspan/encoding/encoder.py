@@ -60,7 +60,7 @@ class ModelEncoder(Encoder):
         self._prompt, self._side, self._by_segments = prompt, side, by_segments
         # Read back from the modules: a model may have come calibrated, and "plain" leaves it so.
         modules = list(calibrated_transformers(self.model))
-        acting = [module.calibration.to_dict() for module in modules]
+        acting = [_on_side(module.calibration, side) for module in modules]
         self._identity = json.dumps([ENGINE, fingerprint, acting, prompt, side, by_segments], sort_keys=True)
         self._plain = json.dumps([ENGINE, fingerprint, [], prompt, side, False], sort_keys=True)
         keeping = modules and not by_segments and all(one.calibration.keeps_what_fits for one in modules)
@@ -70,7 +70,7 @@ class ModelEncoder(Encoder):
         encode = self.model.encode_query if self._side == "query" else self.model.encode_document
         texts = self._read(batch)
         with warnings.catch_warnings():
-            # What is cut off is reported by whoever reads `window`.
+            # What is cut off is reported where `window` is read.
             warnings.filterwarnings("ignore", message="(?s).*is longer than the model: its segments")
             found = encode(texts, prompt=self._prompt, batch_size=len(texts), show_progress_bar=False)
         return list(np.asarray(found, dtype=np.float32))
@@ -179,6 +179,11 @@ def refuse_other_spaces(model: SentenceTransformer) -> None:
             f"retention compares tokens with whole vectors, and this model changes the space between them "
             f"({', '.join(after) or 'no pooling'}, truncate_dim={model.truncate_dim}): omit retention."
         )
+
+
+def _on_side(calibration: Calibration, side: Side) -> dict[str, Any]:
+    """What decides the vectors of one side, on which a calibration does the same whether or not it acts on both."""
+    return {**calibration.to_dict(), **({"sides": "both"} if calibration.acts_on(side) else {})}
 
 
 def _own_tokens(features: dict[str, Any], number: int, count: int, text: Text) -> torch.Tensor:
