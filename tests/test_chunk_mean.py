@@ -189,7 +189,7 @@ def test_what_has_no_single_pass_is_refused(make_tiny: Make, corpus: str) -> Non
         fairspan.evaluate(model, **common, indexes=["late-max"], cross=True)
     with pytest.raises(DesignError, match="chunk-mean has no single pass over a document and cannot be inspected"):
         fairspan.inspect(model, "w1 w2. w3 w4.", treatments=treatments, progress=False)
-    with pytest.raises(DesignError, match="reads whole have 1 to 510 tokens, got 600"):
+    with pytest.raises(DesignError, match="this model have 1 to 510 tokens, got 600"):
         fairspan.audit(model, corpus=corpus, treatments=["chunk-mean-600"], progress=False)
-    with pytest.raises(DesignError, match="reads whole have 1 or more characters, got window"):
+    with pytest.raises(DesignError, match="this model have 1 or more characters, got window"):
         fairspan.audit(Words(), corpus=corpus, treatments=["chunk-mean-window"], progress=False)

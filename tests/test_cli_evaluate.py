@@ -155,7 +155,7 @@ def test_a_beir_folder(run: Run, model: Path, beir: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--indexes", "chunk-max", "--chunk-tokens", "511"], "reads whole have 1 to 510 tokens"),
+        (["--indexes", "chunk-max", "--chunk-tokens", "511"], "this model have 1 to 510 tokens"),
         (["--opening", "50"], "for 0 of the 12 segments of articles: 12 have fewer than 8 tokens left to ask"),
         (["--max-seq-length", "20"], "and the model reads 20"),
     ],
@@ -181,7 +181,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(
         ("beir", ["--treatments", "plain,paper+baskets=segments"], "of 8 documents the segments are not known"),
         ("beir", ["--max-seq-length", "12", "--too-long", "error"], "8 of 8 documents are longer than the 12 tokens"),
         ("questions", ["--max-seq-length", "6"], "no query is left: every document that answers one is longer than"),
-        ("questions", ["--indexes", "late-max", "--chunk-tokens", "600"], "reads whole have 1 to"),
+        ("questions", ["--indexes", "late-max", "--chunk-tokens", "600"], "this model have 1 to"),
     ],
 )
 def test_a_mistake_about_a_task_is_one_line(

@@ -354,10 +354,10 @@ def test_chunks_that_the_model_cannot_read(make_tiny: Make) -> None:
     document = Passage("d", words(40, 1), "en")
     (spans,) = chunk_documents([document], counter, 15)
     assert [len(document.text[slice(*span)].split()) for span in spans] == [14, 13, 13]
-    with pytest.raises(DesignError, match="chunks that this model reads whole have 1 to 15 tokens, got 16"):
+    with pytest.raises(DesignError, match="chunks for this model have 1 to 15 tokens, got 16"):
         chunk_documents([document], counter, 16)
     assert chunk_documents([document], counter, "window") == [spans]
-    with pytest.raises(DesignError, match="reads whole have 1 or more characters, got window"):
+    with pytest.raises(DesignError, match="this model have 1 or more characters, got window"):
         chunk_documents([document], Characters(), "window")
 
 

@@ -351,7 +351,7 @@ def test_a_damaged_store_is_one_line_and_left_alone(
     assert len(content) > 4096, "the premise: several pages"
     file.write_bytes(damage or content[:4096] + bytes(len(content) - 4096))
     said = said_by(under, options, lambda number: None, fresh=True)
-    assert damage is None or re.search(r"cannot be used .*what it holds is kept", said)
+    assert damage is None or re.search(r"cannot be used .*its contents are kept", said)
     assert damage is None or file.read_bytes() == damage
     assert header_of(done.folder)["status"] == "complete"
 
@@ -552,7 +552,7 @@ def test_a_store_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
     disk, saved = tmp_path / "disk", tmp_path / "saved"
     started = shell.start(store=disk / "store.sqlite", before=small_disk(disk, "24k"), after=copied(disk, saved))
     ended = skip_if_refused(started.wait())
-    ended.failed_in_one_line("is full", "what it holds is kept", "run the same again")
+    ended.failed_in_one_line("is full", "its contents are kept", "run the same command again")
     header = header_of(shell.run)
     assert header["status"] == "failed"
     assert header["timings"]["texts_computed"] <= stored(saved / "store.sqlite") < shell.total

@@ -154,7 +154,7 @@ def test_what_is_aside_waits_for_requests_between_its_steps_and_ends_when_left()
         batcher = Batcher(budget=1000, pass_tokens=0)
         first, *others = [asyncio.ensure_future(batcher.aside(work)) for _ in range(5)]
         await asyncio.sleep(0.1)
-        with pytest.raises(Refusal, match="too many documents"):
+        with pytest.raises(Refusal, match="Too many documents"):
             await others.pop()
         # Requests that come during a step are answered before the next one.
         asked = ask(batcher, model, Text(10))
