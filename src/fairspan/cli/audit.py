@@ -38,31 +38,31 @@ def audit(
     ),
     measures: str | None = list_option("representation, retention, attention. Default: representation."),
     margin: float | None = option("Differences below it count as fair. Default: 0.02."),
-    seed: int | None = option("Seed of the draw and the orders. Default: 0."),
+    seed: int | None = option("Seed of the sample and the orders. Default: 0."),
     config: str | None = option(
-        "A TOML file, or irf or irf-laptop; it may set every keyword of Python's fairspan.audit. Options override it."
+        "A TOML file with keywords of Python's fairspan.audit, or irf or irf-laptop. Options override it."
     ),
     prompt: Prompt = None,
     fail_if: FailIf = None,
 ) -> None:
-    """Measure how well each position and language of a document is represented in its one vector.
+    """Measure how well one vector represents each position and language of a document.
 
-    Documents are built from the corpus's segments in balanced orders, embedded under every treatment, and compared
-    with each segment embedded alone. Computed vectors are kept: the same command continues where it was stopped.
+    Documents are built from segments of the corpus in balanced orders, embedded under every treatment, and compared
+    with each segment embedded alone. Vectors are stored, so the same command continues an interrupted run.
 
     Examples:
 
         fairspan audit
 
-        fairspan audit BAAI/bge-m3 --corpus my_articles/ --languages en,de --sizes 3,4,5 --treatments plain,paper
+        fairspan audit ibm-granite/granite-embedding-30m-english --corpus my_articles/ --sizes 3,4,5
 
-        fairspan audit BAAI/bge-m3 --languages en,zh --mixed all --measures representation,attention --dry-run
+        fairspan audit MODEL --languages en,zh --mixed all --measures representation,attention --dry-run
 
         fairspan audit --config irf-laptop --picture profiles.png
 
         fairspan audit ./my-model --treatments plain --fail-if biased
 
-        fairspan audit --endpoint http://localhost:8000/v1 --model BAAI/bge-m3 --dry-run
+        fairspan audit --endpoint http://localhost:8000/v1 --model MODEL --dry-run
     """
     planned = [asked(context)] if config is None else changed_audits(config, asked(context))
     if len(planned) == 1:

@@ -24,7 +24,7 @@ _WORSE = ("worse", "language-worse")
 FailIf = Annotated[
     str | None,
     typer.Option(
-        help="End with exit code 1 on any of these results: biased (audit only), worse, inconclusive; "
+        help="Exit with code 1 on any of these results: biased (audit only), worse, inconclusive; "
         "language-biased, language-worse or language-inconclusive for languages in mixed documents of an audit. "
         "Every treatment is judged, or the one named: tiles:biased."
     ),

@@ -88,7 +88,7 @@ class LoadingOptions:
     """How the model is loaded."""
 
     max_seq_length: int | None = option(
-        "Longest text to read, in tokens. Beyond the model's positions, only treatments in tiles read on.",
+        "Longest text to read, in tokens. Only treatments in tiles can exceed the model's positions.",
         group=MODEL,
     )
     device: str | None = option("cpu, cuda or mps.", group=MODEL)
@@ -100,16 +100,15 @@ class CalibrationOptions:
     """How the model is calibrated, and how far it reads."""
 
     preset: str | None = option(
-        f"Preset to apply: {', '.join(PRESETS)}; change fields as in paper+basket_size=64. Default: the model as it "
-        "is.",
+        f"Preset to apply: {', '.join(PRESETS)}; change fields as in paper+basket_size=64. Default: none.",
         group=MODEL,
     )
     calibration: Path | None = option(
-        "JSON file of a calibration to start from, or a folder with a calibration.json, in place of a preset.",
+        "JSON file of a calibration, or a folder with a calibration.json, instead of a preset.",
         group=MODEL,
     )
     tile_size: str | None = option(
-        "Tokens of a tile: 64, 128, 256, …, or window for as many as the plain model reads, as the preset long.",
+        "Tokens per tile: 64, 128, 256, …, or window for as many as the plain model reads (the preset long).",
         group=MODEL,
     )
     max_seq_length: int | None = option(
@@ -119,25 +118,23 @@ class CalibrationOptions:
 
 
 class EndpointOptions:
-    """A model that is asked for vectors over HTTP, in place of one that is loaded."""
+    """A model behind an HTTP endpoint instead of one that is loaded."""
 
     endpoint: str | None = option(
-        "Address of an OpenAI-compatible endpoint, such as http://localhost:8000/v1, in place of MODEL. Its key is "
-        "read from the environment variable OPENAI_API_KEY, if it is set.",
+        "Address of an OpenAI-compatible endpoint, such as http://localhost:8000/v1, instead of MODEL. Its key is "
+        "the environment variable OPENAI_API_KEY, if set.",
         group=MODEL,
     )
-    endpoint_model: str | None = option("Name of the model that the endpoint has.", "--model", group=MODEL)
+    endpoint_model: str | None = option("Name of the endpoint's model.", "--model", group=MODEL)
 
 
 class RunningOptions:
     """Where a run goes, and what is shown of it."""
 
     picture: Path | None = option("Draw the main figure into this PNG, SVG or PDF.", group=RUN)
-    out: Path | None = option(
-        "Folder of the run. Default: one in fairspan-runs that belongs to this command.", group=RUN
-    )
-    store: Path | None = option("File that keeps the vectors. Default: in your cache folder.", group=RUN)
-    fresh: bool = flag("--fresh", "Measure again even if the run is complete; vectors in the store are used.", RUN)
+    out: Path | None = option("Folder of the run. Default: one in fairspan-runs for this command.", group=RUN)
+    store: Path | None = option("File that stores the vectors. Default: in your cache folder.", group=RUN)
+    fresh: bool = flag("--fresh", "Measure again even if the run is complete; stored vectors are reused.", RUN)
     dry_run: bool = flag("--dry-run", "Print what would be embedded and how long it takes.", RUN)
     verbose: bool = flag("--verbose", "Print every table of the page, such as regression coefficients.", RUN)
     as_json: bool = flag("--json", "Print the result as JSON.", RUN)
