@@ -32,7 +32,7 @@ class EmbedOptions:
         input: a JSON Lines or Parquet file, a folder of them, a .txt or .md file or a folder of them, a Hugging Face
             dataset as `name`, `name:split` or `name:configuration:split`, or records in Python.
         out: the folder to write.
-        calibration: a preset's name, a `Calibration`, or the file of one; by default none.
+        calibration: a preset's name, a `Calibration`, or the file of one; by default the model is not changed.
         max_seq_length: the longest text to read, in tokens. Longer ones are truncated and marked.
         side: "document" or "query".
         prompt: put before every text; by default the model's own for the side.

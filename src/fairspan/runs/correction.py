@@ -40,7 +40,7 @@ def fit_correction(
         method: "subspace", or "lir", which needs the language of every text that is embedded. "subspace-3" and
             "lir-2" set the number of directions to remove.
         calibration: the calibration that the model will have, as in `fairspan.calibrate`, since it changes the
-            vectors. By default none.
+            vectors. By default the model is used unchanged.
         languages: those to fit, by default all of the corpus.
         seed: of the draw.
         progress: True for a bar, False for none, or an object that shows it.
