@@ -100,7 +100,8 @@ class CalibrationOptions:
     """How the model is calibrated, and how far it reads."""
 
     preset: str | None = option(
-        f"Preset to apply: {', '.join(PRESETS)}; change fields as in paper+basket_size=64. Default: no change, in calibrate long.",
+        f"Preset to apply: {', '.join(PRESETS)}; change fields as in paper+basket_size=64. Default: no change, "
+        "in calibrate long.",
         group=MODEL,
     )
     calibration: Path | None = option(
