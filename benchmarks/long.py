@@ -7,12 +7,9 @@
 Treatments act on documents, queries are read by the plain model. Plain models read 512 tokens, or as many as follow
 the folder after an @; tiles read all of a document. Intervals are clustered by meeting.
 
-`search`: the plain model, means of chunks and tiles of 64, 128 and 256 tokens and of the window. The plain rows are
-compared with published figures.
-
+`search`: the plain model, means of chunks and tiles of 64, 128 and 256 tokens and of the window.
 `bm25`: bm25s with its defaults (Lucene's formula, k1 1.5, b .75; lower-case words of two letters or more, without
 English stop words, not stemmed). Needs no model.
-
 `cost`: time and memory of one document and one book of random words, in one run. Chunks go through the plain model in
 batches of 32, before their mean is taken. The plain model alone would read the beginning only and is left out.
 """
@@ -24,10 +21,12 @@ import importlib.util
 import json
 import random
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from sentence_transformers import SentenceTransformer
 
 import fairspan
 from benchmarks.measure import peak_bytes, time_side_by_side
@@ -38,21 +37,15 @@ from fairspan.retrieval.beir import read_beir
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.metrics import gains_of, ndcg
 from fairspan.retrieval.splitting import link_queries
+from fairspan.runs.log import RunLog
 from fairspan.stats.intervals import Interval
 from fairspan.stats.queries import QueryChange, query_effects
 from fairspan.studies.evaluate.measures import Arm, change_of, query_groups, results_of, sorted_rows
 
 PARTS = ("search", "bm25", "cost")
 QMSUM = "retrieval/longembed_qmsum"
-MEETINGS = 197
 LONG = f"long{ONLY}"
 DEPTH = 10
-# nDCG@10 in mteb's published results on LEMBQMSumRetrieval, by model and the tokens that it read.
-PLAIN = {("granite", 512): 0.238, ("minilm", 256): 0.163}
-NEAR = 0.002
-PUBLISHED = """\
-Published single vectors, for scale (mteb's results on LEMBQMSumRetrieval, nDCG@10): bge-m3 .361, jina-embeddings-v3 \
-.393, granite-embedding-311m-r2 .472, the best one .551. Of other kinds: GTE-ModernColBERT .799, BM25 .832."""
 # Each is one token to most tokenizers.
 WORDS = ("the", "of", "and", "to", "in", "was", "for", "it", "with", "as", "on", "by", "had", "not", "are", "but")
 HEAD = """\
@@ -100,6 +93,11 @@ def window_of(subject: NamedModel) -> int:
     return room
 
 
+def run(model: SentenceTransformer, folder: Path, treatments: Iterable[str], **kept: Any) -> RunLog:
+    options = {"documents_only": False, "too_long": "cut", "metrics": [METRIC], "progress": False}
+    return fairspan.evaluate(model, f"beir:{folder}", treatments=list(treatments), **options, **kept)
+
+
 def search(subject: NamedModel, folder: Path, work: Path) -> list[str]:
     """Scores of all treatments, and what `long` gains over the plain model and over chunks of the same size."""
     room = window_of(subject)
@@ -109,18 +107,8 @@ def search(subject: NamedModel, folder: Path, work: Path) -> list[str]:
     rows |= {f"mean of chunks of the window ({room})": chunks}
     rows |= {f"tiles of {size}": f"tiles+tile_size={size}{ONLY}" for size in sizes}
     rows |= {f"`long`: tiles of the window ({room})": LONG}
-    log = fairspan.evaluate(
-        subject.model,
-        f"beir:{folder}",
-        treatments=list(rows.values()),
-        documents_only=False,
-        too_long="cut",
-        metrics=[METRIC],
-        name=subject.name,
-        out=work / "runs" / subject.name,
-        store=work / "store.sqlite",
-        progress=False,
-    )
+    kept = {"name": subject.name, "out": work / "runs" / subject.name, "store": work / "store.sqlite"}
+    log = run(subject.model, folder, rows.values(), **kept)
     results = {one.arm.treatment: one for one in results_of(log)}
     for cost in log.header["costs"]:
         say(f"{subject.name}, {cost['treatment']}: {cost['tokens']:,} tokens, {cost['seconds'] or 0:.1f} s")
@@ -137,19 +125,7 @@ def search(subject: NamedModel, folder: Path, work: Path) -> list[str]:
     from_chunks = change_of(before, after["value"].to_numpy(), groups, int(log.header["seed"]))
     lines.append(change_line(f"{subject.name}, `long` − plain", from_plain))
     lines.append(change_line(f"{subject.name}, `long` − mean of chunks of the window", from_chunks))
-    if log.header["task"]["documents"] == MEETINGS:
-        say(compare(subject, results["plain"].effects.overall.estimate))
     return lines
-
-
-def compare(subject: NamedModel, score: float) -> str:
-    """Whether the plain score is the published one, which is of the whole collection."""
-    limit = ModelTokens(subject.model).window
-    known = PLAIN.get((subject.name.rstrip("0123456789"), limit or 0))
-    if known is None:
-        return f"{subject.name}: plain {short(score)}; no figure of it at {limit} tokens is published"
-    verdict = "the same" if abs(score - known) <= NEAR else f"NOT within {NEAR}"
-    return f"{subject.name}: plain {short(score, '.4f')} at {limit} tokens, published {short(known)}: {verdict}"
 
 
 def bm25(folder: Path) -> list[str]:
@@ -209,7 +185,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="these parts")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "long", help="runs and vectors")
     parser.add_argument("--device", help="cpu or cuda; by default the fastest that is there")
-    parser.add_argument("--limit", type=int, help="number of meetings, for a quick check without published figures")
+    parser.add_argument("--limit", type=int, help="number of meetings, for a quick check")
     parser.add_argument("--tokens", type=int, nargs="+", default=[13_000, 200_000], help="of the texts for cost")
     given = parser.parse_args()
     work = given.work / str(given.limit)
@@ -223,7 +199,7 @@ def main() -> None:
     if "bm25" in given.only:
         found += bm25(folder)
     if found:
-        print("\n".join(["", HEAD, *found, "", PUBLISHED]), flush=True)
+        print("\n".join(["", HEAD, *found]), flush=True)
     if costs:
         print("\n".join(["", COST_HEAD, *costs]), flush=True)
 

@@ -12,9 +12,7 @@ command that was stopped continues where it was; `--limit 24` is a quick check o
 from __future__ import annotations
 
 import argparse
-import json
 import re
-import struct
 import tempfile
 import time
 from dataclasses import dataclass
@@ -49,12 +47,10 @@ def say(line: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NamedModel:
-    """A model in float32 under the name that tables show; `stored` is the dtype of its weights on disk."""
+    """A model in float32 under the name that tables show."""
 
     name: str
-    folder: str
     model: SentenceTransformer
-    stored: str
 
 
 def open_model(given: str, device: str | None) -> NamedModel:
@@ -69,18 +65,7 @@ def open_model(given: str, device: str | None) -> NamedModel:
     model = load_model(folder, Loading(None, device, "float32"))
     model.max_seq_length = int(tokens or MAX_SEQ_LENGTH)
     say(f"{name}: loaded on {model.device}")
-    return NamedModel(name, folder, model, _stored_dtype(Path(folder)))
-
-
-def _stored_dtype(folder: Path) -> str:
-    """The most frequent dtype in a safetensors file."""
-    files = sorted(folder.glob("*.safetensors"))
-    if not files:
-        return "float32"
-    with files[0].open("rb") as file:
-        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
-    kinds = [one["dtype"] for name, one in header.items() if name != "__metadata__"]
-    return {"F16": "float16", "F32": "float32", "BF16": "bfloat16"}.get(max(set(kinds), key=kinds.count), "other")
+    return NamedModel(name, model)
 
 
 def tasks_of(data: Path, splits: Path, half: str, skip: list[str]) -> dict[str, dict[str, Any]]:
@@ -103,6 +88,7 @@ def tasks_of(data: Path, splits: Path, half: str, skip: list[str]) -> dict[str, 
 
 def measure(subject: NamedModel, task: str, asked: dict[str, Any], work: Path) -> dict[str, str]:
     """The cell of each row: the score and, where positions are known, PSI."""
+    run = f"{subject.name}-{task.replace(' ', '-')}-{Path(asked.get('corpus', asked['task'])).stem}"
     log = fairspan.evaluate(
         subject.model,
         **asked,
@@ -110,9 +96,7 @@ def measure(subject: NamedModel, task: str, asked: dict[str, Any], work: Path) -
         documents_only=False,
         metrics=[METRIC],
         name=subject.name,
-        out=work
-        / "runs"
-        / f"{subject.name}-{task.replace(' ', '-')}-{Path(asked.get('corpus', asked['task'])).stem}",
+        out=work / "runs" / run,
         store=work / "store.sqlite",
         progress=False,
     )
@@ -156,7 +140,6 @@ def main() -> None:
         for row in ROWS:
             name = f"{subject.name}, {row}" if row == "plain" else row
             lines.append(f"| {name} | {' | '.join(found[task][row] for task in tasks)} |")
-        lines.append(f"<!-- {subject.name}: weights stored as {subject.stored}, computed in float32 -->")
     print("\n".join(lines), flush=True)
 
 

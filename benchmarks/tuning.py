@@ -23,7 +23,6 @@ import polars as pl
 import fairspan
 from benchmarks.quality import NamedModel, open_model, say
 from benchmarks.splits import CORPORA, split_corpora, write_pieces
-from fairspan.calibration.treatment import as_treatment
 
 HALVES = ("tune", "report")
 # Where balanced tiles end, of 64, 128 or 256 tokens, no segment ends.
@@ -85,7 +84,7 @@ def answers(subject: NamedModel, task: str, halves: dict[str, dict[str, Any]], g
         say(f"{subject.name}, {task}, {half}: {time.monotonic() - started:.0f} s: {sentence}")
     found = []
     for half, other in zip(HALVES, reversed(HALVES), strict=True):
-        fresh = logs[other].frame("candidates").filter(~pl.col("treatment").map_elements(_averaged, pl.Boolean))
+        fresh = logs[other].frame("candidates").filter(~pl.col("treatment").str.starts_with("chunk-mean"))
         values = dict(fresh.select("treatment", "quality").rows())
         verdict = logs[half].verdicts.row(0, named=True)
         best = max(values, key=lambda name: values[name])
@@ -95,10 +94,6 @@ def answers(subject: NamedModel, task: str, halves: dict[str, dict[str, Any]], g
             record | {"regret": values[best] - record["found"]} | {f"at {one}": values[one] for one in values}
         )
     return found
-
-
-def _averaged(name: str) -> bool:
-    return as_treatment(name).chunks
 
 
 def regrets(cells: pl.DataFrame) -> pl.DataFrame:
