@@ -61,6 +61,8 @@ def test_an_audit_tells_its_verdicts_and_where_the_log_lies(
         assert " ".join(f"{card.name} {card.badge}: {card.sentences[0]}".split()) in " ".join(done.out.split())
     assert done.out.rstrip().endswith("log: here")
     assert "loading" not in done.out
+    assert "OLS coefficients" not in done.out
+    assert "OLS coefficients" in run(*usual, "--out", "here", "--verbose").out
     assert "reading the corpus" in done.err
     assert sorted(file.name for file in tmp_path.iterdir()) == ["here", "vectors.db"]
     told = run(*usual, "--out", tmp_path / "here", "--json").out

@@ -1,11 +1,17 @@
-"""A page in headless Chromium, opened from disk with the network off."""
+"""A page in headless Chromium, opened from disk with the network off, and what it looks like.
+
+`RENEW=1 python -m pytest tests/test_page_browser.py -k looks` stores its pictures anew.
+"""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
@@ -238,3 +244,53 @@ def test_paper_shows_all_treatments_and_open_tables(browser: Any, pages: dict[st
         shown.evaluate("dispatchEvent(new Event('afterprint'))")
         assert {name for name, *_ in bars(shown)} == {"none"}
         assert len(shown.pdf()) > 20_000
+
+
+# --- pictures
+
+STORED = Path(__file__).parent / "data" / "pages"
+SHAPES = {f"{theme}-{width}": (width, theme == "dark") for theme in ("light", "dark") for width in (390, 1280)}
+SHAPES["print"] = (794, False)
+CELLS = (12, 8)
+# Grey levels of 255, the mean over a section. DejaVu and Liberation, with and without serifs, in place of Noto Sans
+# change none by more than 5.6; a lost chart, lost bars and panels of half the width change one by at least 9.2.
+TOLERANCE = 7.0
+BROKEN = ["#run0-1 { display: none }", "#run0-2 figure { display: none }", "html { filter: invert(1) }"]
+BROKEN += ["svg rect { display: none }", "figure.panel { width: 50% }"]
+BOXES = """(wanted) => [...document.querySelectorAll(wanted)].map((one) => one.getBoundingClientRect())
+    .filter((box) => box.width && box.height).map((box) => [box.left, box.top, box.right, box.bottom])"""
+STYLE = "(text) => { const own = new CSSStyleSheet(); own.replaceSync(text); document.adoptedStyleSheets = [own]; }"
+
+
+@pytest.mark.parametrize("style", ["", "body { font-family: serif }", *BROKEN])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_it_looks_as_stored(browser: Any, pages: dict[str, Path], shape: str, style: str) -> None:
+    """By the mean grey levels of 12 × 8 cells of each section: another font is not noticed, a broken layout is."""
+    image = pytest.importorskip("PIL.Image", reason="needs Pillow")
+    width, dark = SHAPES[shape]
+    with opened(browser, pages["plain"], width=width, dark=dark) as found:
+        found.page.evaluate(STYLE, style)
+        if shape == "print":
+            found.page.emulate_media(media="print")
+            # Charts whose width changes are drawn anew.
+            found.page.wait_for_timeout(300)
+            found.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        found.page.wait_for_timeout(300)
+        boxes = found.page.evaluate(BOXES, "header.top, main section")
+        whole = image.open(BytesIO(found.page.screenshot(full_page=True))).convert("L")
+    seen = np.stack([np.asarray(whole.resize(CELLS, image.Resampling.BOX, box=box)) for box in boxes])
+    if os.environ.get("RENEW") and not style:
+        image.fromarray(seen.reshape(-1, CELLS[0])).save(STORED / f"{shape}.png")
+    stored = np.asarray(image.open(STORED / f"{shape}.png"), np.float64).reshape(-1, *CELLS[::-1])
+    same = len(seen) == len(stored) and np.abs(seen - stored).mean((1, 2)).max() < TOLERANCE
+    assert same == (style not in BROKEN)
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_dark_and_light_have_the_same_boxes_on_the_screen(browser: Any, pages: dict[str, Path], width: int) -> None:
+    boxes = []
+    for dark in (False, True):
+        with opened(browser, pages["plain"], width=width, dark=dark) as found:
+            boxes.append(found.page.evaluate(BOXES, "body *:not(nav *)"))
+    assert boxes[0] == boxes[1]
+    assert max(right for _, _, right, _ in boxes[0]) <= width, "the numbers of tables as well"

@@ -29,9 +29,9 @@ def printed(shown: RenderableType, width: int = 80) -> list[str]:
     return file.getvalue().splitlines()
 
 
-def whole(shown: View, width: int = 80) -> str:
+def whole(shown: View, width: int = 80, *, verbose: bool = False) -> str:
     made, file = console(width)
-    print_view(made, shown, ending="log: a/b")
+    print_view(made, shown, ending="log: a/b", verbose=verbose)
     return file.getvalue()
 
 
@@ -50,6 +50,7 @@ def test_what_is_brief_is_printed() -> None:
     assert text.endswith("log: a/b\n")
     assert re.search(r"^none +unfair: none is unfair\.", text, re.M)
     assert text.count("All numbers") == 1
+    assert whole(view(), verbose=True).count("All numbers") == 2, "the folded table as well"
     assert "Measures by length" not in text
     assert "cosine" not in text
     # Folded panels are for files only.
