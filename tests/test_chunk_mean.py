@@ -163,6 +163,7 @@ def test_it_is_the_index_of_the_same_name(tmp_path: Path, corpus: str, size: int
     model.max_seq_length = 600
     log = fairspan.evaluate(
         model,
+        "pages",
         **asked,
         corpus=corpus,
         treatments=["plain", f"chunk-mean-{size}", "tiles+tile_size=8"],
@@ -186,7 +187,7 @@ def test_what_has_no_single_pass_is_refused(make_tiny: Make, corpus: str) -> Non
     with pytest.raises(UnsupportedModel, match="chunk-mean reads a document in several passes"):
         fairspan.audit(model, **common, measures=["attention"])
     with pytest.raises(UnsupportedModel, match="not comparable with token vectors"):
-        fairspan.evaluate(model, **common, indexes=["late-max"], cross=True)
+        fairspan.evaluate(model, "pages", **common, indexes=["late-max"], cross=True)
     with pytest.raises(DesignError, match="chunk-mean has no single pass over a document and cannot be inspected"):
         fairspan.inspect(model, "w1 w2. w3 w4.", treatments=treatments, progress=False)
     with pytest.raises(DesignError, match="this model have 1 to 510 tokens, got 600"):

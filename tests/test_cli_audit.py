@@ -183,7 +183,7 @@ def test_what_is_typed_overrides_the_file(run: Run, model: Path, corpus: Path, t
         (["--languages="], "--languages is empty"),
         (["--mixed", "de-en"], "lead:later, such as de:en, or 'all', got 'de-en'"),
         (["--mixed", "it:en"], "no language 'it'"),
-        (["--max-seq-length", "20"], "and the model reads 20: use opening=5, put fewer segments"),
+        (["--max-seq-length", "20"], "and the model reads 20: use opening=5, use fewer segments"),
         (["--config", "nowhere.toml"], "there is no configuration 'nowhere.toml'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

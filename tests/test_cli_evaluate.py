@@ -176,7 +176,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(
         ("mteb:NFCorpus", ["--languages", "en,de"], "languages would do nothing for mteb:NFCorpus: omit it"),
         ("pages", ["--split", "dev"], "pages are built from a corpus, so split would do nothing: omit it"),
         ("beir:nowhere", [], "there is no task 'beir:nowhere'"),
-        ("empty", [], "is no task: neither it nor one of its folders has a folder qrels"),
+        ("empty", [], "is not a task: it has no qrels folder"),
         ("beir", ["--split", "dev"], "has no qrels/dev.tsv. Splits there: test"),
         ("beir", ["--treatments", "plain,paper+baskets=segments"], "of 8 documents the segments are not known"),
         ("beir", ["--max-seq-length", "12", "--too-long", "error"], "8 of 8 documents are longer than the 12 tokens"),

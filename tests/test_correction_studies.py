@@ -276,7 +276,7 @@ def test_what_studies_refuse(make_tiny: Make, spoken: str, tmp_path: Path) -> No
         collapse(model, corpus=spoken, treatments=[name], out=tmp_path / "c")
     with pytest.raises(DesignError, match="is fitted on a corpus and cannot be inspected: run an audit"):
         inspect(model, "w1 w2. w3 w4.", treatments=[name])
-    with pytest.raises(DesignError, match="is more than a calibration, and cannot be written to"):
+    with pytest.raises(DesignError, match="is not only a calibration, and cannot be written to"):
         TuneOptions(candidates=["tiles+correction=subspace"])
 
 

@@ -254,7 +254,7 @@ def test_the_sentence_has_the_numbers(tmp_path: Path) -> None:
     assert (found["verdict"], found["clusters"], found["more_clusters"]) == ("better", 24, 6)
     assert found["sentence"] == (
         "ndcg@10 0.475 → 0.480 (+0.005 [+0.005, +0.005]), weakest position 0.300 → 0.370, PSI 0.57 → 0.38; "
-        "only 24 clusters of queries: about 6 more would make sure"
+        "only 24 clusters of queries: about 6 more would confirm it"
     )
 
 
@@ -329,10 +329,8 @@ def test_cards_and_tables_are_the_frames(wide: RunLog, view: View) -> None:
         assert (row[0], *row[2:5]) == (one["plan"], one["position"], str(one["queries"]), with_bounds(interval(one)))
     costs = {row[0]: row[1:] for row in texts(table_of(view, "index-costs"))}
     assert costs["plain, chunk-max"] == [f"{173 / 40:.1f}", "0.1", "20,000", "2", number(quality[3]["estimate"])]
-    assert "by-length" not in [table.name for table in view.tables()], "only where it is asked for"
-    wide.header["spec"]["by_length"] = True
-    shown = texts(table_of(view_of(wide), "by-length"))
-    assert shown[0][0] == "mean rank of the longest documents (72 of 460–540 tokens)"
+    assert texts(table_of(view, "by-length"))[0][0] == "mean rank of the longest documents (72 of 460–540 tokens)"
+    assert view.sections[-1].closed, "lengths only on demand"
 
 
 def test_found_by_depth(tmp_path: Path) -> None:

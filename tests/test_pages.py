@@ -336,7 +336,7 @@ def test_queries_that_cannot_be(values: dict[str, Any], said: str) -> None:
     ("options", "said"),
     [
         ({"queries": {"editions": 4}}, "4 editions were asked for, and sets of 3 segments have 3 latin"),
-        ({"corpus": make_corpus(5)}, "only one page of 3 can be made without using a segment twice"),
+        ({"corpus": make_corpus(5)}, "only one page of 3 can be made without repeating a segment"),
         ({"corpus": make_corpus(3)}, "only 1 set"),
         ({"corpus": make_corpus(2)}, "the corpus has 2 segments in en, and a document of 3 needs 3"),
         ({"min_tokens": 500}, "0 of 26 segments are within the length limits"),

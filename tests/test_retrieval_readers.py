@@ -270,7 +270,7 @@ def test_one_language_of_a_folder(tmp_path: Path) -> None:
     (task,) = read(folder, language="de")
     assert [(query.id, query.language) for query in task.queries] == [("q0", "de"), ("q1", "de")]
     assert [(document.id, document.language) for document in task.documents] == [("sea", "en"), ("hill", "de")]
-    assert task.notes == ("Queries in other languages than 'de', left out: 1.",)
+    assert task.notes == ("Queries not in 'de', left out: 1.",)
     placed_folder(tmp_path, {"language": "de"}, {"language": "en"})
     assert said_by(read, folder, language="hi") == f"{folder} has no queries in 'hi'. Languages there: de, en."
 

@@ -161,8 +161,8 @@ def test_what_a_language_lacks_is_left_out_of_all() -> None:
         "en, de: the same",
         "en: en",
         "de: de",
-        "2 of 4 questions are not there in every language and were left out of all",
-        "2 of 4 documents are not there in every language and were left out of all",
+        "2 of 4 questions are missing in some language and were left out of all",
+        "2 of 4 documents are missing in some language and were left out of all",
     )
 
 

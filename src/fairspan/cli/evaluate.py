@@ -68,7 +68,6 @@ def evaluate(
     metrics: str | None = list_option(
         "Metrics; the first decides the verdicts. Default: ndcg@10,mrr,recall@1,recall@10.", group=SEARCH
     ),
-    by_length: bool = option("Also show the shortest and longest queries and documents.", group=SEARCH),
     margin: float | None = option("Losses below it do not matter. Default: 0.01.", group=SEARCH),
     prompt: Prompt = None,
     query_prompt: str | None = option("Text put before every query. Default: the model's own.", group=MODEL),

@@ -139,9 +139,9 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
     if panel.reference is not None:
         axes.axhline(panel.reference, color=INK, linestyle=DASHES, linewidth=0.9, zorder=0)
     if panel.edge is not None:
-        place = panel.edge[0] * max(where)
-        axes.axvline(place, color=INK, linestyle=DASHES, linewidth=0.9, zorder=0)
-        axes.annotate(panel.edge[1], (place, high), (4, -4), textcoords="offset points", va="top", fontsize=8)
+        at = panel.edge[0] * max(where)
+        axes.axvline(at, color=INK, linestyle=DASHES, linewidth=0.9, zorder=0)
+        axes.annotate(panel.edge[1], (at, high), (4, -4), textcoords="offset points", va="top", fontsize=8)
     if chart.band is not None:
         axes.axhspan(*chart.band, color=PALE, alpha=0.5, linewidth=0, zorder=0, label="_band")
 

@@ -49,7 +49,7 @@ def read_beir(folder: Path, *, split: str = "test", language: str | None = None)
     documents = tuple(one.passage for one in found.values() if one.passage.text)
     counts = {
         "Documents without any text, left out of the index": len(found) - len(documents),
-        f"Queries in other languages than {language!r}, left out": len(relevant) - len(queries),
+        f"Queries not in {language!r}, left out": len(relevant) - len(queries),
     }
     notes = (*(f"{what}: {count}." for what, count in counts.items() if count), *remarks, *same_texts(documents))
     relevant = {query.id: relevant[query.id] for query in queries}

@@ -117,5 +117,5 @@ def _notes(
     documents = len({document.id for task in tasks for document in task.documents})
     for what, there, kept in (("questions", questions, len(answers)), ("documents", documents, len(articles))):
         if kept < there:
-            notes.append(f"{there - kept} of {there} {what} are not there in every language and were left out of all")
+            notes.append(f"{there - kept} of {there} {what} are missing in some language and were left out of all")
     return tuple(notes)

@@ -24,7 +24,7 @@ class Position:
     group: int
     groups: int
     offset: int
-    depth: int | None
+    depth: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +91,11 @@ def _with_less(task: RetrievalTask, over: set[str], counter: TokenCounter, too_l
     said = f"{len(over)} of {len(task.documents)} documents are {reads}"
     if too_long == "error":
         raise CorpusError(
-            f"{said}: leave them out (too_long=leave-out), keep what fits (too_long=shorten), have them cut "
+            f"{said}: leave them out (too_long=leave-out), keep what fits (too_long=shorten), truncate them "
             "(too_long=cut), or use a model with a longer window."
         )
     if too_long == "cut":
-        return replace(task, notes=(*task.notes, f"{said}: of these it sees the beginning only"))
+        return replace(task, notes=(*task.notes, f"{said}: only their beginning is read"))
     documents, relevant = task.documents, task.relevant
     if too_long == "leave-out":
         documents = tuple(one for one in documents if one.id not in over)

@@ -66,7 +66,7 @@ def _disjoint(
     made = build_documents(material, plans, replace(design, sets=possible, documents={}), counter)
     if made.disjoint[n] < 2:
         raise CorpusError(
-            f"only one page of {n} can be made without using a segment twice: add texts, or put fewer on a page."
+            f"only one page of {n} can be made without repeating a segment: add texts, or put fewer on a page."
         )
     if made.shared[n]:
         possible = made.disjoint[n]

@@ -170,7 +170,7 @@ class TaskSource(TaskOptions):
         there = {one.parent.name: one.parent for one in sorted(folder.glob("*/qrels"))} or files_of_positions(folder)
         if not there:
             raise CorpusError(
-                f"{folder} is no task: neither it nor one of its folders has a folder qrels. To search documents "
+                f"{folder} is not a task: it has no qrels folder. To search documents "
                 f"without questions, give the task 'passages' with corpus={folder}."
             )
         several = self.languages if self.languages and len(self.languages) > 1 and self.language is None else ()

@@ -171,6 +171,11 @@
       if (place % every) return;
       make(axis, "text", { x: x(place), y: chart.height - chart.bottom + 15, "text-anchor": "middle" }, label);
     });
+    if (chart.edge) {
+      const at = LEFT + 14 + chart.edge[0] * (chart.width - LEFT - RIGHT - 28);
+      make(axis, "line", { class: "ghost", x1: at, x2: at, y1: y(chart, chart.domain[1]), y2: y(chart, chart.domain[0]) });
+      make(axis, "text", { x: at + 5, y: y(chart, chart.domain[1]) + 12 }, chart.edge[1]);
+    }
     const measured = chart.series.some((series) => series.number === chosen);
     const treated = Math.max(...chart.series.map((series) => series.number));
     for (const series of chart.series) {

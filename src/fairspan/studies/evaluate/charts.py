@@ -101,16 +101,15 @@ def position_chart(shown: Shown) -> Chart:
         panels.append(Panel(plan or together, labels, drawn, detail=f"{queries:,} queries"))
     name, title = "search-by-position", "What is found, by position of the evidence"
     caption = f"{metric} by position of the evidence, with 95 % intervals."
-    axes, how = (f"{shown.unit} with the evidence", metric), {"subtitle": shown.where}
-    return Chart(name, title, caption, "bars", *axes, tuple(panels), **how, brief="depths" not in shown.frames)
+    axes, brief = (f"{shown.unit} with the evidence", metric), "depths" not in shown.frames
+    return Chart(name, title, caption, "bars", *axes, tuple(panels), subtitle=shown.where, brief=brief)
 
 
 def depth_chart(shown: Shown) -> Chart:
     """How often documents are found, by how far into them the evidence is."""
     rows, metric = shown.frame("depths"), shown.frames["depths"]["metric"][0]
-    starts, read = values_of(rows, "tokens_from"), {}
-    for one in shown.log.header["windows"]:
-        read.setdefault(one["treatment"], one["window"])
+    starts = values_of(rows, "tokens_from")
+    read = {one["treatment"]: one["window"] for one in shown.log.header["windows"] if one["texts"] == "evidence"}
     labels = *(f"< {start:,}" for start in starts[1:]), f"≥ {starts[-1]:,}"
     drawn = shown.series(rows.with_columns(start=pl.format("{}", "tokens_from")), "start", tuple(map(str, starts)))
     unit, window = shown.log.header.get("token_unit", "tokens"), read[shown.log.treatments[0]]
@@ -123,8 +122,8 @@ def depth_chart(shown: Shown) -> Chart:
     found = f"found among the first {metric.partition('@')[2]}" if metric.startswith("recall@") else metric
     caption = f"{metric} by how many {unit} of the document come before the evidence, with 95 % intervals."
     axes = (f"{unit} of the document before the evidence", found)
-    how = {"subtitle": shown.where, "form": ".0%", "fixed": (0.0, 1.0), "brief": True}
-    return Chart("found-by-depth", "Found by depth", caption, "lines", *axes, (panel,), **how)
+    named, ends = ("found-by-depth", "Found by depth", caption), (0.0, 1.0)
+    return Chart(*named, "lines", *axes, (panel,), subtitle=shown.where, form=".0%", fixed=ends, brief=True)
 
 
 def overall_chart(shown: Shown) -> Chart:

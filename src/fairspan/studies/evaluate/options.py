@@ -37,8 +37,8 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     Attributes:
         task: "passages" of the documents of `corpus`, each of which asks for the document it was cut out of;
             "pages" joined from its texts; the folder of a collection, "beir:FOLDER" or "mteb:NAME".
-        treatments: what is compared, as in `audit`; the first is what the others are compared with. By default
-            "plain" and "long", of pages "plain" and "tiles", and with a grid of temperatures "plain" alone.
+        treatments: what is compared, as in `audit`; the first is the baseline. By default "plain" and "long", of
+            pages "plain" and "tiles", and with a grid of temperatures "plain" alone.
         temperature_grid: measure the first treatment also with every pair of these as the temperatures of queries
             and documents; 1 belongs to every grid.
         documents_only: measure every treatment also with queries as the plain model embeds them.
@@ -49,7 +49,6 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         too_long: what to do with documents that not every treatment reads whole: "leave-out", "shorten", "cut" or
             "error". By default "cut" if some treatment reads them whole; if none does, "shorten" for passages, and
             of a collection "leave-out" where positions are known, else "cut".
-        by_length: show results also for the shortest and longest queries and documents.
         margin: a loss of quality below it counts as none.
         prompt, query_prompt: put before documents and queries; by default the model's own.
         fit_corpus: what whitening and corrections of languages are fitted on; by default what the corpus of pages has
@@ -67,7 +66,6 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     chunk_tokens: int | str = 128
     metrics: Sequence[str] = ("ndcg@10", "mrr", "recall@1", "recall@10")
     too_long: str | None = None
-    by_length: bool = False
     margin: float = 0.01
     prompt: str | None = None
     query_prompt: str | None = None

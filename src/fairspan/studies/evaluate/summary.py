@@ -236,7 +236,7 @@ def _row(name: str, verdict: str, sentence: str, result: Result, margin: float) 
     few = f"; only {clusters} clusters of queries" if clusters < FEW_CLUSTERS else ""
     if more:
         sentence += f"{few}: about {more:,} more" if few else f"; about {more:,} more clusters of queries"
-        sentence += " would make sure" if settled else " would decide"
+        sentence += " would confirm it" if settled else " would decide"
     else:
         sentence += few
     return name, verdict, sentence, clusters, more

@@ -22,10 +22,10 @@ METHODS = (
     or a document. Intervals of means resample whole clusters. Intervals of changes are t intervals with the jackknife
     error over clusters, which hold with few clusters as well. p values come from exchanging the two sides at random
     and are corrected by Holm for the number of arms.""",
-    """Better needs an overall gain that chance does not explain, or one at the weakest position. Worse is a loss
+    """Better needs a significant overall gain, or one at the weakest position. Worse is a loss
     beyond the margin whose interval is below 0; not worse means that such a loss is ruled out. Treatments act
     on documents and queries, and on documents only. On fewer than 30 clusters the verdict says so.""",
-    """Across languages, the verdict looks at the weakest pair of languages in place of the weakest position. PEER is
+    """Across languages, the verdict looks at the weakest pair of languages instead of the weakest position. PEER is
     the p value of the Kruskal–Wallis test that documents in all languages have the same expected rank, averaged over
     queries; it is taken over the documents that do not answer the query. Rank ratios are of geometric means.""",
 )
@@ -42,7 +42,7 @@ def view_of(log: RunLog) -> View:
         *([_by_position(shown)] if "positions" in shown.frames else []),
         _overall(shown),
         Section("Indexes and their costs", tables=(_cost_table(shown),)),
-        *([_by_length(shown)] if "by_length" in shown.frames and log.spec.get("by_length") else []),
+        *([_by_length(shown)] if "by_length" in shown.frames else []),
     ]
     first = sections[0]
     return View(
@@ -200,4 +200,4 @@ def _by_length(shown: Shown) -> Section:
         grouped=1,
     )
     intro = "The shortest and longest fifth of the queries, and the longest fifth of the documents that answer one."
-    return Section("Search by length", intro, tables=(table,))
+    return Section("Search by length", intro, tables=(table,), closed=True)

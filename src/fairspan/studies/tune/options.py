@@ -33,11 +33,11 @@ class TuneOptions(StudyOptions, TaskOptions):
 
     Attributes:
         tasks: what search should get better at. By default the documents of `corpus` as they are: passages that are
-            cut out of them ask for them, and no labels are needed. Or the folder of a collection, "beir:FOLDER",
+            cut out of them are the queries, and no labels are needed. Or the folder of a collection, "beir:FOLDER",
             "mteb:NAME"; "pages", which `parts` means; "passages:CORPUS" or "pages:CORPUS" for another corpus. Of
             several the mean counts.
-        guards: tasks of other documents that must not get worse. They choose nothing.
-        parts: the documents of people are made of unrelated parts, so that segments of `corpus` are put together.
+        guards: tasks of other documents that must not get worse.
+        parts: for documents made of unrelated parts: join segments of `corpus`.
         candidates: the treatments to choose from. "chunk-mean-128" is compared, and never chosen.
         metric: what is maximised.
         margin: a gain or a loss of the metric below it does not matter.
@@ -109,7 +109,7 @@ class TuneOptions(StudyOptions, TaskOptions):
                 raise DesignError(f"{one.name!r} is what candidates are compared with: omit it, or rename it.")
             if (one.baseline is not None and not one.chunks) or one.correction is not None or one.by_segments:
                 raise DesignError(
-                    f"{one.name!r} is more than a calibration, and cannot be written to {CALIBRATION_FILE}: compare "
+                    f"{one.name!r} is not only a calibration, and cannot be written to {CALIBRATION_FILE}: compare "
                     "it with evaluate, and omit it."
                 )
             same = [other.name for other in found[:number] if replace(other, name=one.name) == one]

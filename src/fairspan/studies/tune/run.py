@@ -104,8 +104,8 @@ STUDY = Study(prepare_tuning, lambda prepared, run: Tuning(prepared, run).measur
 def _tune(options: TuneOptions) -> RunLog:
     """Choose a treatment for a model and your documents, or none.
 
-    Passages that are cut out of documents ask for them. Each half of the documents chooses a candidate, and the other
-    half confirms it; neither the documents nor any guard may lose the margin.
+    Passages are cut out of documents and used as queries for the rest. Each half of the documents
+    chooses a candidate, and the other half confirms it; neither the documents nor any guard may lose the margin.
 
     Returns:
         The log. Its folder also has the page `tune.html`, and `calibration.json`, which `fairspan.calibrate` takes:
