@@ -208,7 +208,8 @@ def test_verdicts_of_several_families_name_the_worst(view: View) -> None:
     verdicts = view.frame("verdicts").filter(measure="representation")
     assert verdicts["verdict"].to_list() == ["biased", "fair", "inconclusive"]
     biased, fair, undecided = verdicts["sentence"]
-    assert fair.startswith(f"fair within ±0.02 in all 6 families of documents{left_out}; against plain, ")
+    assert fair.startswith("fair within ±0.02 in all 6 families of documents; against plain, ")
+    assert fair.endswith(left_out)
     families = view.frame("families").filter(measure="representation")
     own = families.filter(treatment="plain")
     # The largest effect is at the third position.

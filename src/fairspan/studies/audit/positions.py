@@ -152,14 +152,14 @@ def worst_of(found: Sequence[AnyJudged]) -> AnyJudged | None:
 
 
 def verdict_of(cells: Sequence[Cell], more: Sequence[str] = ()) -> tuple[str, str]:
-    """The verdict on one measure of one treatment, and the same in one line with what it leaves out and `more`.
+    """The verdict on one measure of one treatment, and the same in one line with `more` and what it leaves out.
 
     It is the verdict on the worst family, and fair only if some family compares position 1.
     """
     worst, only_mixed = worst_of(cells), all(cell.mixed for cell in cells)
     kind = "inconclusive" if worst is None or (worst.kind == "fair" and only_mixed) else worst.kind
     left_out = not_compared(cells) + (remedy(cells) if only_mixed else "")
-    said = "; ".join(filter(None, [_sentence(cells, worst), left_out, *more]))
+    said = "; ".join(filter(None, [_sentence(cells, worst), *more, left_out]))
     return kind, said if said.startswith(kind) else f"{kind}: {said}"
 
 
