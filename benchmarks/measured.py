@@ -1,12 +1,12 @@
 """The table of measured models in docs/measured.md: one command makes a model's row.
 
-    python -m benchmarks.measured MODEL --corpora FOLDER --qmsum FOLDER
+    python -m benchmarks.measured MODEL [--qmsum beir:FOLDER]
     python -m benchmarks.measured --page
 
 MODEL is a folder, a name on the hub or all-MiniLM-L6-v2, and is measured in float32 with its own window: `audit` on
-the sample, `tune` on wikipedia_en.jsonl, `evaluate` on QMSum, on which nothing is chosen. All figures go to
-benchmarks/measured/NAME.json, from which the table is made; a `note` there is shown beside the model's name. Studies
-whose data is not given keep the figures that they had. A command that was stopped continues where it was.
+the sample, `tune` on the long sample, `evaluate` on QMSum, on which nothing is chosen. All figures go to
+benchmarks/measured/NAME.json, from which the table is made; a `note` there is shown beside the model's name. A
+command that was stopped continues where it was.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 import fairspan
-from benchmarks.long import cell, run
-from benchmarks.quality import ONLY, say, short
+from benchmarks.long import cell
+from benchmarks.quality import METRIC, ONLY, say, short
 from fairspan.model.loading import Loading, load_model
 from fairspan.model.pooling import pooling_of
 from fairspan.model.window import window_of
@@ -33,7 +33,12 @@ from fairspan.studies.tune.summary import PLAIN, decide
 Facts = dict[str, Any]
 ROOT = Path(__file__).parents[1]
 FACTS, PAGE = ROOT / "benchmarks/measured", ROOT / "docs/measured.md"
-QMSUM = {PLAIN: PLAIN, "chunks": "chunk-mean-window", "long": f"long{ONLY}"}
+QMSUM = {
+    PLAIN: (PLAIN, "whole"),
+    "chunks": ("chunk-mean-window", "whole"),
+    "long": (f"long{ONLY}", "whole"),
+    "several": (PLAIN, "chunk-max"),
+}
 ANSWERS = {"use": "use {}", "probably": "probably {}", "keep": "keep plain; {}"}
 
 
@@ -45,11 +50,8 @@ def measure(given: argparse.Namespace) -> None:
     facts = {**known, "model": name, "parameters": sum(one.numel() for one in model.parameters())}
     facts |= {"dimensions": model.get_embedding_dimension(), "window": window_of(model)}
     facts |= {"pooling": pooling_of(model, model[0]).module.pooling_mode}
-    studies: dict[str, tuple[Any, Facts]] = {"audit": (audit, {})}
-    if given.corpora:
-        studies["tune"] = tune, {"corpus": str(given.corpora / "wikipedia_en.jsonl")}
-    if given.qmsum:
-        studies["qmsum"] = qmsum, {"folder": given.qmsum}
+    studies: dict[str, tuple[Any, Facts]] = {"audit": (audit, {}), "tune": (tune, {})}
+    studies["qmsum"] = qmsum, {"task": given.qmsum}
     for verb, (study, asked) in studies.items():
         log, found = study(model, **asked, name=name)
         machine = torch.cuda.get_device_name() if model.device.type == "cuda" else log.header["machine"]["processor"]
@@ -75,10 +77,14 @@ def tune(model: Any, **asked: Any) -> tuple[Any, Facts]:
 
 
 def qmsum(model: Any, **asked: Any) -> tuple[Any, Facts]:
-    log = run(model, treatments=QMSUM.values(), **asked)
-    rows = {one["treatment"]: one for one in log.frame("quality").to_dicts()}
+    how = {"treatments": list(dict.fromkeys(treatment for treatment, _ in QMSUM.values())), "documents_only": False}
+    how |= {"indexes": ["whole", "chunk-max"], "chunk_tokens": "window", "too_long": "cut"}
+    log = fairspan.evaluate(model, **asked, **how, metrics=[METRIC], progress=False)
+    rows = {(one["treatment"], one["index"]): one for one in log.frame("quality").to_dicts()}
+    costs = {(one["treatment"], one["index"]): one for one in log.header["costs"]}
     names = ("estimate", "low", "high", "change_estimate", "change_low", "change_high", "queries")
-    return log, {arm: {key: rows[treatment][key] for key in names} for arm, treatment in QMSUM.items()}
+    found = {arm: {key: rows[pair][key] for key in names} for arm, pair in QMSUM.items()}
+    return log, found | {"vectors": {arm: costs[pair]["vectors"] for arm, pair in QMSUM.items()}}
 
 
 def row(facts: Facts) -> str:
@@ -93,9 +99,10 @@ def row(facts: Facts) -> str:
         chunks = next(value for name, value in tuned["candidates"].items() if name.startswith("chunk-mean"))
         answer = f"{ANSWERS[tuned['answer']].format(tuned['treatment'])}: {short(tuned['before'])} → "
         answer += f"{short(tuned['after'])} ({cell(interval(tuned), '+.3f')}); averaged chunks {short(chunks)}"
-    gain = f" ({cell(interval(found['long'], 'change_'), '+.3f')})" if found else ""
-    cells += [answer, *(short(found[arm]["estimate"]) if found else "" for arm in QMSUM)]
-    return f"| {' | '.join(cells)}{gain} |\n"
+    searched = {arm: short(found[arm]["estimate"]) if found else "" for arm in QMSUM}
+    if found:
+        searched["long"] += f" ({cell(interval(found['long'], 'change_'), '+.3f')})"
+    return f"| {' | '.join([*cells, answer, *searched.values()])} |\n"
 
 
 def with_table(text: str) -> str:
@@ -108,8 +115,7 @@ def with_table(text: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", metavar="MODEL")
-    parser.add_argument("--corpora", type=Path, help="the folder with wikipedia_en.jsonl")
-    parser.add_argument("--qmsum", type=Path, help="the folder of QMSum, in BEIR's layout")
+    parser.add_argument("--qmsum", default="mteb:LEMBQMSumRetrieval", help="that of mteb, or beir:FOLDER")
     parser.add_argument("--page", action="store_true", help="only write the table again")
     given = parser.parse_args()
     if given.model and not given.page:

@@ -23,14 +23,14 @@ WHOLE = {
     "tune": {"answer": "use", "treatment": "tiles-128", "before": 0.672, "after": 0.734}
     | {"estimate": 0.062, "low": 0.042, "high": 0.083, "candidates": {"plain": 0.672, "chunk-mean-128": 0.73}},
     "qmsum": {
-        **{arm: {"estimate": value} for arm, value in (("plain", 0.238), ("chunks", 0.399))},
+        **{arm: {"estimate": value} for arm, value in (("plain", 0.238), ("chunks", 0.399), ("several", 0.6))},
         "long": {"estimate": 0.427, "change_estimate": 0.189, "change_low": 0.155, "change_high": 0.222},
     },
 }
 ROW = (
     "| owner/model (a note) | 33 M | 1,024 | 8,192 | cls | biased: −.069 at position 3 | fair: +.004 "
     "| use tiles-128: .672 → .734 (+.062 [+.042, +.083]); averaged chunks .730 "
-    "| .238 | .399 | .427 (+.189 [+.155, +.222]) |\n"
+    "| .238 | .399 | .427 (+.189 [+.155, +.222]) | .600 |\n"
 )
 
 
@@ -55,4 +55,4 @@ def test_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "model.json").write_text(json.dumps({**WHOLE, "tune": None, "qmsum": None}), "utf-8")
     monkeypatch.setattr(measured, "FACTS", tmp_path)
     made = measured.with_table("| a |\n|---|\n| old |\n\n| b |\n|---|\n")
-    assert made == f"| a |\n|---|\n{ROW.split(' | use')[0]} |  |  |  |  |\n\n| b |\n|---|\n"
+    assert made == f"| a |\n|---|\n{ROW.split(' | use')[0]} |  |  |  |  |  |\n\n| b |\n|---|\n"
