@@ -175,8 +175,8 @@ def test_markup_in_a_text_stays_text() -> None:
     source = inspection_page(made())
     tags = [tag for tag, _ in Page(source).elements]
     assert "img" not in tags
-    # The data, the page's own script, and the switch of the theme.
-    assert tags.count("script") == 3
+    # The data, the page's own script, the switch of the theme, and how tables fit.
+    assert tags.count("script") == 4
     assert "alert(2)</script>" not in source
     assert "&lt;/script&gt;&lt;script&gt;alert(2)" in source
     assert "{{ 7*7 }}" in source
