@@ -33,12 +33,8 @@ from fairspan.studies.tune.summary import PLAIN, decide
 Facts = dict[str, Any]
 ROOT = Path(__file__).parents[1]
 FACTS, PAGE = ROOT / "benchmarks/measured", ROOT / "docs/measured.md"
-QMSUM = {
-    PLAIN: (PLAIN, "whole"),
-    "chunks": ("chunk-mean-window", "whole"),
-    "long": (f"long{ONLY}", "whole"),
-    "several": (PLAIN, "chunk-max"),
-}
+QMSUM = {PLAIN: (PLAIN, "whole"), "chunks": ("chunk-mean-window", "whole"), "long": (f"long{ONLY}", "whole")}
+QMSUM["several"] = PLAIN, "chunk-max"
 ANSWERS = {"use": "use {}", "probably": "probably {}", "keep": "keep plain; {}"}
 
 
@@ -50,9 +46,7 @@ def measure(given: argparse.Namespace) -> None:
     facts = {**known, "model": name, "parameters": sum(one.numel() for one in model.parameters())}
     facts |= {"dimensions": model.get_embedding_dimension(), "window": window_of(model)}
     facts |= {"pooling": pooling_of(model, model[0]).module.pooling_mode}
-    studies: dict[str, tuple[Any, Facts]] = {"audit": (audit, {}), "tune": (tune, {})}
-    studies["qmsum"] = qmsum, {"task": given.qmsum}
-    for verb, (study, asked) in studies.items():
+    for verb, study, asked in (("audit", audit, {}), ("tune", tune, {}), ("qmsum", qmsum, {"task": given.qmsum})):
         log, found = study(model, **asked, name=name)
         machine = torch.cuda.get_device_name() if model.device.type == "cuda" else log.header["machine"]["processor"]
         facts[verb] = {**found, "machine": machine, "date": log.header["finished"][:10]}
