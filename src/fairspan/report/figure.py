@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,7 @@ def _draw_panels(chart: Chart) -> Figure:
                 axes.set_ylabel(panel.y_label or chart.y_label)
             else:
                 axes.tick_params(labelleft=False)
-    dashed = any(one.dashed for panel in chart.panels for one in panel.series)
+    dashed = any(panel.reference is not None or any(one.dashed for one in panel.series) for panel in chart.panels)
     _add_legend(figure, chart.dashes if dashed else "")
     return _finish(figure, chart.title, chart.subtitle)
 
@@ -213,6 +214,7 @@ def _draw_rows(chart: Chart) -> Figure:
     # Room at the right for the numbers.
     first.set_xlim(low, top + 0.6 * (top - low))
     marks = ticks(low, top)
+    marks = marks[:: 1 if len(marks) < 6 else 2]
     first.set_xticks(marks, [tick_text(mark, marks, chart.form) for mark in marks])
     dashes = f"; dashes: {chart.dashes}" if chart.panels[0].reference is not None else ""
     mark = f"; grey mark: {before.name}" if len(chart.panels) > 1 else ""
@@ -297,7 +299,15 @@ def _grid(size: tuple[float, float], down: int, across: int, **options: Any) -> 
     """A figure of so many inches, and its axes [down, across], which are off until something is drawn."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=size, layout="constrained")
+    class Drawn(Figure):
+        """Shown by a notebook as it is, whether or not pyplot was imported."""
+
+        def _repr_png_(self) -> bytes:
+            file = BytesIO()
+            self.savefig(file, format="png")
+            return file.getvalue()
+
+    figure = Drawn(figsize=size, layout="constrained")
     grid: np.ndarray = figure.subplots(down, across, squeeze=False, **options)
     for axes in grid.flat:
         axes.set_axis_off()

@@ -125,7 +125,8 @@ class PassageDraw:
                 f"{long} of {len(made)} documents{spoken} are too long for the model, and their passages "
                 f"are from the first {self.counter.window} {self.counter.unit}"
             )
-        return make_task(f"passages from {corpus.name}, {language}", made, asked, (*corpus.notes, *notes))
+        of = corpus.name if language == UNKNOWN else f"{corpus.name}, {language}"
+        return make_task(f"passages from {of}", made, asked, (*corpus.notes, *notes))
 
     def _passages(self, article: _Article) -> int:
         """How many are cut out of an article."""

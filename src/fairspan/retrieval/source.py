@@ -69,6 +69,7 @@ class TaskOptions:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "corpus", str(self.corpus))
         for name, example in (("languages", "['en']"), ("mixed", "['de:en']")):
             value = getattr(self, name)
             if value is not None and not (name == "mixed" and isinstance(value, str)):

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
@@ -21,6 +22,7 @@ from fairspan.errors import DesignError, UnsupportedModel, require_whole
 from fairspan.model.baselines import last_two
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_with_limit
+from fairspan.model.source import PACKAGE
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.window import ANY_LENGTH
 from fairspan.runs.bases import Embed, Treated, treat
@@ -256,5 +258,6 @@ def _name_of(model: SentenceTransformer) -> str:
     loaded = (getattr(getattr(module, "model", None), "name_or_path", None) for module in model.modules())
     card = model.model_card_data
     named = next((str(one) for one in (card.model_id, *loaded, card.base_model) if one), "")
+    named = DEFAULT_MODEL if PACKAGE in Path(named).parts else named
     calibrated = any(module.calibration.acts for module in calibrated_transformers(model))
     return f"{named or f'{type(model).__name__}-{fingerprint(model)[:8]}'}{' (calibrated)' if calibrated else ''}"

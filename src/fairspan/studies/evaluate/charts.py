@@ -116,14 +116,17 @@ def depth_chart(shown: Shown) -> Chart:
     reads = {name: f"{name} (reads {f'{own:,} {unit}' if own else 'everything'})" for name, own in read.items()}
     drawn = tuple(replace(one, legend=reads.get(one.name, one.name)) for one in drawn)
     edge = (sum(start < window for start in starts) - 0.5) / max(1, len(starts) - 1)
-    says = f"{shown.arms[0]} reads to here"
+    says, task, found, chance = f"{shown.arms[0]} reads to here", shown.log.header["task"], metric, None
+    if metric.startswith("recall@"):
+        first = int(metric.partition("@")[2])
+        found, chance = f"found among the first {first}", min(1.0, first * task["indexes"] / task["documents"])
     queries = f"{rows.filter(arm=shown.arms[0])['queries'].sum():,} queries"
-    panel = Panel("all queries", labels, drawn, detail=queries, edge=(edge, says) if edge < 1 else None)
-    found = f"found among the first {metric.partition('@')[2]}" if metric.startswith("recall@") else metric
+    marks = (edge, says) if edge < 1 else None
+    panel = Panel("all queries", labels, drawn, detail=queries, edge=marks, reference=chance)
     caption = f"{metric} by how many {unit} of the document come before the evidence, with 95 % intervals."
     axes = (f"{unit} of the document before the evidence", found)
-    named, ends = ("found-by-depth", "Found by depth", caption), (0.0, 1.0)
-    return Chart(*named, "lines", *axes, (panel,), subtitle=shown.where, form=".0%", fixed=ends, brief=True)
+    named, how = ("found-by-depth", "Found by depth", caption, "lines"), {"form": ".0%", "dashes": "by chance"}
+    return Chart(*named, *axes, (panel,), subtitle=shown.where, fixed=(0.0, 1.0), brief=True, **how)
 
 
 def overall_chart(shown: Shown) -> Chart:
