@@ -220,7 +220,7 @@ def test_progress_is_a_bar_unless_it_is_not_wanted(capsys: pytest.CaptureFixture
 # The command line beside Python.
 
 # What is shown or planned on the command line, and what only Python has.
-TERMINAL = {"context", "picture", "html", "as_json", "by_length", "dry_run", "fail_if", "config", "file", "help"}
+TERMINAL = {"context", "picture", "html", "as_json", "verbose", "dry_run", "fail_if", "config", "file", "help"}
 # In Python an endpoint is an object.
 TERMINAL |= set(get_type_hints(EndpointOptions))
 
@@ -255,6 +255,6 @@ def test_the_default_model_has_its_name_however_it_was_loaded() -> None:
     assert open_subject(fairspan.load("all-MiniLM-L6-v2")).name == "all-MiniLM-L6-v2"
 
 
-@pytest.mark.parametrize("options", [TuneOptions, EvaluateOptions])
-def test_a_corpus_may_be_a_path(options: Any) -> None:
-    assert options(corpus=Path("somewhere")).corpus == "somewhere"
+def test_a_corpus_may_be_a_path() -> None:
+    assert EvaluateOptions(corpus=Path("somewhere")).searched.corpus == "somewhere"
+    assert TuneOptions(corpus=Path("somewhere")).searched[0].corpus == "somewhere"
