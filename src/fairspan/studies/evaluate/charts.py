@@ -125,8 +125,8 @@ def depth_chart(shown: Shown) -> Chart:
     panel = Panel("all queries", labels, drawn, detail=queries, edge=marks, reference=chance)
     caption = f"{metric} by how many {unit} of the document come before the evidence, with 95 % intervals."
     axes = (f"{unit} of the document before the evidence", found)
-    named, how = ("found-by-depth", "Found by depth", caption, "lines"), {"form": ".0%", "dashes": "by chance"}
-    return Chart(*named, *axes, (panel,), subtitle=shown.where, fixed=(0.0, 1.0), brief=True, **how)
+    chart = Chart("found-by-depth", "Found by depth", caption, "lines", *axes, (panel,), subtitle=shown.where)
+    return replace(chart, form=".0%", dashes="by chance", fixed=(0.0, 1.0), brief=True)
 
 
 def overall_chart(shown: Shown) -> Chart:
