@@ -321,7 +321,8 @@ def test_an_unfinished_run_says_so_first(tmp_path: Path, status: str, said: str)
     log = audited(tmp_path / "run", ("plain",), asked=TREATMENTS, status=status, notes=["another note"])
     page = page_of(tmp_path, log)
     expected = [said, "another note"] if said else ["another note"]
-    assert page.notes == log.to_dict()["notes"] == expected
+    assert page.notes == ["; ".join(expected)], "one note on the page"
+    assert log.to_dict()["notes"] == expected
     console = Console(width=200, file=io.StringIO())
     print_view(console, log.view)
     notes = [line for line in console.file.getvalue().splitlines() if line.startswith("note: ")]  # type: ignore[attr-defined]
