@@ -58,7 +58,7 @@ def test_the_command(tmp_path: Path, make_tiny: Callable[..., SentenceTransforme
 
 def test_the_command_s_mistakes(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "news", {"en": {"a": "x", "b": "y"}, "de": {"a": "x"}})
-    with pytest.raises(CorpusError, match=r"share: partial"):
+    with pytest.raises(CorpusError, match=r"set partial to use only the ids"):
         run(folder)
     assert json.loads(run(folder, "--partial", "--json"))["aligned"] == 1
     with pytest.raises(UnsupportedModel, match=r"nothing could not be loaded: there is no such folder"):
