@@ -55,7 +55,7 @@ def test_code_on_a_page_runs(
         getattr(fairspan, name)
     monkeypatch.setattr("sentence_transformers.SentenceTransformer", lambda name: model)
     monkeypatch.chdir(tmp_path)
-    names = {"model": model, "pages": ["w1 w2", "w3"], "folder": str(tmp_path / "saved"), "prints": prints}
+    names = {"model": model, "documents": ["w1 w2", "w3"], "folder": str(tmp_path / "saved"), "prints": prints}
     exec(compile(without_prints(python_blocks(page)), str(page), "exec"), names)
     named = frames_named(page)
     if named:
