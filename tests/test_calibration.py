@@ -125,3 +125,9 @@ def test_layers_beyond_the_model_are_refused() -> None:
         Calibration(layers=[7]).layer_numbers(7)
     with pytest.raises(DesignError, match=f"layers=8 {said}"):
         Calibration(layers=8).layer_numbers(7)
+
+
+def test_tiles_of_a_size_are_a_preset() -> None:
+    assert Calibration.preset("tiles-128") == Calibration.preset("tiles").but(tile_size=128)
+    with pytest.raises(DesignError, match="there is no preset 'tiles-0'"):
+        Calibration.preset("tiles-0")

@@ -154,3 +154,12 @@ def test_two_files_for_one_language(tmp_path: Path) -> None:
         write_folder(tmp_path, TEXTS, ending)
     message = "de.parquet, row 1: the id 'a' was already used at de.jsonl, line 1. (and 5 more)"
     assert said(tmp_path) == message
+
+
+def test_what_is_not_read_in_a_folder_of_texts_is_named(tmp_path: Path) -> None:
+    for name, text in (("a.md", "One."), ("b.txt", " \n"), ("c.pdf", "%PDF")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    corpus = Corpus.read(tmp_path)
+    assert [segment.id for segment in corpus.segments] == ["a.md"]
+    pdf = "1 files such as c.pdf were not read: convert them to text"
+    assert corpus.notes == (pdf, "1 empty files were left out")

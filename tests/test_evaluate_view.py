@@ -29,7 +29,7 @@ from fairspan.runs.log import RunLog
 from fairspan.runs.sides import Side
 from fairspan.studies.evaluate.comparison import compare, compare_searches
 from fairspan.studies.evaluate.measures import merged
-from fairspan.studies.evaluate.summary import frames_of
+from fairspan.studies.evaluate.summary import _steps, frames_of
 from fairspan.studies.evaluate.view import view_of
 from tests.report_example import chart_of, printed, table_of
 from tests.searches import METRICS, ONLY, PLANS, log_of, noise, rows_of, usual
@@ -336,7 +336,7 @@ def test_cards_and_tables_are_the_frames(wide: RunLog, view: View) -> None:
 def test_found_by_depth(tmp_path: Path) -> None:
     """40 queries before the window's end, 25 soon after it, 15 after these and 5 far beyond, counted with the 15."""
     depths = [*range(40), *range(50, 90), *range(1000, 1005)]
-    rows = rows_of(usual, ("plain", "paper"), clusters=17, positions=(1, 2, 3, 4, 5), metrics=("mrr", "recall@10"))
+    rows = rows_of(usual, ("plain", "paper"), clusters=17, positions=(1, 2, 3, 4, 5), metrics=("mrr", "recall@1"))
     places = (pl.col("set") * 5 + pl.col("position") - 1).cast(pl.Int64)
     rows = rows.with_columns(depth=pl.lit(pl.Series(depths)).gather(places).cast(pl.Int32), lead=None, later=None)
     cut = [("plain", 50, 45), ("paper", None, 0)]
@@ -346,9 +346,9 @@ def test_found_by_depth(tmp_path: Path) -> None:
     steps = [(0, 50, 40), (50, 75, 25), (75, None, 20)]
     told = found.select("treatment", "tokens_from", "tokens_to", "queries").rows()
     assert told == [(name, *step) for name in ("plain", "paper") for step in steps]
-    assert found["metric"].unique().to_list() == ["recall@10"]
+    assert found["metric"].unique().to_list() == ["recall@1"], "few documents"
     for one in found.iter_rows(named=True):
-        own = rows.filter(measure="recall@10", treatment=one["treatment"]).filter(
+        own = rows.filter(measure="recall@1", treatment=one["treatment"]).filter(
             pl.col("depth") >= one["tokens_from"], pl.col("depth") < (one["tokens_to"] or 9999)
         )
         assert one["estimate"] == pytest.approx(own["value"].mean(), abs=1e-12)
@@ -356,12 +356,19 @@ def test_found_by_depth(tmp_path: Path) -> None:
     (panel,) = shown.chart().panels
     assert shown.picture == "found-by-depth"
     assert (panel.labels, panel.edge) == (("< 50", "< 75", "≥ 75"), (0.25, "plain reads to here"))
-    assert panel.reference == 10 * 3 / 40, "ten of the 40 documents in three indexes"
+    assert panel.reference == 3 / 40, "one of the 40 documents in three indexes"
     assert "< 50" in printed(shown)
     png: bytes = draw(shown.chart())._repr_png_()
     assert png.startswith(b"\x89PNG"), "a notebook shows it also without pyplot"
     nothing = [{**one, "cut": 0} for one in windows]
     assert "depths" not in frames_of(log_of(tmp_path / "read", log.rows, windows=nothing)), "all read so far"
+
+
+def test_what_is_read_is_a_step_of_its_own() -> None:
+    """Steps have 20 tokens, but for the first two; without enough queries the window of 10 lies in the first."""
+    depths = np.repeat(np.arange(0, 240, 2), 10)
+    assert _steps(depths, 10)[:4] == [0, 10, 20, 40]
+    assert _steps(depths[::4], 10)[:2] == [0, 20]
 
 
 @pytest.mark.parametrize(

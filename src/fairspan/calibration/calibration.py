@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ Layers = str | int | tuple[int, ...]
 CALIBRATION_FILE = "calibration.json"
 LAYER_NAMES = ("last_half", "last", "all")
 WINDOW = "window"
+SIZED_TILES = re.compile(r"tiles-([1-9]\d*)")
 _OF_BASKETS = {"basket_size", "layers", "strength", "bos", "eos", "short_texts"}
 _SPECIAL_BASKETS = ("auto", "basket", "equal", "original")
 _CHOICES = {
@@ -140,10 +142,12 @@ class Calibration:
 
     @classmethod
     def preset(cls, name: str) -> Calibration:
-        """A variant by name; "none" is "plain"."""
+        """A variant by name; "none" is "plain", and "tiles-128" has tiles of 128 tokens."""
         found = PRESETS.get("plain" if name == "none" else name)
+        if tiles := SIZED_TILES.fullmatch(name):
+            found = PRESETS["tiles"].but(tile_size=int(tiles[1]))
         if found is None:
-            raise DesignError(f"there is no preset {name!r}. Presets: {', '.join(PRESETS)}.")
+            raise DesignError(f"there is no preset {name!r}. Presets: {', '.join(PRESETS)}, or such as tiles-128.")
         return found
 
     def but(self, **changes: Any) -> Calibration:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, Calibration
+from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, SIZED_TILES, Calibration
 from fairspan.errors import DesignError, FairspanError, require_list
 
 PLAIN = "plain"
@@ -22,7 +22,6 @@ CORRECTIONS = ("subspace", "lir")
 _CUT_WORDS = ("baskets", "tiles", "chunks")
 _CORRECTION = re.compile(r"(subspace|lir)(?:-([1-9]\d*))?")
 _BASELINE = re.compile(r"whitening(-[1-9]\d*)?|chunk-mean(-[1-9]\d*|-window)?|last2avg")
-_TILES = re.compile(r"tiles-([1-9]\d*)")
 # IRF's own names: the basket size, a hyphen, and the layers.
 _PUBLISHED = re.compile(rf"(\d+)-({'|'.join(LAYER_NAMES)}|\d+)")
 
@@ -207,8 +206,8 @@ def _base(name: str, whole: str) -> Calibration:
     if published:
         size, layers = published.groups()
         return Calibration(basket_size=int(size), layers=int(layers) if layers.isdigit() else layers)
-    if tiles := _TILES.fullmatch(name):
-        return PRESETS["tiles"].but(tile_size=int(tiles[1]))
+    if SIZED_TILES.fullmatch(name):
+        return Calibration.preset(name)
     if name not in PRESETS:
         raise DesignError(
             f"there is no treatment {whole!r}: begin with {', '.join([*PRESETS, *BASELINES])} or a name such as "
@@ -219,7 +218,7 @@ def _base(name: str, whole: str) -> Calibration:
 
 def _is_known(name: str) -> bool:
     base = shown_name(name).partition("+")[0].strip()
-    return base in PRESETS or any(pattern.fullmatch(base) for pattern in (_BASELINE, _PUBLISHED, _TILES))
+    return base in PRESETS or any(pattern.fullmatch(base) for pattern in (_BASELINE, _PUBLISHED, SIZED_TILES))
 
 
 def read_correction(given: Any) -> tuple[str, int | None]:

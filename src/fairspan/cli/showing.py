@@ -181,7 +181,7 @@ class TerminalProgress(AnyProgress):
     def line(self) -> str:
         """Such as "paper: 1,200 of 3,600 tokens, about 4 min left …" or "embedding: 81,920 rows, 31 % done …"."""
         task = self._task
-        if task is None:
+        if task is None or not task.completed:
             return f"{self._stage} …"
         share = f", {task.percentage:.0f} % done" if task.total else ""
         tokens = f"{task.completed:,.0f} of {task.total or 0:,.0f} tokens"

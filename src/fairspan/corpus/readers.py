@@ -18,6 +18,8 @@ SAMPLE, LONG_SAMPLE = "sample", "long-sample"
 """The corpora that come with fairspan: paragraphs in several languages, and long essays in English."""
 EMBEDDED = {name: Path(__file__).parent / "data" / name for name in (SAMPLE, LONG_SAMPLE)}
 SAMPLE_LANGUAGES = ("en", "zh", "de", "it", "ko", "hi")
+# Documents that are not text, and that people put beside those that are.
+_DOCUMENTS = (".pdf", ".docx", ".doc", ".odt", ".html", ".htm", ".epub", ".rtf")
 # Names of files that are languages: codes such as en, pt-BR or zh-min-nan, and Wikipedia's Simple English.
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-([A-Za-z]{2,8}|\d{3}))*|simple")
 
@@ -86,7 +88,11 @@ def _open_files(path: Path, languages: Sequence[str] | None, fields: Fields) -> 
     spoken = {label: _stem(label) for label in found}
     named = all(_LANGUAGE.fullmatch(one) or one in (languages or ()) for one in spoken.values())
     if not named or any(label.endswith(TEXTS) for label in found):
-        return Reading(name, [Files(str(path), found, fields)])
+        others = [file for file in path.rglob("*") if file.suffix.lower() in _DOCUMENTS]
+        notes = (
+            (f"{len(others)} files such as {others[0].name} were not read: convert them to text",) if others else ()
+        )
+        return Reading(name, [Files(str(path), found, fields)], notes=notes)
     if len(found) == 1:  # its records may name other languages
         return Reading(name, [Files(str(path), found, fields)], spoken)
     wanted = {label: file for label, file in found.items() if languages is None or spoken[label] in languages}
@@ -103,9 +109,13 @@ def _collect(reading: Reading, rows: Iterable[Row | Fault], languages: Sequence[
     places: dict[tuple[str, str], str] = {}
     faults: list[Fault] = []
     first: dict[str, bool] = {}  # whether the first record has an id and a language: then all need them
+    empty = 0
     for row in rows:
         if isinstance(row, Fault):
             faults.append(row)
+            continue
+        if row.file.endswith(TEXTS) and not str(row.fields.get("text", "")).strip():
+            empty += 1
             continue
         try:
             own = _language(reading, row)
@@ -131,6 +141,8 @@ def _collect(reading: Reading, rows: Iterable[Row | Fault], languages: Sequence[
     if faults:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         raise CorpusError(f"{faults[0]}{more}")
+    if empty:
+        reading.notes += (f"{empty} empty files were left out",)
     if first and not first["id"] and len(reading.languages) > 1:
         _align_by_number(reading)
 

@@ -141,7 +141,7 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
         axes.axhline(panel.reference, color=INK, linestyle=DASHES, linewidth=0.9, zorder=0)
     if panel.edge is not None:
         at = panel.edge[0] * max(where)
-        axes.axvline(at, color=INK, linestyle=DASHES, linewidth=0.9, zorder=0)
+        axes.axvline(at, color=INK, linestyle=":", linewidth=1.2, zorder=0)
         axes.annotate(panel.edge[1], (at, high), (4, -4), textcoords="offset points", va="top", fontsize=8)
     if chart.band is not None:
         axes.axhspan(*chart.band, color=PALE, alpha=0.5, linewidth=0, zorder=0, label="_band")

@@ -166,14 +166,15 @@
   const drawLines = (svg, chart, chosen) => {
     const axis = drawFrame(svg, chart);
     const x = (place) => LEFT + 14 + chart.places[place] * (chart.width - LEFT - RIGHT - 28);
-    const every = Math.max(1, Math.ceil(chart.labels.length / 9));
+    const wide = 12 + 6.5 * Math.max(...chart.labels.map((label) => label.length));
+    const every = Math.max(1, Math.ceil((chart.labels.length * wide) / (chart.width - LEFT - RIGHT)));
     chart.labels.forEach((label, place) => {
       if (place % every) return;
       make(axis, "text", { x: x(place), y: chart.height - chart.bottom + 15, "text-anchor": "middle" }, label);
     });
     if (chart.edge) {
       const at = LEFT + 14 + chart.edge[0] * (chart.width - LEFT - RIGHT - 28);
-      make(axis, "line", { class: "ghost", x1: at, x2: at, y1: y(chart, chart.domain[1]), y2: y(chart, chart.domain[0]) });
+      make(axis, "line", { class: "ghost", "stroke-dasharray": "2 3", x1: at, x2: at, y1: y(chart, chart.domain[1]), y2: y(chart, chart.domain[0]) });
       make(axis, "text", { x: at + 5, y: y(chart, chart.domain[1]) + 12 }, chart.edge[1]);
     }
     const measured = chart.series.some((series) => series.number === chosen);

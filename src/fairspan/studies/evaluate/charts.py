@@ -115,7 +115,10 @@ def depth_chart(shown: Shown) -> Chart:
     unit, window = shown.log.header.get("token_unit", "tokens"), read[shown.log.treatments[0]]
     reads = {name: f"{name} (reads {f'{own:,} {unit}' if own else 'everything'})" for name, own in read.items()}
     drawn = tuple(replace(one, legend=reads.get(one.name, one.name)) for one in drawn)
-    edge = (sum(start < window for start in starts) - 0.5) / max(1, len(starts) - 1)
+    # In the step that holds the window, as far as the window is into it.
+    place = max(number for number, start in enumerate(starts) if start <= window)
+    width = [*starts[1:], starts[-1] + window][place] - starts[place]
+    edge = (place - 0.5 + (window - starts[place]) / width) / max(1, len(starts) - 1)
     says, task, found, chance = f"{shown.arms[0]} reads to here", shown.log.header["task"], metric, None
     if metric.startswith("recall@"):
         first = int(metric.partition("@")[2])
@@ -126,7 +129,7 @@ def depth_chart(shown: Shown) -> Chart:
     caption = f"{metric} by how many {unit} of the document come before the evidence, with 95 % intervals."
     axes = (f"{unit} of the document before the evidence", found)
     chart = Chart("found-by-depth", "Found by depth", caption, "lines", *axes, (panel,), subtitle=shown.where)
-    return replace(chart, form=".0%", dashes="by chance", fixed=(0.0, 1.0), brief=True)
+    return replace(chart, form=".0%", dashes="by chance", fixed=(0.0, 1.05), brief=True)
 
 
 def overall_chart(shown: Shown) -> Chart:

@@ -25,7 +25,7 @@ _SCHEMA: dict[str, Any] = {
 }
 # From the least wanted to the best.
 _ORDER = ("worse", "inconclusive", "not worse", "better")
-_MOST_STEPS = 12
+_MOST_STEPS, _FEW_DOCUMENTS = 12, 30
 SHARE = 0.2
 """Of the queries or documents, those that count as shortest or longest (LC §5)."""
 
@@ -105,8 +105,8 @@ def _temperatures(log: RunLog, results: Sequence[Result]) -> list[Record]:
 
 def _by_depth(log: RunLog) -> list[Record]:
     """How often evidence is found by how many tokens come before it, where not every treatment reads so far."""
-    metrics, read = metrics_of(log), [one for one in log.header.get("windows", ()) if one["texts"] == "evidence"]
-    tables = {arm: measures.sorted_rows(log.rows.filter(measure=_found(metrics)), arm) for arm in arms_of(log)}
+    metric, read = _found(log), [one for one in log.header.get("windows", ()) if one["texts"] == "evidence"]
+    tables = {arm: measures.sorted_rows(log.rows.filter(measure=metric), arm) for arm in arms_of(log)}
     baseline, first = next(iter(tables.items()))
     window = next((one["window"] for one in read if one["treatment"] == baseline.treatment), None)
     if not window or not any(one["cut"] for one in read) or first["depth"].null_count() == len(first):
@@ -122,14 +122,16 @@ def _by_depth(log: RunLog) -> list[Record]:
         ends = [*starts[1:], None]
         of_groups = zip(starts, ends, effects.counts.group_queries, effects.groups, changes, strict=True)
         for start, end, count, mean, change in of_groups:
-            named = {**asdict(arm), "metric": _found(metrics), "plan": "", "tokens_from": start, "tokens_to": end}
+            named = {**asdict(arm), "metric": metric, "plan": "", "tokens_from": start, "tokens_to": end}
             found.append({**named, "queries": count, **columns_of(mean), **columns_of(change, "change_")})
     return found
 
 
-def _found(metrics: Sequence[str]) -> str:
-    """The metric that says how often a document is found."""
-    return "recall@10" if "recall@10" in metrics else metrics[0]
+def _found(log: RunLog) -> str:
+    """The metric that says how often a document is found; among few documents, as the first one."""
+    metrics, task = metrics_of(log), log.header["task"]
+    wanted = "recall@10" if task["documents"] / task["indexes"] >= _FEW_DOCUMENTS else "recall@1"
+    return wanted if wanted in metrics else metrics[0]
 
 
 def _steps(depths: np.ndarray, window: int) -> list[int]:
@@ -146,7 +148,11 @@ def _steps(depths: np.ndarray, window: int) -> list[int]:
         # What the baseline reads and what it does not are never counted together.
         seen = measures.merged(counts[:read])
         numbers = [*seen, *(seen[-1] + number for number in measures.merged(counts[read:]))]
-    return [round(width * numbers.index(number)) for number in dict.fromkeys(numbers)]
+    starts = [round(width * numbers.index(number)) for number in dict.fromkeys(numbers)]
+    inside = (depths >= window) & (depths < [*starts, np.inf][1])
+    if window < [*starts, np.inf][1] and min((depths < window).sum(), inside.sum()) >= measures.LEAST_QUERIES:
+        starts.insert(1, window)
+    return starts
 
 
 def _by_length(log: RunLog) -> list[Record]:

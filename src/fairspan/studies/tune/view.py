@@ -105,7 +105,8 @@ def _positions_section(log: RunLog, rows: pl.DataFrame) -> Section:
         subtitle=f"{model_name(log.model)}, {log.header['task']['source']}",
         brief=True,
     )
-    return Section("What is found where", charts=(chart,))
+    intro = "As in the answer: each half of the documents under what the other half chose."
+    return Section("What is found where", intro, charts=(chart,))
 
 
 def _candidates_chart(log: RunLog, frame: pl.DataFrame) -> Chart:
