@@ -124,7 +124,8 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
             line = "none" if chart.dots else "-"
             _draw_curve(axes, where + aside, values, look, one.legend or one.name, shift, line)
     low, high = chart.domain(panel)
-    axes.set_ylim(low, high)
+    # Marks at a fixed end are not cut in half.
+    axes.set_ylim(low, high + (0.03 * (high - low) if chart.fixed and chart.kind == "lines" else 0.0))
     marks = ticks(low, high)
     axes.set_yticks(marks, [tick_text(mark, marks, chart.form) for mark in marks])
     every = -(-len(panel.labels) // _MOST_LABELS)

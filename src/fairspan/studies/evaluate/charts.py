@@ -129,7 +129,7 @@ def depth_chart(shown: Shown) -> Chart:
     caption = f"{metric} by how many {unit} of the document come before the evidence, with 95 % intervals."
     axes = (f"{unit} of the document before the evidence", found)
     chart = Chart("found-by-depth", "Found by depth", caption, "lines", *axes, (panel,), subtitle=shown.where)
-    return replace(chart, form=".0%", dashes="by chance", fixed=(0.0, 1.05), brief=True)
+    return replace(chart, form=".0%", dashes="by chance", fixed=(0.0, 1.0), brief=True)
 
 
 def overall_chart(shown: Shown) -> Chart:
