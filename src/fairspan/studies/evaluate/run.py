@@ -25,20 +25,22 @@ def _measure(prepared: PreparedEvaluation, run: Run) -> None:
     tokens = {one: sum(plans[index].tokens for index in options.indexes_of(one)) for one in measured}
     asked = sum(text.length for text in queries)
     run.announce(pair for one in measured for pair in prepared.embedded(one, under))
-    run.progress.start(sum(asked + tokens[one] + prepared.fit.tokens(one) for one in measured))
+    run.progress.start(sum(asked + prepared.fit.tokens(one) for one in measured))
+    kept = []
     for treatment in measured:
         run.progress.stage(f"{treatment.name}: queries")
-        treated = under(treatment)
-        run.fill(treated.queries, queries)
+        run.fill(under(treatment).queries, queries)
         twin = options.twin_of(treatment)
-        if twin is not None and _same_queries(run, queries, treated, under(twin)):
-            same = f"{twin.name} does not change these queries, so it is the same on documents only"
-            run.header["details"].append(same)
-            run.progress.advance(tokens[treatment])
+        if twin is None or not _same_queries(run, queries, under(treatment), under(twin)):
+            kept.append(treatment)
             continue
+        same = f"{twin.name} does not change these queries, so it is the same on documents only"
+        run.header["details"].append(same)
+    run.progress.start(sum(tokens[one] for one in kept))
+    for treatment in kept:
         for index in options.indexes_of(treatment):
             run.progress.stage(f"{treatment.name}: {index}")
-            rows, cost = prepared.searching.index_and_search(run, treated, plans[index])
+            rows, cost = prepared.searching.index_and_search(run, under(treatment), plans[index])
             run.header["costs"].append(cost)
             run.add(rows)
 
