@@ -391,7 +391,7 @@ def called(verb: Verb, place: Path, folder: Path, **changes: Any) -> RunLog:
     """The verb with all that it writes in that folder."""
     own = {"corpus": str(place / "corpus"), "out": folder / "run", "store": folder / "store.sqlite", "name": "model"}
     model = SentenceTransformer(str(place / "model"), device="cpu")
-    return verb.measure(model, **{**verb.asked, **own, "progress": False, **changes})
+    return verb.measure(model, *verb.positional, **{**verb.asked, **own, "progress": False, **changes})
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ class Recorder(Silent):
         self.stages.append(name)
 
     def start(self, total: int) -> None:
-        self.total = total
+        self.total, self.done = total, 0.0
 
     def advance(self, amount: float) -> None:
         self.done += amount
