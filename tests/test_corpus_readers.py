@@ -161,5 +161,5 @@ def test_what_is_not_read_in_a_folder_of_texts_is_named(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text, encoding="utf-8")
     corpus = Corpus.read(tmp_path)
     assert [segment.id for segment in corpus.segments] == ["a.md"]
-    pdf = "1 files such as c.pdf were not read: convert them to text"
-    assert corpus.notes == (pdf, "1 empty files were left out")
+    pdf = "not read, since it is not plain text: c.pdf"
+    assert corpus.notes == (pdf, "1 file is empty and left out")

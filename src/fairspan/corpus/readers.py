@@ -89,9 +89,8 @@ def _open_files(path: Path, languages: Sequence[str] | None, fields: Fields) -> 
     named = all(_LANGUAGE.fullmatch(one) or one in (languages or ()) for one in spoken.values())
     if not named or any(label.endswith(TEXTS) for label in found):
         others = [file for file in path.rglob("*") if file.suffix.lower() in _DOCUMENTS]
-        notes = (
-            (f"{len(others)} files such as {others[0].name} were not read: convert them to text",) if others else ()
-        )
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        notes = (f"not read, since it is not plain text: {others[0].name}{more}",) if others else ()
         return Reading(name, [Files(str(path), found, fields)], notes=notes)
     if len(found) == 1:  # its records may name other languages
         return Reading(name, [Files(str(path), found, fields)], spoken)
@@ -142,7 +141,7 @@ def _collect(reading: Reading, rows: Iterable[Row | Fault], languages: Sequence[
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         raise CorpusError(f"{faults[0]}{more}")
     if empty:
-        reading.notes += (f"{empty} empty files were left out",)
+        reading.notes += (f"{empty} {'files are' if empty > 1 else 'file is'} empty and left out",)
     if first and not first["id"] and len(reading.languages) > 1:
         _align_by_number(reading)
 
@@ -168,4 +167,4 @@ def _align_by_number(reading: Reading) -> None:
             f"{reading.name} has no 'id', and row numbers cannot replace it, because its languages differ in length "
             f"({counts}): give translations the same 'id'."
         )
-    reading.notes = (f"{reading.name} has no 'id': row numbers are used as ids and must match across languages.",)
+    reading.notes += (f"{reading.name} has no 'id': row numbers are used as ids and must match across languages.",)

@@ -119,10 +119,8 @@ def depth_chart(shown: Shown) -> Chart:
     place = max(number for number, start in enumerate(starts) if start <= window)
     width = [*starts[1:], starts[-1] + window][place] - starts[place]
     edge = (place - 0.5 + (window - starts[place]) / width) / max(1, len(starts) - 1)
-    says, task, found, chance = f"{shown.arms[0]} reads to here", shown.log.header["task"], metric, None
-    if metric.startswith("recall@"):
-        first = int(metric.partition("@")[2])
-        found, chance = f"found among the first {first}", min(1.0, first * task["indexes"] / task["documents"])
+    says, chance = f"{shown.arms[0]} reads to here", rows["chance"][0]
+    found = f"found among the first {metric.partition('@')[2]}" if chance is not None else metric
     queries = f"{rows.filter(arm=shown.arms[0])['queries'].sum():,} queries"
     marks = (edge, says) if edge < 1 else None
     panel = Panel("all queries", labels, drawn, detail=queries, edge=marks, reference=chance)

@@ -116,7 +116,8 @@ def query_groups(rows: pl.DataFrame, languages: Sequence[str]) -> tuple[tuple[st
     if languages or rows["lead"].null_count() < len(rows):
         return tuple(found), renumbered
     numbers = merged(counts)
-    own = [[name for name, number in zip(found, numbers, strict=True) if number == group] for group in {*numbers}]
+    groups_of = dict.fromkeys(numbers)
+    own = [[name for name, number in zip(found, numbers, strict=True) if number == group] for group in groups_of]
     joined = tuple(one[0] if len(one) == 1 else f"{one[0]}–{one[-1]}" for one in own)
     return joined, np.array([0, *numbers])[renumbered]
 

@@ -123,8 +123,16 @@ def _by_depth(log: RunLog) -> list[Record]:
         of_groups = zip(starts, ends, effects.counts.group_queries, effects.groups, changes, strict=True)
         for start, end, count, mean, change in of_groups:
             named = {**asdict(arm), "metric": metric, "plan": "", "tokens_from": start, "tokens_to": end}
+            named["chance"] = _chance(log, metric)
             found.append({**named, "queries": count, **columns_of(mean), **columns_of(change, "change_")})
     return found
+
+
+def _chance(log: RunLog, metric: str) -> float | None:
+    """What a random ranking has of a recall."""
+    name, _, first = metric.partition("@")
+    task = log.header["task"]
+    return min(1.0, int(first) * task["indexes"] / task["documents"]) if name == "recall" else None
 
 
 def _found(log: RunLog) -> str:
