@@ -179,11 +179,7 @@ def heat(*, entries: int = 3, name: str = "languages") -> HeatMap:
     made = []
     for place, language in enumerate(("en", "zh")):
         cells: list[HeatCell | None] = [
-            HeatCell(
-                tuple(0.9 - 0.1 * position - 0.05 * place + 0.02 * entry for entry in range(entries)),
-                note=f"p. {position + 1}" if entries == 1 else "",
-                framed=position == 0,
-            )
+            HeatCell(tuple(0.9 - 0.1 * position - 0.05 * place + 0.02 * entry for entry in range(entries)))
             for position in range(3)
         ]
         if place == 1:

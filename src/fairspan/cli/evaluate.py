@@ -55,12 +55,6 @@ def evaluate(
         "plain,chunk-mean.",
         group=SEARCH,
     ),
-    temperature_grid: str | None = list_option(
-        "Measure the first treatment with every pair of these softmax temperatures, one for queries and one "
-        "for documents: 1,0.9,0.8. The picture then shows that grid.",
-        float,
-        group=SEARCH,
-    ),
     indexes: str | None = list_option(
         "What the index stores of a document: whole, chunk-mean, chunk-max, late-max. Default: whole.", group=SEARCH
     ),
@@ -86,7 +80,7 @@ def evaluate(
 
         fairspan evaluate ibm-granite/granite-embedding-30m-english my_questions/ --indexes whole,chunk-max,late-max
 
-        fairspan evaluate all-MiniLM-L6-v2 beir:datasets/scifact --temperature-grid 1,0.9,0.8 --dry-run
+        fairspan evaluate all-MiniLM-L6-v2 beir:datasets/scifact --dry-run
 
         fairspan evaluate MODEL xquad_positions --languages en,de,zh,hi --picture languages.png
 

@@ -182,16 +182,9 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class HeatCell:
-    """One place of a heat map: a number for each entry of the switch, or one for all of them.
-
-    Attributes:
-        note: shown below the number in print.
-        framed: whether a frame sets it apart.
-    """
+    """One place of a heat map: a number for each entry of the switch, or one for all of them."""
 
     values: tuple[float | None, ...]
-    note: str = ""
-    framed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,7 +247,6 @@ def _write(axes: Any, text: str, right: float, place: float, colour: str = INK) 
 def _draw_heat(heat: HeatMap) -> Figure:
     """One panel for each entry of the switch, light for low numbers and dark for high ones."""
     from matplotlib import colormaps
-    from matplotlib.patches import Rectangle
 
     count = max((len(cell.values) for _, cells in heat.rows for cell in cells if cell), default=1)
     side = max(3.6, 1.25 * len(heat.columns) + 1.2)
@@ -270,14 +269,7 @@ def _draw_heat(heat: HeatMap) -> Figure:
                 # Where both inks have the same contrast.
                 ink = "white" if heat.level(value) > 0.49 else "#1a1a1a"
                 shown = number(value, heat.form)
-                if cell.note:
-                    _annotate(axes, shown, (column, row), 7, ink, fontweight="bold", fontsize=10)
-                    _annotate(axes, cell.note, (column, row), -8, ink, fontsize=8)
-                else:
-                    _annotate(axes, shown, (column, row), 0, ink, fontsize=9)
-                if cell.framed:
-                    corner = column - 0.46, row - 0.46
-                    axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=ink, linewidth=1.2))
+                axes.text(column, row, shown, ha="center", va="center", color=ink, fontsize=9)
         axes.set_xticks(range(len(heat.columns)), heat.columns)
         axes.set_yticks(range(len(heat.rows)), [name for name, _ in heat.rows] if place % across == 0 else [])
         for axis, places in ((axes.xaxis, len(heat.columns)), (axes.yaxis, len(heat.rows))):
@@ -313,11 +305,6 @@ def _grid(size: tuple[float, float], down: int, across: int, **options: Any) -> 
     for axes in grid.flat:
         axes.set_axis_off()
     return figure, grid
-
-
-def _annotate(axes: Any, text: str, place: tuple[float, float], above: float, ink: str, **looks: Any) -> None:
-    """Text in a place of a heat map, so many points above its middle."""
-    axes.annotate(text, place, (0, above), textcoords="offset points", ha="center", va="center", color=ink, **looks)
 
 
 def _value(cell: HeatCell | None, place: int) -> float:

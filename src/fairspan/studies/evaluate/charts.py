@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, point
+from fairspan.report.chart import Chart, Panel, Point, Series, point
 from fairspan.report.frames import interval, values_of
 from fairspan.report.style import COLOURS
 from fairspan.report.text import model_name, p_value, with_bounds
@@ -18,18 +18,14 @@ from fairspan.studies.evaluate.measures import Arm
 
 @dataclass(frozen=True)
 class Shown:
-    """The frames of one log. The arms that a grid of temperatures adds are in its own frame only."""
+    """The frames of one log."""
 
     log: RunLog
     frames: Mapping[str, pl.DataFrame]
 
     def frame(self, name: str, *conditions: pl.Expr) -> pl.DataFrame:
-        """The part of a frame that belongs to the arms that are shown, with the name of each arm in `arm`."""
-        added: list[str] = []
-        if "temperature_grid" in self.frames:
-            grid = self.frames["temperature_grid"].filter(pl.col("change_estimate").is_not_null())
-            added = grid["treatment"].to_list()
-        found = self.frames[name].filter(~pl.col("treatment").is_in(added), *conditions)
+        """The rows of a frame, with the name of each arm in `arm`."""
+        found = self.frames[name].filter(*conditions)
         names = [str(Arm(*pair)) for pair in found.select("treatment", "index").rows()]
         return found.with_columns(pl.Series("arm", names, pl.String))
 
@@ -138,28 +134,3 @@ def overall_chart(shown: Shown) -> Chart:
     title, caption = "What is found, over all queries", "Every metric over all queries, with 95 % intervals."
     axes = ("metric", "quality")
     return Chart("search-overall", title, caption, "bars", *axes, (panel,), subtitle=shown.where)
-
-
-def grid_map(shown: Shown) -> HeatMap:
-    """Every pair of temperatures; the first row and the first column change one side only."""
-    grid, metric = shown.frames["temperature_grid"], shown.metrics[0]
-    rows = []
-    for query in values_of(grid, "query"):
-        cells = []
-        for one in grid.filter(query=query).iter_rows(named=True):
-            change = interval(one, "change_")
-            note = "unmodified" if change.estimate is None else with_bounds(change, "+.3f").replace(" ", "\n", 1)
-            excludes_0 = (change.low or 0) > 0 or (change.high or 0) < 0
-            cells.append(HeatCell((one["estimate"],), note, framed=excludes_0))
-        rows.append((f"query {query:g}", tuple(cells)))
-    return HeatMap(
-        "temperature-grid",
-        f"{metric} by the temperature of queries and of documents",
-        f"{metric} and its change from the pair (1, 1) with 95 % interval; framed: 0 is outside the interval.",
-        "temperature",
-        tuple(f"document {value:g}" for value in values_of(grid, "document")),
-        tuple(rows),
-        "temperature of documents",
-        "temperature of queries",
-        subtitle=shown.where + ("" if shown.arms[0] == "plain" else f", under {shown.arms[0]}"),
-    )

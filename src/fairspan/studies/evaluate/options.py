@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, asdict, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
-from itertools import product
 from typing import ClassVar
 
-from fairspan.calibration.calibration import PerSide, check_temperature
 from fairspan.calibration.treatment import (
     DEFAULT_TREATMENTS,
     PLAIN,
@@ -38,9 +35,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         task: "passages" of the documents of `corpus`, each of which asks for the document it was cut out of;
             "pages" joined from its texts; the folder of a collection, "beir:FOLDER" or "mteb:NAME".
         treatments: what is compared, as in `audit`; the first is the baseline. By default "plain" and "long", of
-            pages "plain" and "tiles", and with a grid of temperatures "plain" alone.
-        temperature_grid: measure the first treatment also with every pair of these as the temperatures of queries
-            and documents; 1 belongs to every grid.
+            pages "plain" and "tiles".
         documents_only: measure every treatment also with queries as the plain model embeds them.
         indexes: what is kept of a document: "whole", "chunk-mean", "chunk-max", "late-max".
         cross: measure every index under every treatment; otherwise all but "whole" under the first one only.
@@ -59,7 +54,6 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     task: str = source(PASSAGES)
     _: KW_ONLY
     treatments: Sequence[AnyTreatment] | None = None
-    temperature_grid: Sequence[float] | None = None
     documents_only: bool = True
     indexes: Sequence[str] = ("whole",)
     cross: bool = False
@@ -84,18 +78,6 @@ class EvaluateOptions(StudyOptions, TaskOptions):
             require_whole("chunk_tokens, if it is not window,", self.chunk_tokens, kind=CorpusError)
         if isinstance(self.margin, bool) or not isinstance(self.margin, int | float) or not 0 <= self.margin < 1:
             raise CorpusError(f"margin must be from 0 to below 1, got {self.margin!r}.")
-        if self.temperature_grid is not None:
-            require_list("temperature_grid", self.temperature_grid, "[1.0, 0.9]", CorpusError)
-            values = sorted({1.0, *map(check_temperature, self.temperature_grid)}, reverse=True)
-            if len(values) < 2:
-                raise CorpusError("a grid of temperatures needs one below 1, as in temperature_grid=1,0.9,0.8.")
-            object.__setattr__(self, "temperature_grid", tuple(values))
-            first = self.compared[0]
-            if first.calibration.temperature != 1.0 or first.calibration.sides != "both":
-                raise CorpusError(
-                    f"the first treatment, {first.name}, has a temperature or a side of its own, so no grid of "
-                    "temperatures can be set on it: put another one first, such as plain."
-                )
         require_use_of_fit(self.fit_corpus, self.compared)
 
     @cached_property
@@ -107,28 +89,14 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     @cached_property
     def compared(self) -> tuple[Treatment, ...]:
         """The treatments that were named."""
-        usual = (PLAIN,) if self.temperature_grid is not None else default_treatments(self.model)
+        usual = default_treatments(self.model)
         if usual == DEFAULT_TREATMENTS and self.task != PAGES:
             usual = (PLAIN, "long")
         return as_treatments(usual if self.treatments is None else self.treatments, error=CorpusError)
 
-    @property
-    def grid(self) -> tuple[Treatment, ...]:
-        """The first treatment under every pair of temperatures but (1, 1), which it has itself."""
-        first = self.compared[0]
-        return tuple(
-            replace(
-                first,
-                name=at_temperatures(first.name, *pair),
-                calibration=first.calibration.but(temperature=PerSide(*pair)),
-            )
-            for pair in product(self.temperature_grid or (), repeat=2)
-            if pair != (1.0, 1.0)
-        )
-
     @cached_property
     def measured(self) -> tuple[Treatment, ...]:
-        """The treatments with those of them that do not change queries, and the grid of temperatures."""
+        """The treatments with those of them that do not change queries."""
         found = []
         for one in self.compared:
             found.append(one)
@@ -136,13 +104,13 @@ class EvaluateOptions(StudyOptions, TaskOptions):
                 calibration = one.for_documents.but(sides="document")
                 found.append(replace(one, name=one.name + DOCUMENTS_ONLY, calibration=calibration))
         named: dict[str, Treatment] = {}
-        for one in (*found, *self.grid):
+        for one in found:
             named.setdefault(one.name, one)
         return tuple(named.values())
 
     def twin_of(self, treatment: Treatment) -> Treatment | None:
         """The treatment of both sides that this is the documents-only form of, if it was added for that."""
-        if treatment in (*self.compared, *self.grid):
+        if treatment in self.compared:
             return None
         return next((one for one in self.compared if one.name + DOCUMENTS_ONLY == treatment.name), None)
 
@@ -166,12 +134,6 @@ class EvaluateOptions(StudyOptions, TaskOptions):
             self.searched.read_collections()
         if self.fit_corpus is not None:
             Corpus.read(self.fit_corpus, languages, partial=True)
-
-
-def at_temperatures(treatment: str, query: float, document: float) -> str:
-    """The name of a treatment with a temperature for each side."""
-    written = json.dumps(asdict(PerSide(query, document)), separators=(",", ":"))
-    return f"{treatment}+temperature={written}"
 
 
 def _require_some(name: str, given: Sequence[str], choices: Sequence[str] | None = None) -> None:

@@ -113,9 +113,8 @@ def prepare_evaluation(subject: Subject, options: EvaluateOptions, progress: Pro
     subject = subject.reading(options.measured, whole=fitting and not subject.set_further)
     refuse_similarity(subject, options.indexes)
     late = [index for index in options.indexes if index.startswith("late")]
-    beyond = [*(["temperature_grid"] if options.temperature_grid else []), *late]
     on_tokens = [one for one in options.compared if {*late} & {*options.indexes_of(one)}]
-    subject.refuse_unsuited(options.compared, on_tokens=on_tokens, beyond=beyond)
+    subject.refuse_unsuited(options.compared, on_tokens=on_tokens, beyond=late)
     progress.stage("reading the task")
     source = options.searched
     tasks = measure_tasks(subject, source.read(subject.counter), options.too_long or source.too_long)

@@ -1,4 +1,4 @@
-"""`frames_of` an evaluation's log: verdicts, quality overall and by group, by length, costs and temperatures."""
+"""`frames_of` an evaluation's log: verdicts, quality overall and by group, by length, and costs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -17,7 +17,7 @@ from fairspan.stats.queries import FEW_CLUSTERS, clusters_to_decide
 from fairspan.studies.evaluate import measures
 from fairspan.studies.evaluate.languages import language_records
 from fairspan.studies.evaluate.measures import RANK, Arm, Record, Result, arms_of, languages_of, metrics_of
-from fairspan.studies.evaluate.options import DOCUMENTS_ONLY, at_temperatures
+from fairspan.studies.evaluate.options import DOCUMENTS_ONLY
 
 _SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("treatment", "verdict", "sentence"), pl.String),
@@ -41,7 +41,6 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
         "depths": _by_depth(log),
         "by_length": _by_length(log),
         "costs": _costs(log, results),
-        "temperature_grid": _temperatures(log, results),
         "windows": log.header.get("windows", ()),
     }
     found = {name: frame_of(own) for name, own in records.items() if own}
@@ -90,41 +89,36 @@ def _costs(log: RunLog, results: Sequence[Result]) -> list[Record]:
     return [{**costs[one.arm], "metric": one.metric, "estimate": one.effects.overall.estimate} for one in first]
 
 
-def _temperatures(log: RunLog, results: Sequence[Result]) -> list[Record]:
-    """The first metric at every pair of a query's and a document's temperature (LC Fig. 9)."""
-    base, found = results[0].arm, []
-    known = {one.arm: one for one in reversed(results)}
-    for query, document in product(log.spec.get("temperature_grid") or (), repeat=2):
-        name = base.treatment if query == document == 1 else at_temperatures(base.treatment, query, document)
-        one = known[Arm(name, base.index)]
-        measured = {"treatment": name, "metric": one.metric, "query": query, "document": document}
-        change = columns_of(None if one.change is None else one.change.overall, "change_")
-        found.append({**measured, **columns_of(one.effects.overall), **change, "p_value": one.p_value})
-    return found
-
-
 def _by_depth(log: RunLog) -> list[Record]:
     """How often evidence is found by how many tokens come before it, where not every treatment reads so far."""
     metric, read = _found(log), [one for one in log.header.get("windows", ()) if one["texts"] == "evidence"]
-    tables = {arm: measures.sorted_rows(log.rows.filter(measure=metric), arm) for arm in arms_of(log)}
-    baseline, first = next(iter(tables.items()))
+    baseline = arms_of(log)[0]
+    depths = measures.sorted_rows(log.rows.filter(measure=metric), baseline)["depth"]
     window = next((one["window"] for one in read if one["treatment"] == baseline.treatment), None)
-    if not window or not any(one["cut"] for one in read) or first["depth"].null_count() == len(first):
+    if not window or not any(one["cut"] for one in read) or depths.null_count() == len(depths):
         return []
-    depths, found = first["depth"].fill_null(-1).to_numpy(), list[Record]()
-    starts = _steps(depths[depths >= 0], window)
-    groups, seed = np.where(depths < 0, 0, np.searchsorted(starts, depths, side="right")), int(log.header["seed"])
+    deep = depths.fill_null(-1).to_numpy()
+    starts = _steps(deep[deep >= 0], window)
+    groups = np.where(deep < 0, 0, np.searchsorted(starts, deep, side="right"))
+    named = {"metric": metric, "plan": ""}
+    steps = [
+        {**named, "tokens_from": start, "tokens_to": end, "chance": _chance(log, metric), "queries": int(count)}
+        for start, end, count in zip(starts, [*starts[1:], None], np.bincount(groups)[1:], strict=True)
+    ]
+    return _grouped(log, metric, groups, steps)
+
+
+def _grouped(log: RunLog, measure: str, groups: np.ndarray, named: Sequence[Record]) -> list[Record]:
+    """The mean of every arm in each group of queries, which are `named`, and its change from the baseline."""
+    tables = {arm: measures.sorted_rows(log.rows.filter(measure=measure), arm) for arm in arms_of(log)}
+    (baseline, first), found, seed = next(iter(tables.items())), list[Record](), int(log.header["seed"])
     for arm, table in tables.items():
-        effects = measures.effects_of(table, groups, seed)
-        changes: Sequence[Interval | None] = [None] * len(starts)
+        means = measures.effects_of(table, groups, seed).groups
+        changes: Sequence[Interval | None] = [None] * len(named)
         if arm != baseline:
             changes = measures.change_of(first, table["value"].to_numpy(), groups, seed).groups
-        ends = [*starts[1:], None]
-        of_groups = zip(starts, ends, effects.counts.group_queries, effects.groups, changes, strict=True)
-        for start, end, count, mean, change in of_groups:
-            named = {**asdict(arm), "metric": metric, "plan": "", "tokens_from": start, "tokens_to": end}
-            named["chance"] = _chance(log, metric)
-            found.append({**named, "queries": count, **columns_of(mean), **columns_of(change, "change_")})
+        for own, mean, change in zip(named, means, changes, strict=True):
+            found.append({**asdict(arm), **own, **columns_of(mean), **columns_of(change, "change_")})
     return found
 
 
@@ -176,40 +170,31 @@ def _by_length(log: RunLog) -> list[Record]:
 
 def _length_groups(log: RunLog, measure: str, column: str, names: tuple[str, ...]) -> list[Record]:
     """The last of `names` is for the longest, the one before it for the shortest; none where lengths are alike."""
-    rows, seed, found = log.rows.filter(measure=measure), int(log.header["seed"]), list[Record]()
-    tables = {arm: measures.sorted_rows(rows, arm) for arm in arms_of(log)}
-    baseline, first = next(iter(tables.items()))
-    lengths = first[column].to_numpy()
+    lengths = measures.sorted_rows(log.rows.filter(measure=measure), arms_of(log)[0])[column].to_numpy()
     low, high = np.quantile(lengths, [SHARE, 1 - SHARE])
     if low == high:
         return []
     groups = np.where(lengths >= high, len(names), np.where(lengths <= low, len(names) - 1, 0))
-    for arm, table in tables.items():
-        means = measures.effects_of(table, groups, seed).groups
-        changes: Sequence[Interval | None] = [None] * len(names)
-        if arm != baseline:
-            changes = measures.change_of(first, table["value"].to_numpy(), groups, seed).groups
-        for place, (name, mean, change) in enumerate(zip(names, means, changes, strict=True), start=1):
-            inside = lengths[groups == place]
-            counted = {"count": len(inside), "tokens_from": int(inside.min()), "tokens_to": int(inside.max())}
-            named = {**asdict(arm), "group": name, "measure": measure}
-            found.append({**named, **counted, **columns_of(mean), **columns_of(change, "change_")})
-    return found
+    named = list[Record]()
+    for place, name in enumerate(names, start=1):
+        inside = lengths[groups == place]
+        counted = {"count": len(inside), "tokens_from": int(inside.min()), "tokens_to": int(inside.max())}
+        named.append({"group": name, "measure": measure, **counted})
+    return _grouped(log, measure, groups, named)
 
 
 def verdicts_of(log: RunLog, results: Sequence[Result]) -> pl.DataFrame:
-    """One row for each treatment of whole documents but the first, without those that a grid of temperatures adds.
+    """One row for each treatment of whole documents but the first.
 
     `clusters` are those of queries that it rests on; `more_clusters` about how many more would decide, or make sure
     where there are few; 0 if these are enough.
     """
-    found, margin, temperatures = [], float(log.spec["margin"]), log.spec.get("temperature_grid") or ()
+    found, margin = [], float(log.spec["margin"])
     first = {one.arm: one for one in results if (one.metric, one.plan) == (results[0].metric, "")}
-    grid = {at_temperatures(results[0].arm.treatment, *pair) for pair in product(temperatures, repeat=2)}
     for arm, one in first.items():
         # Documents-only forms belong to the verdict on the treatment itself, where that was measured.
         own = arm.name == arm.treatment or arm.name not in log.treatments
-        if not own or arm.index != "whole" or arm.treatment in grid or one.change is None:
+        if not own or arm.index != "whole" or one.change is None:
             continue
         chosen = _better_form(one, first.get(Arm(arm.treatment + DOCUMENTS_ONLY, arm.index)), margin)
         only = "documents only: " if chosen is not one else ""

@@ -9,7 +9,7 @@ from fairspan.report.table import CHANGE, P_VALUE, VERDICTS, Column, Table
 from fairspan.report.text import model_name, with_bounds
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
-from fairspan.studies.evaluate.charts import Shown, depth_chart, grid_map, overall_chart, position_chart
+from fairspan.studies.evaluate.charts import Shown, depth_chart, overall_chart, position_chart
 from fairspan.studies.evaluate.language_view import ARMS, TEST, language_section
 from fairspan.studies.evaluate.measures import RANK
 from fairspan.studies.evaluate.summary import frames_of
@@ -36,7 +36,6 @@ def view_of(log: RunLog) -> View:
     shown = Shown(log, frames_of(log))
     across = "languages" in shown.frames
     sections = [
-        *([_temperatures(shown)] if "temperature_grid" in shown.frames else []),
         *([language_section(shown)] if across else []),
         *([_by_depth(shown)] if "depths" in shown.frames else []),
         *([_by_position(shown)] if "positions" in shown.frames else []),
@@ -78,22 +77,6 @@ def _cards(shown: Shown) -> tuple[Card, ...]:
     verdicts = shown.frames["verdicts"].select("treatment", "verdict", "sentence").rows()
     judged = [Card(name, verdict, VERDICTS[verdict], (sentence,)) for name, verdict, sentence in verdicts]
     return (Card(first["arm"], "baseline", "plain", (words,)), *judged)
-
-
-def _temperatures(shown: Shown) -> Section:
-    base, metric = shown.arms[0], shown.metrics[0]
-    table = Table.from_frame(
-        "temperature-grid",
-        f"{metric} by the temperature of queries and documents ({shown.where})",
-        shown.frames["temperature_grid"],
-        heads=("query", "document"),
-        columns={"estimate": f"{metric} [95 %]", "change": CHANGE, "p_value": P_VALUE},
-        grouped=1,
-        notes=(f"change: from the pair (1, 1), which is {base}", TEST),
-        brief=True,
-    )
-    intro = "The first row changes documents only, the first column queries only."
-    return Section("Temperatures", intro, heats=(grid_map(shown),), tables=(table,), heats_first=True)
 
 
 def _by_depth(shown: Shown) -> Section:
