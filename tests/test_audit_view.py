@@ -25,10 +25,8 @@ from fairspan.studies.audit.charts import MOST_PLANS
 from fairspan.studies.audit.comparison import compare, compare_sides
 from fairspan.studies.audit.tables import coefficient_table
 from fairspan.studies.audit.view import view_of
-from tests.published import published_table
 from tests.report_example import chart_of, printed, table_of
 from tests.simulated import DEPTH, attention_rows, audit_log, simulated_log, simulated_rows
-from tests.test_report_tables import typeset
 
 PLANS = [("en", "en"), ("de", "de"), ("de", "en"), ("zh", "en")]
 NAMES = ["en", "de", "de:en", "zh:en"]
@@ -419,13 +417,6 @@ def test_changes_against_the_first_treatment(log: RunLog, view: View) -> None:
         assert row.heads == (f"plain → {one['second_treatment']}", one["plan"], str(one["n"]))
         ends = f"[{one['change_low']:+.3f}, {one['change_high']:+.3f}]"
         assert row.cells[3].text == f"{one['change_estimate']:+.3f} {ends}".replace("-", "−")
-
-
-@pytest.mark.slow
-def test_pdflatex_takes_every_table(view: View, log: RunLog, tmp_path: Path) -> None:
-    """None wider than the line, none missing a sign; the published ones as well."""
-    tables = [*view.tables(), *compare(log, None), *(published_table(number) for number in range(1, 20))]
-    assert "Overfull" not in typeset(tables, tmp_path)
 
 
 # --- profiles

@@ -19,7 +19,6 @@ from fairspan.errors import FairspanError
 from fairspan.report.chart import Chart
 from fairspan.report.figure import draw
 from fairspan.report.frames import interval, to_csv, to_records
-from fairspan.report.latex import to_latex
 from fairspan.report.markdown import to_markdown
 from fairspan.report.page import Part, make_page
 from fairspan.report.table import Table
@@ -433,7 +432,6 @@ def test_figures_tables_and_page(view: View) -> None:
         assert len(draw(one).axes) >= len(one.panels)
         panels += len(one.panels)
     for one_table in view.tables():
-        assert to_latex(one_table).count("table") >= 2
         assert to_markdown(one_table).count("\n| ") >= 2 + len(one_table.rows)
     page = make_page(view.title, [Part("m: search", view, settings=(("seed", "0"),))])
     assert page.count('<figure class="panel"') == panels

@@ -8,7 +8,6 @@ import polars as pl
 import pytest
 
 from fairspan.design.plan import language_plans
-from fairspan.report.latex import to_latex
 from fairspan.studies.audit.config import read_config
 from fairspan.studies.audit.options import MEASURES, AuditOptions
 from tests.paper_tables import Printed, printed_tables, read_cells
@@ -101,17 +100,3 @@ def test_every_published_table_is_as_in_the_text(number: int) -> None:
     assert_printed(number, printed[number])
     kept = read_cells(CELLS)
     assert kept.get(number, printed[number]) == printed[number]
-
-
-def test_rules_and_groups_in_latex() -> None:
-    text = to_latex(published_table(16))
-    assert text.count(r"\multicolumn{2}{c}") == 6
-    assert r"\cmidrule(lr){3-4} \cmidrule(lr){5-6}" in text
-    # One under the head, and one between each two of three sizes.
-    assert text.count(r"\midrule") == 3
-    assert (text.count(r"\toprule"), text.count(r"\bottomrule")) == (1, 1)
-    assert r"\label{tab:published-table-16}" in text
-    assert r"\begin{tabular}{llrrrrrrrrrrrr}" in text
-    rows = [line for line in text.splitlines() if line.endswith(r"\\")]
-    # A group covers two cells, so that the first line has six signs fewer.
-    assert [line.count(" & ") for line in rows] == [7, *[13] * 13]

@@ -1,4 +1,4 @@
-"""Tables of any study: numbers as text, Markdown, LaTeX, CSV, JSON, and files that are whole or not there."""
+"""Tables of any study: numbers as text, Markdown, CSV, JSON, and files that are whole or not there."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import io
 import json
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -23,15 +21,11 @@ from markdown_it import MarkdownIt
 from fairspan.errors import FairspanError
 from fairspan.report.files import file_names, write_file, write_tables
 from fairspan.report.frames import to_csv, to_records
-from fairspan.report.latex import PACKAGES, escape, to_latex
 from fairspan.report.markdown import to_markdown
 from fairspan.report.table import Cell, Column, Row, Table
 from fairspan.report.text import bounds, cleaned, finite, model_name, number, p_value, with_bounds
 from tests.report_example import FRAME, HOSTILE, Estimate, hostile_table, row, table, view
 from tests.saying import said_by
-
-NASTY = "50% of A_B & C#1 {x} ~^\\ $"
-LATIN = "Ä é ß Å ł ç ž ő æ Ø œ ı ñ £ § ¶ © ® € ™ ¡ ¿ – — … ‘a’ “b” † ‡ a‐b a‑b"
 
 
 def small(*rows: tuple[tuple[str, ...], tuple[str, ...]], grouped: int = 1) -> Table:
@@ -226,94 +220,6 @@ def test_records_are_json() -> None:
     assert records[0]["estimate"] == 0.1 + 0.2
 
 
-# --- LaTeX
-
-
-@pytest.mark.parametrize(
-    ("text", "written"),
-    [
-        ("50% & #1 $x_y {z}", r"50\% \& \#1 \$x\_y \{z\}"),
-        ("\\", r"\textbackslash{}"),
-        ("a~b^c", r"a$\sim$b\textasciicircum{}c"),
-        ("−0.05", "$-$0.05"),
-        ("p < 0.01 > 0", "p $<$ 0.01 $>$ 0"),
-        ("β0 and β12", r"$\beta_{0}$ and $\beta_{12}$"),
-        ("βp, but not βps", r"$\beta_{p}$, but not $\beta$ps"),
-        ("σ_a", r"$\sigma_{a}$"),
-        ("−0.16□", r"$-$0.16\rlap{$^{\scriptscriptstyle\square}$}"),
-        ("0.19◇", r"0.19\rlap{$^{\Diamond}$}"),
-        ("0.638*", r"0.638\rlap{$^{\ast}$}"),
-        ("3*4", "3*4"),
-        ("◇ p, □, • not", r"$\Diamond$ p, $\square$, $\bullet$ not"),
-        ("none → paper", r"none $\rightarrow$ paper"),
-        ("128–255", "128–255"),
-        ("a--b", "a-{}-b"),
-        ("‘‘a’’ –-", "‘{}‘a’{}’ –{}-"),
-        (LATIN, LATIN),
-        ('say "x"', r"say \char34{}x\char34{}"),
-        ("two\n\nlines", "two lines"),
-    ],
-)
-def test_latex_by_hand(text: str, written: str) -> None:
-    assert escape(text) == written
-
-
-def test_rules_and_groups() -> None:
-    """Two of four columns share a heading; the two treatments stand apart."""
-    text = to_latex(table())
-    assert text.count(r"\multicolumn{2}{c}{value}") == 1
-    assert r"\cmidrule(lr){3-4}" in text
-    # One under the head, and one between the groups.
-    assert [text.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 2, 1]
-    assert r"\label{tab:numbers}" in text
-    assert r"\begin{tabular}{llrrr>{\raggedright" in text
-    lines = [line for line in text.splitlines() if line.endswith(r"\\")]
-    # A group covers two cells, so that the first line has fewer signs.
-    assert [line.count(" & ") for line in lines] == [3, 5, 5, 5, 5, 5]
-
-
-def test_a_row_that_begins_with_a_bracket_is_no_argument() -> None:
-    text = to_latex(hostile_table(["[zh, en, ..., en]", "*"]))
-    assert "{}[zh, en, ..., en] &" in text
-    assert "{}* &" in text
-
-
-def typeset(tables: Sequence[Table], folder: Path) -> str:
-    """What pdflatex says of a document of these tables; no sign is missing in it."""
-    pdflatex, kpsewhich = shutil.which("pdflatex"), shutil.which("kpsewhich")
-    if pdflatex is None:
-        pytest.skip("needs pdflatex, in Debian texlive-latex-base and texlive-latex-recommended")
-    for package in PACKAGES:
-        if kpsewhich and not subprocess.run([kpsewhich, f"{package}.sty"], capture_output=True, check=False).stdout:
-            pytest.skip(f"needs LaTeX's {package}")
-    packages = "\n".join(f"\\usepackage{{{name}}}" for name in PACKAGES)
-    body = "\n\\clearpage\n".join(to_latex(one) for one in tables)
-    document = f"\\documentclass{{article}}\n{packages}\n\\begin{{document}}\n{body}\n\\end{{document}}\n"
-    write_file(folder / "tables.tex", document)
-    command = [pdflatex, "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "tables.tex"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, timeout=300, check=False)
-    said = done.stdout.decode("utf-8", "replace")
-    assert done.returncode == 0, said[-3000:]
-    assert "Missing character" not in said
-    return said
-
-
-@pytest.mark.slow
-def test_pdflatex_takes_every_table(tmp_path: Path) -> None:
-    """Also hostile text, as far as the fonts of pdflatex have it."""
-    odd = ("--", "?`", "*", "[1]", '"a', "`x'", "\\\\", "\\input{x}", "%", NASTY, LATIN)
-    ascii_texts = [text for text in HOSTILE if text.isascii() and text.isprintable()]
-    typeset([table(), hostile_table(odd, NASTY), hostile_table(ascii_texts)], tmp_path)
-    tool = shutil.which("pdftotext")
-    if tool is not None:
-        read_back = subprocess.run(
-            [tool, "-layout", "tables.pdf", "-"], cwd=tmp_path, capture_output=True, check=True
-        )
-        text = one_line(read_back.stdout.decode())
-        for part in ("50% of A", "& C#1 {x}", "\\input{x}"):
-            assert part in text
-
-
 # --- files
 
 
@@ -321,13 +227,13 @@ def test_tables_are_written(tmp_path: Path) -> None:
     tables = [table(), table(name="numbers"), hostile_table()]
     files = write_tables(tables, tmp_path / "new" / "tables")
     assert [file.name for file in files] == [
-        f"{name}.{kind}" for name in ("numbers", "numbers-2", "texts") for kind in ("md", "tex", "csv")
+        f"{name}.{kind}" for name in ("numbers", "numbers-2", "texts") for kind in ("md", "csv")
     ]
     assert sorted((tmp_path / "new" / "tables").iterdir()) == sorted(files)
     assert files[0].read_text("utf-8") == to_markdown(tables[0])
-    assert files[2].read_bytes().decode() == to_csv(FRAME)
+    assert files[1].read_bytes().decode() == to_csv(FRAME)
     # Half of a surrogate pair, which UTF-8 does not have.
-    assert "half\\ud800surrogate" in files[6].read_text("utf-8")
+    assert "half\\ud800surrogate" in files[4].read_text("utf-8")
 
 
 def test_names_of_files() -> None:

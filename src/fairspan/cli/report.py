@@ -17,7 +17,7 @@ def report(
     title: str | None = option("The title of the page."),
     figures: Path | None = option("Folder to write all figures of the runs to."),
     figure_formats: str | None = list_option("Formats of the figures: svg, png, pdf. Default: svg."),
-    tables: Path | None = option("Folder to write all tables of the runs to, as Markdown, LaTeX and CSV."),
+    tables: Path | None = option("Folder to write all tables of the runs to, as Markdown and CSV."),
     as_json: bool = flag("--json", "Print the names of the written files as JSON."),
 ) -> None:
     """Write one HTML page about runs: verdicts, charts before and after, tables, methods and the raw rows.

@@ -10,17 +10,12 @@ from typing import Any
 from fairspan.errors import FairspanError
 from fairspan.report.figure import draw
 from fairspan.report.frames import to_csv
-from fairspan.report.latex import to_latex
 from fairspan.report.markdown import to_markdown
 from fairspan.report.style import figure_bytes, require_drawing
 from fairspan.report.table import Table
 from fairspan.report.view import View
 
-TABLE_FORMATS: dict[str, Callable[[Table], str]] = {
-    "md": to_markdown,
-    "tex": to_latex,
-    "csv": lambda table: to_csv(table.frame),
-}
+TABLE_FORMATS: dict[str, Callable[[Table], str]] = {"md": to_markdown, "csv": lambda table: to_csv(table.frame)}
 
 
 def write_whole(file: Path, write: Callable[[Path], Any]) -> None:
