@@ -121,8 +121,8 @@ MISTAKES = [
     (["calibrate", "model", "out", "--calibration", "corpus"], "there is no file corpus/calibration.json"),
     (["calibrate", "model", "out", "--calibration", "file"], "file: not JSON"),
     (["calibrate", "model", "out", "--calibration", "file", "--preset", "paper"], "preset and calibration"),
-    (["export", "model", "x.bin"], "a graph is written to a file that ends in .onnx, got 'x.bin'"),
-    (["export", "model", "x.onnx", "--side", "both"], "side must be document or query, got 'both'"),
+    (["export", "model", "x"], "a model is exported to a folder: use 'x' for 'x.onnx'"),
+    (["export", "model", "x", "--side", "both"], "side must be document or query, got 'both'"),
 ]
 
 
@@ -134,7 +134,7 @@ GOOD = [
     ["collapse", "model", "--corpus", "corpus"],
     ["inspect", "model", "page.md"],
     ["calibrate", "model", "out"],
-    ["export", "model", "x.onnx"],
+    ["export", "model", "x"],
 ]
 
 

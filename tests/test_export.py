@@ -28,26 +28,27 @@ from tokenizers import Tokenizer
 
 import fairspan
 from fairspan.errors import MissingExtra, UnsupportedModel
-from fairspan.model import export as exporting
-from fairspan.model.export import LIMIT, relative_difference
+from fairspan.exporting import export as exporting
+from fairspan.exporting.export import LIMIT, relative_difference
 from tests.commands import Run
 from tests.tiny import tiny_model, words
 
 Make = Callable[..., SentenceTransformer]
 
 
-def embed(out: Path, texts: list[str]) -> np.ndarray:
-    """As somebody does who has the files and neither torch nor fairspan."""
-    facts = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
-    tokenizer = Tokenizer.from_file(str(out.parent / f"{out.stem}.tokenizer" / "tokenizer.json"))
-    encoded = tokenizer.encode_batch([facts["prompt"] + text for text in texts])
+def embed(folder: Path, texts: list[str], side: str = "document", graph: str = "model") -> np.ndarray:
+    """As somebody does who has the folder and neither torch nor fairspan."""
+    facts = json.loads((folder / "fairspan.json").read_text(encoding="utf-8"))
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    encoded = tokenizer.encode_batch([facts["prompts"][side] + text for text in texts])
     values = {
         "input_ids": [one.ids for one in encoded],
         "attention_mask": [one.attention_mask for one in encoded],
         "token_type_ids": [one.type_ids for one in encoded],
     }
-    session = onnxruntime.InferenceSession(str(out), providers=["CPUExecutionProvider"])
-    (vectors,) = session.run(None, {name: np.array(values[name]) for name in facts["inputs"]})
+    session = onnxruntime.InferenceSession(str(folder / f"onnx/{graph}.onnx"), providers=["CPUExecutionProvider"])
+    vectors, tokens = session.run(None, {name: np.array(values[name]) for name in facts["inputs"]})
+    assert tokens.shape[:2] == np.array(values["input_ids"]).shape
     return np.asarray(vectors)
 
 
@@ -59,7 +60,7 @@ def assert_same(out: Path, model: SentenceTransformer, side: str = "document") -
     encode = model.encode_query if side == "query" else model.encode_document
     for number, counts in enumerate([(0,), (1,), (5, 2), (15,), (16, 17), (40, 3, 21, 1, 33), (101,), (90, 290)]):
         texts = [words(count, seed=10 * number + place) for place, count in enumerate(counts)]
-        assert relative_difference(embed(out, texts), encode(texts)) < 1e-5, counts
+        assert relative_difference(embed(out, texts, side), encode(texts)) < 1e-5, counts
 
 
 def small(
@@ -77,24 +78,25 @@ def test_a_model_in_tiles_is_one_graph(make_tiny: Make, tmp_path: Path) -> None:
     """Batch and length stay open: were either of them fixed, the other sizes of `assert_same` would fail."""
     model = small(make_tiny, "bert", "mean", layers=1, normalize=True)
     fair = fairspan.calibrate(model, tile_size=16, max_seq_length=300)
-    out = tmp_path / "new" / "fair.onnx"
+    out = tmp_path / "new" / "fair"
     stages: list[str] = []
     facts = fairspan.export(fair, out, stage=stages.append)
     assert stages == ["exporting", "verifying"]
-    assert sorted(file.name for file in out.parent.iterdir()) == ["fair.json", "fair.onnx", "fair.tokenizer"]
-    assert json.loads(out.with_suffix(".json").read_text(encoding="utf-8")) == facts
+    assert sorted(file.name for file in out.parent.iterdir()) == ["fair"]
+    assert json.loads((out / "fairspan.json").read_text(encoding="utf-8")) == facts
     assert facts["calibration"] == fair[0].calibration.to_dict()
     assert (facts["max_seq_length"], facts["dimension"], facts["pooling"]) == (300, 32, ["mean"])
     assert facts["verified"]["lengths"] == [3, 43, 11, 300]
     assert 0 < facts["verified"]["largest_difference"] < LIMIT
-    graph = onnx.load(str(out))
+    graph = onnx.load(str(out / "onnx/model.onnx"))
     assert [one.name for one in graph.graph.input] == facts["inputs"] == ["input_ids", "attention_mask"]
-    for one in graph.graph.input:
-        assert [dim.dim_param for dim in one.type.tensor_type.shape.dim] == ["batch", "length"]
+    assert [one.name for one in graph.graph.output] == facts["outputs"] == ["sentence_embedding", "last_hidden_state"]
+    for one in (*graph.graph.input, graph.graph.output[1]):
+        assert [dim.dim_param for dim in one.type.tensor_type.shape.dim][:2] == ["batch", "length"]
     assert facts["opset"] == graph.opset_import[0].version
-    assert str(Path.cwd()) not in out.read_bytes().decode("latin-1")
+    assert str(Path.cwd()) not in (out / "onnx/model.onnx").read_bytes().decode("latin-1")
     assert_same(out, fair)
-    with pytest.raises(UnsupportedModel, match=r"fair\.onnx exists: choose another name"):
+    with pytest.raises(UnsupportedModel, match=r"fair exists and is not an empty folder: choose another"):
         fairspan.export(fair, out)
 
 
@@ -104,17 +106,17 @@ def test_the_command_line(run: Run, make_tiny: Make, tmp_path: Path) -> None:
     model = small(make_tiny, "xlm-roberta", "cls", layers=1)
     model.prompts = {"query": "w1 w2 ", "document": ""}
     model.save_pretrained(str(tmp_path / "model"), create_model_card=False)
-    done = run("export", "model", "x.onnx", "--preset", "paper", "--side", "query", "--max-seq-length", "90")
+    done = run("export", "model", "x", "--preset", "paper", "--side", "query", "--max-seq-length", "90")
     assert done.code == 0, done.err
-    assert done.out.startswith("x.onnx: model as an ONNX graph, 32 dimensions, ")
-    assert "Put the prompt before every text: 'w1 w2 '." in done.out
+    assert done.out.startswith("x: model, 32 dimensions, ")
+    assert "Put this before every query, where the program you use does not: 'w1 w2 '." in done.out
     said = [line for line in done.err.splitlines() if line and not line.startswith("Loading weights")]
     assert all(line.endswith("…") for line in said), said
-    facts = json.loads((tmp_path / "x.json").read_text(encoding="utf-8"))
-    assert (facts["model"], facts["side"], facts["max_seq_length"]) == ("model", "query", 90)
-    assert facts["prompt"] == "w1 w2 "
+    facts = json.loads((tmp_path / "x/fairspan.json").read_text(encoding="utf-8"))
+    assert (facts["model"], facts["sides"], facts["max_seq_length"]) == ("model", ["query", "document"], 90)
+    assert facts["prompts"] == {"query": "w1 w2 ", "document": ""}
     fair = fairspan.calibrate(SentenceTransformer(str(tmp_path / "model"), device="cpu"), "paper", max_seq_length=90)
-    assert_same(tmp_path / "x.onnx", fair, "query")
+    assert_same(tmp_path / "x", fair, "query")
 
 
 ARCHITECTURES: list[tuple[str, str, str, Any]] = [
@@ -140,10 +142,10 @@ def test_every_kind(
     if settings == {"tile_size": "window"}:
         model.max_seq_length = 20
     model = model if settings is None else fairspan.calibrate(model, **settings)
-    assert fairspan.export(model, tmp_path / "x.onnx")["calibration"] == (
+    assert fairspan.export(model, tmp_path / "x")["calibration"] == (
         None if settings is None else model[0].calibration.on("document").to_dict()
     )
-    assert_same(tmp_path / "x.onnx", model)
+    assert_same(tmp_path / "x", model)
 
 
 @pytest.mark.slow
@@ -152,8 +154,8 @@ def test_a_prompt_that_is_not_pooled(make_tiny: Make, tmp_path: Path) -> None:
     model.set_pooling_include_prompt(False)
     model.prompts = {"document": "w1 w2 w3 ", "query": ""}
     fair = fairspan.calibrate(model, tile_size=16)
-    fairspan.export(fair, tmp_path / "x.onnx")
-    assert_same(tmp_path / "x.onnx", fair)
+    fairspan.export(fair, tmp_path / "x")
+    assert_same(tmp_path / "x", fair)
 
 
 @pytest.mark.slow
@@ -164,9 +166,9 @@ def test_modules_after_pooling_and_half_precision(make_tiny: Make, tmp_path: Pat
     dense = Dense(32, 16, activation_function=torch.nn.Tanh())
     model = SentenceTransformer(modules=[model[0], model[1], dense, Normalize()], device="cpu", truncate_dim=8)
     half = fairspan.calibrate(copy.deepcopy(model).bfloat16(), "tiles", sides="document")
-    facts = fairspan.export(half, tmp_path / "x.onnx", side="query")
+    facts = fairspan.export(half, tmp_path / "x", side="query")
     assert (facts["dimension"], facts["converted_from"], facts["calibration"]) == (8, "bfloat16", None)
-    assert_same(tmp_path / "x.onnx", copy.deepcopy(model).bfloat16().float(), "query")
+    assert_same(tmp_path / "x", copy.deepcopy(model).bfloat16().float(), "query")
 
 
 @pytest.mark.slow
@@ -176,14 +178,14 @@ def test_a_saved_calibrated_model_keeps_its_calibration(
     """Real weights, far beyond the model's 512 positions."""
     fair = fairspan.calibrate(minilm, "tiles", max_seq_length=2048)
     fair.save_pretrained(str(tmp_path / "fair"), create_model_card=False)
-    done = run("export", "fair", "fair.onnx", "--json")
+    done = run("export", "fair", "exported", "--json")
     assert done.code == 0, done.err
     facts = json.loads(done.out)
     assert facts["calibration"] == fair[0].calibration.to_dict()
     assert facts["max_seq_length"] == 2048
     assert facts["inputs"] == ["input_ids", "attention_mask", "token_type_ids"]
     texts = ["A short question?", "The river was frozen for weeks. " * 250, "Ice " * 3000]
-    assert relative_difference(embed(tmp_path / "fair.onnx", texts), fair.encode_document(texts)) < 1e-5
+    assert relative_difference(embed(tmp_path / "exported", texts), fair.encode_document(texts)) < 1e-5
 
 
 # What is refused
@@ -221,6 +223,7 @@ class Session:
 def without_tracing(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """No graph is made, and onnxruntime gives the model's own vectors, or those with an error."""
     monkeypatch.setattr(exporting, "trace", lambda *given: Program())
+    monkeypatch.setattr(exporting, "_save", Program.save)
     monkeypatch.setattr(Session, "model", make_tiny("bert", "cls"), raising=False)
     monkeypatch.setattr(onnxruntime, "InferenceSession", Session)
 
@@ -233,13 +236,13 @@ def test_a_vector_that_differs_is_refused(
     """The tiny model does not normalise: the difference counts relative to a vector's length."""
     monkeypatch.setattr(Session, "error", error)
     if accepted:
-        facts = fairspan.export(make_tiny("bert", "cls"), tmp_path / "x.onnx")
+        facts = fairspan.export(make_tiny("bert", "cls"), tmp_path / "x")
         assert facts["verified"]["largest_difference"] == pytest.approx(error, abs=2e-6)
         return
     with pytest.raises(
         UnsupportedModel, match=r"do not give the model's vectors: on texts of \[.*\] tokens one differs by "
     ):
-        fairspan.export(make_tiny("bert", "cls"), tmp_path / "deep" / "x.onnx")
+        fairspan.export(make_tiny("bert", "cls"), tmp_path / "deep" / "x")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -251,8 +254,8 @@ def test_nothing_is_left_if_the_disk_is_full(
     make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     monkeypatch.setattr(Program, "error", error)
-    with pytest.raises(UnsupportedModel, match=r"x\.onnx cannot be written: No space left on device$"):
-        fairspan.export(make_tiny("bert", "cls"), tmp_path / "x.onnx")
+    with pytest.raises(UnsupportedModel, match=r"x cannot be written: No space left on device$"):
+        fairspan.export(make_tiny("bert", "cls"), tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -274,38 +277,37 @@ def test_what_no_graph_can_have_is_refused(make_tiny: Make, tmp_path: Path) -> N
         ([chat[0], Pooling(32)], "chat template"),
     ]:
         with pytest.raises(UnsupportedModel, match=said):
-            fairspan.export(SentenceTransformer(modules=modules, device="cpu"), tmp_path / "x.onnx")
+            fairspan.export(SentenceTransformer(modules=modules, device="cpu"), tmp_path / "x")
     with pytest.raises(UnsupportedModel, match="takes a SentenceTransformer, got Linear"):
-        fairspan.export(torch.nn.Linear(1, 1), tmp_path / "x.onnx")  # type: ignore[arg-type]
+        fairspan.export(torch.nn.Linear(1, 1), tmp_path / "x")  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_package_is_named(make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     with pytest.raises(MissingExtra, match=r"exporting needs onnxscript: pip install 'fairspan\[onnx\]'"):
-        fairspan.export(make_tiny("bert", "cls"), tmp_path / "x.onnx")
+        fairspan.export(make_tiny("bert", "cls"), tmp_path / "x")
 
 
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        (["x.bin"], "a graph is written to a file that ends in .onnx, got 'x.bin'"),
-        (["file/x.onnx"], "file/x.onnx cannot be written: "),
-        (["there.onnx"], "there.json exists: choose another name, or remove it."),
-        (["x.onnx", "--side", "both"], "side must be document or query, got 'both'"),
-        (["x.onnx", "--preset", "papre"], "there is no treatment 'papre'"),
-        (["x.onnx", "--preset", "tiles", "--calibration", "c.json"], "preset and calibration both say"),
-        (["x.onnx", "--max-seq-length", "9999"], "is more than the model's 600 positions"),
-        (["x.onnx", "--max-seq-length", "0"], "max_seq_length"),
+        (["x.onnx"], "a model is exported to a folder: use 'x' for 'x.onnx'."),
+        (["file/x"], "file/x cannot be written: "),
+        (["file"], "file exists and is not an empty folder: choose another, or remove it."),
+        (["x", "--side", "both"], "side must be document or query, got 'both'"),
+        (["x", "--preset", "papre"], "there is no treatment 'papre'"),
+        (["x", "--preset", "tiles", "--calibration", "c.json"], "preset and calibration both say"),
+        (["x", "--max-seq-length", "9999"], "is more than the model's 600 positions"),
+        (["x", "--max-seq-length", "0"], "max_seq_length"),
     ],
 )
 def test_a_mistake_is_one_line(
     run: Run, save_tiny: Callable[..., Path], tmp_path: Path, typed: list[str], said: str
 ) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
-    (tmp_path / "there.json").write_text("x", encoding="utf-8")
     run("export", save_tiny("bert", "cls"), *typed).is_one_line(said)
-    assert sorted(file.name for file in tmp_path.iterdir() if file.name != "vectors.db") == ["file", "there.json"]
+    assert sorted(file.name for file in tmp_path.iterdir() if file.name != "vectors.db") == ["file"]
 
 
 def test_a_model_that_is_fixed_to_one_length_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,4 +322,4 @@ def test_a_model_that_is_fixed_to_one_length_is_refused(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(embeddings, "forward", looks_at_the_length)
     with pytest.raises(UnsupportedModel, match="BertModel cannot be exported for texts of any length: "):
-        fairspan.export(model, tmp_path / "x.onnx")
+        fairspan.export(model, tmp_path / "x")

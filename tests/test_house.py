@@ -16,7 +16,7 @@ FLOORS = [
     "errors",
     "calibration attention corpus stats report",
     "model design",
-    "encoding",
+    "encoding exporting",
     "retrieval",
     "runs",
     "studies",

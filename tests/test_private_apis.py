@@ -17,7 +17,7 @@ from transformers.models.mpnet import modeling_mpnet
 import fairspan
 from fairspan.attention.bias import hides_only_padding
 from fairspan.attention.interface import NAME
-from fairspan.model.graph import _without_prompt
+from fairspan.exporting.graph import _without_prompt
 from tests.tiny import words
 
 SOURCE = Path(fairspan.__file__).parent
@@ -56,10 +56,10 @@ def test_no_other_private_attribute_is_used() -> None:
 
 
 def test_pooling_leaves_out_the_prompt_in_a_method_of_its_own() -> None:
-    """`model.graph` puts one in its place that can be traced. The first text is padded, the second all prompt."""
+    """`exporting.graph` puts one in its place that can be traced. The first text is padded, the second all prompt."""
     exclude = getattr(Pooling, "_exclude_prompt_from_mask", None)
     assert exclude is not None, (
-        "Pooling._exclude_prompt_from_mask is gone. fairspan.model.graph replaces it in the copy that is exported, "
+        "Pooling._exclude_prompt_from_mask is gone. fairspan.exporting.graph replaces it in the copy that is exported, "
         "since it looks at the values of a mask: see whether Pooling.forward can be traced as it is."
     )
     for mask in ([[0, 0, 1, 1, 1], [0, 0, 0, 1, 1]], [[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]]):

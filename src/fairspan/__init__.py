@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from fairspan.corpus.corpus import Corpus as Corpus
     from fairspan.embedding.run import embed as embed
     from fairspan.encoding.endpoint import Endpoint as Endpoint
+    from fairspan.exporting.export import export as export
     from fairspan.model.build import calibrate as calibrate
-    from fairspan.model.export import export as export
     from fairspan.model.loading import load as load
     from fairspan.model.segments import SegmentedText as SegmentedText
     from fairspan.model.segments import encode_segments as encode_segments
@@ -42,7 +42,7 @@ _LAZY = {
     "read_log": "fairspan.studies.logs",
     "tune": "fairspan.studies.tune.run",
     "calibrate": "fairspan.model.build",
-    "export": "fairspan.model.export",
+    "export": "fairspan.exporting.export",
     "load": "fairspan.model.loading",
     "SegmentedText": "fairspan.model.segments",
     "encode_segments": "fairspan.model.segments",

@@ -10,7 +10,7 @@ from fairspan.calibration.treatment import CORRECTIONS, read_correction
 from fairspan.calibration.words import in_words
 from fairspan.cli.options import AsJson, calibrating, chosen_calibration, option, print_json, typed
 from fairspan.cli.showing import require_folder
-from fairspan.errors import DesignError, UnsupportedModel
+from fairspan.errors import DesignError
 
 
 @calibrating
@@ -40,6 +40,7 @@ def calibrate(
 
         fairspan calibrate MODEL model-fair --correction subspace --fit-corpus my_translations/
     """
+    from fairspan.model.saving import require_new, save_whole
     from fairspan.model.source import Loading, find_model
 
     given = typed(context)
@@ -49,13 +50,11 @@ def calibrate(
     if (correction is None) != (fit_corpus is None):
         raise DesignError("correction and fit_corpus belong together: give both, or neither.")
     require_folder(out)
-    if out.exists() and any(out.iterdir()):
-        raise UnsupportedModel(f"{out} exists and is not an empty folder: choose another, or remove it.")
+    require_new(out)
     find_model(model)
     typer.echo(f"loading {model} …", err=True)
     from fairspan.model.build import calibrate
     from fairspan.model.loading import load_model
-    from fairspan.model.saving import save_whole
 
     loaded = load_model(model, Loading(device="cpu", dtype="auto"))
     fit = None

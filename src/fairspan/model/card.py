@@ -42,6 +42,11 @@ The calibration:
 
 def write_card(model: SentenceTransformer, calibration: Calibration) -> None:
     """Replace the card of the base model by one of the calibrated model."""
+    model._model_card_text = model_card(model, calibration, _CARD)
+
+
+def model_card(model: SentenceTransformer, calibration: Calibration, template: str) -> str:
+    """A card with what is known of the base model and the calibration."""
     known: dict[str, Any] = {}
     with suppress(Exception):  # a card that cannot be read says nothing
         if (text := model._model_card_text or "").startswith("---"):
@@ -54,7 +59,7 @@ def write_card(model: SentenceTransformer, calibration: Calibration) -> None:
     licence = known.get("license_name") or known.get("license")
     how = [f"calibrated by fairspan: {in_words(calibration)}" if calibration.acts else "not calibrated"]
     how += [f"vectors corrected for languages ({one.method})" for one in corrections_of(model)]
-    model._model_card_text = _CARD.format(
+    return template.format(
         front=ModelCardData(library_name="sentence-transformers", **kept).to_yaml(),
         name=name.rpartition("/")[2],
         base=f"[{name}](https://huggingface.co/{name})" if "/" in name else name,

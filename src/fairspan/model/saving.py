@@ -17,24 +17,29 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def written_beside(place: Path) -> Iterator[Path]:
-    """A folder to write files to and move them from, beside `place` or in it if it is one. It is gone in the end.
+def written_whole(folder: Path) -> Iterator[Path]:
+    """A folder to write files to, which becomes `folder`, a new or an empty one, in the end.
 
     Raises:
-        UnsupportedModel: if something cannot be written; folders that were made for it are gone then.
+        UnsupportedModel: if something cannot be written; nothing is left of it then.
     """
     # An empty folder may be a volume of its own, which cannot be replaced by another folder.
-    partial = (
-        place / f".{os.getpid()}" if place.is_dir() else place.absolute().with_name(f".{place.name}.{os.getpid()}")
-    )
+    there, name = folder.is_dir(), f".{folder.name}.{os.getpid()}"
+    partial = folder / name if there else folder.absolute().with_name(name)
     made = [parent for parent in partial.parents if not parent.exists()]
     try:
         partial.mkdir(parents=True)
         yield partial
+        if not there:
+            partial.rename(folder.absolute())
+            return
+        # Last what makes it a model.
+        for file in sorted(partial.iterdir(), key=lambda file: file.name == "modules.json"):
+            file.rename(folder / file.name)
     except FairspanError:
         raise
     except Exception as error:
-        raise UnsupportedModel(f"{place} cannot be written: {first_line(error)}") from None
+        raise UnsupportedModel(f"{folder} cannot be written: {first_line(error)}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         for parent in made:
@@ -42,29 +47,23 @@ def written_beside(place: Path) -> Iterator[Path]:
                 parent.rmdir()
 
 
+def require_new(folder: Path) -> None:
+    """Raise if there is something at `folder` other than an empty folder."""
+    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        raise UnsupportedModel(f"{folder} exists and is not an empty folder: choose another, or remove it.")
+
+
 def require_exportable(out: Path) -> None:
-    """Raise if no graph can be exported to `out`: its name, files that are there, a missing package."""
-    if out.suffix != ".onnx":
-        raise UnsupportedModel(f"a graph is written to a file that ends in .onnx, got {str(out)!r}.")
-    for file in map(out.with_suffix, (".onnx", ".onnx.data", ".json", ".tokenizer")):
-        if os.path.lexists(file):
-            raise UnsupportedModel(f"{file} exists: choose another name, or remove it.")
+    """Raise if no model can be exported to `out`: its name, files that are there, a missing package."""
+    if out.suffix == ".onnx":
+        raise UnsupportedModel(f"a model is exported to a folder: use {str(out.with_suffix(''))!r} for {str(out)!r}.")
+    require_new(out)
     missing = [package for package in ("onnx", "onnxscript", "onnxruntime") if find_spec(package) is None]
     if missing:
         raise MissingExtra(f"exporting needs {', '.join(missing)}: pip install 'fairspan[onnx]'.")
 
 
 def save_whole(model: SentenceTransformer, folder: Path) -> None:
-    """Save a model to a new or an empty folder.
-
-    Raises:
-        UnsupportedModel: if it cannot be written there; nothing is left of it then.
-    """
-    with written_beside(folder) as partial:
+    """Save a model to a new or an empty folder, or raise `UnsupportedModel` and leave nothing."""
+    with written_whole(folder) as partial:
         model.save_pretrained(str(partial))
-        if not folder.exists():
-            partial.rename(folder.absolute())
-            return
-        # Last what makes it a model.
-        for file in sorted(partial.iterdir(), key=lambda file: file.name == "modules.json"):
-            file.rename(folder / file.name)

@@ -1,4 +1,4 @@
-"""A SentenceTransformer as one traced graph: token ids in, sentence embeddings out, for texts of any length."""
+"""A SentenceTransformer as one traced graph: token ids in, embeddings out, for texts of any length."""
 
 import logging
 import warnings
@@ -15,9 +15,11 @@ from fairspan.attention.layers import count_layers, route_attention
 from fairspan.errors import UnsupportedModel
 from fairspan.model.build import copy_sharing_weights, require_transformers
 from fairspan.model.correction import LanguageCorrection
+from fairspan.model.pooling import TOKENS
 from fairspan.model.transformer import CalibratedTransformer
 
-OUTPUT = "sentence_embedding"
+OUTPUTS = ("sentence_embedding", "last_hidden_state")
+"""The vector of each text, and those of its tokens as the transformer leaves them."""
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 # What torch and onnxscript say of their own progress.
 _LOGGERS = ("torch.onnx", "torch.export", "torch.fx", "onnxscript", "onnx_ir")
@@ -44,11 +46,16 @@ class Graph(nn.Module):
             )
         return cls(model, constant), {name: features[name] for name in INPUTS if name in features}
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None) -> Tensor:
-        tokens = dict(zip(INPUTS, (input_ids, attention_mask, token_type_ids), strict=True))
-        given = {name: tensor for name, tensor in tokens.items() if tensor is not None}
-        embedding: Tensor = self.model({**self.constant, **given})[OUTPUT]
-        return embedding if self.model.truncate_dim is None else embedding[:, : self.model.truncate_dim]
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        given = dict(zip(INPUTS, (input_ids, attention_mask, token_type_ids), strict=True))
+        transformer, *others = self.model.children()
+        features = transformer({**self.constant, **{name: one for name, one in given.items() if one is not None}})
+        tokens: Tensor = features[TOKENS]
+        for module in others:
+            features = module(features)
+        return features[OUTPUTS[0]][:, : self.model.truncate_dim], tokens
 
 
 def exportable_copy(model: SentenceTransformer) -> SentenceTransformer:
@@ -113,7 +120,7 @@ def trace(graph: Graph, example: dict[str, Tensor], window: int | None) -> Any:
         try:
             program = torch.export.export(graph, (), example, dynamic_shapes=shapes, strict=False)
             made: Any = torch.onnx.export(
-                program, dynamo=True, verbose=False, output_names=[OUTPUT], dynamic_shapes=shapes
+                program, dynamo=True, verbose=False, output_names=list(OUTPUTS), dynamic_shapes=shapes
             )
         except Exception as error:
             raise UnsupportedModel(

@@ -1,0 +1,150 @@
+"""What lies around an exported graph, so that other programs take its folder for one of their models."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
+from tokenizers import Tokenizer
+
+from fairspan.attention.positions import position_limit
+from fairspan.calibration.calibration import PRESETS, Calibration, Side
+from fairspan.model.card import model_card
+from fairspan.model.transformer import prompt_of
+from fairspan.model.window import ANY_LENGTH
+
+# The names that every release of sentence-transformers knows, and text-embeddings-inference and txtai read.
+_MODES = {
+    "cls": "cls_token",
+    "mean": "mean_tokens",
+    "max": "max_tokens",
+    "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "weightedmean": "weightedmean_tokens",
+    "lasttoken": "lasttoken",
+}
+_CUTTING = ("max_length", "stride", "truncation_strategy")
+_CARD = """---
+{front}
+---
+
+# {name} with fairspan, as an ONNX graph
+
+This is {base}, {how}, exported by fairspan. The weights are those of the base model. {licence}
+
+`onnx/model.onnx` takes `input_ids`, `attention_mask` and perhaps `token_type_ids`, int64 [batch, length], and gives
+`sentence_embedding`, one finished vector per text, and `last_hidden_state`, one per token. Calibration, pooling and
+normalisation are inside: take `sentence_embedding` and pool nothing. `tokenizer.json` cuts and pads as the model
+does. `fairspan.json` has the prompts, the limit and how the graph was verified.
+
+```python
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+session = onnxruntime.InferenceSession("onnx/model.onnx")
+tokens = Tokenizer.from_file("tokenizer.json").encode_batch(["A long text.", "Another text."])
+fields = {{"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}}
+given = {{one.name: np.array([getattr(text, fields[one.name]) for text in tokens]) for one in session.get_inputs()}}
+vectors = session.run(["sentence_embedding"], given)[0]
+```
+
+The calibration:
+
+```json
+{calibration}
+```
+"""
+
+
+def write_folder(model: SentenceTransformer, folder: Path, side: Side, window: int | None) -> None:
+    """Everything of a model's folder but its graph and weights.
+
+    Args:
+        window: the most tokens that the graph reads; None for any length.
+    """
+    transformer, *others = model.children()
+    config = copy.deepcopy(transformer.model.config)
+    if (positions := getattr(config, "max_position_embeddings", None)) is not None:
+        # Some models count their positions from an offset, which readers of this field subtract.
+        offset = positions - (position_limit(transformer.model) or positions)
+        config.max_position_embeddings = (window or ANY_LENGTH) + offset
+    config.save_pretrained(str(folder))
+    save_tokenizer(model.tokenizer, folder, window)
+    prompts = {one: prompt_of(model, one) for one in sides_of(model, side)}
+    known = {name: text for name, text in (model.prompts or {}).items() if len(prompts) == 2}
+    made: dict[str, Any] = {
+        "prompts": known | prompts,
+        "default_prompt_name": model.default_prompt_name if len(prompts) == 2 else side,
+        "similarity_fn_name": model.similarity_fn_name,
+    }
+    write_json(folder / "config_sentence_transformers.json", made)
+    write_json(folder / "sentence_bert_config.json", {"max_seq_length": window or ANY_LENGTH, "do_lower_case": False})
+    listed = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
+    for number, module in enumerate(others, 1):
+        place, kind = f"{number}_{type(module).__name__}", type(module)
+        (folder / place).mkdir()
+        module.save(str(folder / place))
+        home = "sentence_transformers.models" if kind in (Dense, Normalize, Pooling) else kind.__module__
+        if isinstance(module, Pooling):
+            write_json(folder / place / "config.json", _pooling(module))
+        listed.append({"idx": number, "name": str(number), "path": place, "type": f"{home}.{kind.__name__}"})
+    write_json(folder / "modules.json", listed)
+    (folder / "README.md").write_text(model_card(model, calibration_of(model), _CARD), encoding="utf-8")
+
+
+def calibration_of(model: SentenceTransformer) -> Calibration:
+    calibration: Calibration = getattr(model[0], "calibration", PRESETS["plain"])
+    return calibration
+
+
+def sides_of(model: SentenceTransformer, side: Side) -> tuple[Side, ...]:
+    """The sides whose vectors a graph of one side gives.
+
+    Both if they are calibrated alike, or if tiles are all that tells them apart, since no tiles are in a question
+    that fits into one.
+    """
+    calibration = calibration_of(model)
+    other: Side = "document" if side == "query" else "query"
+    alike = calibration.on("query") == calibration.on("document")
+    only_tiles = calibration.strength == 0 and calibration.tiles_on(side)
+    skips = any(isinstance(one, Pooling) and not one.include_prompt for one in model.modules())
+    same_prompt = prompt_of(model, "query") == prompt_of(model, "document")
+    return (side, other) if (alike or only_tiles) and (same_prompt or not skips) else (side,)
+
+
+def save_tokenizer(tokenizer: Any, folder: Path, window: int | None) -> None:
+    """The tokenizer's files; `tokenizer.json` cuts and pads as the model does."""
+    tokenizer.save_pretrained(str(folder))
+    file, config = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    fast = Tokenizer.from_file(str(file))
+    fast.no_truncation()
+    if window is not None:
+        fast.enable_truncation(max_length=window, direction=tokenizer.truncation_side)
+    fast.enable_padding(
+        direction=tokenizer.padding_side,
+        pad_id=tokenizer.pad_token_id,
+        pad_type_id=tokenizer.pad_token_type_id,
+        pad_token=tokenizer.pad_token,
+    )
+    fast.save(str(file))
+    made = json.loads(config.read_text(encoding="utf-8")) | {"model_max_length": window or ANY_LENGTH}
+    # What else says where texts are cut, which fastembed would heed.
+    write_json(config, {name: one for name, one in made.items() if name not in _CUTTING})
+    write_json(folder / "special_tokens_map.json", {name: str(one) for name, one in _special(tokenizer).items()})
+
+
+def _special(tokenizer: Any) -> dict[str, Any]:
+    return {name: one for name, one in tokenizer.special_tokens_map.items() if not isinstance(one, list)}
+
+
+def _pooling(module: Any) -> dict[str, Any]:
+    chosen = [module.pooling_mode] if isinstance(module.pooling_mode, str) else list(module.pooling_mode)
+    modes = {f"pooling_mode_{name}": mode in chosen for mode, name in _MODES.items()}
+    return {"word_embedding_dimension": module.embedding_dimension, **modes, "include_prompt": module.include_prompt}
+
+
+def write_json(file: Path, content: Any) -> None:
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    file.write_text(text + "\n", encoding="utf-8")
