@@ -15,8 +15,6 @@ from fairspan.studies.audit.measures import PLAN
 from fairspan.studies.audit.tables import MEANING, coefficient_table, heading, legend
 
 FILE = Path(__file__).parent / "data" / "irf.csv"
-MODELS = {"Alibaba-NLP/gte-multilingual-base": "mGTE", "jinaai/jina-embeddings-v3": "jina-v3"}
-"""What the tables call the models."""
 
 
 @cache

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import fairspan
 from fairspan.corpus.corpus import Corpus
 from fairspan.studies.logs import read_log
 from tests.commands import Run
@@ -117,59 +118,11 @@ def test_a_picture_is_drawn_beside_the_results(run: Run, usual: list[str | Path]
     assert (tmp_path / name).stat().st_size > 1000
 
 
-def test_a_file_sets_what_has_no_option(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
-    """12 segments make 4 disjoint sets of 3; of 6, two share. Errors are two-way only where that is what is used."""
+def test_sets_that_share_segments_are_clustered_on_both(run: Run, usual: list[str | Path]) -> None:
+    """12 segments make 4 disjoint sets of 3; of 6, two share."""
     said = json.loads(run(*usual, "--sets", "6", "--json").out)
     assert said["coefficients"][0]["inference"] == "two-way"
     assert any("clustered on sets and on segments" in note for note in said["notes"])
-    (tmp_path / "z.toml").write_text('inference = "z"\n', encoding="utf-8")
-    said = json.loads(run(*usual, "--sets", "6", "--config", "z.toml", "--json").out)
-    assert said["coefficients"][0]["inference"] == "z"
-    assert not any("are clustered on sets and on segments" in note for note in said["notes"])
-
-
-# --- configurations
-
-
-def config(tmp_path: Path, model: Path, corpus: Path, runs: str) -> Path:
-    file = tmp_path / "audits.toml"
-    common = f'models = ["{model}"]\ncorpus = "{corpus}"\nsizes = [3]\nsets = 4\ntreatments = ["plain"]\n'
-    file.write_text(common + runs, encoding="utf-8")
-    return file
-
-
-def test_one_failed_audit_leaves_the_others(run: Run, model: Path, corpus: Path, tmp_path: Path) -> None:
-    file = config(tmp_path, model, corpus, '[[run]]\nlanguages = ["it"]\n[[run]]\nlanguages = ["de"]\n')
-    done = run("audit", "--config", file, "--json")
-    assert done.code == 2
-    [said] = json.loads(done.out)
-    assert said["families"][0]["lead"] == "de"
-    assert "has no language 'it'" in done.err
-    assert done.last == "fairspan: 1 of 2 audits failed; the others are complete."
-    assert "Traceback" not in done.err
-    shown = run("audit", "--config", file)
-    assert shown.code == 2
-    assert "representation (cosine) by position (de, 3 segments, 4 sets, 12 documents)" in shown.out
-
-
-def test_two_audits_are_a_list_and_pictures_are_numbered(run: Run, model: Path, corpus: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    file = config(tmp_path, model, corpus, '[[run]]\n[[run]]\nlanguages = ["de"]\n')
-    done = run("audit", "--config", file, "--json", "--picture", "p.png")
-    assert done.code == 0, done.err
-    assert [said["families"][0]["lead"] for said in json.loads(done.out)] == ["en", "de"]
-    assert {"p-1.png", "p-2.png"} <= {entry.name for entry in tmp_path.iterdir()}
-    assert "audit 2 of 2" in done.err
-
-
-def test_what_is_typed_overrides_the_file(run: Run, model: Path, corpus: Path, tmp_path: Path) -> None:
-    file = config(tmp_path, model, corpus, "seed = 7\n[documents]\n3 = 12\n")
-    typed = run("audit", "--config", file, "--sets", "2", "--treatments", "plain,64-last", "--json")
-    assert typed.code == 0, typed.err
-    said = json.loads(typed.out)
-    assert said["families"][0]["sets"] == 2
-    assert [verdict["treatment"] for verdict in said["verdicts"]] == ["plain", "64-last"]
-    assert read_log(tmp_path / said["folder"]).spec["seed"] == 7
 
 
 # --- mistakes
@@ -184,7 +137,6 @@ def test_what_is_typed_overrides_the_file(run: Run, model: Path, corpus: Path, t
         (["--mixed", "de-en"], "lead:later, such as de:en, or 'all', got 'de-en'"),
         (["--mixed", "it:en"], "no language 'it'"),
         (["--max-seq-length", "20"], "and the model reads 20: use opening=5, use fewer segments"),
-        (["--config", "nowhere.toml"], "there is no configuration 'nowhere.toml'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -198,11 +150,6 @@ def test_a_mistake_is_one_line_and_exit_code_two(
     assert not re.search(r"(at most|to) -\d", done.last)
 
 
-def test_a_mistake_in_a_file_is_one_line(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
-    (tmp_path / "a.toml").write_text('max_seq_length = 34\ntoo_long = "error"', encoding="utf-8")
-    run(*usual, "--config", "a.toml").is_one_line("and the model reads 34: use max_tokens=9 or opening=9")
-
-
 def test_segments_without_translation_are_refused_unless_partial(
     run: Run, model: Path, corpus: Path, tmp_path: Path
 ) -> None:
@@ -211,10 +158,10 @@ def test_segments_without_translation_are_refused_unless_partial(
     lines = (corpus / "en.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (folder / "en.jsonl").write_text("".join(lines), encoding="utf-8")
     (folder / "de.jsonl").write_text("".join(lines[:-2]), encoding="utf-8")
-    (tmp_path / "a.toml").write_text("partial = true", encoding="utf-8")
     typed = ["audit", model, "--corpus", folder, "--languages", "en,de", "--sizes", "2", "--sets", "3"]
     run(*typed, "--treatments", "plain").is_one_line("partial")
-    assert run(*typed, "--treatments", "plain", "--config", "a.toml").code == 0
+    asked = {"languages": ["en", "de"], "sizes": [2], "sets": 3, "treatments": ["plain"], "partial": True}
+    assert fairspan.audit(str(model), corpus=str(folder), **asked, out=tmp_path / "run").status == "complete"
 
 
 # --- corpora

@@ -1,4 +1,4 @@
-"""The published tables, rebuilt by what lays out measured coefficients, and the grid that measures them again."""
+"""The published tables, rebuilt by what lays out measured coefficients."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from fairspan.design.plan import language_plans
-from fairspan.studies.audit.config import read_config
-from fairspan.studies.audit.options import MEASURES, AuditOptions
+from fairspan.studies.audit.options import MEASURES
 from tests.paper_tables import Printed, printed_tables, read_cells
-from tests.published import FILE, MODELS, published_coefficients, published_table
+from tests.published import FILE, published_coefficients, published_table
 
 SEEDS = Path(__file__).parents[2] / "shared" / "seeds"
 CELLS = FILE.with_name("irf_tables.tsv")
@@ -42,30 +40,6 @@ def test_the_published_values_are_cosines_and_markers() -> None:
     means = rows.filter(pl.col("position") == 1)
     assert set(means["marker"]) == {""}
     assert (means["estimate"] > 0).all()
-
-
-def test_published_models_and_treatments_are_those_of_the_configuration() -> None:
-    """Whatever is printed is measured by some audit of the configuration."""
-    planned = read_config("irf")
-    assert set(MODELS) <= {audit["model"] for audit in planned}
-    offered = {
-        (MODELS.get(str(asked.model)), measure, treatment.name, str(plan), n)
-        for asked in [AuditOptions(**audit) for audit in planned]
-        for measure in asked.measures
-        for treatment in asked.measured
-        for plan in language_plans(asked.languages or (), asked.mixed)
-        for n in asked.sizes
-    }
-    assert set(published_coefficients().select("model", "measure", "treatment", "plan", "n").rows()) <= offered
-
-
-def test_the_published_sets_are_those_of_the_paper() -> None:
-    """IRF: 167, 42, 9 and 14 sets of 3, 4, 5 and 6 segments, all orders."""
-    for audit in read_config("irf"):
-        design = AuditOptions(**audit)
-        wanted = {3: 167, 4: 42, 5: 9, 6: 14}
-        assert design.design == "permutations"
-        assert {n: design.sets_of(n) for n in design.sizes} == {n: wanted[n] for n in design.sizes}
 
 
 # The layouts.

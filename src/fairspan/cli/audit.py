@@ -1,19 +1,10 @@
 """`fairspan audit MODEL`."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import typer
 
-from fairspan.cli.gate import FailIf, fail_on_runs, read_conditions
-from fairspan.cli.options import DATA, CorpusPath, ModelName, Prompt, list_option, option, print_json, studying_any
-from fairspan.cli.showing import running, save_picture
-from fairspan.cli.studies import asked, outcome, run_study, show_outcome
-from fairspan.errors import FairspanError
-from fairspan.runs.options import named
-from fairspan.studies.audit.config import changed_audits
+from fairspan.cli.gate import FailIf
+from fairspan.cli.options import DATA, CorpusPath, ModelName, Prompt, list_option, option, studying_any
+from fairspan.cli.studies import run_study
 from fairspan.studies.audit.options import AuditOptions
 
 
@@ -32,6 +23,9 @@ def audit(
         "How each set is ordered: latin, permutations or williams. Default: latin.", group=DATA
     ),
     opening: int | None = option("Number of tokens to use from the start of every segment.", group=DATA),
+    fit_corpus: str | None = option(
+        "Corpus that whitening and correction= are fitted on. Default: segments in no document.", group=DATA
+    ),
     treatments: str | None = list_option(
         "plain, tiles, paper, retrieval, 128-last_half, paper+basket_size=64, whitening, last2avg, chunk-mean, "
         "tiles+correction=subspace, … Default: plain,tiles, or plain,chunk-mean with --endpoint."
@@ -39,9 +33,6 @@ def audit(
     measures: str | None = list_option("representation, retention, attention. Default: representation."),
     margin: float | None = option("Differences below it count as fair. Default: 0.02."),
     seed: int | None = option("Seed of the sample and the orders. Default: 0."),
-    config: str | None = option(
-        "A TOML file with keywords of Python's fairspan.audit, or irf or irf-laptop. Options override it."
-    ),
     prompt: Prompt = None,
     fail_if: FailIf = None,
 ) -> None:
@@ -58,40 +49,10 @@ def audit(
 
         fairspan audit MODEL --languages en,zh --mixed all --measures representation,attention --dry-run
 
-        fairspan audit --config irf-laptop --picture profiles.png
+        fairspan audit --languages en,de --sizes 3,4 --opening 115 --picture profiles.png
 
         fairspan audit ./my-model --treatments plain --fail-if biased
 
         fairspan audit --endpoint http://localhost:8000/v1 --model MODEL --dry-run
     """
-    planned = [asked(context)] if config is None else changed_audits(config, asked(context))
-    if len(planned) == 1:
-        run_study(AuditOptions, context, planned[0])
-    else:
-        _run_all(planned, context)
-
-
-def _run_all(planned: Sequence[Mapping[str, Any]], context: typer.Context) -> None:
-    """Run several audits one after another. A failed one is reported in one line, and the others go on."""
-    picture, dry_run, as_json = (context.params[name] for name in ("picture", "dry_run", "as_json"))
-    conditions = read_conditions("audit", context.params["fail_if"], planned[0].get("treatments"))
-    found: list[Any] = []
-    with running(picture) as progress:
-        for number, one in enumerate(planned, start=1):
-            typer.echo(f"audit {number} of {len(planned)}: {named(one.get('model'))}", err=True)
-            try:
-                found.append(outcome(AuditOptions(**one, progress=progress), progress, dry_run=dry_run))
-            except FairspanError as error:
-                typer.echo(f"fairspan: {error}", err=True)
-                continue
-            if not as_json:
-                show_outcome(found[-1], picture=None, as_json=False, verbose=context.params["verbose"])
-            if picture is not None and not dry_run:
-                save_picture(found[-1], picture.with_stem(f"{picture.stem}-{number}"), as_json=as_json)
-    if as_json:
-        print_json([one.to_dict() for one in found])
-    if len(found) < len(planned):
-        failed = len(planned) - len(found)
-        raise FairspanError(f"{failed} of {len(planned)} audits failed; the others are complete.")
-    if not dry_run:
-        fail_on_runs(found, conditions)
+    run_study(AuditOptions, context)

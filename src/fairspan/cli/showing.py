@@ -39,7 +39,7 @@ LINE_SECONDS = 30
 
 
 def show(result: Result, *, as_json: bool, picture: Path | None, ending: str = "", verbose: bool = False) -> None:
-    """Print a result, and draw its picture."""
+    """Print a result, draw its picture, and print where that is."""
     from fairspan.report.terminal import print_view
 
     if as_json:
@@ -47,16 +47,11 @@ def show(result: Result, *, as_json: bool, picture: Path | None, ending: str = "
     else:
         print_view(Console(), result.view, ending=ending, verbose=verbose)
     if picture is not None:
-        save_picture(result, picture, as_json=as_json)
+        from fairspan.report.files import write_file
+        from fairspan.report.style import figure_bytes
 
-
-def save_picture(result: Result, picture: Path, *, as_json: bool) -> None:
-    """Draw the picture of a result, and print where it is."""
-    from fairspan.report.files import write_file
-    from fairspan.report.style import figure_bytes
-
-    write_file(picture, figure_bytes(result.figure(), picture.suffix.lower().removeprefix(".")))
-    typer.echo(f"picture: {picture}", err=as_json)
+        write_file(picture, figure_bytes(result.figure(), picture.suffix.lower().removeprefix(".")))
+        typer.echo(f"picture: {picture}", err=as_json)
 
 
 def require_folder(folder: Path, target: Path | None = None) -> None:

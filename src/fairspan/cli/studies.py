@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fairspan.runs.log import RunLog
 
 # What a verb does with a result, which is no option of the study.
-_OF_COMMAND = ("picture", "dry_run", "verbose", "fail_if", "config")
+_OF_COMMAND = ("picture", "dry_run", "verbose", "fail_if")
 
 
 def asked(context: typer.Context) -> dict[str, Any]:
@@ -53,11 +53,16 @@ def run_study(
     conditions = read_conditions(options.verb, typed.get("fail_if"), given.get("treatments"))
     with running(typed["picture"]) as progress:
         found = outcome(options(**given, progress=progress), progress, dry_run=typed["dry_run"])
-    show_outcome(found, picture=typed["picture"], as_json=typed["as_json"], verbose=typed["verbose"])
     from fairspan.runs.log import RunLog
 
+    as_json = typed["as_json"]
     if not isinstance(found, RunLog):
+        if as_json:
+            print_json(found.to_dict())
+        else:
+            print_forecast(found)
         return None
+    show(found, as_json=as_json, picture=typed["picture"], ending=f"log: {found.folder}", verbose=typed["verbose"])
     fail_on_runs([found], conditions)
     return found
 
@@ -82,15 +87,3 @@ def outcome(options: StudyOptions, progress: TerminalProgress, *, dry_run: bool)
     study = import_module(f"fairspan.studies.{options.verb}.run").STUDY
     found: RunLog | Forecast = study.forecast(options) if dry_run else study(options)
     return found
-
-
-def show_outcome(found: RunLog | Forecast, *, picture: Path | None, as_json: bool, verbose: bool) -> None:
-    """Print a log or a forecast, as a table or as JSON."""
-    from fairspan.report.result import Result
-
-    if isinstance(found, Result):
-        show(found, as_json=as_json, picture=picture, ending=f"log: {found.folder}", verbose=verbose)
-    elif as_json:
-        print_json(found.to_dict())
-    else:
-        print_forecast(found)

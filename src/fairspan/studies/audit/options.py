@@ -53,15 +53,6 @@ class AuditOptions(StudyOptions, Design):
 
     def __post_init__(self) -> None:
         Design.__post_init__(self)
-        # A TOML file may hold anything.
-        for name, kind, words in (
-            ("corpus", str, "a name or a path"),
-            ("fit_corpus", str | None, "a name or a path"),
-            ("prompt", str | None, "text"),
-            ("partial", bool, "true or false"),
-        ):
-            if not isinstance(getattr(self, name), kind):
-                raise DesignError(f"{name} must be {words}, got {getattr(self, name)!r}.")
         mixed = [self.mixed] if isinstance(self.mixed, str) else self.mixed
         for name, texts in (("languages", self.languages or ()), ("mixed", mixed), ("measures", self.measures)):
             require_list(name, texts, "['en']" if name == "languages" else "['de:en']")

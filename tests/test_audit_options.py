@@ -1,0 +1,50 @@
+"""`AuditOptions`: what can be asked of an audit."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fairspan.calibration.treatment import as_treatment
+from fairspan.studies.audit.options import AuditOptions
+from tests.saying import said_by
+
+
+def test_options_from_plain_values() -> None:
+    asked: dict[str, Any] = {"languages": ["en", "de"], "mixed": ["de:en"], "sizes": [3], "design": "williams"}
+    options = AuditOptions(**asked, treatments=["none", "64-last"], seed=3)
+    assert (options.design, options.sizes, options.seed) == ("williams", (3,), 3)
+    assert options.measured == (as_treatment("plain"), as_treatment("64-last"))
+    kept = json.loads(json.dumps(options.asked))
+    assert {name: kept[name] for name in asked} == asked
+    assert [one["name"] for one in kept["treatments"]] == ["plain", "64-last"]
+    assert AuditOptions(mixed=["all"]).mixed == AuditOptions(mixed="all").mixed == "all"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"measures": []}, "measures must name at least one of representation, retention, attention"),
+        ({"measures": ["representation", "beauty"]}, "representation, retention, attention, got 'beauty'"),
+        ({"measures": "representation"}, "measures must be a list"),
+        ({"inference": "t"}, "auto, cr1, z, cr2, two-way, got 't'"),
+        ({"treatments": []}, "at least one treatment, for example plain"),
+        ({"treatments": ["none", "paper", "plain"]}, "the treatment 'plain' is named twice"),
+        ({"treatments": "plain"}, "treatments"),
+        ({"margin": 1}, "margin must be between 0 and 1, got 1"),
+        ({"margin": "wide"}, "got 'wide'"),
+        ({"margin": float("nan")}, "got nan"),
+        ({"sizes": [1]}, "sizes"),
+        ({"sizes": 4}, "sizes must be a list, such as [3, 4], got 4"),
+        ({"design": "greek"}, "no design 'greek'"),
+        ({"languages": "en"}, "languages must be a list, such as ['en'], got 'en'"),
+        ({"attention_documents": 0}, "attention_documents must be a whole number of at least 1, got 0"),
+        ({"mixed": [5]}, "mixed must be text such as 'en' and 'de:en', got 5"),
+        ({"documents": 1000}, "documents must be numbers by size, such as {4: 1008}, got 1000"),
+        ({"fit_corpus": "sample"}, "no treatment is fitted, so fit_corpus would do nothing"),
+    ],
+)
+def test_options_that_cannot_be_are_one_line(fields: dict[str, Any], said: str) -> None:
+    assert said in said_by(AuditOptions, **fields)
