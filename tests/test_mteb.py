@@ -1,7 +1,9 @@
-"""Search tasks of mteb, read query by query: tasks with data in memory, tiny models, no network."""
+"""Search tasks of mteb, read query by query, and what mteb itself runs: data in memory, tiny models, no network."""
 
 from __future__ import annotations
 
+import json
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,18 +11,27 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 
 import fairspan
-from fairspan.errors import CorpusError, MissingExtra
+from fairspan.errors import CorpusError, MissingExtra, UnsupportedModel
 from fairspan.retrieval import mteb_reading
 from fairspan.retrieval.mteb_reading import find_task, read_mteb
-from tests.tiny import tiny_model, words
+from fairspan.retrieval.mteb_running import mteb_model, mteb_task
+from tests.tiny import save_tiny, tiny_model, words
 
 QUERIES = {f"q{number}": words(6, seed=100 + number) for number in range(5)}
 DOCUMENTS = {f"d{number:02}": words(9 + 3 * number, seed=number) for number in range(14)}
 RELEVANT = {f"q{number}": {f"d{number:02}": 2, f"d{number + 5:02}": 1, "d13": 0} for number in range(5)}
+scored = pytest.mark.skipif(find_spec("pytrec_eval") is None, reason="mteb scores with pytrec_eval")
+# What mteb warns about in its own calls, of a SentenceTransformer that it is given.
+of_mteb = pytest.mark.filterwarnings(
+    "ignore:The fill_missing parameter is deprecated:DeprecationWarning",
+    "ignore:The `get_sentence_embedding_dimension` method:FutureWarning",
+)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +90,14 @@ def search(mteb: ModuleType) -> Callable[..., Any]:
     return make
 
 
+@pytest.fixture
+def registry(mteb: ModuleType) -> Iterator[dict[str, Any]]:
+    """The models that mteb knows, as they were before the test."""
+    known = mteb.models.model_implementations.MODEL_REGISTRY
+    with patch.dict(known):
+        yield known
+
+
 def sts_task(mteb: ModuleType) -> Any:
     """A task that is no search."""
 
@@ -116,9 +135,8 @@ def test_a_task_is_read_query_by_query(search: Callable[..., Any], named: Callab
     assert found.notes == ("1 queries that nothing answers were left out",)
 
 
-@pytest.mark.filterwarnings("ignore:The fill_missing parameter is deprecated:DeprecationWarning")
-@pytest.mark.filterwarnings("ignore:The `get_sentence_embedding_dimension` method:FutureWarning")
-@pytest.mark.skipif(find_spec("pytrec_eval") is None, reason="mteb scores with pytrec_eval")
+@of_mteb
+@scored
 def test_scores_are_those_of_mteb_itself(
     mteb: ModuleType, search: Callable[..., Any], named: Callable[[Any], None], tmp_path: Path
 ) -> None:
@@ -211,6 +229,107 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mteb_reading, "import_module", half_installed)
     with pytest.raises(MissingExtra, match=r"needs rich, which mteb imports: pip install 'fairspan\[mteb\]'"):
         find_task("NFCorpus")
+
+
+def test_a_calibrated_model_says_what_it_is(mteb: ModuleType, registry: dict[str, Any], tmp_path: Path) -> None:
+    model = tiny_model(tmp_path / "model", "bert", "mean")
+    paper, long = mteb_model(model, "paper", basket_size=4), mteb_model(model, "long")
+    assert paper.name == "local/model (paper+basket_size=4)"
+    assert long.name == "local/model (long)"
+    assert (paper.max_tokens, long.max_tokens, long.embed_dim) == (512, float("inf"), 32)
+    assert long.n_parameters == sum(one.numel() for one in model.parameters())
+    assert (long.similarity_fn_name.value, long.adapted_from) == ("cosine", "model")
+    found = mteb.get_model("local/model (paper+basket_size=4)", device="cpu")
+    assert found.mteb_model_meta.revision == paper.revision
+    assert found.model[0].calibration.basket_size == 4
+    assert mteb_model(found.model).revision == paper.revision, "a calibrated model stays as it is"
+    changed = mteb_model(tiny_model(tmp_path / "other", "bert", "mean", initializer_range=0.4), "long")
+    shorter = mteb_model(model, "long", max_seq_length=99)
+    assert len({one.revision for one in (paper, long, changed, shorter)}) == 4
+    assert shorter.max_tokens == 99
+    sides = mteb_model(model, "tiles", temperature={"query": 1, "document": 0.8})
+    assert not set('<>:"|?*\\') & set(sides.model_name_as_path()), "folders are called so"
+
+
+def test_each_side_is_embedded_as_its_own(mteb: ModuleType, registry: dict[str, Any], tmp_path: Path) -> None:
+    """With prompts that mteb has for the plain model, and a calibration of documents alone."""
+    from torch.utils.data import DataLoader
+
+    wrapper, folder = mteb.SentenceTransformerEncoderWrapper, save_tiny(tmp_path / "model", "bert")
+    known = {"loader": wrapper, "loader_kwargs": {"model_prompts": {"query": "w1 ", "document": "w2 "}}}
+    registry["model"] = mteb.models.ModelMeta.create_empty({**known, "training_datasets": {"NQ"}})
+    meta = mteb_model(str(folder), "paper", basket_size=4, sides="document")
+    assert meta.training_datasets == {"NQ"}
+    encoder, plain, texts = meta.load_model(), fairspan.load(folder), list(DOCUMENTS.values())
+    given = DataLoader(table(DOCUMENTS), batch_size=4)
+    where = {"task_metadata": mteb.get_task("NFCorpus").metadata, "hf_split": "test", "hf_subset": "default"}
+    found = {
+        one: encoder.encode(given, **where, prompt_type=mteb.types.PromptType(one)) for one in ("query", "document")
+    }
+    fair = fairspan.calibrate(plain, "paper", basket_size=4)
+    np.testing.assert_allclose(found["query"], plain.encode_query(texts, prompt="w1 "), atol=1e-5)
+    np.testing.assert_allclose(found["document"], fair.encode_document(texts, prompt="w2 "), atol=1e-5)
+    assert np.abs(found["document"] - plain.encode_document(texts, prompt="w2 ")).max() > 0.01
+    registry["model"] = registry["model"].model_copy(update={"loader": len})
+    with pytest.raises(UnsupportedModel, match=r"^mteb runs model by code of its own: give a SentenceTransformer"):
+        mteb_model(str(folder))
+
+
+@of_mteb
+@scored
+def test_results_are_not_taken_for_those_of_the_plain_model(
+    mteb: ModuleType, registry: dict[str, Any], search: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Each is asked for twice: the second time, mteb reads what it filed, with six places."""
+
+    def score(model: Any, cache: Any = None) -> Any:
+        found = mteb.evaluate(model, search(), cache=cache, co2_tracker=False, show_progress_bar=False)
+        return found.task_results[0].scores["test"][0]["mrr_at_10"]
+
+    plain, cache = tiny_model(tmp_path / "model", "bert", "mean"), mteb.ResultCache(tmp_path / "results")
+    fair = fairspan.calibrate(plain, basket_size=4)
+    expected = {one: score(one) for one in (plain, fair)}
+    assert abs(expected[plain] - expected[fair]) > 0.01, "the calibration shows"
+    for one, filed in ((plain, plain), (mteb_model(fair), fair), (mteb_model(plain, "plain"), plain)):
+        assert [score(one, cache), score(one, cache)] == pytest.approx([expected[filed]] * 2, abs=1e-6)
+    assert len(list(tmp_path.glob("results/*/*/*/TinySearch.json"))) == 3
+
+
+@scored
+def test_scores_by_position_are_those_of_evaluate(registry: dict[str, Any], tmp_path: Path) -> None:
+    """On a folder where four of five queries say in which fifth their answer is, by the example."""
+    task, folder = tmp_path / "task", save_tiny(tmp_path / "model", "bert")
+    (task / "qrels").mkdir(parents=True)
+    judged = [f"{query}\t{id}\t{gain}" for query, gains in RELEVANT.items() for id, gain in gains.items()]
+    (task / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]))
+    documents = [{"_id": id, "text": text} for id, text in DOCUMENTS.items()]
+    asked = [{"_id": id, "text": text, "metadata": {"fifth": int(id[1:]) - 1}} for id, text in QUERIES.items()]
+    for name, rows in (("corpus", documents), ("queries", asked)):
+        (task / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    treatments, options = ("plain", "tempscale"), {"out": tmp_path / "run", "progress": False}
+    log = fairspan.evaluate(str(folder), str(task), treatments=treatments, documents_only=False, **options)
+    example = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "with_mteb.py"))
+    found = example["compare"](str(folder), treatments, task=str(task))
+    assert found["local/model (plain)"] != found["local/model (tempscale)"]
+    for treatment in treatments:
+        theirs, ours = found[f"local/model ({treatment})"], log.rows.filter(treatment=treatment, measure="ndcg@10")
+        assert ours["value"].mean() == pytest.approx(theirs.pop("main_score"), abs=1e-5)
+        by_fifth = dict(ours.select("position", "value").drop_nulls().iter_rows())
+        assert theirs == pytest.approx({f"ndcg_at_10_position_{place}": by_fifth[place] for place in (1, 2, 3, 4)})
+    (task / "queries.jsonl").write_text("\n".join(json.dumps({**one, "metadata": {}}) for one in asked))
+    with pytest.raises(CorpusError, match=r"^mteb needs one index with known positions: .*task has 1 with 0\.$"):
+        mteb_task(str(task))
+
+
+def test_passages_of_the_embedded_essays(mteb: ModuleType) -> None:
+    task = mteb_task()
+    assert task.metadata.name == "FederalistPassageRetrieval", "other passages: new _REVISION, and .v2 in the name"
+    assert task.metadata.is_filled()
+    task.load_data()
+    data = task.dataset["default"]["test"]
+    counts = np.bincount(data["queries"]["position"])[1:]
+    assert (len(data["corpus"]), len(data["queries"]), counts.min()) == (81, 714, counts.max() - 1)
+    assert mteb_task(sets=9).metadata.name.startswith("PositionRetrieval-")
 
 
 WITHOUT = """
