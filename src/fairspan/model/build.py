@@ -5,7 +5,7 @@ import warnings
 from typing import Any, TypeVar
 
 import torch
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import nn
 
@@ -17,20 +17,24 @@ from fairspan.model.transformer import CalibratedTransformer, refuse_exported
 from fairspan.model.window import read_up_to
 
 Model = TypeVar("Model", bound=nn.Module)
+Encoder = TypeVar("Encoder", SentenceTransformer, MultiVectorEncoder)
 
 
 def calibrate(
-    model: SentenceTransformer,
+    model: Encoder,
     calibration: AnyCalibration | None = None,
     *,
     max_seq_length: int | None = None,
     correction: LanguageCorrection | None = None,
     **fields: Any,
-) -> SentenceTransformer:
+) -> Encoder:
     """A SentenceTransformer with calibrated attention that shares the weights of `model`, which is not changed.
 
+    Weights that are trained change in both, since they are the same memory: train an adapter, or a `copy.deepcopy`.
+
     Args:
-        model: a SentenceTransformer on the torch backend. A calibrated one is calibrated again.
+        model: a SentenceTransformer on the torch backend, or a MultiVectorEncoder, whose documents are read in tiles.
+            A calibrated one is calibrated again.
         calibration: a preset's name ("long", "tiles", "paper", "retrieval", "tempscale", "plain") or a
             `Calibration`; or the JSON file of one, which `Calibration.to_json` writes, or a folder with such a
             `calibration.json`. None means "long": texts that fit into the window are unchanged, longer ones are
@@ -45,10 +49,10 @@ def calibrate(
         DesignError: if a field has a wrong value, or one that does not fit this model.
     """
     wanted = as_calibration(calibration, **fields)
-    if not isinstance(model, SentenceTransformer):
+    if not isinstance(model, SentenceTransformer | MultiVectorEncoder):
         raise UnsupportedModel(
-            f"calibrate takes a SentenceTransformer, got {type(model).__name__}: wrap it first, for example "
-            "SentenceTransformer('all-MiniLM-L6-v2')."
+            f"calibrate takes a SentenceTransformer or a MultiVectorEncoder, got {type(model).__name__}: wrap it "
+            "first, for example SentenceTransformer('all-MiniLM-L6-v2')."
         )
     for name, parameter in model.named_parameters():
         if parameter.is_floating_point() and bool(parameter.isnan().any()):
@@ -63,9 +67,12 @@ def calibrate(
             module.__class__ = CalibratedTransformer
             module.calibration = wanted
             module.on_model_ready(calibrated)
+            wanted = module.calibration
             if max_seq_length is not None:
                 read_up_to(module, max_seq_length)
     if correction is not None:
+        if isinstance(model, MultiVectorEncoder):
+            raise UnsupportedModel("a correction acts on one vector per text: omit it for a MultiVectorEncoder.")
         add_correction(calibrated, correction)
     for own in corrections_of(calibrated):
         known = own.fitted_on.get("calibration")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import snapshot_download
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.util import get_device_name
 
 from fairspan.errors import FairspanError, UnsupportedModel, first_line
@@ -24,7 +24,7 @@ _CLASSES: dict[str, type] = {
 
 
 def load(path: str | Path, **options: Any) -> SentenceTransformer:
-    """A model that was saved with `save_pretrained`, calibrated or not.
+    """A model that was saved with `save_pretrained`, calibrated or not; a MultiVectorEncoder if it was one.
 
     A calibrated model uses only classes of sentence_transformers and fairspan, and only safetensors are read. On a
     CPU, weights are read in float32, whatever their saved dtype.
@@ -69,6 +69,11 @@ def load_with_limit(name: str | None, loading: Loading | None) -> tuple[Sentence
     dtype = loading.dtype or ("float32" if _is_cpu(loading.device) else "auto")
     options = {"device": loading.device, "model_kwargs": {"dtype": dtype}}
     model = _open(name or DEFAULT_MODEL, place, {**options, "trust_remote_code": loading.trust_remote_code})
+    if isinstance(model, MultiVectorEncoder):
+        raise UnsupportedModel(
+            f"{name} is a multi-vector encoder, with a vector for each token, and one for each text is needed here: "
+            "use fairspan.load and fairspan.calibrate in Python."
+        )
     limit = model.max_seq_length
     if loading.max_seq_length is not None:
         limit_to(model, loading.max_seq_length)
@@ -78,8 +83,11 @@ def load_with_limit(name: str | None, loading: Loading | None) -> tuple[Sentence
 def _open(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTransformer:
     """The model at a place that `find_model` gave; errors call it by its name."""
     try:
+        config = model_file(place, "config_sentence_transformers.json", **options)
+        several = config is not None and read_json(config).get("model_type") == MultiVectorEncoder.model_type
+        kind = MultiVectorEncoder if several else SentenceTransformer
         if not _is_calibrated(place, options):
-            return SentenceTransformer(place, **options)
+            return kind(place, **options)
         if not Path(place).is_dir():
             # What a calibrated model consists of, and nothing that could be run.
             place = snapshot_download(place, allow_patterns=_DOWNLOADED, **hub_options(options))
@@ -88,7 +96,7 @@ def _open(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTran
         _refuse_foreign_activations(folder)
         # The plain constructor imports a class outside sentence_transformers only under trust_remote_code, which
         # would trust everything else in the folder as well; this one is handed the classes it needs.
-        return SentenceTransformer._load_with_module_classes(place, _CLASSES, **safe)
+        return kind._load_with_module_classes(place, _CLASSES, **safe)
     except FairspanError:
         raise
     except Exception as error:

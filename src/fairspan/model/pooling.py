@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 from sentence_transformers.sentence_transformer.modules import Router
 from torch import Tensor, nn
@@ -19,26 +19,27 @@ TOKENS = "token_embeddings"
 
 @dataclass(frozen=True, slots=True)
 class PoolingSite:
-    """How the output of one transformer becomes one vector.
+    """How the output of one transformer becomes one vector, or one for each token.
 
     Attributes:
-        module: the pooling module. Its settings may change after calibration, so they are read every time.
+        module: the pooling module. Its settings may change after calibration, so they are read every time. None in a
+            multi-vector encoder, which keeps all tokens.
         follows_directly: whether it is the next module, so that nothing else reads the tokens.
     """
 
-    module: PoolingModule
+    module: PoolingModule | None
     follows_directly: bool
 
     @property
     def pooling(self) -> Pooling:
         """ "cls", "lasttoken", or "mean" for everything that reads all tokens."""
-        mode: Pooling = self.module.pooling_mode
+        mode: Pooling = "mean" if self.module is None else self.module.pooling_mode
         return mode if mode in ("cls", "lasttoken") else "mean"
 
     @property
     def skips_prompt(self) -> bool:
         """Whether the prompt's tokens are not pooled."""
-        return not self.module.include_prompt
+        return self.module is not None and not self.module.include_prompt
 
     def pooled_rows(self, valid: Tensor, prompt_length: int | None) -> Tensor:
         """[N], the row that is pooled of each text, given [N, L] bool."""
@@ -72,8 +73,10 @@ class PooledFeatures(UserDict[str, Any]):
         return dict(self) | other
 
 
-def pooling_of(model: SentenceTransformer, transformer: nn.Module) -> PoolingSite:
+def pooling_of(model: SentenceTransformer | MultiVectorEncoder, transformer: nn.Module) -> PoolingSite:
     """The pooling that follows `transformer` in `model`."""
+    if isinstance(model, MultiVectorEncoder):
+        return PoolingSite(None, follows_directly=False)
     for sequence in _sequences(model):
         if transformer not in sequence:
             continue

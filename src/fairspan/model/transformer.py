@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
@@ -21,6 +21,7 @@ from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model.plans import make_plan
 from fairspan.model.pooling import TOKENS, PooledFeatures, PoolingSite, pooling_of
 from fairspan.model.segments import SegmentedText, segment_of_tokens
+from fairspan.model.source import model_file, read_json
 from fairspan.model.tiling import Tiling, forward_under, special_tokens_around
 from fairspan.model.window import ANY_LENGTH
 
@@ -67,7 +68,7 @@ class CalibratedTransformer(Transformer):
         self.calibration = as_calibration(calibration)
         self.untiled_length = untiled_length
 
-    def on_model_ready(self, model: SentenceTransformer) -> None:
+    def on_model_ready(self, model: SentenceTransformer | MultiVectorEncoder) -> None:
         """Route the attention and prove on short texts that every promised layer is calibrated."""
         super().on_model_ready(model)
         refuse_exported(self)
@@ -79,6 +80,14 @@ class CalibratedTransformer(Transformer):
         self._keep_untiled_length()
         if not self.calibration.acts:
             return
+        if self.site.module is None:
+            if self.calibration.strength > 0 or not self.calibration.tiles_on("document"):
+                raise DesignError(
+                    "a multi-vector encoder pools no row that baskets could act on, and only its documents can be "
+                    "calibrated, in tiles: use 'long' or 'tiles'."
+                )
+            # Queries are short, and expanded to a width of their own: they are read as the plain model reads them.
+            self.calibration = self.calibration.on("document").but(sides="document")
         self.can_flatten_inputs = False
         route_attention(self.model)
         self.depth = count_layers(self.model)
@@ -114,7 +123,8 @@ class CalibratedTransformer(Transformer):
             raise unsupported(
                 self.model, "wraps texts in a chat template, whose tokens tiles cannot tell from the text"
             )
-        tiling = Tiling(find_positions(self.model), *special_tokens_around(self.tokenizer), self.untiled_length)
+        window = min(filter(None, (self.untiled_length, self.document_length)), default=None)
+        tiling = Tiling(find_positions(self.model), *special_tokens_around(self.tokenizer), window)
         lead, trail = tiling.shared(self.site, None)
         tiling.size(self.calibration, lead + trail)  # raises if there is no room for it
         vocabulary = self.model.get_input_embeddings().num_embeddings
@@ -156,9 +166,10 @@ class CalibratedTransformer(Transformer):
                 )
             processing_kwargs = _with_text(processing_kwargs, return_offsets_mapping=True)
         side: Side = "query" if kwargs.get("task") == "query" else "document"
-        untiled = self.untiled_length
-        if untiled is not None and untiled < (self.max_seq_length or 0) and not self.calibration.tiles_on(side):
-            processing_kwargs = _with_text(processing_kwargs, max_length=untiled)
+        given = self.processing_kwargs.get("text", {}) | (processing_kwargs or {}).get("text", {})
+        limit = self._own_limit(side, kwargs | given)
+        if limit is not None:
+            processing_kwargs = _with_text(processing_kwargs, max_length=limit)
         kwargs |= {"prompt": prompt, "processing_kwargs": processing_kwargs}
         features: dict[str, Any] = super().preprocess(inputs, **kwargs)
         if not features:
@@ -168,6 +179,18 @@ class CalibratedTransformer(Transformer):
             offsets = features.pop("offset_mapping")
             features[SEGMENTS] = segment_of_tokens(inputs, offsets, features["attention_mask"], prompt)
         return features
+
+    def _own_limit(self, side: Side, options: Mapping[str, Any]) -> int | None:
+        """The most tokens of a text, where sentence_transformers would take another number for it."""
+        task, asked, untiled = str(options.get("task")), options.get("max_length"), self.untiled_length
+        if self.calibration.tiles_on(side):
+            raised = asked is None and task == "document" and self.document_length is not None
+            return self.max_seq_length if raised else None
+        asked = asked or {"query": self.query_length, "document": self.document_length}.get(task)
+        fixed = task == "query" and (self.query_expansion or {}).get("strategy") == "fixed"
+        if untiled is None or fixed or untiled >= min(asked or ANY_LENGTH, self.max_seq_length or ANY_LENGTH):
+            return None
+        return untiled
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> MutableMapping[str, Any]:
         inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS)}
@@ -189,10 +212,15 @@ class CalibratedTransformer(Transformer):
             tokens: Tensor = self._run(inputs, complete, **kwargs)[TOKENS]
             return tokens
 
-        masked = only_pooled and "attention_mask" in inputs
+        pool = self.site.module
+        every = pool is None and not self.training and not torch.compiler.is_compiling()
+        masked = (only_pooled or every) and "attention_mask" in inputs
         if plan.tiles is not None and masked and len(parts := few_at_a_time(inputs["attention_mask"])) > 1:
             found = [self(_taken(features, part), **kwargs) for part in parts]
-            features[TOKENS] = torch.cat([self.site.module(one)["sentence_embedding"] for one in found])[:, None]
+            if pool is None:
+                features[TOKENS] = _put_back(inputs["attention_mask"], parts, [one[TOKENS] for one in found])
+                return features
+            features[TOKENS] = torch.cat([pool(one)["sentence_embedding"] for one in found])[:, None]
             return PooledFeatures(features, all_tokens)
         features.update(self._run(inputs, plan, **kwargs))
         if plan.only_pooled_in is None:
@@ -215,7 +243,8 @@ class CalibratedTransformer(Transformer):
 
     def _reads_only_pooled(self) -> bool:
         return (
-            self.site.follows_directly
+            self.site.module is not None
+            and self.site.follows_directly
             and not self.site.skips_prompt
             and isinstance(self.site.module.pooling_mode, str)
             and self.module_output_name == TOKENS
@@ -245,6 +274,10 @@ class CalibratedTransformer(Transformer):
                 f"{folder} holds a checkpoint at its root, which would still be loaded without calibration: "
                 "save the calibrated model to another folder."
             )
+        for adapter in getattr(self.model, "peft_config", {}).values():
+            # The root of a saved calibrated model holds no checkpoint that an adapter could be loaded onto.
+            parts = Path(adapter.base_model_name_or_path or "").glob(f"*_{type(self).__name__}/config.json")
+            adapter.base_model_name_or_path = next((str(p.parent) for p in parts), adapter.base_model_name_or_path)
         super().save(output_path, *args, safe_serialization=safe_serialization, **kwargs)
 
     @classmethod
@@ -254,6 +287,17 @@ class CalibratedTransformer(Transformer):
         for part in ("model_kwargs", "processor_kwargs", "config_kwargs"):
             kwargs[part] = {**(kwargs.get(part) or {}), "trust_remote_code": False}
         kwargs["model_kwargs"]["use_safetensors"] = True
+        part = kwargs.get("subfolder") or "."
+        if adapter := model_file(model_name_or_path, f"{part}/adapter_config.json", **kwargs):
+            if (
+                read_json(adapter).get("megatron_config")
+                or Path(model_name_or_path, part, "adapter_model.bin").exists()
+            ):
+                raise UnsupportedModel(
+                    f"{adapter} asks for foreign code or pickles: save a plain safetensors adapter."
+                )
+            if Path(model_name_or_path).is_dir():  # where transformers finds an adapter at the root alone
+                model_name_or_path, kwargs["subfolder"] = str(adapter.parent), ""
         loaded: CalibratedTransformer = super().load(model_name_or_path, **kwargs)
         return loaded
 
@@ -290,6 +334,14 @@ def _taken(features: Mapping[str, Any], part: slice) -> dict[str, Any]:
     columns = mask[part].any(dim=0)
     each = (name for name, value in features.items() if isinstance(value, Tensor) and value.shape == mask.shape)
     return {**features, **{name: features[name][part][:, columns] for name in each}}
+
+
+def _put_back(mask: Tensor, parts: list[slice], tokens: list[Tensor]) -> Tensor:
+    """[N, L, D], the tokens of a whole batch, given those of its parts that `_taken` took."""
+    whole = tokens[0].new_zeros(*mask.shape, tokens[0].shape[-1])
+    for part, own in zip(parts, tokens, strict=True):
+        whole[part][:, mask[part].any(dim=0)] = own
+    return whole
 
 
 def _with_text(processing_kwargs: dict[str, Any] | None, **options: Any) -> dict[str, Any]:
