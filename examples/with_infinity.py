@@ -1,0 +1,33 @@
+"""An exported folder in infinity: models with mean or CLS pooling, and optimum 1.24, since later ones miss the graph.
+
+    pip install infinity_emb optimum==1.24.0 "transformers<4.49" onnx onnxruntime torch
+    python with_infinity.py FOLDER
+
+`fairspan export MODEL FOLDER` writes the folder.
+"""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+from infinity_emb import AsyncEmbeddingEngine, EngineArgs
+
+
+async def embedded(folder: str, texts: list[str]) -> list:
+    facts = json.loads(Path(folder, "fairspan.json").read_text(encoding="utf-8"))
+    options = {"engine": "optimum", "device": "cpu", "pooling_method": facts["pooling"][0], "model_warmup": False}
+    # Otherwise, infinity writes an optimised copy into the folder and takes the int8 graph if there is one.
+    options |= {"onnx_disable_optimize": True, "onnx_do_not_prefer_quantized": True}
+    engine = AsyncEmbeddingEngine.from_args(EngineArgs(model_name_or_path=folder, **options))
+    async with engine:
+        vectors, _ = await engine.embed([facts["prompts"]["document"] + text for text in texts])
+    return vectors
+
+
+def embed(folder: str, texts: list[str]) -> list:
+    return asyncio.run(embedded(folder, texts))
+
+
+if __name__ == "__main__":
+    print(embed(sys.argv[1], ["A first text.", "A second, longer text."]))

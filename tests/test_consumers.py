@@ -1,0 +1,89 @@
+"""Exported folders and saved models in other programs: every examples/with_*.py in the environment of its program."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fairspan
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[1]
+# Each is one token to both models.
+WORDS = ["the", "old", "town", "lies", "on", "a", "river", "where", "rain", "falls"]
+# The environment of a program, and what it reads.
+PROGRAMS = {
+    "onnxruntime": (".venv", "exported"),
+    "openvino": (".clients", "exported"),
+    "fastembed": (".clients", "exported"),
+    "txtai": (".clients", "exported"),
+    "haystack": (".clients", "saved"),
+    "langchain": (".clients", "saved"),
+    "sentence_transformers": (".optimum", "exported"),
+    "infinity": (".optimum", "exported"),
+}
+# What export itself promises.
+CLOSE = 1e-4
+
+
+@dataclass(frozen=True)
+class Made:
+    """A calibrated model's two folders, texts, and their vectors."""
+
+    folder: Path
+    texts: list[str]
+    vectors: np.ndarray
+
+
+@pytest.fixture(scope="module", params=["minilm", "granite"])
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Mean pooling without a prompt, and CLS pooling with one; both read texts of any length."""
+    folder = tmp_path_factory.mktemp(request.param)
+    fair = fairspan.calibrate(request.getfixturevalue(request.param), "long")
+    if request.param == "granite":
+        fair.prompts = {"document": "passage: ", "query": "question: "}
+    fair.save_pretrained(str(folder / "saved"))
+    fairspan.export(fair, folder / "exported")
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(WORDS, tokens - 2)) for tokens in (3, 65, 512, 5000)]
+    assert [len(fair.tokenizer(text)["input_ids"]) for text in texts] == [3, 65, 512, 5000]
+    return Made(folder, texts, fair.encode_document(texts))
+
+
+def embedded(program: str, folder: Path, texts: list[str]) -> Any:
+    """One batch of vectors, and those of each text alone."""
+    environment = ROOT / PROGRAMS[program][0]
+    if not (environment / ".installed").exists():
+        pytest.skip(f"needs {environment.name}: make integrations")
+    python = sys.executable if environment.name == ".venv" else environment / "bin" / "python"
+    typed = [str(python), "-m", "tests.consumers", f"examples/with_{program}.py", str(folder)]
+    given = json.dumps(texts)
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder.parent / "cache")}
+    if program == "infinity":
+        env["PYTHONPATH"] = str(environment / "infinity")  # the optimum that it works with
+    done = subprocess.run(typed, cwd=ROOT, env=env, input=given, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_vectors_in_a_program(program: str, made: Made) -> None:
+    folder = made.folder / PROGRAMS[program][1]
+    before = sorted(folder.rglob("*"))
+    for vectors in embedded(program, folder, made.texts):
+        np.testing.assert_allclose(vectors, made.vectors, rtol=0, atol=CLOSE)
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_every_example_is_tested() -> None:
+    others = {"mteb"}  # in test_mteb.py
+    assert {file.stem.removeprefix("with_") for file in (ROOT / "examples").glob("with_*.py")} == {*PROGRAMS, *others}
