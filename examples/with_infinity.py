@@ -6,27 +6,23 @@
 `fairspan export MODEL FOLDER` writes the folder.
 """
 
-import asyncio
 import json
 import sys
 from pathlib import Path
 
-from infinity_emb import AsyncEmbeddingEngine, EngineArgs
-
-
-async def embedded(folder: str, texts: list[str]) -> list:
-    facts = json.loads(Path(folder, "fairspan.json").read_text(encoding="utf-8"))
-    options = {"engine": "optimum", "device": "cpu", "pooling_method": facts["pooling"][0], "model_warmup": False}
-    # Otherwise, infinity writes an optimised copy into the folder and takes the int8 graph if there is one.
-    options |= {"onnx_disable_optimize": True, "onnx_do_not_prefer_quantized": True}
-    engine = AsyncEmbeddingEngine.from_args(EngineArgs(model_name_or_path=folder, **options))
-    async with engine:
-        vectors, _ = await engine.embed([facts["prompts"]["document"] + text for text in texts])
-    return vectors
+from infinity_emb import EngineArgs, SyncEngineArray
 
 
 def embed(folder: str, texts: list[str]) -> list:
-    return asyncio.run(embedded(folder, texts))
+    facts = json.loads(Path(folder, "fairspan.json").read_text(encoding="utf-8"))
+    # Otherwise, infinity writes an optimised copy into the folder and takes the int8 graph if there is one.
+    options = {"onnx_disable_optimize": True, "onnx_do_not_prefer_quantized": True, "model_warmup": False}
+    options |= {"engine": "optimum", "pooling_method": facts["pooling"][0], "served_model_name": "fair"}
+    engines = SyncEngineArray.from_args([EngineArgs(model_name_or_path=folder, **options)])
+    asked = [facts["prompts"]["document"] + text for text in texts]
+    vectors, _ = engines.embed(model="fair", sentences=asked).result()
+    engines.stop()
+    return vectors
 
 
 if __name__ == "__main__":

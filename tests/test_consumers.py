@@ -68,9 +68,12 @@ def embedded(program: str, folder: Path, texts: list[str]) -> Any:
     typed = [str(python), "-m", "tests.consumers", f"examples/with_{program}.py", str(folder)]
     given = json.dumps(texts)
     env = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder.parent / "cache")}
+    env["HAYSTACK_TELEMETRY_ENABLED"] = "False"
     if program == "infinity":
         env["PYTHONPATH"] = str(environment / "infinity")  # the optimum that it works with
     done = subprocess.run(typed, cwd=ROOT, env=env, input=given, capture_output=True, text=True, timeout=600)
+    if "No module named 'openvino'" in done.stderr:
+        pytest.skip("there is no OpenVINO for this platform")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
