@@ -29,7 +29,7 @@ PRIVATE = {
     "embedding/workers.py": {"_exit"},
     # What README.md is written from; without it the stock card is (tests/test_saving.py).
     "model/card.py": {"_model_card_text"},
-    "model/graph.py": {"_exclude_prompt_from_mask"},
+    "exporting/graph.py": {"_exclude_prompt_from_mask"},
     "model/loading.py": {"_load_with_module_classes"},
 }
 

@@ -33,11 +33,11 @@ def traced_attention(inputs: LayerInputs) -> Tensor:
 def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> Tensor:
     """softmax(q·K), [B, H, R, L]; finite for rows that see nothing, which nothing else may read."""
     scores = query * scale @ _for_every_head(key, query).transpose(-1, -2)
-    floor = torch.finfo(scores.dtype).min
-    if mask is not None and mask.dtype == torch.bool:
-        scores = scores.masked_fill(~mask, floor)
-    elif mask is not None:
-        scores = (scores + mask).clamp(min=floor)
+    if mask is not None:
+        # A sum, which onnxruntime computes faster than a choice; half the range, so that it stays finite.
+        floor = torch.finfo(scores.dtype).min / 2
+        added = torch.where(mask, 0.0, floor) if mask.dtype == torch.bool else mask.clamp(min=floor)
+        scores = scores + added.to(scores.dtype)
     return scores.softmax(dim=-1)
 
 
@@ -60,7 +60,9 @@ def _in_tiles(query: Tensor, key: Tensor, value: Tensor, scale: float, view: Til
     tiles = view.tiles
     n, heads, length, _ = query.shape
     if tiles.groups is None:
-        tiles.groups = [all_tiles(tiles)]
+        # No wider than the longest tile of the batch, which is known when the graph runs.
+        width: int = tiles.length.max().clamp(min=1).item()  # type: ignore[assignment]
+        tiles.groups = [all_tiles(tiles, width)]
     (group,) = tiles.groups
     assert group.row_ok is not None
     mask = group_mask(view, group, slice(None), group.rows, group.keys, length)

@@ -18,7 +18,7 @@ def export(
     ],
     out: Annotated[Path, typer.Argument(help="The folder to write, new or empty.")],
     side: str = option("Vectors of encode_document or encode_query: document or query.", default="document"),
-    int8: bool = option("Also write a graph with weights in int8, a quarter of the size.", default=False),
+    int8: bool = option("Also write a graph with weights in 8 bits, about a quarter of the size.", default=False),
     as_json: AsJson = False,
 ) -> None:
     """Write MODEL as a folder that runs without fairspan: an ONNX graph with its tokenizer and configuration.

@@ -66,10 +66,9 @@ def write_folder(model: SentenceTransformer, folder: Path, side: Side, window: i
     """
     transformer, *others = model.children()
     config = copy.deepcopy(transformer.model.config)
-    if (positions := getattr(config, "max_position_embeddings", None)) is not None:
-        # Some models count their positions from an offset, which readers of this field subtract.
-        offset = positions - (position_limit(transformer.model) or positions)
-        config.max_position_embeddings = (window or ANY_LENGTH) + offset
+    # Some models count their positions from an offset, which readers of this field subtract.
+    positions, limit = getattr(config, "max_position_embeddings", None), position_limit(transformer.model)
+    config.max_position_embeddings = (window or ANY_LENGTH) + (positions - limit if positions and limit else 0)
     config.save_pretrained(str(folder))
     save_tokenizer(model.tokenizer, folder, window)
     prompts = {one: prompt_of(model, one) for one in sides_of(model, side)}

@@ -21,8 +21,7 @@ from fairspan.model.transformer import CalibratedTransformer
 OUTPUTS = ("sentence_embedding", "last_hidden_state")
 """The vector of each text, and those of its tokens as the transformer leaves them."""
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-# What torch and onnxscript say of their own progress.
-_LOGGERS = ("torch.onnx", "torch.export", "torch.fx", "onnxscript", "onnx_ir")
+_LOGGERS = ("root", "onnxruntime", "torch.onnx", "torch.export", "torch.fx", "onnxscript", "onnx_ir")
 
 
 class Graph(nn.Module):
@@ -116,7 +115,7 @@ def trace(graph: Graph, example: dict[str, Tensor], window: int | None) -> Any:
     """
     shape = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=window)}
     shapes = dict.fromkeys(example, shape)
-    with _quiet(), torch.no_grad():
+    with quiet(), torch.no_grad():
         try:
             program = torch.export.export(graph, (), example, dynamic_shapes=shapes, strict=False)
             made: Any = torch.onnx.export(
@@ -139,8 +138,9 @@ def _reason(error: Exception) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    levels = {name: logging.getLogger(name).level for name in _LOGGERS}
+def quiet() -> Iterator[None]:
+    """Without what torch, onnxscript and onnxruntime say of their own progress, and the handler that one installs."""
+    levels, handlers = {name: logging.getLogger(name).level for name in _LOGGERS}, logging.root.handlers[:]
     try:
         for name in levels:
             logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -148,5 +148,6 @@ def _quiet() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
+        logging.root.handlers[:] = handlers
         for name, level in levels.items():
             logging.getLogger(name).setLevel(level)
