@@ -1,4 +1,4 @@
-# Every target makes its own virtual environment in .venv (and .clients, .site); nothing else has to be installed first.
+# Every target makes its own environment in .venv (and .clients, .optimum, .site); nothing else has to be installed first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,6 +6,8 @@ DEMO := $(VENV)/.demo
 STAMP := $(VENV)/.installed
 INTEGRATIONS := $(VENV)/.integrations
 CLIENTS := .clients
+OPTIMUM := .optimum
+NODE := examples/transformers_js/node_modules
 SITE := .site
 
 .PHONY: demo test test-all integrations docs site lint format bench clean
@@ -44,10 +46,25 @@ $(CLIENTS)/.installed: $(STAMP) $(INTEGRATIONS) constraints-clients.txt
 		> "$$($(CLIENTS)/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")/venv.pth"
 	$(CLIENTS)/bin/python -m pip install --quiet --constraint constraints-clients.txt \
 		langchain-openai langchain-huggingface llama-index-embeddings-openai llama-index-embeddings-openai-like \
-		llama-index-embeddings-huggingface && touch $@ \
-		|| echo "LangChain and LlamaIndex could not be installed: their tests will be skipped"
+		llama-index-embeddings-huggingface fastembed txtai haystack-ai sentence-transformers-haystack && touch $@ \
+		|| echo "LangChain, LlamaIndex, fastembed, txtai or Haystack could not be installed: their tests will be skipped"
+	$(CLIENTS)/bin/python -m pip install --quiet --only-binary :all: --constraint constraints-clients.txt openvino \
+		|| echo "there is no OpenVINO for this platform: its test will be skipped"
 
-integrations: $(INTEGRATIONS) $(CLIENTS)/.installed  ## databases, Ray, LangChain and LlamaIndex, for their tests
+# optimum wants transformers 4 and infinity numpy 1, so nothing is shared; infinity needs an older optimum.
+$(OPTIMUM)/.installed: constraints-optimum.txt
+	$(PYTHON) -m venv --clear $(OPTIMUM)
+	$(OPTIMUM)/bin/python -m pip install --quiet --requirement constraints-optimum.txt \
+		&& $(OPTIMUM)/bin/python -m pip install --quiet --no-deps --target $(OPTIMUM)/infinity \
+			optimum==1.24.0 transformers==4.48.3 tokenizers==0.21.4 && touch $@ \
+		|| echo "optimum and infinity could not be installed: their tests will be skipped"
+
+# Without scripts, one of which downloads what a CPU does not need.
+$(NODE)/.installed: examples/transformers_js/package.json
+	npm install --prefix examples/transformers_js --ignore-scripts --no-package-lock --no-audit --no-fund --silent && touch $@ \
+		|| echo "transformers.js could not be installed: its test will be skipped"
+
+integrations: $(INTEGRATIONS) $(CLIENTS)/.installed $(OPTIMUM)/.installed $(NODE)/.installed  ## other programs, for their tests
 
 # The small default model on the embedded corpora, plain and calibrated. Nothing is downloaded.
 demo: $(DEMO)  ## what a small real model finds by depth, and an audit, before and after, as pictures and a page
@@ -88,4 +105,4 @@ bench: $(STAMP)  ## time and memory against the plain model, on this CPU
 	$(BIN)/python -m benchmarks.cpu
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) $(SITE) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS) $(OPTIMUM) $(NODE) $(SITE) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -15,8 +15,8 @@ from infinity_emb import EngineArgs, SyncEngineArray
 
 def embed(folder: str, texts: list[str]) -> list:
     facts = json.loads(Path(folder, "fairspan.json").read_text(encoding="utf-8"))
-    # Otherwise, infinity writes an optimised copy into the folder and takes the int8 graph if there is one.
-    options = {"onnx_disable_optimize": True, "onnx_do_not_prefer_quantized": True, "model_warmup": False}
+    # Otherwise, infinity writes an optimised copy into the folder.
+    options = {"onnx_disable_optimize": True, "model_warmup": False}
     options |= {"engine": "optimum", "pooling_method": facts["pooling"][0], "served_model_name": "fair"}
     engines = SyncEngineArray.from_args([EngineArgs(model_name_or_path=folder, **options)])
     asked = [facts["prompts"]["document"] + text for text in texts]

@@ -10,14 +10,14 @@ import sys
 
 import mteb
 
-from fairspan.retrieval.mteb_running import mteb_model, mteb_task
+import fairspan
 
 
 def compare(model: str, calibrations: tuple[str, ...] = ("plain", "long"), **options: str | int) -> dict[str, dict]:
     """nDCG@10 of each calibration: over all queries, and by the fifth of the document that has the evidence."""
-    task, found = mteb_task(**options), {}
+    task, found = fairspan.mteb_task(**options), {}
     for calibration in calibrations:
-        one = mteb_model(model, calibration)
+        one = fairspan.mteb_model(model, calibration)
         (scores,) = mteb.evaluate(one, task, co2_tracker=False).task_results[0].scores["test"]
         found[one.name] = {name: scores[name] for name in scores if name.startswith(("ndcg_at_10_pos", "main_score"))}
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -30,7 +31,17 @@ PROGRAMS = {
     "langchain": (".clients", "saved"),
     "sentence_transformers": (".optimum", "exported"),
     "infinity": (".optimum", "exported"),
+    "transformers_js": ("examples/transformers_js/node_modules", "exported"),
 }
+# As somebody writes it who follows the documentation of transformers.js, for a model with mean pooling.
+PIPELINE = """
+import { pipeline } from "@huggingface/transformers";
+import { readFileSync } from "node:fs";
+const extract = await pipeline("feature-extraction", process.argv[1], { dtype: "fp32" });
+for (const text of JSON.parse(readFileSync(0, "utf8"))) {
+  console.log(JSON.stringify((await extract(text, { pooling: "mean", normalize: true })).tolist()[0]));
+}
+"""
 # What export itself promises.
 CLOSE = 1e-4
 
@@ -52,7 +63,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     if request.param == "granite":
         fair.prompts = {"document": "passage: ", "query": "question: "}
     fair.save_pretrained(str(folder / "saved"))
-    fairspan.export(fair, folder / "exported")
+    fairspan.export(fair, folder / "exported", int8=True)  # a second graph, which nothing may take unasked
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(WORDS, tokens - 2)) for tokens in (3, 65, 512, 5000)]
     assert [len(fair.tokenizer(text)["input_ids"]) for text in texts] == [3, 65, 512, 5000]
@@ -64,6 +75,8 @@ def embedded(program: str, folder: Path, texts: list[str]) -> Any:
     environment = ROOT / PROGRAMS[program][0]
     if not (environment / ".installed").exists():
         pytest.skip(f"needs {environment.name}: make integrations")
+    if environment.name == "node_modules":
+        return [in_node([str(environment.parent / "embed.js"), str(folder)], "\n".join(texts))]
     python = sys.executable if environment.name == ".venv" else environment / "bin" / "python"
     typed = [str(python), "-m", "tests.consumers", f"examples/with_{program}.py", str(folder)]
     given = json.dumps(texts)
@@ -78,6 +91,16 @@ def embedded(program: str, folder: Path, texts: list[str]) -> Any:
     return json.loads(done.stdout)
 
 
+def in_node(typed: list[str], given: str) -> list[list[float]]:
+    if shutil.which("node") is None:
+        pytest.skip("needs Node.js")
+    done = subprocess.run(
+        ["node", *typed], cwd=ROOT / "examples/transformers_js", input=given, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_vectors_in_a_program(program: str, made: Made) -> None:
     folder = made.folder / PROGRAMS[program][1]
@@ -87,6 +110,14 @@ def test_vectors_in_a_program(program: str, made: Made) -> None:
     assert sorted(folder.rglob("*")) == before
 
 
+def test_a_pipeline_of_transformers_js(made: Made) -> None:
+    if not (ROOT / PROGRAMS["transformers_js"][0] / ".installed").exists() or made.folder.name.startswith("granite"):
+        pytest.skip("needs transformers.js (make integrations) and a model with mean pooling")
+    typed = ["--input-type=module", "--eval", PIPELINE, str(made.folder / "exported")]
+    np.testing.assert_allclose(in_node(typed, json.dumps(made.texts)), made.vectors, rtol=0, atol=CLOSE)
+
+
 def test_every_example_is_tested() -> None:
-    others = {"mteb"}  # in test_mteb.py
-    assert {file.stem.removeprefix("with_") for file in (ROOT / "examples").glob("with_*.py")} == {*PROGRAMS, *others}
+    there = {file.stem.removeprefix("with_") for file in (ROOT / "examples").iterdir()}
+    elsewhere = {"mteb", "lancedb_table", "postgres", "qdrant"}  # test_mteb.py, test_databases.py
+    assert there == {*PROGRAMS, *elsewhere}

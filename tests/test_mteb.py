@@ -44,7 +44,7 @@ def mteb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     datasets.disable_progress_bars()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MTEB_CACHE", str(tmp_path_factory.mktemp("mteb")))
-        library = mteb_reading._library()
+        library = mteb_reading.mteb_library()
     yield library
     datasets.enable_progress_bars()
 

@@ -59,8 +59,8 @@ def test_pooling_leaves_out_the_prompt_in_a_method_of_its_own() -> None:
     """`exporting.graph` puts one in its place that can be traced. The first text is padded, the second all prompt."""
     exclude = getattr(Pooling, "_exclude_prompt_from_mask", None)
     assert exclude is not None, (
-        "Pooling._exclude_prompt_from_mask is gone. fairspan.exporting.graph replaces it in the copy that is exported, "
-        "since it looks at the values of a mask: see whether Pooling.forward can be traced as it is."
+        "Pooling._exclude_prompt_from_mask is gone. exporting.graph replaces it in the copy that is exported, since "
+        "it looks at the values of a mask: see whether Pooling.forward can be traced as it is."
     )
     for mask in ([[0, 0, 1, 1, 1], [0, 0, 0, 1, 1]], [[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]]):
         given = torch.tensor(mask)

@@ -169,12 +169,13 @@ def _by_length(tiles: Tiles) -> Iterator[TileGroup]:
         yield _group(tiles, text[chosen], number[chosen], one, exact=True)
 
 
-def all_tiles(tiles: Tiles, width: int | None = None) -> TileGroup:
-    """Every tile that a text of this batch may have, in one group, without a look at any value but `width`."""
-    n, count = tiles.length.shape
-    text = torch.arange(n, device=tiles.length.device)[:, None].expand(n, count).flatten()
-    number = torch.arange(count, device=text.device).repeat(n)
-    return _group(tiles, text, number, tiles.width if width is None else width, exact=False)
+def all_tiles(tiles: Tiles, count: int | None = None, width: int | None = None) -> TileGroup:
+    """All tiles that texts of this batch may have, or the first `count`, in one group, without looking at values."""
+    n, device = tiles.length.shape[0], tiles.length.device
+    count, width = tiles.length.shape[1] if count is None else count, tiles.width if width is None else width
+    text = torch.arange(n, device=device)[:, None].expand(n, count).flatten()
+    number = torch.arange(count, device=device).repeat(n)
+    return _group(tiles, text, number, width, exact=False)
 
 
 def _group(tiles: Tiles, text: Tensor, number: Tensor, width: int, *, exact: bool) -> TileGroup:

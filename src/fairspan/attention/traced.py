@@ -60,9 +60,9 @@ def _in_tiles(query: Tensor, key: Tensor, value: Tensor, scale: float, view: Til
     tiles = view.tiles
     n, heads, length, _ = query.shape
     if tiles.groups is None:
-        # No wider than the longest tile of the batch, which is known when the graph runs.
-        width: int = tiles.length.max().clamp(min=1).item()  # type: ignore[assignment]
-        tiles.groups = [all_tiles(tiles, width)]
+        # As many and as wide as the longest text needs, which is known when the graph runs.
+        needed = torch.stack([(tiles.length > 0).sum(dim=1).max(), tiles.length.max()]).clamp(min=1)
+        tiles.groups = [all_tiles(tiles, *needed.tolist())]
     (group,) = tiles.groups
     assert group.row_ok is not None
     mask = group_mask(view, group, slice(None), group.rows, group.keys, length)

@@ -160,10 +160,9 @@ def _quantized(folder: Path, texts: list[str], inputs: list[str], wanted: np.nda
         from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
         quantize_dynamic(folder / GRAPH, folder / INT8, op_types_to_quantize=["Gather"], weight_type=QuantType.QInt8)
-        # Blocks of weights and rows of tokens have scales of their own: one scale for a whole batch would be coarse,
-        # and a vector would depend on the other texts.
-        graph = onnx.load(folder / INT8)
-        made = MatMulNBitsQuantizer(graph, bits=8, block_size=32, is_symmetric=True, accuracy_level=4)
+        # Weights alone, in blocks with a scale of their own: what is computed stays in float32. One scale for the
+        # numbers of a batch costs more quality, and makes a vector depend on the other texts.
+        made = MatMulNBitsQuantizer(onnx.load(folder / INT8), bits=8, block_size=32, is_symmetric=True)
         made.process()
         onnx.save(made.model.model, folder / INT8)
     got, _ = _run(folder, INT8, texts, inputs)

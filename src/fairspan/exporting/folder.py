@@ -129,13 +129,12 @@ def save_tokenizer(tokenizer: Any, folder: Path, window: int | None) -> None:
     )
     fast.save(str(file))
     made = json.loads(config.read_text(encoding="utf-8")) | {"model_max_length": window or ANY_LENGTH}
+    if made.get("tokenizer_class") == "TokenizersBackend":
+        made["tokenizer_class"] = "PreTrainedTokenizerFast"  # its name before transformers 5, which knows both
     # What else says where texts are cut, which fastembed would heed.
     write_json(config, {name: one for name, one in made.items() if name not in _CUTTING})
-    write_json(folder / "special_tokens_map.json", {name: str(one) for name, one in _special(tokenizer).items()})
-
-
-def _special(tokenizer: Any) -> dict[str, Any]:
-    return {name: one for name, one in tokenizer.special_tokens_map.items() if not isinstance(one, list)}
+    special = {name: str(one) for name, one in tokenizer.special_tokens_map.items() if not isinstance(one, list)}
+    write_json(folder / "special_tokens_map.json", special)
 
 
 def _pooling(module: Any) -> dict[str, Any]:

@@ -43,6 +43,9 @@ The calibration:
 def write_card(model: SentenceTransformer, calibration: Calibration) -> None:
     """Replace the card of the base model by one of the calibrated model."""
     model._model_card_text = model_card(model, calibration, _CARD)
+    if calibration.acts and "/" in (name := name_of(model)):
+        # What mteb files results under, which would be taken for the plain model's.
+        model.model_card_data.model_name = f"{name} ({in_words(calibration)})"
 
 
 def model_card(model: SentenceTransformer, calibration: Calibration, template: str) -> str:
@@ -52,7 +55,7 @@ def model_card(model: SentenceTransformer, calibration: Calibration, template: s
         if (text := model._model_card_text or "").startswith("---"):
             known = ModelCard(text).data.to_dict()
     again = "fairspan" in known.get("tags", ())
-    name = (known.get("base_model") if again else None) or _name_of(model)
+    name = (known.get("base_model") if again else None) or name_of(model)
     kept = {field: known.get(field) for field in ("language", "license", "license_name", "license_link")}
     tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "fairspan"]
     kept |= {"base_model": name if "/" in name else None, "pipeline_tag": "sentence-similarity", "tags": tags}
@@ -70,7 +73,7 @@ def model_card(model: SentenceTransformer, calibration: Calibration, template: s
     )
 
 
-def _name_of(model: SentenceTransformer) -> str:
+def name_of(model: SentenceTransformer) -> str:
     """What the weights were loaded by: a name on the hub with its owner, or else the last part of a folder's."""
     loaded = (getattr(getattr(module, "model", None), "name_or_path", None) for module in model.modules())
     place = str(next(filter(None, (model.model_card_data.model_id, *loaded)), "a model without a name"))

@@ -87,6 +87,8 @@ def _open(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTran
         several = config is not None and read_json(config).get("model_type") == MultiVectorEncoder.model_type
         kind = MultiVectorEncoder if several else SentenceTransformer
         if not _is_calibrated(place, options):
+            if model_file(place, "fairspan.json", **options) is not None:
+                raise UnsupportedModel(f"{name} is an exported folder, for other programs: give the model itself.")
             return kind(place, **options)
         if not Path(place).is_dir():
             # What a calibrated model consists of, and nothing that could be run.

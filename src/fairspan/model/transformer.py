@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -279,6 +280,10 @@ class CalibratedTransformer(Transformer):
             parts = Path(adapter.base_model_name_or_path or "").glob(f"*_{type(self).__name__}/config.json")
             adapter.base_model_name_or_path = next((str(p.parent) for p in parts), adapter.base_model_name_or_path)
         super().save(output_path, *args, safe_serialization=safe_serialization, **kwargs)
+        # Programs that look here and compute attention themselves go by this name, and would use the plain model.
+        if (file := Path(output_path, "config.json")).is_file():
+            config = read_json(file) | {"architectures": [type(self).__name__]}
+            file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, model_name_or_path: str, **kwargs: Any) -> CalibratedTransformer:

@@ -35,7 +35,7 @@ def read_mteb(name: str, *, language: str | None = None, split: str | None = Non
 
 def find_task(name: str, *, language: str | None = None, split: str | None = None) -> Any:
     """A search task, an `mteb.AbsTaskRetrieval`, by its name."""
-    mteb = _library()
+    mteb = mteb_library()
     languages, splits = None if language is None else [language], None if split is None else [split]
     try:
         task = mteb.get_task(name, languages=languages, eval_splits=splits)
@@ -78,7 +78,7 @@ def _data_of(task: Any) -> Any:
     return data[split] if subsets == ["default"] and "default" not in data else data[subsets[0]][split]
 
 
-def _library() -> ModuleType:
+def mteb_library() -> ModuleType:
     """mteb, without pytrec_eval where that is not installed: it has no wheel for some platforms, and only scores."""
     absent = find_spec("pytrec_eval") is None
     if absent:

@@ -16,22 +16,30 @@ from fairspan.calibration.treatment import as_treatment
 from fairspan.encoding.tokens import Characters
 from fairspan.errors import CorpusError, UnsupportedModel
 from fairspan.model.build import calibrate, copy_sharing_weights
-from fairspan.model.card import _name_of
+from fairspan.model.card import name_of
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import load
-from fairspan.model.transformer import CalibratedTransformer
+from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.window import window_of
 from fairspan.retrieval.measured import measure_task
-from fairspan.retrieval.mteb_reading import _library
+from fairspan.retrieval.mteb_reading import mteb_library
 from fairspan.retrieval.source import PASSAGES, TaskSource
 
 # The passages of the embedded essays, and what mteb wants to know of them.
 _REVISION = "baed2f60301f9435111383ba206e465d9a11edcf69e3c2d64c108d4db882d428"
-_FEDERALIST: dict[str, Any] = {"name": "FederalistPassageRetrieval", "eval_langs": ["eng-Latn"], "dialect": []}
-_FEDERALIST |= {"description": "Passages cut out of essays search for the rest; also scored by their position."}
-_FEDERALIST |= {"reference": "https://en.wikipedia.org/wiki/The_Federalist_Papers", "license": "cc0-1.0"}
-_FEDERALIST |= {"date": ("1787-10-27", "1788-08-16"), "domains": ["Government", "Legal", "Written"]}
-_FEDERALIST |= {"task_subtypes": ["Article retrieval"], "sample_creation": "found", "bibtex_citation": ""}
+_FEDERALIST: dict[str, Any] = {
+    "name": "FederalistPassageRetrieval",
+    "description": "Passages cut out of essays search for the rest; also scored by their position.",
+    "reference": "https://en.wikipedia.org/wiki/The_Federalist_Papers",
+    "date": ("1787-10-27", "1788-08-16"),
+    "domains": ["Government", "Legal", "Written"],
+    "task_subtypes": ["Article retrieval"],
+    "eval_langs": ["eng-Latn"],
+    "dialect": [],
+    "license": "cc0-1.0",
+    "sample_creation": "found",
+    "bibtex_citation": "",
+}
 _COMMON = {"type": "Retrieval", "category": "t2t", "main_score": "ndcg_at_10", "annotations_creators": "derived"}
 
 
@@ -44,18 +52,18 @@ def mteb_model(model: str | SentenceTransformer, calibration: AnyCalibration | N
     Args:
         calibration, more: as in `fairspan.calibrate`. A calibrated model stays as it is if nothing is given.
     """
-    mteb = _library()
+    mteb = mteb_library()
     wrapper, registry = mteb.SentenceTransformerEncoderWrapper, mteb.models.model_implementations.MODEL_REGISTRY
     plain = model if isinstance(model, SentenceTransformer) else load(model)
-    name = _name_of(plain)
+    name = name_of(plain)
     base = registry.get(name) or mteb.models.ModelMeta.create_empty({"loader": wrapper})
     if base.loader is not wrapper and plain is not model:
         raise UnsupportedModel(f"mteb runs {name} by code of its own: give a SentenceTransformer with your prompts.")
     prompts = None if plain is model else base.loader_kwargs.get("model_prompts")
     if calibration is None and not more:
-        calibration = next((part.calibration for part in _calibrated(plain)), None)
+        calibration = next((part.calibration for part in calibrated_transformers(plain)), None)
     fair = calibrate(plain, calibration, **more)
-    parts, window = _calibrated(fair), window_of(fair)
+    parts, window = list(calibrated_transformers(fair)), window_of(fair)
     settings = [(one.calibration.to_dict(), one.max_seq_length, one.untiled_length) for one in parts]
     decisive = json.dumps([fingerprint(fair), settings, fair.prompts, fair.default_prompt_name, prompts])
     revision = hashlib.sha256(decisive.encode()).hexdigest()[:16]
@@ -68,17 +76,20 @@ def mteb_model(model: str | SentenceTransformer, calibration: AnyCalibration | N
             return wrapper(made, model_prompts=prompts)
 
     listed = f"{name if '/' in name else f'local/{name}'} ({treatment})"
-    facts: dict[str, Any] = {"name": listed, "revision": revision, "loader": calibrated, "loader_kwargs": {}}
-    facts |= {"n_parameters": sum(one.numel() for one in fair.parameters()), "adapted_from": name}
-    facts |= {"max_tokens": window or float("inf"), "embed_dim": fair.get_embedding_dimension()}
-    similarity = mteb.models.model_meta.ScoringFunction(fair.similarity_fn_name)
-    facts |= {"similarity_fn_name": similarity, "framework": ["Sentence Transformers", "PyTorch"]}
+    facts = {
+        "name": listed,
+        "revision": revision,
+        "loader": calibrated,
+        "loader_kwargs": {},
+        "adapted_from": name,
+        "n_parameters": sum(one.numel() for one in fair.parameters()),
+        "max_tokens": window or float("inf"),
+        "embed_dim": fair.get_embedding_dimension(),
+        "similarity_fn_name": mteb.models.model_meta.ScoringFunction(fair.similarity_fn_name),
+        "framework": ["Sentence Transformers", "PyTorch"],
+    }
     meta = registry[listed] = base.model_copy(update=facts)
     return meta
-
-
-def _calibrated(model: SentenceTransformer) -> list[CalibratedTransformer]:
-    return [part for part in model.modules() if isinstance(part, CalibratedTransformer)]
 
 
 class _Words(Characters):
@@ -98,7 +109,7 @@ def mteb_task(task: str = PASSAGES, *, eval_langs: Sequence[str] = ("und",), **o
         eval_langs: as mteb writes them, such as "deu-Latn".
         options: as in `fairspan.evaluate`, such as `corpus`, `sets` and `seed`; `query_tokens` are words.
     """
-    mteb, words = _library(), _Words()
+    mteb, words = mteb_library(), _Words()
     found = TaskSource(task, **options).read(words)
     measured = measure_task(found[0], words, words, too_long="cut")
     searched, revision, places = found[0], found[0].fingerprint, measured.positions
