@@ -160,14 +160,7 @@ def restricted_attention(
 
 
 def _pieces(
-    block: slice,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    baskets: Baskets,
-    *,
-    causal: bool,
+    block: slice, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, baskets: Baskets, *, causal: bool
 ) -> Iterator[Piece]:
     """The baskets as the rows of `block` see them."""
     row = torch.arange(block.start, block.stop, device=key.device)[:, None]

@@ -16,8 +16,7 @@ app.command()(build)
 @app.command()
 def check(
     path: Annotated[
-        str,
-        typer.Argument(help="sample, a folder of en.jsonl, de.jsonl, … or of texts, one file, or a dataset."),
+        str, typer.Argument(help="sample, a folder of en.jsonl, de.jsonl, … or of texts, one file, or a dataset.")
     ],
     model: str | None = option("Count tokens as this model does: a folder or a name on the hub."),
     languages: str | None = list_option("Languages to check. Default: all."),

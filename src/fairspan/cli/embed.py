@@ -33,9 +33,7 @@ def embed(
     rows_per_shard: int | None = option("Number of rows per shard; fewer for very long texts. Default: 8192."),
     batch_tokens: int | None = option("Number of tokens in a batch, padding included."),
     strict: bool = option(
-        "Stop at the first bad row instead of listing it in rejected.jsonl.",
-        "--strict",
-        default=False,
+        "Stop at the first bad row instead of listing it in rejected.jsonl.", "--strict", default=False
     ),
     device: str | None = option("cpu, cuda or mps; several such as cuda:0,cuda:1 get one process each."),
     dtype: str | None = LoadingOptions.dtype,

@@ -46,8 +46,7 @@ def evaluate(
         group=DATA,
     ),
     fit_corpus: str | None = option(
-        "Corpus that whitening and correction= are fitted on. Default, for pages: segments on no page.",
-        group=DATA,
+        "Corpus that whitening and correction= are fitted on. Default, for pages: segments on no page.", group=DATA
     ),
     seed: int | None = option("Seed of pages and intervals. Default: 0.", group=DATA),
     treatments: str | None = list_option(

@@ -88,8 +88,7 @@ class LoadingOptions:
     """How the model is loaded."""
 
     max_seq_length: int | None = option(
-        "Longest text to read, in tokens. Only treatments in tiles can exceed the model's positions.",
-        group=MODEL,
+        "Longest text to read, in tokens. Only treatments in tiles can exceed the model's positions.", group=MODEL
     )
     device: str | None = option("cpu, cuda or mps.", group=MODEL)
     dtype: str | None = option("float32, bfloat16, float16, or auto for that of the saved weights.", group=MODEL)
@@ -105,16 +104,14 @@ class CalibrationOptions:
         group=MODEL,
     )
     calibration: Path | None = option(
-        "JSON file of a calibration, or a folder with a calibration.json, instead of a preset.",
-        group=MODEL,
+        "JSON file of a calibration, or a folder with a calibration.json, instead of a preset.", group=MODEL
     )
     tile_size: str | None = option(
         "Tokens per tile: 64, 128, 256, …, or window for as many as the plain model reads (the preset long).",
         group=MODEL,
     )
     max_seq_length: int | None = option(
-        "Longest text to read, in tokens. Default: any length in tiles, otherwise the model's own limit.",
-        group=MODEL,
+        "Longest text to read, in tokens. Default: any length in tiles, otherwise the model's own limit.", group=MODEL
     )
 
 

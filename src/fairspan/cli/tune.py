@@ -33,8 +33,7 @@ def tune(
     ),
     seed: int | None = option("Seed of the sample and of the halves. Default: 0.", group=DATA),
     candidates: str | None = list_option(
-        "Treatments to choose from. Default: long and tiles of 256, 128 and 64 tokens.",
-        group=SEARCH,
+        "Treatments to choose from. Default: long and tiles of 256, 128 and 64 tokens.", group=SEARCH
     ),
     metric: str | None = option("Metric to maximise: ndcg@k, recall@k or mrr. Default: ndcg@10.", group=SEARCH),
     margin: float | None = option("Gains and losses below it do not matter. Default: 0.01.", group=SEARCH),

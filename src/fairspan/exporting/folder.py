@@ -15,15 +15,6 @@ from fairspan.model.card import model_card
 from fairspan.model.transformer import prompt_of
 from fairspan.model.window import ANY_LENGTH
 
-# The names that every release of sentence-transformers knows, and text-embeddings-inference and txtai read.
-_MODES = {
-    "cls": "cls_token",
-    "mean": "mean_tokens",
-    "max": "max_tokens",
-    "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "weightedmean": "weightedmean_tokens",
-    "lasttoken": "lasttoken",
-}
 _CUTTING = ("max_length", "stride", "truncation_strategy")
 _CARD = """---
 {front}
@@ -36,7 +27,7 @@ This is {base}, {how}, exported by fairspan. The weights are those of the base m
 `onnx/model.onnx` takes `input_ids`, `attention_mask` and perhaps `token_type_ids`, int64 [batch, length], and gives
 `sentence_embedding`, one finished vector per text, and `last_hidden_state`, one per token. Calibration, pooling and
 normalisation are inside: take `sentence_embedding` and pool nothing. `tokenizer.json` cuts and pads as the model
-does. `fairspan.json` has the prompts, the limit and how the graph was verified.
+does. `fairspan.json` has the calibration, the prompts, the limit and how the graph was verified.
 
 ```python
 import numpy as np
@@ -48,12 +39,6 @@ tokens = Tokenizer.from_file("tokenizer.json").encode_batch(["A long text.", "An
 fields = {{"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}}
 given = {{one.name: np.array([getattr(text, fields[one.name]) for text in tokens]) for one in session.get_inputs()}}
 vectors = session.run(["sentence_embedding"], given)[0]
-```
-
-The calibration:
-
-```json
-{calibration}
 ```
 """
 
@@ -138,8 +123,10 @@ def save_tokenizer(tokenizer: Any, folder: Path, window: int | None) -> None:
 
 
 def _pooling(module: Any) -> dict[str, Any]:
+    """In the form that every release of sentence-transformers knows, and text-embeddings-inference needs."""
     chosen = [module.pooling_mode] if isinstance(module.pooling_mode, str) else list(module.pooling_mode)
-    modes = {f"pooling_mode_{name}": mode in chosen for mode, name in _MODES.items()}
+    names = {"cls": "cls_token", "lasttoken": "lasttoken", "mean_sqrt_len_tokens": "mean_sqrt_len_tokens"}
+    modes = {f"pooling_mode_{names.get(one, f'{one}_tokens')}": one in chosen for one in ("cls", "mean", *chosen)}
     return {"word_embedding_dimension": module.embedding_dimension, **modes, "include_prompt": module.include_prompt}
 
 

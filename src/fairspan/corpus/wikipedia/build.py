@@ -34,10 +34,7 @@ BuildProgress = Callable[[Path, int, str], None]
 
 
 def build(
-    out: Path,
-    request: BuildRequest,
-    tokenizer: Tokenizer,
-    progress: BuildProgress = lambda file, done, found: None,
+    out: Path, request: BuildRequest, tokenizer: Tokenizer, progress: BuildProgress = lambda file, done, found: None
 ) -> dict[str, Any]:
     """Build a corpus in the folder `out`, or go on with one that was begun there.
 
