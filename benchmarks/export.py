@@ -1,10 +1,10 @@
 """Exported graphs in onnxruntime against the torch model they were exported from, on two threads of this CPU.
 
-    python -m benchmarks.export [--rounds 9] [--quality]
+    python -m benchmarks.export [--rounds 9] [--quality [TASK]]
 
 all-MiniLM-L6-v2 with real weights. Times are medians over rounds in which all ran once, on ready token ids of one
-text without padding. With --quality, what weights in 8 bits cost: nDCG@10 of passages of the embedded essays under
-`long`.
+text without padding. With --quality, what weights in 8 bits cost: nDCG@10 of a task under `long`, by default passages
+of the embedded essays.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fairspan.retrieval.source import PASSAGES, TaskSource
 
 # (preset, tokens of the texts that are timed).
 CASES = [("plain", [256]), ("long", [32, 256, 512, 2048, 8192])]
-GRAPHS = {"onnxruntime": "onnx/model.onnx", "8 bits": "onnx/model_int8.onnx"}
+GRAPHS = {"onnxruntime": False, "8 bits": True}
 THREADS = 2
 
 
@@ -41,14 +41,14 @@ def embed(model: SentenceTransformer, inputs: dict[str, torch.Tensor]) -> torch.
         return model(dict(inputs))["sentence_embedding"]
 
 
-def opened(graph: Path) -> onnxruntime.InferenceSession:
+def opened(folder: Path) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = THREADS, 1
-    return onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(str(folder / "onnx/model.onnx"), options, providers=["CPUExecutionProvider"])
 
 
 def speed(fair: SentenceTransformer, folder: Path, preset: str, lengths: list[int], rounds: int) -> None:
-    sessions = {name: opened(folder / graph) for name, graph in GRAPHS.items()}
+    sessions = {name: opened(folder / name) for name in GRAPHS}
     for tokens in lengths:
         generator = torch.Generator().manual_seed(tokens)
         ids = torch.randint(2000, 20000, (1, tokens), generator=generator)
@@ -64,14 +64,14 @@ def speed(fair: SentenceTransformer, folder: Path, preset: str, lengths: list[in
         print(f"| {preset} | {tokens} | {' | '.join(cells)} |", flush=True)
 
 
-def quality(fair: SentenceTransformer, folder: Path) -> None:
-    (task,) = TaskSource(task=PASSAGES).read(counter_of(fair))
+def quality(fair: SentenceTransformer, folder: Path, name: str) -> None:
+    (task,) = TaskSource(task=name).read(counter_of(fair))
     number = {one.id: place for place, one in enumerate(task.documents)}
     wanted = [{number[id]: gain for id, gain in task.relevant[one.id].items()} for one in task.queries]
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer = Tokenizer.from_file(str(folder / "8 bits/tokenizer.json"))
     print(f"\n{len(task.documents)} documents, {len(task.queries)} queries\n\n| graph | nDCG@10 |\n|---|---|")
-    for name, graph in GRAPHS.items():
-        session = opened(folder / graph)
+    for name in GRAPHS:
+        session = opened(folder / name)
 
         def vector(text: str, session: onnxruntime.InferenceSession = session) -> np.ndarray:
             ids = np.array([tokenizer.encode(text).ids])
@@ -86,7 +86,7 @@ def quality(fair: SentenceTransformer, folder: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--quality", action="store_true")
+    parser.add_argument("--quality", nargs="?", const=PASSAGES)
     given = parser.parse_args()
     torch.set_num_threads(THREADS)
     model = load_model(None, Loading(device="cpu"))
@@ -94,13 +94,14 @@ def main() -> None:
     print(f"{datetime.date.today()}, commit {commit()}, {processor()}, {THREADS} threads, float32, {versions}\n")
     if not given.quality:
         print("| preset | tokens | torch, ms | onnxruntime, ms | ratio | 8 bits, ms | ratio |\n" + "|---" * 7 + "|")
-    for preset, lengths in CASES[given.quality :]:
+    for preset, lengths in CASES[bool(given.quality) :]:
         fair = fairspan.calibrate(model, preset)
         with tempfile.TemporaryDirectory() as made:
-            folder = Path(made) / "exported"
-            fairspan.export(fair, folder, int8=True)
+            folder = Path(made)
+            for name, int8 in GRAPHS.items():
+                fairspan.export(fair, folder / name, int8=int8)
             if given.quality:
-                quality(fair, folder)
+                quality(fair, folder, given.quality)
             else:
                 speed(fair, folder, preset, lengths, given.rounds)
 

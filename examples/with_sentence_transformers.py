@@ -13,8 +13,7 @@ from sentence_transformers import SentenceTransformer
 
 
 def embed(folder: str, texts: list[str]) -> np.ndarray:
-    # Without a name, a warning, if there is a graph in int8 as well.
-    model = SentenceTransformer(folder, backend="onnx", device="cpu", model_kwargs={"file_name": "model.onnx"})
+    model = SentenceTransformer(folder, backend="onnx", device="cpu")
     return model.encode_document(texts)
 
 

@@ -63,7 +63,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     if request.param == "granite":
         fair.prompts = {"document": "passage: ", "query": "question: "}
     fair.save_pretrained(str(folder / "saved"))
-    fairspan.export(fair, folder / "exported", int8=True)  # a second graph, which nothing may take unasked
+    fairspan.export(fair, folder / "exported")
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(WORDS, tokens - 2)) for tokens in (3, 65, 512, 5000)]
     assert [len(fair.tokenizer(text)["input_ids"]) for text in texts] == [3, 65, 512, 5000]

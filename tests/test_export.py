@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import errno
 import json
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,13 +31,14 @@ import fairspan
 from fairspan.errors import MissingExtra, UnsupportedModel
 from fairspan.exporting import export as exporting
 from fairspan.exporting.export import LIMIT, relative_difference
+from fairspan.exporting.folder import write_folder
 from tests.commands import Run
 from tests.tiny import tiny_model, words
 
 Make = Callable[..., SentenceTransformer]
 
 
-def embed(folder: Path, texts: list[str], side: str = "document", graph: str = "model") -> np.ndarray:
+def embed(folder: Path, texts: list[str], side: str = "document") -> np.ndarray:
     """As somebody does who has the folder and neither torch nor fairspan."""
     facts = json.loads((folder / "fairspan.json").read_text(encoding="utf-8"))
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -46,7 +48,7 @@ def embed(folder: Path, texts: list[str], side: str = "document", graph: str = "
         "attention_mask": [one.attention_mask for one in encoded],
         "token_type_ids": [one.type_ids for one in encoded],
     }
-    session = onnxruntime.InferenceSession(str(folder / f"onnx/{graph}.onnx"), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(str(folder / "onnx/model.onnx"), providers=["CPUExecutionProvider"])
     vectors, tokens = session.run(None, {name: np.array(values[name]) for name in facts["inputs"]})
     assert tokens.shape[:2] == np.array(values["input_ids"]).shape
     return np.asarray(vectors)
@@ -108,7 +110,7 @@ def test_the_command_line(run: Run, make_tiny: Make, tmp_path: Path) -> None:
     model.save_pretrained(str(tmp_path / "model"), create_model_card=False)
     done = run("export", "model", "x", "--preset", "paper", "--side", "query", "--max-seq-length", "90")
     assert done.code == 0, done.err
-    assert done.out.startswith("x: model, 32 dimensions, ")
+    assert done.out.startswith("x: model, 32 dimensions; ")
     assert "Put this before every query, where the program you use does not: 'w1 w2 '." in done.out
     said = [line for line in done.err.splitlines() if line and not line.startswith("Loading weights")]
     assert all(line.endswith("…") for line in said), said
@@ -186,6 +188,92 @@ def test_a_saved_calibrated_model_keeps_its_calibration(
     assert facts["inputs"] == ["input_ids", "attention_mask", "token_type_ids"]
     texts = ["A short question?", "The river was frozen for weeks. " * 250, "Ice " * 3000]
     assert relative_difference(embed(tmp_path / "exported", texts), fair.encode_document(texts)) < 1e-5
+
+
+@pytest.mark.slow
+def test_weights_in_eight_bits_or_in_a_second_file(
+    make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fair = fairspan.calibrate(small(make_tiny, "bert", "mean", layers=1), "long")
+    before = logging.root.level, logging.root.handlers[:]
+    with monkeypatch.context() as patch:
+        patch.setattr(exporting, "_LARGE", 0)
+        fairspan.export(fair, tmp_path / "large")
+    assert_same(tmp_path / "large", fair)
+    config = json.loads((tmp_path / "large/config.json").read_text(encoding="utf-8"))
+    assert config["transformers.js_config"] == {"use_external_data_format": True}
+    assert sorted(file.name for file in (tmp_path / "large/onnx").iterdir()) == ["model.onnx", "model.onnx_data"]
+    facts = fairspan.export(fair, tmp_path / "x", int8=True)
+    assert (logging.root.level, logging.root.handlers) == before  # onnxruntime's tools would change both
+    texts = [words(5), words(290)]
+    cosine = (unit(embed(tmp_path / "x", texts)) * unit(fair.encode_document(texts))).sum(axis=1)
+    # 127 steps on either side of 0: a weight is off by up to 1/254 of the largest in its block.
+    assert 1 - 1e-3 < min(facts["int8"]["lowest_cosine"], cosine.min()) < 1 - 1e-7
+    sizes = [sum(file.stat().st_size for file in (tmp_path / name / "onnx").iterdir()) for name in ("x", "large")]
+    assert sizes[0] < sizes[1]
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+# The folder
+
+
+def read(folder: Path, name: str) -> Any:
+    return json.loads((folder / name).read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("mode", ["cls", "mean", "lasttoken", "max", "weightedmean", "mean_sqrt_len_tokens"])
+def test_a_folder_has_what_programs_read(make_tiny: Make, tmp_path: Path, mode: str) -> None:
+    model = copy.deepcopy(make_tiny("roberta", "cls"))
+    model.tokenizer.init_kwargs |= {"max_length": 16, "stride": 0}
+    model = SentenceTransformer(modules=[model[0], Pooling(32, mode), Normalize()], device="cpu")
+    fair = fairspan.calibrate(model, "long")
+    write_folder(fair, tmp_path, "document", None)
+    config, tokens = read(tmp_path, "config.json"), read(tmp_path, "tokenizer_config.json")
+    # text-embeddings-inference subtracts RoBERTa's offset; limits are whole numbers.
+    assert config["max_position_embeddings"] - config["pad_token_id"] - 1 == 10**9
+    assert read(tmp_path, "sentence_bert_config.json")["max_seq_length"] == tokens["model_max_length"] == 10**9
+    assert not {"max_length", "stride"} & tokens.keys()
+    assert tokens["tokenizer_class"] != "TokenizersBackend"
+    assert read(tmp_path, "special_tokens_map.json")["pad_token"] == fair.tokenizer.pad_token
+    assert Tokenizer.from_file(str(tmp_path / "tokenizer.json")).truncation is None
+    names = [one["type"].rpartition(".") for one in read(tmp_path, "modules.json")]
+    assert [(place, name) for place, _, name in names] == [
+        ("sentence_transformers.models", name) for name in ("Transformer", "Pooling", "Normalize")
+    ]
+    pooling = read(tmp_path, "1_Pooling/config.json")
+    assert [pooling["pooling_mode_cls_token"], pooling["pooling_mode_mean_tokens"]] == [mode == "cls", mode == "mean"]
+    assert Pooling.load(str(tmp_path / "1_Pooling")).pooling_mode == mode
+    assert "exported by fairspan" in (tmp_path / "README.md").read_text(encoding="utf-8")
+    (tmp_path / "fairspan.json").touch()
+    with pytest.raises(UnsupportedModel, match="is an exported folder, for other programs"):
+        fairspan.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "side", "both"),
+    [
+        ({"calibration": "long"}, "document", True),
+        ({"calibration": "tiles", "sides": "document"}, "document", True),
+        ({"calibration": "tiles", "sides": "document"}, "query", False),
+        ({"calibration": "paper"}, "query", True),
+        ({"calibration": "paper", "sides": "document"}, "document", False),
+        ({"calibration": "tempscale", "temperature": {"query": 1, "document": 0.8}}, "document", False),
+    ],
+)
+def test_a_folder_has_the_prompts_of_the_sides_that_it_serves(
+    make_tiny: Make, tmp_path: Path, settings: Any, side: Any, both: bool
+) -> None:
+    """Where it serves one side, whatever is asked of sentence-transformers gets that side's prompt."""
+    model = copy.deepcopy(make_tiny("bert", "cls"))
+    model.prompts = {"query": "w1 ", "document": "w2 ", "other": "w3 "}
+    write_folder(fairspan.calibrate(model, **settings), tmp_path, side, 300)
+    told = read(tmp_path, "config_sentence_transformers.json")
+    own = {"query": "w1 "} if side == "query" else {"document": "w2 "}
+    assert told["prompts"] == (model.prompts if both else own)
+    assert told["default_prompt_name"] == (None if both else side)
 
 
 # What is refused

@@ -12,7 +12,6 @@ import { AutoModel, AutoTokenizer } from "@huggingface/transformers";
 const folder = resolve(process.argv[2]);
 const { prompts } = JSON.parse(await readFile(join(folder, "fairspan.json"), "utf8"));
 const tokenizer = await AutoTokenizer.from_pretrained(folder, { local_files_only: true });
-// With dtype "int8", the graph that `fairspan export --int8` adds.
 const model = await AutoModel.from_pretrained(folder, { local_files_only: true, dtype: "fp32" });
 
 for await (const text of createInterface({ input: process.stdin })) {

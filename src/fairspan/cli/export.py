@@ -18,7 +18,7 @@ def export(
     ],
     out: Annotated[Path, typer.Argument(help="The folder to write, new or empty.")],
     side: str = option("Vectors of encode_document or encode_query: document or query.", default="document"),
-    int8: bool = option("Also write a graph with weights in 8 bits, about a quarter of the size.", default=False),
+    int8: bool = option("Weights in 8 bits: a quarter of the size, vectors close but not equal.", default=False),
     as_json: AsJson = False,
 ) -> None:
     """Write MODEL as a folder that runs without fairspan: an ONNX graph with its tokenizer and configuration.
@@ -55,10 +55,10 @@ def export(
     if as_json:
         print_json(facts)
         return
-    off = facts["verified"]["largest_difference"]
-    typer.echo(f"{out}: {facts['model']}, {facts['dimension']} dimensions, {off:.1e} off the model's vectors.")
+    off = f"{facts['verified']['largest_difference']:.1e} off the model's vectors"
     if int8:
-        typer.echo(f"In int8 the lowest cosine to the model's vectors is {facts['int8']['lowest_cosine']:.4f}.")
+        off = f"the lowest cosine to the model's vectors is {facts['int8']['lowest_cosine']:.4f}"
+    typer.echo(f"{out}: {facts['model']}, {facts['dimension']} dimensions; {off}.")
     for name, prompt in facts["prompts"].items():
         if prompt:
             typer.echo(f"Put this before every {name}, where the program you use does not: {prompt!r}.")

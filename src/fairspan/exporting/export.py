@@ -1,5 +1,6 @@
 """`export`: a model as one ONNX graph in a folder that other programs read, verified before it is there."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from fairspan.model.window import window_of
 FORMAT = 3
 LIMIT = 1e-4
 """How far a vector may be from the model's, relative to its length."""
-GRAPH, INT8 = "onnx/model.onnx", "onnx/model_int8.onnx"
+GRAPH = "onnx/model.onnx"
 _LONGEST = 2047
 _WORDS = 400
 # What an ONNX file can hold itself.
@@ -51,8 +52,8 @@ def export(
             graph.
         side: the graph gives the vectors of `encode_document`, or of `encode_query`. Put the side's prompt before
             every text: it is in `fairspan.json`, and its length is fixed in the graph.
-        int8: also write `onnx/model_int8.onnx`, with weights in 8 bits and about a quarter of the size, for
-            onnxruntime 1.22 or newer. Its vectors are close to the model's but not equal.
+        int8: write weights in 8 bits, for onnxruntime 1.22 or newer: about a quarter of the size, and vectors that
+            are close to the model's but not equal. What is verified is the graph before that.
         name: what `fairspan.json` calls the model.
         stage: called with the name of each stage when it begins.
 
@@ -101,6 +102,10 @@ def export(
         if int8:
             stage("quantizing")
             facts["int8"] = _quantized(partial, [prompt + text for text in texts], list(example), wanted)
+        if (partial / f"{GRAPH}_data").exists():
+            # A browser cannot look for the second file.
+            config, told = partial / "config.json", {"transformers.js_config": {"use_external_data_format": True}}
+            write_json(config, json.loads(config.read_text(encoding="utf-8")) | told)
         write_json(partial / "fairspan.json", facts)
     return facts
 
@@ -140,7 +145,7 @@ def _verified(folder: Path, texts: list[str], inputs: list[str], wanted: np.ndar
     Raises:
         UnsupportedModel: if they differ.
     """
-    got, lengths = _run(folder, GRAPH, texts, inputs)
+    got, lengths = _run(folder, texts, inputs)
     difference = relative_difference(got, wanted)
     if not difference <= LIMIT:
         raise UnsupportedModel(
@@ -152,25 +157,27 @@ def _verified(folder: Path, texts: list[str], inputs: list[str], wanted: np.ndar
 
 
 def _quantized(folder: Path, texts: list[str], inputs: list[str], wanted: np.ndarray) -> dict[str, Any]:
-    """Write the graph with weights in int8; how near its vectors are to the model's."""
+    """Replace the graph by one with weights in 8 bits; how near its vectors are to the model's."""
     import onnx
 
+    file = folder / GRAPH
     with quiet():
         from onnxruntime.quantization import QuantType, quantize_dynamic
         from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
-        quantize_dynamic(folder / GRAPH, folder / INT8, op_types_to_quantize=["Gather"], weight_type=QuantType.QInt8)
         # Weights alone, in blocks with a scale of their own: what is computed stays in float32. One scale for the
         # numbers of a batch costs more quality, and makes a vector depend on the other texts.
-        made = MatMulNBitsQuantizer(onnx.load(folder / INT8), bits=8, block_size=32, is_symmetric=True)
+        made = MatMulNBitsQuantizer(onnx.load(file), bits=8, block_size=32, is_symmetric=True)
         made.process()
-        onnx.save(made.model.model, folder / INT8)
-    got, _ = _run(folder, INT8, texts, inputs)
+        onnx.save(made.model.model, file)
+        quantize_dynamic(file, file, op_types_to_quantize=["Gather"], weight_type=QuantType.QInt8)
+    file.with_name(f"{file.name}_data").unlink(missing_ok=True)
+    got, _ = _run(folder, texts, inputs)
     lengths = np.linalg.norm(got, axis=1) * np.linalg.norm(wanted, axis=1)
     return {"lowest_cosine": float(((got * wanted).sum(axis=1) / lengths).min())}
 
 
-def _run(folder: Path, graph: str, texts: list[str], inputs: Sequence[str]) -> tuple[np.ndarray, list[int]]:
+def _run(folder: Path, texts: list[str], inputs: Sequence[str]) -> tuple[np.ndarray, list[int]]:
     """The vectors of texts, and how many tokens each has, with nothing but what is in the folder."""
     import onnxruntime
 
@@ -180,7 +187,7 @@ def _run(folder: Path, graph: str, texts: list[str], inputs: Sequence[str]) -> t
     given = [[one.ids for one in tokens], [one.attention_mask for one in tokens], [one.type_ids for one in tokens]]
     arrays = {name: np.array(values) for name, values in zip(INPUTS, given, strict=True) if name in inputs}
     try:
-        session = onnxruntime.InferenceSession(str(folder / graph), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(str(folder / GRAPH), options, providers=["CPUExecutionProvider"])
         (got,) = session.run([OUTPUTS[0]], arrays)
     except Exception as error:
         raise UnsupportedModel(f"onnxruntime does not run the exported graph: {first_line(error)}") from None

@@ -21,7 +21,6 @@ from fairspan.model.transformer import CalibratedTransformer
 OUTPUTS = ("sentence_embedding", "last_hidden_state")
 """The vector of each text, and those of its tokens as the transformer leaves them."""
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-_LOGGERS = ("root", "onnxruntime", "torch.onnx", "torch.export", "torch.fx", "onnxscript", "onnx_ir")
 
 
 class Graph(nn.Module):
@@ -140,14 +139,14 @@ def _reason(error: Exception) -> str:
 @contextmanager
 def quiet() -> Iterator[None]:
     """Without what torch, onnxscript and onnxruntime say of their own progress, and the handler that one installs."""
-    levels, handlers = {name: logging.getLogger(name).level for name in _LOGGERS}, logging.root.handlers[:]
+    root = logging.root
+    level, handlers, disabled = root.level, root.handlers[:], root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
-        for name in levels:
-            logging.getLogger(name).setLevel(logging.CRITICAL)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.root.handlers[:] = handlers
-        for name, level in levels.items():
-            logging.getLogger(name).setLevel(level)
+        logging.disable(disabled)
+        root.setLevel(level)
+        root.handlers[:] = handlers
