@@ -56,7 +56,8 @@ def speed(fair: SentenceTransformer, folder: Path, preset: str, lengths: list[in
         inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": ids * 0}
         arrays = {name: tensor.numpy() for name, tensor in inputs.items()}
         calls = {name: partial(session.run, None, arrays) for name, session in sessions.items()}
-        timings = time_side_by_side({"torch": partial(embed, fair, inputs), **calls}, "torch", rounds)
+        # Threads of both libraries wait busily for a while, and would slow each other down.
+        timings = time_side_by_side({"torch": partial(embed, fair, inputs), **calls}, "torch", rounds, rest=0.3)
         cells = [f"{1000 * timings['torch'].median:.1f}"]
         for name in GRAPHS:
             low, high = timings[name].spread

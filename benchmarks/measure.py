@@ -35,13 +35,16 @@ class Timing:
         return min(self.ratios), max(self.ratios)
 
 
-def time_side_by_side(calls: dict[str, Callable[[], object]], baseline: str, rounds: int) -> dict[str, Timing]:
-    """Run every callable once a round, in turning order, after one round to warm up."""
+def time_side_by_side(
+    calls: dict[str, Callable[[], object]], baseline: str, rounds: int, rest: float = 0
+) -> dict[str, Timing]:
+    """Run every callable once a round, in turning order, after one round to warm up, and so many seconds apart."""
     names = list(calls)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(-1, rounds):
         for place in range(len(names)):
             name = names[(place + turn) % len(names)]
+            time.sleep(rest)
             start = time.perf_counter()
             calls[name]()
             if turn >= 0:

@@ -10,7 +10,7 @@ from fairspan.attention.bias import additive
 from fairspan.attention.plan import LayerInputs
 from fairspan.attention.pooled_row import pooled_row, row_weights
 from fairspan.attention.tile_rows import all_tiles, group_mask, seen_by_shared, take
-from fairspan.attention.tiles import TileView
+from fairspan.attention.tiles import SHARED, TileGroup, Tiles, TileView
 
 
 def traced_attention(inputs: LayerInputs) -> Tensor:
@@ -30,15 +30,20 @@ def traced_attention(inputs: LayerInputs) -> Tensor:
     return torch.where((place == rule.pooled[:, None])[:, :, None, None], row[:, None], out)
 
 
-def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float, *, alike: bool = False) -> Tensor:
     """softmax(q·K), [B, H, R, L]; finite for rows that see nothing, which nothing else may read."""
-    scores = query * scale @ _for_every_head(key, query).transpose(-1, -2)
-    if mask is not None:
-        # A sum, which onnxruntime computes faster than a choice; half the range, so that it stays finite.
-        floor = torch.finfo(scores.dtype).min / 2
-        added = torch.where(mask, 0.0, floor) if mask.dtype == torch.bool else mask.clamp(min=floor)
-        scores = scores + added.to(scores.dtype)
-    return scores.softmax(dim=-1)
+    query, key = query * scale, _for_every_head(key, query)
+    if mask is None:
+        return (query @ key.transpose(-1, -2)).softmax(dim=-1)
+    # Half the range, so that a sum with it stays finite.
+    floor = torch.finfo(query.dtype).min / 2
+    added = (torch.where(mask, 0.0, floor) if mask.dtype == torch.bool else mask.clamp(min=floor)).to(query.dtype)
+    if alike:
+        # What many rows add alike is one more dimension of the keys: less than a pass over all scores.
+        more = added[:, :, 0, :, None].expand(-1, key.shape[1], -1, -1)
+        query, key = torch.cat([query, torch.ones_like(query[..., :1])], -1), torch.cat([key, more], -1)
+        return (query @ key.transpose(-1, -2)).softmax(dim=-1)
+    return (query @ key.transpose(-1, -2) + added).softmax(dim=-1)
 
 
 def _for_every_head(x: Tensor, query: Tensor) -> Tensor:
@@ -64,22 +69,26 @@ def _in_tiles(query: Tensor, key: Tensor, value: Tensor, scale: float, view: Til
         needed = torch.stack([(tiles.length > 0).sum(dim=1).max(), tiles.length.max()]).clamp(min=1)
         tiles.groups = [all_tiles(tiles, *needed.tolist())]
     (group,) = tiles.groups
-    assert group.row_ok is not None
     mask = group_mask(view, group, slice(None), group.rows, group.keys, length)
     rows = take(query, group.rows)
-    p = _weights(rows, take(key, group.keys), mask, scale)
-    written = [
-        (torch.where(group.row_ok, group.rows, n * length), p @ _for_every_head(take(value, group.keys), rows))
-    ]
+    p = _weights(rows, take(key, group.keys), mask, scale, alike=view.mask is None and view.bias is None)
+    found = [p @ _for_every_head(take(value, group.keys), rows)]
     if tiles.lead + tiles.trail:
         tokens = tiles.shared + torch.arange(n, device=query.device)[:, None] * length
         p = _weights(take(query, tokens), key, seen_by_shared(view), scale)
-        written.append((tokens, p @ _for_every_head(value, query)))
-    # One row more takes what is computed for tokens that are not there.
-    flat = query.new_zeros(n * length + 1, heads, value.shape[-1])
-    for tokens, part in written:
-        flat = flat.index_put((tokens.flatten(),), part.transpose(1, 2).flatten(0, 1))
-    return flat[:-1].view(n, length, heads, -1)
+        found.append(p @ _for_every_head(value, query))
+    flat = torch.cat([one.transpose(1, 2).flatten(0, 1) for one in found])
+    return flat.index_select(0, _places(tiles, group).flatten()).view(n, length, heads, -1)
+
+
+def _places(tiles: Tiles, group: TileGroup) -> Tensor:
+    """[N, L], where each token is among the rows of all tiles, text after text, and then all shared tokens."""
+    (total, width), n = group.rows.shape, tiles.tile.shape[0]
+    text, position = torch.arange(n, device=tiles.tile.device)[:, None], tiles.position
+    shared = torch.where(position < tiles.lead, position, position - tiles.length[:, :1])
+    shared = total * width + text * (tiles.lead + tiles.trail) + shared
+    inside = (text * (total // n) + tiles.tile) * width + position - tiles.lead
+    return torch.where(tiles.tile >= 0, inside, torch.where(tiles.tile == SHARED, shared, 0))
 
 
 def _in_baskets(inputs: LayerInputs) -> Tensor:
