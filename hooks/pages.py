@@ -15,9 +15,9 @@ PARTS = {"words": r"(?<=^# fairspan\n\n).+?(?=\n\n)", "code": r"^```python\n.+?^
 def on_files(files: Any, config: Any) -> Any:
     for page in PAGES:
         files.append(File.generated(config, page, content=(ROOT / page).read_text("utf-8")))
-    for script in sorted((ROOT / "examples").glob("*.py")):
-        shown = f"# {script.name}\n\n```python\n{script.read_text('utf-8')}```\n"
-        uri = f"examples/{script.stem}.md"
+    for script in sorted([*(ROOT / "examples").glob("*.py"), *(ROOT / "examples").glob("*/*.js")]):
+        shown = f"# {script.name}\n\n```{script.suffix[1:]}\n{script.read_text('utf-8')}```\n"
+        uri = f"{script.relative_to(ROOT).as_posix()}.md"
         files.append(File.generated(config, uri, content=shown, inclusion=InclusionLevel.NOT_IN_NAV))
     return files
 
@@ -48,5 +48,5 @@ def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
 def place(uri: str) -> str:
     """Where the file of a page is in the repository."""
     if uri.startswith("examples/"):
-        return uri.replace(".md", ".py")
+        return uri.removesuffix(".md")
     return uri if uri in PAGES else f"docs/{uri}"
