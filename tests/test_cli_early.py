@@ -121,7 +121,7 @@ MISTAKES = [
     (["calibrate", "model", "out", "--calibration", "corpus"], "there is no file corpus/calibration.json"),
     (["calibrate", "model", "out", "--calibration", "file"], "file: not JSON"),
     (["calibrate", "model", "out", "--calibration", "file", "--preset", "paper"], "preset and calibration"),
-    (["export", "model", "x"], "a model is exported to a folder: use 'x' for 'x.onnx'"),
+    (["export", "model", "x.onnx"], "a model is exported to a folder: use 'x' for 'x.onnx'"),
     (["export", "model", "x", "--side", "both"], "side must be document or query, got 'both'"),
 ]
 

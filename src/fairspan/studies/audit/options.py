@@ -53,6 +53,9 @@ class AuditOptions(StudyOptions, Design):
 
     def __post_init__(self) -> None:
         Design.__post_init__(self)
+        for name in ("corpus", "fit_corpus"):
+            if not isinstance(getattr(self, name), str | None):
+                raise DesignError(f"{name} must be a name or a path, got {getattr(self, name)!r}.")
         mixed = [self.mixed] if isinstance(self.mixed, str) else self.mixed
         for name, texts in (("languages", self.languages or ()), ("mixed", mixed), ("measures", self.measures)):
             require_list(name, texts, "['en']" if name == "languages" else "['de:en']")
