@@ -40,7 +40,7 @@ def calibrate(
 
         fairspan calibrate MODEL model-fair --correction subspace --fit-corpus my_translations/
     """
-    from fairspan.model.saving import require_new, save_whole
+    from fairspan.model.saving import require_new, written_whole
     from fairspan.model.source import Loading, find_model
 
     given = typed(context)
@@ -65,7 +65,9 @@ def calibrate(
         # On a model that is loaded where and as vectors are computed by default; weights are saved as they are.
         fit = fit_correction(load_model(model), fit_corpus, correction, calibration=wanted)
         fit.fitted_on |= {"model": model, "fingerprint": fingerprint(loaded)}
-    save_whole(calibrate(loaded, wanted, max_seq_length=given.get("max_seq_length"), correction=fit), out)
+    fair = calibrate(loaded, wanted, max_seq_length=given.get("max_seq_length"), correction=fit)
+    with written_whole(out) as partial:
+        fair.save_pretrained(str(partial))
     if as_json:
         made: dict[str, Any] = {"model": model, "out": str(out), "calibration": wanted.to_dict()}
         print_json(made if fit is None else {**made, "correction": {"method": fit.method, **fit.fitted_on}})

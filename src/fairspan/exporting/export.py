@@ -1,6 +1,5 @@
 """`export`: a model as one ONNX graph in a folder that other programs read, verified before it is there."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,10 @@ from tokenizers import Tokenizer
 from fairspan import __version__
 from fairspan.calibration.calibration import WINDOW, Side
 from fairspan.errors import MissingExtra, UnsupportedModel, first_line
-from fairspan.exporting.folder import calibration_of, sides_of, write_folder, write_json
+from fairspan.exporting.folder import calibration_of, sides_of, write_folder
 from fairspan.exporting.graph import INPUTS, OUTPUTS, Graph, exportable_copy, quiet, trace
-from fairspan.model.saving import require_exportable, written_whole
+from fairspan.model.saving import require_exportable, write_json, written_whole
+from fairspan.model.source import read_json
 from fairspan.model.transformer import prompt_of
 from fairspan.model.window import window_of
 
@@ -105,7 +105,7 @@ def export(
         if (partial / f"{GRAPH}_data").exists():
             # A browser cannot look for the second file.
             config, told = partial / "config.json", {"transformers.js_config": {"use_external_data_format": True}}
-            write_json(config, json.loads(config.read_text(encoding="utf-8")) | told)
+            write_json(config, read_json(config) | told)
         write_json(partial / "fairspan.json", facts)
     return facts
 

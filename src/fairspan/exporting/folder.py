@@ -1,7 +1,6 @@
 """What lies around an exported graph, so that other programs take its folder for one of their models."""
 
 import copy
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ from tokenizers import Tokenizer
 from fairspan.attention.positions import position_limit
 from fairspan.calibration.calibration import PRESETS, Calibration, Side
 from fairspan.model.card import model_card
+from fairspan.model.saving import write_json
+from fairspan.model.source import read_json
 from fairspan.model.transformer import prompt_of
 from fairspan.model.window import ANY_LENGTH
 
@@ -55,7 +56,7 @@ def write_folder(model: SentenceTransformer, folder: Path, side: Side, window: i
     positions, limit = getattr(config, "max_position_embeddings", None), position_limit(transformer.model)
     config.max_position_embeddings = (window or ANY_LENGTH) + (positions - limit if positions and limit else 0)
     config.save_pretrained(str(folder))
-    save_tokenizer(model.tokenizer, folder, window)
+    _save_tokenizer(model.tokenizer, folder, window)
     prompts = {one: prompt_of(model, one) for one in sides_of(model, side)}
     known = {name: text for name, text in (model.prompts or {}).items() if len(prompts) == 2}
     made: dict[str, Any] = {
@@ -98,7 +99,7 @@ def sides_of(model: SentenceTransformer, side: Side) -> tuple[Side, ...]:
     return (side, other) if (alike or only_tiles) and (same_prompt or not skips) else (side,)
 
 
-def save_tokenizer(tokenizer: Any, folder: Path, window: int | None) -> None:
+def _save_tokenizer(tokenizer: Any, folder: Path, window: int | None) -> None:
     """The tokenizer's files; `tokenizer.json` cuts and pads as the model does."""
     tokenizer.save_pretrained(str(folder))
     file, config = folder / "tokenizer.json", folder / "tokenizer_config.json"
@@ -113,7 +114,7 @@ def save_tokenizer(tokenizer: Any, folder: Path, window: int | None) -> None:
         pad_token=tokenizer.pad_token,
     )
     fast.save(str(file))
-    made = json.loads(config.read_text(encoding="utf-8")) | {"model_max_length": window or ANY_LENGTH}
+    made = read_json(config) | {"model_max_length": window or ANY_LENGTH}
     if made.get("tokenizer_class") == "TokenizersBackend":
         made["tokenizer_class"] = "PreTrainedTokenizerFast"  # its name before transformers 5, which knows both
     # What else says where texts are cut, which fastembed would heed.
@@ -128,8 +129,3 @@ def _pooling(module: Any) -> dict[str, Any]:
     names = {"cls": "cls_token", "lasttoken": "lasttoken", "mean_sqrt_len_tokens": "mean_sqrt_len_tokens"}
     modes = {f"pooling_mode_{names.get(one, f'{one}_tokens')}": one in chosen for one in ("cls", "mean", *chosen)}
     return {"word_embedding_dimension": module.embedding_dimension, **modes, "include_prompt": module.include_prompt}
-
-
-def write_json(file: Path, content: Any) -> None:
-    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
-    file.write_text(text + "\n", encoding="utf-8")

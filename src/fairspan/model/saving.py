@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from fairspan.errors import FairspanError, MissingExtra, UnsupportedModel, first_line
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 
 @contextmanager
@@ -47,6 +45,11 @@ def written_whole(folder: Path) -> Iterator[Path]:
                 parent.rmdir()
 
 
+def write_json(file: Path, content: Any) -> None:
+    text = json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+    file.write_text(text + "\n", encoding="utf-8")
+
+
 def require_new(folder: Path) -> None:
     """Raise if there is something at `folder` other than an empty folder."""
     if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
@@ -61,9 +64,3 @@ def require_exportable(out: Path) -> None:
     missing = [package for package in ("onnx", "onnxscript", "onnxruntime") if find_spec(package) is None]
     if missing:
         raise MissingExtra(f"exporting needs {', '.join(missing)}: pip install 'fairspan[onnx]'.")
-
-
-def save_whole(model: SentenceTransformer, folder: Path) -> None:
-    """Save a model to a new or an empty folder, or raise `UnsupportedModel` and leave nothing."""
-    with written_whole(folder) as partial:
-        model.save_pretrained(str(partial))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -21,6 +20,7 @@ from fairspan.calibration.calibration import Calibration, Side, as_calibration
 from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model.plans import make_plan
 from fairspan.model.pooling import TOKENS, PooledFeatures, PoolingSite, pooling_of
+from fairspan.model.saving import write_json
 from fairspan.model.segments import SegmentedText, segment_of_tokens
 from fairspan.model.source import model_file, read_json
 from fairspan.model.tiling import Tiling, forward_under, special_tokens_around
@@ -282,8 +282,7 @@ class CalibratedTransformer(Transformer):
         super().save(output_path, *args, safe_serialization=safe_serialization, **kwargs)
         # Programs that look here and compute attention themselves go by this name, and would use the plain model.
         if (file := Path(output_path, "config.json")).is_file():
-            config = read_json(file) | {"architectures": [type(self).__name__]}
-            file.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+            write_json(file, read_json(file) | {"architectures": [type(self).__name__]})
 
     @classmethod
     def load(cls, model_name_or_path: str, **kwargs: Any) -> CalibratedTransformer:

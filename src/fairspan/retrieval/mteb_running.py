@@ -115,6 +115,8 @@ def mteb_task(task: str = PASSAGES, *, eval_langs: Sequence[str] = ("und",), **o
     searched, revision, places = found[0], found[0].fingerprint, measured.positions
     if len(found) > 1 or not places:
         raise CorpusError(f"mteb needs one index with known positions: {task} has {len(found)} with {len(places)}.")
+    if any(gain % 1 for own in searched.relevant.values() for gain in own.values()):
+        raise CorpusError(f"mteb takes gains that are whole numbers, and {task} has others.")
     # mteb finds results by the name of a task, whatever its revision.
     own = {"name": f"PositionRetrieval-{revision[:12]}", "description": searched.name, "eval_langs": [*eval_langs]}
     about = _FEDERALIST if revision == _REVISION else own
