@@ -23,13 +23,17 @@ from fairspan.studies.audit.run import STUDY
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sets", type=int, default=24)
     parser.add_argument("--rounds", type=int, default=3)
     chosen = parser.parse_args()
 
     model = load_model()
-    asked = AuditOptions(model, sets=chosen.sets, treatments=["plain", "paper+basket_size=64"], progress=False)
+    asked = AuditOptions(
+        model, sets=chosen.sets, treatments=["plain", "paper+basket_size=64"], progress=False
+    )
     prepared = STUDY.ready(asked, Silent())
     texts = [text.text for text in prepared.segments + prepared.texts]
     models = [fairspan.calibrate(model, treatment.for_documents) for treatment in asked.measured]
@@ -40,14 +44,18 @@ def main() -> None:
 
     def audit() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            log = STUDY(replace(asked, out=Path(folder) / "run", store=Path(folder) / "store.sqlite"))
+            log = STUDY(
+                replace(asked, out=Path(folder) / "run", store=Path(folder) / "store.sqlite")
+            )
             assert log.view
 
     print(f"{len(texts)} texts, {len(models)} treatments, all-MiniLM-L6-v2", flush=True)
     timings = time_side_by_side({"encode": encode, "audit": audit}, "encode", chosen.rounds)
     for name, timing in timings.items():
         low, high = timing.spread
-        print(f"{name:7s} {timing.median:6.1f} s   ratio {timing.ratio:.3f} ({low:.3f} to {high:.3f})")
+        print(
+            f"{name:7s} {timing.median:6.1f} s   ratio {timing.ratio:.3f} ({low:.3f} to {high:.3f})"
+        )
     print("target: the audit at most 1.10")
 
 

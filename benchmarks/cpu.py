@@ -76,11 +76,15 @@ def measure(shape: Shape, dtype: str) -> list[Row]:
     generator = torch.Generator().manual_seed(1)
     rows = []
     for pooling, treatments in TREATMENTS.items():
-        plain = random_model(shape, pooling, max(tokens for tokens, _, _ in SIZES)).to(getattr(torch, dtype))
+        plain = random_model(shape, pooling, max(tokens for tokens, _, _ in SIZES)).to(
+            getattr(torch, dtype)
+        )
         models = {"plain": plain, **{name: calibrated(plain, name) for name in treatments}}
         for name in treatments:
             error = check(models[name], generator)
-            print(f"{pooling} {name}: relative error against whole matrices {error:.1e}", flush=True)
+            print(
+                f"{pooling} {name}: relative error against whole matrices {error:.1e}", flush=True
+            )
             if error > TOLERANCE[dtype]:
                 raise SystemExit(f"the fast path is wrong: {error:.1e} > {TOLERANCE[dtype]:.0e}")
         print(HEAD)
@@ -107,7 +111,9 @@ def measure(shape: Shape, dtype: str) -> list[Row]:
     return rows
 
 
-def _pass(model: SentenceTransformer, tokens: int, texts: int, generator: torch.Generator) -> Callable[[], object]:
+def _pass(
+    model: SentenceTransformer, tokens: int, texts: int, generator: torch.Generator
+) -> Callable[[], object]:
     return lambda: model(random_batch(texts, tokens, generator))["sentence_embedding"]
 
 
@@ -125,21 +131,31 @@ def environment(shape: Shape, dtype: str) -> str:
 def commit() -> str:
     """The commit that is measured."""
     asked = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=RESULTS.parent
+        ["git", "rev-parse", "--short", "HEAD"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=RESULTS.parent,
     )
     return asked.stdout.strip() or "unknown"
 
 
 def processor() -> str:
     """The CPU's name."""
-    described = subprocess.run(["lscpu"], capture_output=True, text=True, check=False).stdout.splitlines()
+    described = subprocess.run(
+        ["lscpu"], capture_output=True, text=True, check=False
+    ).stdout.splitlines()
     names = [line.split(":", 1)[1].strip() for line in described if line.startswith("Model name")]
     return names[0] if names else platform.processor() or "unknown CPU"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", action="store_true", help="append the table to benchmarks/RESULTS.md")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="append the table to benchmarks/RESULTS.md"
+    )
     parser.add_argument("--dtype", choices=list(TOLERANCE), default="float32")
     given = parser.parse_args()
     described = environment(SMALL, given.dtype)

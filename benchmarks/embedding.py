@@ -50,7 +50,9 @@ def make_texts(count: int, median: int, most: int, words: Sequence[str]) -> Iter
     """Lengths like those of passages: many short ones, few long ones."""
     rng = random.Random(0)
     for _ in range(count):
-        yield " ".join(rng.choices(words, k=min(most, max(4, round(rng.lognormvariate(log(median), 0.9))))))
+        yield " ".join(
+            rng.choices(words, k=min(most, max(4, round(rng.lognormvariate(log(median), 0.9)))))
+        )
 
 
 class Clock(Silent):
@@ -62,13 +64,17 @@ class Clock(Silent):
         self.ready = time.perf_counter()
 
 
-def embed(model: SentenceTransformer, texts: Iterable[str], **options: Any) -> tuple[float, dict[str, Any]]:
+def embed(
+    model: SentenceTransformer, texts: Iterable[str], **options: Any
+) -> tuple[float, dict[str, Any]]:
     """Seconds from the moment the model is ready, and the summary."""
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.jsonl"
         with file.open("w", encoding="utf-8") as opened:
-            opened.writelines(json.dumps({"id": number, "text": text}) + "\n" for number, text in enumerate(texts))
+            opened.writelines(
+                json.dumps({"id": number, "text": text}) + "\n" for number, text in enumerate(texts)
+            )
         result = fairspan.embed(model, file, Path(folder) / "out", progress=clock, **options)
         return time.perf_counter() - clock.ready, result.summary
 
@@ -77,7 +83,9 @@ def measure_speed(given: argparse.Namespace) -> None:
     model = load_model(given.model, Loading(device=given.device, dtype=given.dtype))
     texts = list(make_texts(given.texts or 4000, 75, 500, ENGLISH.split()))
     lengths = [one.read for one in DirectEncoder(model).read(texts)]
-    in_order = [texts[number] for number in sorted(range(len(texts)), key=lambda number: -lengths[number])]
+    in_order = [
+        texts[number] for number in sorted(range(len(texts)), key=lambda number: -lengths[number])
+    ]
     budget = 65536 if model.device.type == "cuda" else 4096
     sizes = sorted({*BATCH_SIZES, max(1, budget // max(1, int(np.mean(lengths))))})
 
@@ -87,15 +95,22 @@ def measure_speed(given: argparse.Namespace) -> None:
         return time.perf_counter() - began
 
     trial = in_order[:: max(1, len(in_order) // 250)]
-    taken = {size: min(bare(size, trial) for _ in range(2)) for size in sizes}  # the first pass warms up
+    taken = {
+        size: min(bare(size, trial) for _ in range(2)) for size in sizes
+    }  # the first pass warms up
     best = min(taken, key=lambda size: taken[size])
     own: list[float] = []
-    calls = {"bare": lambda: bare(best, in_order), "embed": lambda: own.append(embed(model, texts)[0])}
+    calls = {
+        "bare": lambda: bare(best, in_order),
+        "embed": lambda: own.append(embed(model, texts)[0]),
+    }
     plain = time_side_by_side(calls, "bare", given.rounds)["bare"].seconds
     ratios = sorted(one / other for one, other in zip(plain, own[1:], strict=True))
     for name, seconds in (("bare encode", plain), ("fairspan.embed", own[1:])):
         print(f"{name}: {sum(lengths) / float(np.median(seconds)):,.0f} tokens/s")
-    print(f"ratio of speeds at {best} of {sizes}: {np.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})")
+    print(
+        f"ratio of speeds at {best} of {sizes}: {np.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})"
+    )
 
 
 def measure_sizes(given: argparse.Namespace) -> None:
@@ -103,8 +118,13 @@ def measure_sizes(given: argparse.Namespace) -> None:
         plain = random_model(shape, "mean", 512).to(given.device)
         if given.device != "cpu":
             plain = plain.bfloat16()
-        for name, median, most, limit in (("passages", 60, 480, None), ("documents", 700, 3800, 4096)):
-            model = plain if limit is None else fairspan.calibrate(plain, "tiles", max_seq_length=limit)
+        for name, median, most, limit in (
+            ("passages", 60, 480, None),
+            ("documents", 700, 3800, 4096),
+        ):
+            model = (
+                plain if limit is None else fairspan.calibrate(plain, "tiles", max_seq_length=limit)
+            )
             count = max(1, (given.texts or 40_000) * 60 // median)
             embed(model, make_texts(count // 30 + 1, median, most, WORDS))
             seconds, summary = embed(model, make_texts(count, median, most, WORDS))
@@ -140,7 +160,9 @@ def _resident() -> int:
 
 def main() -> None:
     measures = {"speed": measure_speed, "sizes": measure_sizes, "memory": measure_memory}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", choices=measures)
     parser.add_argument("--texts", type=int, help="number of rows")
     parser.add_argument("--model", help="for speed; default: all-MiniLM-L6-v2")

@@ -57,7 +57,9 @@ def milliseconds(call: Callable[[], object]) -> float:
     return begin.elapsed_time(end)
 
 
-def side_by_side(calls: dict[str, Callable[[], object]], rounds: int = ROUNDS) -> dict[str, list[float]]:
+def side_by_side(
+    calls: dict[str, Callable[[], object]], rounds: int = ROUNDS
+) -> dict[str, list[float]]:
     """Milliseconds of every callable, once a round in turning order, after three rounds to warm up."""
     names = list(calls)
     taken: dict[str, list[float]] = {name: [] for name in names}
@@ -70,7 +72,9 @@ def side_by_side(calls: dict[str, Callable[[], object]], rounds: int = ROUNDS) -
     return taken
 
 
-def ratio(taken: dict[str, list[float]], name: str, baseline: str = "plain") -> tuple[float, float, float]:
+def ratio(
+    taken: dict[str, list[float]], name: str, baseline: str = "plain"
+) -> tuple[float, float, float]:
     """The median of the ratios within a round, and their quartiles."""
     ratios = [a / b for a, b in zip(taken[name], taken[baseline], strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4)
@@ -84,7 +88,9 @@ def attention_alone() -> None:
     say("|---|---|---|---|---|---|")
     for tokens, texts in SIZES:
         q, k, v = (
-            torch.randn(texts, tokens, BASE.heads, 64, device="cuda", dtype=torch.bfloat16).transpose(1, 2)
+            torch.randn(
+                texts, tokens, BASE.heads, 64, device="cuda", dtype=torch.bfloat16
+            ).transpose(1, 2)
             for _ in range(3)
         )
         valid = torch.ones(texts, tokens, dtype=torch.bool, device="cuda")
@@ -118,8 +124,12 @@ def _error(q: Tensor, k: Tensor, v: Tensor, valid: Tensor, strength: Tensor | No
 
 def whole_models() -> None:
     """A base-size model in bfloat16, plain and calibrated; `long` has tiles of a window of 512 tokens."""
-    say("\n### Whole models: base-size XLM-R, bfloat16, random weights, no padding; `long` with a window of 512\n")
-    say("| rows | calibration | tokens × texts | plain, ms | time ratio | quartiles | plain, MiB | memory | path |")
+    say(
+        "\n### Whole models: base-size XLM-R, bfloat16, random weights, no padding; `long` with a window of 512\n"
+    )
+    say(
+        "| rows | calibration | tokens × texts | plain, ms | time ratio | quartiles | plain, MiB | memory | path |"
+    )
     say("|---|---|---|---|---|---|---|---|---|")
     generator = torch.Generator().manual_seed(1)
     for pooling in ("cls", "mean"):
@@ -138,7 +148,9 @@ def whole_models() -> None:
                 )
 
 
-def _pass(model: SentenceTransformer, tokens: int, texts: int, generator: torch.Generator) -> Callable[[], object]:
+def _pass(
+    model: SentenceTransformer, tokens: int, texts: int, generator: torch.Generator
+) -> Callable[[], object]:
     batch = {name: x.to("cuda") for name, x in random_batch(texts, tokens, generator).items()}
 
     def run() -> object:
@@ -154,31 +166,50 @@ def throughput() -> None:
     lengths = np.exp(np.random.default_rng(3).uniform(np.log(50), np.log(8190), 256)).astype(int)
     texts = [words(int(length), seed=number) for number, length in enumerate(lengths)]
     plain = random_model(BASE, "cls", SIZES[0][0]).to("cuda", torch.bfloat16)
-    models = {"plain": plain, **{name: fairspan.calibrate(plain, name) for name in ("paper", "tiles")}}
+    models = {
+        "plain": plain,
+        **{name: fairspan.calibrate(plain, name) for name in ("paper", "tiles")},
+    }
     ordered = np.sort(lengths)[::-1] + 2
     padded = sum(len(batch) * batch.max() for batch in np.array_split(ordered, len(ordered) // 16))
-    calls = {name: partial(one.encode, texts, batch_size=16, show_progress_bar=False) for name, one in models.items()}
-    rate = {name: ordered.sum() / one.median for name, one in time_side_by_side(calls, "plain", 3).items()}
+    calls = {
+        name: partial(one.encode, texts, batch_size=16, show_progress_bar=False)
+        for name, one in models.items()
+    }
+    rate = {
+        name: ordered.sum() / one.median
+        for name, one in time_side_by_side(calls, "plain", 3).items()
+    }
     for name in ("paper", "tiles"):
         of_plain = rate[name] / rate["plain"]
-        say(f"- {name}: {rate[name]:,.0f} tokens/s, plain {rate['plain']:,.0f}: ratio {of_plain:.3f}.")
+        say(
+            f"- {name}: {rate[name]:,.0f} tokens/s, plain {rate['plain']:,.0f}: ratio {of_plain:.3f}."
+        )
     say(f"\nPadding is {1 - ordered.sum() / padded:.1%} of what all of them compute.")
 
 
 def compiled() -> None:
     """Whole transformer modules under torch.compile without graph breaks, and under CUDA graphs."""
-    say("\n### `torch.compile(fullgraph=True)` of the transformer module, base-size XLM-R, bfloat16\n")
-    say("| mode | rows | tokens × texts | plain compiled, ms | time ratio | quartiles | against not compiled |")
+    say(
+        "\n### `torch.compile(fullgraph=True)` of the transformer module, base-size XLM-R, bfloat16\n"
+    )
+    say(
+        "| mode | rows | tokens × texts | plain compiled, ms | time ratio | quartiles | against not compiled |"
+    )
     say("|---|---|---|---|---|---|---|")
     generator = torch.Generator().manual_seed(4)
     for mode, tokens, texts in (("default", 2048, 16), ("reduce-overhead", 512, 1)):
         for pooling, rows in (("cls", "pooling"), ("mean", "all")):
             plain = random_model(BASE, pooling, tokens).to("cuda", torch.bfloat16)
             fair = fairspan.calibrate(plain, "paper")
-            batch = {name: x.to("cuda") for name, x in random_batch(texts, tokens, generator).items()}
+            batch = {
+                name: x.to("cuda") for name, x in random_batch(texts, tokens, generator).items()
+            }
             calls = {}
             for name, model in (("plain", plain), ("fair", fair)):
-                module = torch.compile(model[0], fullgraph=True, mode=None if mode == "default" else mode)
+                module = torch.compile(
+                    model[0], fullgraph=True, mode=None if mode == "default" else mode
+                )
                 calls[name] = _compiled_pass(module, model[1], batch)
             taken = side_by_side(calls, rounds=21)
             with torch.inference_mode():
@@ -204,10 +235,16 @@ PARTS = (attention_alone, whole_models, throughput, compiled)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--record", action="store_true", help="append the tables to benchmarks/RESULTS.md")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="append the tables to benchmarks/RESULTS.md"
+    )
     names = [part.__name__ for part in PARTS]
-    parser.add_argument("--only", choices=names, action="append", help="run this part only; may be repeated")
+    parser.add_argument(
+        "--only", choices=names, action="append", help="run this part only; may be repeated"
+    )
     given = parser.parse_args()
     say(f"\n## GPU\n\n{environment()}")
     for part in PARTS:

@@ -15,7 +15,9 @@ from typing import Any
 
 def as_request(body: str) -> bytes:
     coded = body.encode()
-    head = f"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(coded)}\r\n\r\n"
+    head = (
+        f"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(coded)}\r\n\r\n"
+    )
     return head.encode() + coded
 
 
@@ -29,7 +31,9 @@ async def run(job: dict[str, Any]) -> dict[str, Any]:
             begin = time.perf_counter()
             writer.write(request)
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
-            await reader.readexactly(int(head.partition(b"content-length:")[2].split(b"\r\n", 1)[0]))
+            await reader.readexactly(
+                int(head.partition(b"content-length:")[2].split(b"\r\n", 1)[0])
+            )
             done.append((number, int(head[9:12]), time.perf_counter() - begin))
         writer.close()
 

@@ -47,7 +47,24 @@ QMSUM = "retrieval/longembed_qmsum"
 LONG = f"long{ONLY}"
 DEPTH = 10
 # Each is one token to most tokenizers.
-WORDS = ("the", "of", "and", "to", "in", "was", "for", "it", "with", "as", "on", "by", "had", "not", "are", "but")
+WORDS = (
+    "the",
+    "of",
+    "and",
+    "to",
+    "in",
+    "was",
+    "for",
+    "it",
+    "with",
+    "as",
+    "on",
+    "by",
+    "had",
+    "not",
+    "are",
+    "but",
+)
 HEAD = """\
 | model, documents | all queries | fifth 1 | fifth 2 | fifth 3 | fifth 4 | fifth 5 |
 |---|---|---|---|---|---|---|"""
@@ -95,7 +112,9 @@ def window_of(subject: NamedModel) -> int:
 
 def run(model: SentenceTransformer, folder: Path, treatments: Iterable[str], **kept: Any) -> RunLog:
     options = {"documents_only": False, "too_long": "cut", "metrics": [METRIC], "progress": False}
-    return fairspan.evaluate(model, f"beir:{folder}", treatments=list(treatments), **options, **kept)
+    return fairspan.evaluate(
+        model, f"beir:{folder}", treatments=list(treatments), **options, **kept
+    )
 
 
 def search(subject: NamedModel, folder: Path, work: Path) -> list[str]:
@@ -107,11 +126,17 @@ def search(subject: NamedModel, folder: Path, work: Path) -> list[str]:
     rows |= {f"mean of chunks of the window ({room})": chunks}
     rows |= {f"tiles of {size}": f"tiles+tile_size={size}{ONLY}" for size in sizes}
     rows |= {f"`long`: tiles of the window ({room})": LONG}
-    kept = {"name": subject.name, "out": work / "runs" / subject.name, "store": work / "store.sqlite"}
+    kept = {
+        "name": subject.name,
+        "out": work / "runs" / subject.name,
+        "store": work / "store.sqlite",
+    }
     log = run(subject.model, folder, rows.values(), **kept)
     results = {one.arm.treatment: one for one in results_of(log)}
     for cost in log.header["costs"]:
-        say(f"{subject.name}, {cost['treatment']}: {cost['tokens']:,} tokens, {cost['seconds'] or 0:.1f} s")
+        say(
+            f"{subject.name}, {cost['treatment']}: {cost['tokens']:,} tokens, {cost['seconds'] or 0:.1f} s"
+        )
     lines = []
     for row, treatment in rows.items():
         found = results[treatment].effects
@@ -119,7 +144,8 @@ def search(subject: NamedModel, folder: Path, work: Path) -> list[str]:
     from_plain = results[LONG].change
     assert from_plain is not None
     before, after = (
-        sorted_rows(log.rows.filter(measure=METRIC), Arm(treatment, "whole")) for treatment in (chunks, LONG)
+        sorted_rows(log.rows.filter(measure=METRIC), Arm(treatment, "whole"))
+        for treatment in (chunks, LONG)
     )
     groups = query_groups(before, ())[1]
     from_chunks = change_of(before, after["value"].to_numpy(), groups, int(log.header["seed"]))
@@ -143,9 +169,14 @@ def bm25(folder: Path) -> list[str]:
     index.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
     words = bm25s.tokenize(asked, show_progress=False)
     numbers, _ = index.retrieve(words, k=min(DEPTH, len(texts)), show_progress=False)
-    relevant = [{place[name]: gain for name, gain in task.relevant[query.id].items()} for query in task.queries]
+    relevant = [
+        {place[name]: gain for name, gain in task.relevant[query.id].items()}
+        for query in task.queries
+    ]
     values = ndcg(gains_of(numbers, relevant), [list(one.values()) for one in relevant], DEPTH)
-    fifths = [task.evidence[one.id].fifth if one.id in task.evidence else None for one in task.queries]
+    fifths = [
+        task.evidence[one.id].fifth if one.id in task.evidence else None for one in task.queries
+    ]
     groups = [0 if fifth is None else fifth + 1 for fifth in fifths]
     clusters = [query.cluster for query in task.queries]
     found = query_effects(values, groups, clusters, rng=np.random.default_rng(0))
@@ -179,14 +210,20 @@ def cost(subject: NamedModel, tokens: int) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", nargs="*", default=[], metavar="NAME=FOLDER[@TOKENS]")
     parser.add_argument("--data", type=Path, required=True, help=f"the folder with {QMSUM}")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="these parts")
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "long", help="runs and vectors")
+    parser.add_argument(
+        "--work", type=Path, default=Path(tempfile.gettempdir()) / "long", help="runs and vectors"
+    )
     parser.add_argument("--device", help="cpu or cuda; by default the fastest that is there")
     parser.add_argument("--limit", type=int, help="number of meetings, for a quick check")
-    parser.add_argument("--tokens", type=int, nargs="+", default=[13_000, 200_000], help="of the texts for cost")
+    parser.add_argument(
+        "--tokens", type=int, nargs="+", default=[13_000, 200_000], help="of the texts for cost"
+    )
     given = parser.parse_args()
     work = given.work / str(given.limit)
     folder = first_meetings(given.data / QMSUM, work / "longembed_qmsum", given.limit)

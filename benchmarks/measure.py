@@ -51,7 +51,8 @@ def time_side_by_side(
                 seconds[name].append(time.perf_counter() - start)
     plain = seconds[baseline]
     return {
-        name: Timing(taken, [a / b for a, b in zip(taken, plain, strict=True)]) for name, taken in seconds.items()
+        name: Timing(taken, [a / b for a, b in zip(taken, plain, strict=True)])
+        for name, taken in seconds.items()
     }
 
 

@@ -33,7 +33,11 @@ from fairspan.studies.tune.summary import PLAIN, decide
 Facts = dict[str, Any]
 ROOT = Path(__file__).parents[1]
 FACTS, PAGE = ROOT / "benchmarks/measured", ROOT / "docs/measured.md"
-QMSUM = {PLAIN: (PLAIN, "whole"), "chunks": ("chunk-mean-window", "whole"), "long": (f"long{ONLY}", "whole")}
+QMSUM = {
+    PLAIN: (PLAIN, "whole"),
+    "chunks": ("chunk-mean-window", "whole"),
+    "long": (f"long{ONLY}", "whole"),
+}
 QMSUM["several"] = PLAIN, "chunk-max"
 ANSWERS = {"use": "use {}", "probably": "probably {}", "keep": "keep plain; {}"}
 
@@ -46,9 +50,17 @@ def measure(given: argparse.Namespace) -> None:
     facts = {**known, "model": name, "parameters": sum(one.numel() for one in model.parameters())}
     facts |= {"dimensions": model.get_embedding_dimension(), "window": window_of(model)}
     facts |= {"pooling": pooling_of(model, model[0]).module.pooling_mode}
-    for verb, study, asked in (("audit", audit, {}), ("tune", tune, {}), ("qmsum", qmsum, {"task": given.qmsum})):
+    for verb, study, asked in (
+        ("audit", audit, {}),
+        ("tune", tune, {}),
+        ("qmsum", qmsum, {"task": given.qmsum}),
+    ):
         log, found = study(model, **asked, name=name)
-        machine = torch.cuda.get_device_name() if model.device.type == "cuda" else log.header["machine"]["processor"]
+        machine = (
+            torch.cuda.get_device_name()
+            if model.device.type == "cuda"
+            else log.header["machine"]["processor"]
+        )
         facts[verb] = {**found, "machine": machine, "date": log.header["finished"][:10]}
         facts[verb]["versions"] = log.header["versions"]
         file.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", "utf-8")
@@ -58,20 +70,36 @@ def measure(given: argparse.Namespace) -> None:
 def audit(model: Any, **asked: Any) -> tuple[Any, Facts]:
     log = fairspan.audit(model, treatments=[PLAIN, "tiles"], progress=False, **asked)
     names = ("verdict", "position", "estimate", "low", "high", "documents", "sentence")
-    return log, {one["treatment"]: {key: one[key] for key in names} for one in log.frame("families").to_dicts()}
+    return log, {
+        one["treatment"]: {key: one[key] for key in names}
+        for one in log.frame("families").to_dicts()
+    }
 
 
 def tune(model: Any, **asked: Any) -> tuple[Any, Facts]:
     log = fairspan.tune(model, progress=False, **asked)
-    decision, candidates = decide(log.rows, log.header), log.frame("candidates").select("treatment", "quality").rows()
+    decision, candidates = (
+        decide(log.rows, log.header),
+        log.frame("candidates").select("treatment", "quality").rows(),
+    )
     assert decision.choice  # only guards can exclude every candidate
-    found = {"answer": decision.answer, "treatment": decision.name, **columns_of(decision.choice.gain)}
-    found |= {name: quality(decision.choice.crossed, arm) for name, arm in (("before", PLAIN), ("after", CHOSEN))}
+    found = {
+        "answer": decision.answer,
+        "treatment": decision.name,
+        **columns_of(decision.choice.gain),
+    }
+    found |= {
+        name: quality(decision.choice.crossed, arm)
+        for name, arm in (("before", PLAIN), ("after", CHOSEN))
+    }
     return log, found | {"sentence": log.verdicts["sentence"][0], "candidates": dict(candidates)}
 
 
 def qmsum(model: Any, **asked: Any) -> tuple[Any, Facts]:
-    how = {"treatments": list(dict.fromkeys(treatment for treatment, _ in QMSUM.values())), "documents_only": False}
+    how = {
+        "treatments": list(dict.fromkeys(treatment for treatment, _ in QMSUM.values())),
+        "documents_only": False,
+    }
     how |= {"indexes": ["whole", "chunk-max"], "chunk_tokens": "window", "too_long": "cut"}
     log = fairspan.evaluate(model, **asked, **how, metrics=[METRIC], progress=False)
     rows = {(one["treatment"], one["index"]): one for one in log.frame("quality").to_dicts()}
@@ -83,15 +111,22 @@ def qmsum(model: Any, **asked: Any) -> tuple[Any, Facts]:
 
 def row(facts: Facts) -> str:
     """A model's line of the table; studies that are missing have empty cells."""
-    cells = [" ".join(filter(None, (facts["model"], facts["note"]))), f"{facts['parameters'] / 1e6:.0f} M"]
+    cells = [
+        " ".join(filter(None, (facts["model"], facts["note"]))),
+        f"{facts['parameters'] / 1e6:.0f} M",
+    ]
     cells += [f"{facts['dimensions']:,}", f"{facts['window']:,}", facts["pooling"]]
     for one in (facts["audit"][arm] for arm in (PLAIN, "tiles")):
         where = "" if one["verdict"] == "fair" else f" at position {one['position']}"
         cells.append(f"{one['verdict']}: {short(one['estimate'], '+.3f')}{where}")
     tuned, found, answer = facts.get("tune"), facts.get("qmsum"), ""
     if tuned:
-        chunks = next(value for name, value in tuned["candidates"].items() if name.startswith("chunk-mean"))
-        answer = f"{ANSWERS[tuned['answer']].format(tuned['treatment'])}: {short(tuned['before'])} → "
+        chunks = next(
+            value for name, value in tuned["candidates"].items() if name.startswith("chunk-mean")
+        )
+        answer = (
+            f"{ANSWERS[tuned['answer']].format(tuned['treatment'])}: {short(tuned['before'])} → "
+        )
         answer += f"{short(tuned['after'])} ({cell(interval(tuned), '+.3f')}); averaged chunks {short(chunks)}"
     searched = {arm: short(found[arm]["estimate"]) if found else "" for arm in QMSUM}
     if found:
@@ -107,9 +142,13 @@ def with_table(text: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model", nargs="?", metavar="MODEL")
-    parser.add_argument("--qmsum", default="mteb:LEMBQMSumRetrieval", help="that of mteb, or beir:FOLDER")
+    parser.add_argument(
+        "--qmsum", default="mteb:LEMBQMSumRetrieval", help="that of mteb, or beir:FOLDER"
+    )
     parser.add_argument("--page", action="store_true", help="only write the table again")
     given = parser.parse_args()
     if given.model and not given.page:

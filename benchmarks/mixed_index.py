@@ -40,7 +40,9 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return made
 
 
-def vectors_of(subject: Subject, encoder: Encoder, texts: Sequence[str], side: str, embed: Embed) -> np.ndarray:
+def vectors_of(
+    subject: Subject, encoder: Encoder, texts: Sequence[str], side: str, embed: Embed
+) -> np.ndarray:
     lengths = subject.counters[side].count_whole(texts)
     return unit(embed(encoder, [Text(*one) for one in zip(texts, lengths, strict=True)]))
 
@@ -58,17 +60,22 @@ def row(subject: Subject, tasks: Sequence[RetrievalTask], name: str, embed: Embe
     plain, treated = as_treatments(["none", name])
     subject = subject.reading([plain, treated])
     under = [subject.under(one, embed=embed) for one in (plain, treated)]
-    scores: dict[str, list[float]] = {key: [] for key in ("plain", "treated", "mixed", "share", "cosine")}
+    scores: dict[str, list[float]] = {
+        key: [] for key in ("plain", "treated", "mixed", "share", "cosine")
+    }
     found: dict[bool, list[float]] = {True: [], False: []}
     rng = np.random.default_rng(0)
     for task in tasks:
         texts = [document.text for document in task.documents]
         place = {document.id: number for number, document in enumerate(task.documents)}
         relevant = [
-            {place[one]: gain for one, gain in task.relevant[query.id].items() if gain > 0} for query in task.queries
+            {place[one]: gain for one, gain in task.relevant[query.id].items() if gain > 0}
+            for query in task.queries
         ]
         kinds = [vectors_of(subject, one.documents, texts, "document", embed) for one in under]
-        asked = vectors_of(subject, under[0].queries, [query.text for query in task.queries], "query", embed)
+        asked = vectors_of(
+            subject, under[0].queries, [query.text for query in task.queries], "query", embed
+        )
         scores["cosine"].append(float((kinds[0] * kinds[1]).sum(axis=1).mean()))
 
         def measured(index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -99,7 +106,9 @@ def row(subject: Subject, tasks: Sequence[RetrievalTask], name: str, embed: Embe
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", nargs="+", required=True)
     parser.add_argument("--tasks", nargs="+", required=True)
     parser.add_argument("--corpus", default="sample", help="of pages")
@@ -115,10 +124,17 @@ def main() -> None:
             subject = open_subject(model)
             for task in given.tasks:
                 if task == "pages":
-                    drawn = {"corpus": given.corpus, "languages": ["en"], "sets": given.sets, "editions": 1}
+                    drawn = {
+                        "corpus": given.corpus,
+                        "languages": ["en"],
+                        "sets": given.sets,
+                        "editions": 1,
+                    }
                     tasks = TaskSource(task, **drawn).read(subject.counter)
                 else:
-                    tasks = [shortened(one, given.most) for one in TaskSource(task).read(subject.counter)]
+                    tasks = [
+                        shortened(one, given.most) for one in TaskSource(task).read(subject.counter)
+                    ]
                 for name in given.treatments:
                     print(row(subject, tasks, name, embed), flush=True)
 

@@ -51,7 +51,9 @@ def random_model(shape: Shape, pooling: str, longest: int) -> SentenceTransforme
         tokenizer.model_max_length = longest
         tokenizer.save_pretrained(folder)
         transformer = Transformer(folder)
-    return SentenceTransformer(modules=[transformer, Pooling(shape.hidden, pooling)], device="cpu").eval()
+    return SentenceTransformer(
+        modules=[transformer, Pooling(shape.hidden, pooling)], device="cpu"
+    ).eval()
 
 
 def calibrated(plain: SentenceTransformer, preset: str) -> SentenceTransformer:

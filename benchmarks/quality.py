@@ -60,7 +60,9 @@ def open_model(given: str, device: str | None) -> NamedModel:
     """
     found = re.fullmatch(r"(.+?)=(.+?)(?:@(\d+))?", given)
     if found is None:
-        raise SystemExit(f"a model is given as NAME=FOLDER, such as granite=models/granite, got {given!r}.")
+        raise SystemExit(
+            f"a model is given as NAME=FOLDER, such as granite=models/granite, got {given!r}."
+        )
     name, folder, tokens = found.groups()
     model = load_model(folder, Loading(None, device, "float32"))
     model.max_seq_length = int(tokens or MAX_SEQ_LENGTH)
@@ -72,7 +74,12 @@ def tasks_of(data: Path, splits: Path, half: str, skip: list[str]) -> dict[str, 
     """What is searched, as keywords of `fairspan.evaluate`."""
     kinds: dict[str, dict[str, Any]] = {
         "pages": {"task": "pages", "languages": ["en"], "opening": 110, "query_tokens": 60},
-        "articles": {"task": "passages", "languages": ["en"], "query_tokens": 16, "too_long": "cut"},
+        "articles": {
+            "task": "passages",
+            "languages": ["en"],
+            "query_tokens": 16,
+            "too_long": "cut",
+        },
     }
     found = {
         f"{corpus} {kind}": {**asked, "corpus": str(splits / f"{corpus}-{half}-{kind}.jsonl")}
@@ -83,7 +90,9 @@ def tasks_of(data: Path, splits: Path, half: str, skip: list[str]) -> dict[str, 
     found["XQuAD questions"] = {"task": str(data / "retrieval/xquad_positions"), "language": "en"}
     split = {"tune": "train", "report": "test"}[half]
     found["SciFact abstracts"] = {"task": f"beir:{data / 'retrieval/scifact'}", "split": split}
-    return {name: one for name, one in found.items() if not any(word in name.lower() for word in skip)}
+    return {
+        name: one for name, one in found.items() if not any(word in name.lower() for word in skip)
+    }
 
 
 def measure(subject: NamedModel, task: str, asked: dict[str, Any], work: Path) -> dict[str, str]:
@@ -106,7 +115,9 @@ def measure(subject: NamedModel, task: str, asked: dict[str, Any], work: Path) -
         psi = one["psi_estimate"]
         known = psi is not None and psi == psi
         cells[row] = short(one["estimate"]) + (f" ({short(psi, '.2f')})" if known else "")
-        say(f"{subject.name}, {task}, {row}: {cells[row]}, {one['queries']} queries in {one['clusters']} clusters")
+        say(
+            f"{subject.name}, {task}, {row}: {cells[row]}, {one['queries']} queries in {one['clusters']} clusters"
+        )
     return cells
 
 
@@ -116,23 +127,40 @@ def short(value: float | None, form: str = ".3f") -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", nargs="+", required=True, metavar="NAME=FOLDER")
-    parser.add_argument("--data", type=Path, required=True, help="the folder with corpora/ and retrieval/")
-    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "quality", help="runs and vectors")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="the folder with corpora/ and retrieval/"
+    )
+    parser.add_argument(
+        "--work",
+        type=Path,
+        default=Path(tempfile.gettempdir()) / "quality",
+        help="runs and vectors",
+    )
     parser.add_argument("--device", help="cpu or cuda; by default the fastest that is there")
-    parser.add_argument("--skip", default="", help="tasks such as xquad,scifact,news; separated by commas")
+    parser.add_argument(
+        "--skip", default="", help="tasks such as xquad,scifact,news; separated by commas"
+    )
     parser.add_argument("--limit", type=int, help="documents per corpus, for a quick check")
     parser.add_argument("--seed", type=int, default=0, help="of the split")
-    parser.add_argument("--half", choices=["tune", "report"], default="report", help="tune: to choose settings on")
-    parser.add_argument("--also", nargs="*", default=[], help="more treatments, such as long+temperature=1.0")
+    parser.add_argument(
+        "--half", choices=["tune", "report"], default="report", help="tune: to choose settings on"
+    )
+    parser.add_argument(
+        "--also", nargs="*", default=[], help="more treatments, such as long+temperature=1.0"
+    )
     given = parser.parse_args()
     ROWS.update({one: one + ONLY for one in given.also})
     work = given.work / f"{given.seed}-{given.limit}"
     splits = work / "splits"
     if not splits.exists():
         split_corpora(given.data, splits, given.limit, given.seed)
-    tasks = tasks_of(given.data, splits, given.half, [word for word in given.skip.lower().split(",") if word])
+    tasks = tasks_of(
+        given.data, splits, given.half, [word for word in given.skip.lower().split(",") if word]
+    )
     lines = [f"| | {' | '.join(tasks)} |", "|---|" + "---|" * len(tasks)]
     for one in given.models:
         subject = open_model(one, given.device)

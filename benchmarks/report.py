@@ -42,7 +42,9 @@ class Cost:
     megabytes: float
 
 
-def simulated_family(n: int, sets: int, plan: tuple[str, str], rng: np.random.Generator) -> pl.DataFrame:
+def simulated_family(
+    n: int, sets: int, plan: tuple[str, str], rng: np.random.Generator
+) -> pl.DataFrame:
     """The rows of one family of documents: a segment's own value, a gain for position 1, and noise."""
     lead, later = plan
     orders = np.array(list(permutations(range(n))))
@@ -52,7 +54,12 @@ def simulated_family(n: int, sets: int, plan: tuple[str, str], rng: np.random.Ge
     segment = orders[order, position - 1] + number * n
     language = np.where(position == 1, lead, later)
     shift = np.where(position == 1, LANGUAGES.index(lead), LANGUAGES.index(later))
-    value = 0.6 + rng.normal(0, 0.05, sets * n)[segment] + 0.15 * (position == 1) + rng.normal(0, 0.03, len(position))
+    value = (
+        0.6
+        + rng.normal(0, 0.05, sets * n)[segment]
+        + 0.15 * (position == 1)
+        + rng.normal(0, 0.03, len(position))
+    )
     name = f"n{n}/{lead}:{later}/set"
     rows = pl.DataFrame(
         {
@@ -67,7 +74,13 @@ def simulated_family(n: int, sets: int, plan: tuple[str, str], rng: np.random.Ge
         }
     )
     document = pl.concat_str(pl.lit(name), pl.col("set"), pl.lit("/order"), pl.col("order"))
-    constant = {"run": "grid", "model": "grid", "treatment": "none", "measure": "representation", "n": n}
+    constant = {
+        "run": "grid",
+        "model": "grid",
+        "treatment": "none",
+        "measure": "representation",
+        "n": n,
+    }
     rows = rows.with_columns(document.alias("document"), lead=pl.lit(lead), later=pl.lit(later))
     rows = rows.with_columns(pl.lit(value).alias(key) for key, value in constant.items())
     empty = [pl.lit(None).alias(key) for key in SCHEMA if key not in rows.columns]
@@ -77,7 +90,9 @@ def simulated_family(n: int, sets: int, plan: tuple[str, str], rng: np.random.Ge
 def write_grid(folder: Path) -> Path:
     """The log of a simulated run of the whole grid."""
     rng = np.random.default_rng(0)
-    rows = pl.concat([simulated_family(n, sets, plan, rng) for n, sets in SETS.items() for plan in PLANS])
+    rows = pl.concat(
+        [simulated_family(n, sets, plan, rng) for n, sets in SETS.items() for plan in PLANS]
+    )
     header = {
         "verb": "audit",
         "run": "grid",
@@ -119,8 +134,12 @@ def page_cost(run: Path, out: Path, *options: str) -> Cost:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--figures", action="store_true", help="draw all figures and write all tables as well")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--figures", action="store_true", help="draw all figures and write all tables as well"
+    )
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         run, out = Path(folder) / "run", Path(folder) / "page.html"

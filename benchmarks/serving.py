@@ -45,7 +45,10 @@ def make_texts(count: int, generator: np.random.Generator) -> list[str]:
     every = " ".join(segment.text for segment in Corpus.read("sample", ["en"]).segments).split()
     lengths = np.exp(generator.uniform(np.log(4), np.log(350), count)).astype(int)
     starts = generator.integers(0, len(every) - 350, count)
-    return [" ".join(every[start : start + length]) for start, length in zip(starts, lengths, strict=True)]
+    return [
+        " ".join(every[start : start + length])
+        for start, length in zip(starts, lengths, strict=True)
+    ]
 
 
 def body(texts: Sequence[str] | str, **more: Any) -> str:
@@ -57,7 +60,9 @@ def served(words: Sequence[str]) -> Iterator[int]:
     """The port of a server."""
     command = "from fairspan.cli import main; main()"
     with tempfile.TemporaryFile("w+") as said:
-        process = subprocess.Popen([sys.executable, "-c", command, "serve", *words, "--port", "0"], stderr=said)
+        process = subprocess.Popen(
+            [sys.executable, "-c", command, "serve", *words, "--port", "0"], stderr=said
+        )
         try:
             while True:
                 said.seek(0)
@@ -77,13 +82,20 @@ def served(words: Sequence[str]) -> Iterator[int]:
 def load(port: int, bodies: Sequence[str], clients: int) -> dict[str, Any]:
     job = json.dumps({"port": port, "bodies": list(bodies), "clients": clients})
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.load"], input=job, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT
+        [sys.executable, "-m", "benchmarks.load"],
+        input=job,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        cwd=ROOT,
     )
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def compare_throughput(model: Any, port: int, texts: list[str], tokens: int, inputs: list[int], rounds: int) -> None:
+def compare_throughput(
+    model: Any, port: int, texts: list[str], tokens: int, inputs: list[int], rounds: int
+) -> None:
     for size in inputs:
         bodies = [body(texts[start : start + size]) for start in range(0, len(texts), size)]
         bare, over = [], []
@@ -126,7 +138,9 @@ def compare_latency(model: Any, port: int, rounds: int, count: int = 100) -> Non
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="all-MiniLM-L6-v2")
     parser.add_argument("--device")
     parser.add_argument("--dtype")
@@ -134,16 +148,22 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=2048)
     parser.add_argument("--inputs", type=int, nargs="*", default=[1, 8, 64])
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--serve", nargs="*", default=[], metavar="WORD", help="more options of fairspan serve")
+    parser.add_argument(
+        "--serve", nargs="*", default=[], metavar="WORD", help="more options of fairspan serve"
+    )
     chosen = parser.parse_args()
 
     words = [chosen.model, *chosen.serve]
     for name in ("device", "dtype", "preset"):
         if getattr(chosen, name):
             words += [f"--{name}", getattr(chosen, name)]
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
     loaded = load_model(chosen.model, Loading(device=chosen.device, dtype=chosen.dtype))
-    model = calibrate_if_asked(loaded, Calibration.preset(chosen.preset) if chosen.preset else None, None)
+    model = calibrate_if_asked(
+        loaded, Calibration.preset(chosen.preset) if chosen.preset else None, None
+    )
     encoder = DirectEncoder(model)
     texts = make_texts(chosen.texts, np.random.default_rng(0))
     read = encoder.read(texts)

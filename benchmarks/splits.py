@@ -53,4 +53,6 @@ def _pieces(text: str, size: int, most: int) -> Iterator[str]:
 
 
 def _write(file: Path, texts: Sequence[tuple[str, str]]) -> None:
-    file.write_text("".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in texts), "utf-8")
+    file.write_text(
+        "".join(json.dumps({"id": id, "text": text}) + "\n" for id, text in texts), "utf-8"
+    )

@@ -37,7 +37,9 @@ def settings_of(data: Path, work: Path) -> dict[str, dict[str, dict[str, Any]]]:
     found: dict[str, dict[str, dict[str, Any]]] = {}
     for name in CORPORA:
         articles = {half: work / f"{name}-{half}-articles.jsonl" for half in HALVES}
-        found[f"{name}, articles"] = {half: {"corpus": str(file)} for half, file in articles.items()}
+        found[f"{name}, articles"] = {
+            half: {"corpus": str(file)} for half, file in articles.items()
+        }
         short, pages = name == "news", {}
         for half, file in articles.items():
             pieces = work / f"{name}-{half}-pieces.jsonl"
@@ -45,7 +47,8 @@ def settings_of(data: Path, work: Path) -> dict[str, dict[str, dict[str, Any]]]:
             pages[half] = {"corpus": str(pieces), **(SHORT_PAGES if short else PAGES)}
         found[f"{name}, pages"] = pages
     found["XQuAD"] = {
-        half: {"tasks": str(folder)} for half, folder in zip(HALVES, halve_xquad(data, work), strict=True)
+        half: {"tasks": str(folder)}
+        for half, folder in zip(HALVES, halve_xquad(data, work), strict=True)
     }
     return found
 
@@ -69,29 +72,49 @@ def write_guard(folder: Path, into: Path) -> None:
     (into / "qrels").mkdir(parents=True, exist_ok=True)
     for name in ("corpus.jsonl", "queries.jsonl"):
         (into / name).write_bytes((folder / name).read_bytes())
-    test, train = ((folder / f"qrels/{split}.tsv").read_text("utf-8").splitlines() for split in ("test", "train"))
+    test, train = (
+        (folder / f"qrels/{split}.tsv").read_text("utf-8").splitlines()
+        for split in ("test", "train")
+    )
     (into / "qrels/test.tsv").write_text("\n".join([*test, *train[1:]]) + "\n", "utf-8")
 
 
-def answers(subject: NamedModel, task: str, halves: dict[str, dict[str, Any]], guard: Path, work: Path) -> list[Any]:
+def answers(
+    subject: NamedModel, task: str, halves: dict[str, dict[str, Any]], guard: Path, work: Path
+) -> list[Any]:
     """A record for each half that was tuned on, with what every candidate finds in the other half."""
     logs = {}
     for half, asked in halves.items():
         started, out = time.monotonic(), work / f"{subject.name}-{task.replace(', ', '-')}-{half}"
-        common: dict[str, Any] = {"name": subject.name, "store": work / "store.sqlite", "progress": False, "out": out}
+        common: dict[str, Any] = {
+            "name": subject.name,
+            "store": work / "store.sqlite",
+            "progress": False,
+            "out": out,
+        }
         logs[half] = fairspan.tune(subject.model, guards=[str(guard)], **asked, **common)
         sentence = logs[half].verdicts["sentence"][0]
         say(f"{subject.name}, {task}, {half}: {time.monotonic() - started:.0f} s: {sentence}")
     found = []
     for half, other in zip(HALVES, reversed(HALVES), strict=True):
-        fresh = logs[other].frame("candidates").filter(~pl.col("treatment").str.starts_with("chunk-mean"))
+        fresh = (
+            logs[other]
+            .frame("candidates")
+            .filter(~pl.col("treatment").str.starts_with("chunk-mean"))
+        )
         values = dict(fresh.select("treatment", "quality").rows())
         verdict = logs[half].verdicts.row(0, named=True)
         best = max(values, key=lambda name: values[name])
         record = {"model": subject.name, "task": task, "half": half, "answer": verdict["verdict"]}
-        record |= {"chosen": verdict["treatment"], "best": best, "found": values[verdict["treatment"]]}
+        record |= {
+            "chosen": verdict["treatment"],
+            "best": best,
+            "found": values[verdict["treatment"]],
+        }
         found.append(
-            record | {"regret": values[best] - record["found"]} | {f"at {one}": values[one] for one in values}
+            record
+            | {"regret": values[best] - record["found"]}
+            | {f"at {one}": values[one] for one in values}
         )
     return found
 
@@ -100,16 +123,22 @@ def regrets(cells: pl.DataFrame) -> pl.DataFrame:
     """The mean regret of the answers, and of every treatment that is used everywhere."""
     names = [name.removeprefix("at ") for name in cells.columns if name.startswith("at ")]
     best = pl.max_horizontal(f"at {name}" for name in names)
-    fixed = cells.select((best - pl.col(f"at {name}")).mean().alias(name) for name in names).row(0, named=True)
+    fixed = cells.select((best - pl.col(f"at {name}")).mean().alias(name) for name in names).row(
+        0, named=True
+    )
     rows = [{"choice": "tune", "regret": cells["regret"].mean()}]
     rows += [{"choice": f"{name} everywhere", "regret": value} for name, value in fixed.items()]
     return pl.DataFrame(rows).sort("regret")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--models", nargs="+", required=True, metavar="NAME=FOLDER")
-    parser.add_argument("--data", type=Path, required=True, help="the folder with corpora/ and retrieval/")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="the folder with corpora/ and retrieval/"
+    )
     parser.add_argument("--out", type=Path, default=Path("."))
     parser.add_argument("--device")
     parser.add_argument("--only", default="", help="tasks whose names contain this")
@@ -123,7 +152,13 @@ def main() -> None:
             if given.only in task:
                 cells += answers(subject, task, halves, work / "scifact", work)
                 pl.DataFrame(cells).write_csv(given.out / "tuning.csv")
-    with pl.Config(tbl_cols=-1, tbl_rows=-1, tbl_width_chars=220, float_precision=3, tbl_hide_dataframe_shape=True):
+    with pl.Config(
+        tbl_cols=-1,
+        tbl_rows=-1,
+        tbl_width_chars=220,
+        float_precision=3,
+        tbl_hide_dataframe_shape=True,
+    ):
         print(pl.DataFrame(cells), regrets(pl.DataFrame(cells)), sep="\n")
 
 

@@ -31,7 +31,9 @@ def load(connection: psycopg.Connection, folder: str) -> None:
     )
     for shard in shards:
         copy_shard(connection, shard, [id_type, vector_type])
-    connection.execute("SET maintenance_work_mem = '1GB'")  # a graph that fits into it is built much faster
+    connection.execute(
+        "SET maintenance_work_mem = '1GB'"
+    )  # a graph that fits into it is built much faster
     connection.execute(
         f"CREATE INDEX IF NOT EXISTS documents_hnsw ON documents USING hnsw (vector {vector_type}_cosine_ops)"
     )
@@ -53,7 +55,9 @@ def copy_shard(connection: psycopg.Connection, shard: pq.ParquetFile, types: lis
         )
 
 
-def search(connection: psycopg.Connection, query: np.ndarray, top: int = 10) -> list[tuple[str, float]]:
+def search(
+    connection: psycopg.Connection, query: np.ndarray, top: int = 10
+) -> list[tuple[str, float]]:
     """Ids and cosines, best first. For more than 40 of them, raise hnsw.ef_search first."""
     nearest = "SELECT id, 1 - (vector <=> %(query)s) FROM documents ORDER BY vector <=> %(query)s LIMIT %(top)s"
     return connection.execute(nearest, {"query": query, "top": top}).fetchall()

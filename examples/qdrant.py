@@ -24,7 +24,9 @@ def load(client: QdrantClient, folder: str) -> None:
     if not client.collection_exists("documents"):
         # Datatype.FLOAT16 halves the memory.
         vectors = VectorParams(size=size, distance=Distance.COSINE, datatype=Datatype.FLOAT32)
-        client.create_collection("documents", vectors, hnsw_config=HnswConfigDiff(m=16, ef_construct=100))
+        client.create_collection(
+            "documents", vectors, hnsw_config=HnswConfigDiff(m=16, ef_construct=100)
+        )
     for shard in shards:
         for batch in shard.iter_batches(10_000, columns=["id", "vector"]):
             ids = batch["id"].to_pylist()

@@ -18,11 +18,19 @@ from fastembed.common.model_description import ModelSource, PoolingType
 def embed(folder: str, texts: list[str]) -> np.ndarray:
     facts = json.loads(Path(folder, "fairspan.json").read_text(encoding="utf-8"))
     if folder not in {one["model"] for one in TextEmbedding.list_supported_models()}:
-        pooled = {"pooling": PoolingType.DISABLED, "normalization": False, "output_name": "sentence_embedding"}
-        TextEmbedding.add_custom_model(folder, sources=ModelSource(hf=folder), dim=facts["dimension"], **pooled)
+        pooled = {
+            "pooling": PoolingType.DISABLED,
+            "normalization": False,
+            "output_name": "sentence_embedding",
+        }
+        TextEmbedding.add_custom_model(
+            folder, sources=ModelSource(hf=folder), dim=facts["dimension"], **pooled
+        )
     model = TextEmbedding(folder, specific_model_path=folder)
     # A batch is as wide as its longest text, and the default is 256 texts.
-    return np.array(list(model.embed([facts["prompts"]["document"] + text for text in texts], batch_size=8)))
+    return np.array(
+        list(model.embed([facts["prompts"]["document"] + text for text in texts], batch_size=8))
+    )
 
 
 if __name__ == "__main__":

@@ -9,16 +9,24 @@
 import sys
 
 from haystack import Document
-from haystack_integrations.components.embedders.sentence_transformers import SentenceTransformersDocumentEmbedder
+from haystack_integrations.components.embedders.sentence_transformers import (
+    SentenceTransformersDocumentEmbedder,
+)
 
 
 def embed(folder: str, texts: list[str]) -> list[list[float]]:
     # Questions: SentenceTransformersTextEmbedder with {"task": "query", "prompt_name": "query"}.
     embedder = SentenceTransformersDocumentEmbedder(
-        model=folder, trust_remote_code=True, progress_bar=False, encode_kwargs={"prompt_name": "document"}
+        model=folder,
+        trust_remote_code=True,
+        progress_bar=False,
+        encode_kwargs={"prompt_name": "document"},
     )
     embedder.warm_up()
-    return [one.embedding for one in embedder.run([Document(content=text) for text in texts])["documents"]]
+    return [
+        one.embedding
+        for one in embedder.run([Document(content=text) for text in texts])["documents"]
+    ]
 
 
 if __name__ == "__main__":

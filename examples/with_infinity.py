@@ -17,7 +17,11 @@ def embed(folder: str, texts: list[str]) -> list:
     facts = json.loads(Path(folder, "fairspan.json").read_text(encoding="utf-8"))
     # Otherwise, infinity writes an optimised copy into the folder.
     options = {"onnx_disable_optimize": True, "model_warmup": False}
-    options |= {"engine": "optimum", "pooling_method": facts["pooling"][0], "served_model_name": "fair"}
+    options |= {
+        "engine": "optimum",
+        "pooling_method": facts["pooling"][0],
+        "served_model_name": "fair",
+    }
     engines = SyncEngineArray.from_args([EngineArgs(model_name_or_path=folder, **options)])
     asked = [facts["prompts"]["document"] + text for text in texts]
     vectors, _ = engines.embed(model="fair", sentences=asked).result()

@@ -13,16 +13,24 @@ import mteb
 import fairspan
 
 
-def compare(model: str, calibrations: tuple[str, ...] = ("plain", "long"), **options: str | int) -> dict[str, dict]:
+def compare(
+    model: str, calibrations: tuple[str, ...] = ("plain", "long"), **options: str | int
+) -> dict[str, dict]:
     """nDCG@10 of each calibration: over all queries, and by the fifth of the document that has the evidence."""
     task, found = fairspan.mteb_task(**options), {}
     for calibration in calibrations:
         one = fairspan.mteb_model(model, calibration)
         (scores,) = mteb.evaluate(one, task, co2_tracker=False).task_results[0].scores["test"]
-        found[one.name] = {name: scores[name] for name in scores if name.startswith(("ndcg_at_10_pos", "main_score"))}
+        found[one.name] = {
+            name: scores[name]
+            for name in scores
+            if name.startswith(("ndcg_at_10_pos", "main_score"))
+        }
     return found
 
 
 if __name__ == "__main__":
-    for name, scores in compare(sys.argv[1], **({"corpus": sys.argv[2]} if sys.argv[2:] else {})).items():
+    for name, scores in compare(
+        sys.argv[1], **({"corpus": sys.argv[2]} if sys.argv[2:] else {})
+    ).items():
         print(name, {key: round(value, 3) for key, value in scores.items()})

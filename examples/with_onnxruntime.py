@@ -16,8 +16,12 @@ from tokenizers import Tokenizer
 
 
 def embed(folder: str, texts: list[str]) -> np.ndarray:
-    prompt = json.loads(Path(folder, "fairspan.json").read_text(encoding="utf-8"))["prompts"]["document"]
-    tokens = Tokenizer.from_file(f"{folder}/tokenizer.json").encode_batch([prompt + text for text in texts])
+    prompt = json.loads(Path(folder, "fairspan.json").read_text(encoding="utf-8"))["prompts"][
+        "document"
+    ]
+    tokens = Tokenizer.from_file(f"{folder}/tokenizer.json").encode_batch(
+        [prompt + text for text in texts]
+    )
     session = onnxruntime.InferenceSession(f"{folder}/onnx/model.onnx")
     fields = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
     names = [one.name for one in session.get_inputs()]

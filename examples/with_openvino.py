@@ -16,13 +16,21 @@ from tokenizers import Tokenizer
 
 
 def embed(folder: str, texts: list[str]) -> np.ndarray:
-    prompt = json.loads(Path(folder, "fairspan.json").read_text(encoding="utf-8"))["prompts"]["document"]
-    tokens = Tokenizer.from_file(f"{folder}/tokenizer.json").encode_batch([prompt + text for text in texts])
+    prompt = json.loads(Path(folder, "fairspan.json").read_text(encoding="utf-8"))["prompts"][
+        "document"
+    ]
+    tokens = Tokenizer.from_file(f"{folder}/tokenizer.json").encode_batch(
+        [prompt + text for text in texts]
+    )
     # Some CPUs would compute in half precision.
-    model = openvino.compile_model(f"{folder}/onnx/model.onnx", "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    model = openvino.compile_model(
+        f"{folder}/onnx/model.onnx", "CPU", {"INFERENCE_PRECISION_HINT": "f32"}
+    )
     fields = {"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}
     names = [one.any_name for one in model.inputs]
-    return model({name: np.array([getattr(text, fields[name]) for text in tokens]) for name in names})[0]
+    return model(
+        {name: np.array([getattr(text, fields[name]) for text in tokens]) for name in names}
+    )[0]
 
 
 if __name__ == "__main__":

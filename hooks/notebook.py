@@ -14,7 +14,9 @@ class Notebook(File):
 def on_files(files: Any, config: Any) -> Any:
     for file in [file for file in files if file.src_uri.endswith(".ipynb")]:
         files.remove(file)
-        files.append(Notebook(file.src_uri, config.docs_dir, config.site_dir, config.use_directory_urls))
+        files.append(
+            Notebook(file.src_uri, config.docs_dir, config.site_dir, config.use_directory_urls)
+        )
     return files
 
 
@@ -28,7 +30,9 @@ def markdown(cell: dict[str, Any]) -> str:
     text = "".join(cell["source"])
     if cell["cell_type"] != "code":
         return text
-    return "\n\n".join([f"~~~~python\n{text}\n~~~~", *(shown(output) for output in cell["outputs"])])
+    return "\n\n".join(
+        [f"~~~~python\n{text}\n~~~~", *(shown(output) for output in cell["outputs"])]
+    )
 
 
 def shown(output: dict[str, Any]) -> str:
@@ -40,6 +44,8 @@ def shown(output: dict[str, Any]) -> str:
     if "image/svg+xml" in data:
         return f'<div class="output">\n{data["image/svg+xml"]}\n</div>'
     if "image/png" in data:
-        return f'<img class="output" alt="" src="data:image/png;base64,{data["image/png"].strip()}">'
+        return (
+            f'<img class="output" alt="" src="data:image/png;base64,{data["image/png"].strip()}">'
+        )
     text = data.get("text/plain") or "".join(output.get("text") or output.get("traceback") or ())
     return f"~~~~{{.text .output}}\n{text.rstrip()}\n~~~~"

@@ -9,7 +9,11 @@ from mkdocs.structure.files import File, InclusionLevel
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/RESULTS.md")
-PARTS = {"words": r"(?<=^# fairspan\n\n).+?(?=\n\n)", "code": r"^```python\n.+?^```$", "picture": r"^!\[.+?\)$"}
+PARTS = {
+    "words": r"(?<=^# fairspan\n\n).+?(?=\n\n)",
+    "code": r"^```python\n.+?^```$",
+    "picture": r"^!\[.+?\)$",
+}
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -18,7 +22,9 @@ def on_files(files: Any, config: Any) -> Any:
     for script in sorted([*(ROOT / "examples").glob("*.py"), *(ROOT / "examples").glob("*/*.js")]):
         shown = f"# {script.name}\n\n```{script.suffix[1:]}\n{script.read_text('utf-8')}```\n"
         uri = f"{script.relative_to(ROOT).as_posix()}.md"
-        files.append(File.generated(config, uri, content=shown, inclusion=InclusionLevel.NOT_IN_NAV))
+        files.append(
+            File.generated(config, uri, content=shown, inclusion=InclusionLevel.NOT_IN_NAV)
+        )
     return files
 
 
@@ -35,9 +41,13 @@ def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
         return re.sub(r"(?<=\]\()[^)#\s]+", there, text)
 
     def part(name: re.Match[str]) -> str:
-        found = re.search(PARTS[name[1]], (ROOT / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
+        found = re.search(
+            PARTS[name[1]], (ROOT / "README.md").read_text("utf-8"), re.DOTALL | re.MULTILINE
+        )
         if found is None:
-            raise ValueError(f"README.md has no {name[1]} for the first page of the site: see {Path(__file__).name}")
+            raise ValueError(
+                f"README.md has no {name[1]} for the first page of the site: see {Path(__file__).name}"
+            )
         return linked(found[0], "")
 
     shown = re.sub("<!-- README: (.+?) -->", part, linked(markdown, posixpath.dirname(place(own))))

@@ -24,7 +24,10 @@ class Verbs(griffe.Extension):
 
 def one_by_one(line: re.Match[str]) -> str:
     indent, names, last = line.groups()
-    return "".join(f"{indent}{name}: see `{last}`.\n" for name in names.split(", ") if name) + f"{indent}{last}: "
+    return (
+        "".join(f"{indent}{name}: see `{last}`.\n" for name in names.split(", ") if name)
+        + f"{indent}{last}: "
+    )
 
 
 def modules(module: griffe.Module) -> Any:
@@ -36,9 +39,15 @@ def modules(module: griffe.Module) -> Any:
 
 def verb(name: str, options: Any, run: Any) -> griffe.Function:
     """As in `call_of`: the fields of the dataclass are the parameters, and every base documents its own."""
-    docs = [inspect.cleandoc(kind.docstring.value) for kind in (options, *options.mro()) if kind.docstring]
+    docs = [
+        inspect.cleandoc(kind.docstring.value)
+        for kind in (options, *options.mro())
+        if kind.docstring
+    ]
     fields = "\n".join(doc.partition("Attributes:\n")[2] for doc in docs)
-    parameters = griffe.Parameters(*(simple(one) for one in options.parameters if one.name != "self"))
+    parameters = griffe.Parameters(
+        *(simple(one) for one in options.parameters if one.name != "self")
+    )
     function = griffe.Function(name, parameters=parameters, returns=run.returns)
     function.docstring = griffe.Docstring(
         f"{inspect.cleandoc(run.docstring.value)}\n\nArgs:\n{fields}", parent=function

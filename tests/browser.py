@@ -12,7 +12,12 @@ from typing import Any
 import pytest
 
 CHROMIUM = next(
-    (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), ""
+    (
+        found
+        for name in ("chromium", "chromium-browser", "google-chrome")
+        if (found := shutil.which(name))
+    ),
+    "",
 )
 FLAGS = [
     "--no-sandbox",
@@ -63,7 +68,9 @@ def legend_of(page: Any) -> tuple[bool, list[str]]:
 
 
 @contextmanager
-def opened(browser: Any, place: Path | str, *, width: int = 1280, dark: bool = False) -> Iterator[Opened]:
+def opened(
+    browser: Any, place: Path | str, *, width: int = 1280, dark: bool = False
+) -> Iterator[Opened]:
     """A file, opened as by a double click, or an address."""
     context = browser.new_context(
         viewport={"width": width, "height": 900},
@@ -73,9 +80,14 @@ def opened(browser: Any, place: Path | str, *, width: int = 1280, dark: bool = F
         accept_downloads=True,
     )
     found = Opened(context.new_page())
-    found.page.on("console", lambda message: found.complaints.append(f"{message.type}: {message.text}"))
+    found.page.on(
+        "console", lambda message: found.complaints.append(f"{message.type}: {message.text}")
+    )
     found.page.on("pageerror", lambda error: found.complaints.append(f"error: {error}"))
-    found.page.on("dialog", lambda dialog: (found.complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+    found.page.on(
+        "dialog",
+        lambda dialog: (found.complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()),
+    )
     found.page.on("request", lambda request: found.requests.append(request.url))
     found.page.goto(place if isinstance(place, str) else place.resolve().as_uri())
     try:

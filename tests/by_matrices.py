@@ -69,14 +69,20 @@ class Layout:
         """
         far, shows = 10_000, given["mask_function"]
         row, zero = torch.tensor(far), torch.tensor(0)
-        seen = torch.as_tensor(shows(zero, zero, row, torch.arange(2 * far + 1))).expand(2 * far + 1)
+        seen = torch.as_tensor(shows(zero, zero, row, torch.arange(2 * far + 1))).expand(
+            2 * far + 1
+        )
         causal = not bool(seen[far + 1])
         window = None if bool(seen[0]) else int(seen[:far].sum())
-        return self._spread(lambda _, places: sees_by_position(places, causal=causal, window=window)[None], False)
+        return self._spread(
+            lambda _, places: sees_by_position(places, causal=causal, window=window)[None], False
+        )
 
     def bias(self, full: Tensor) -> Tensor:
         """[N, H, L, L], of a model's bias for all pairs of L tokens, [N or 1, H, L, L]."""
-        return self._spread(lambda text, places: bias_by_position(full[text % len(full)], places), 0.0)
+        return self._spread(
+            lambda text, places: bias_by_position(full[text % len(full)], places), 0.0
+        )
 
     @cached_property
     def tiled(self) -> Tensor:
@@ -100,7 +106,9 @@ class LaidOut(Plan):
     layout: Layout | None = None
 
 
-def layout_of(module: CalibratedTransformer, inputs: dict[str, Any], segment: Tensor | None) -> Layout | None:
+def layout_of(
+    module: CalibratedTransformer, inputs: dict[str, Any], segment: Tensor | None
+) -> Layout | None:
     """METHODS §10 for a batch; None where every text is one tile, and read as the plain model reads it."""
     calibration, site, config = module.calibration, module.site, module.model.config
     prompt = int(inputs.get("prompt_length") or 0)
@@ -118,7 +126,12 @@ def layout_of(module: CalibratedTransformer, inputs: dict[str, Any], segment: Te
         return None
     limit = None
     if config.model_type != "t5":
-        limit = config.max_position_embeddings - _FIRST_POSITION.get(config.model_type, 0) - lead - trail
+        limit = (
+            config.max_position_embeddings
+            - _FIRST_POSITION.get(config.model_type, 0)
+            - lead
+            - trail
+        )
     places = []
     for text, tokens in enumerate(valid.sum(dim=1).tolist()):
         own = [-1] if segment is None else segment[text, valid[text]].tolist()
@@ -127,7 +140,9 @@ def layout_of(module: CalibratedTransformer, inputs: dict[str, Any], segment: Te
     return Layout(valid, places)
 
 
-def forward_by_matrices(module: CalibratedTransformer, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+def forward_by_matrices(
+    module: CalibratedTransformer, features: dict[str, Any], **kwargs: Any
+) -> dict[str, Any]:
     """A calibrated transformer's forward pass, with the tiles of `layout_of`."""
     inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS)}
     side = "query" if features.get("task") == "query" else features.get(SIDE, "document")

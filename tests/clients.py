@@ -31,7 +31,9 @@ def outcome(call: Callable[[], Any]) -> Any:
         return {"error": type(error).__name__, "says": str(error)}
 
 
-def cases(url: str, key: str, folder: str, texts: list[str], question: str) -> dict[str, Callable[[], Any]]:
+def cases(
+    url: str, key: str, folder: str, texts: list[str], question: str
+) -> dict[str, Callable[[], Any]]:
     def langchain(first_id: int, texts: list[str] = texts, **options: Any) -> Any:
         tiktoken.get_encoding = lambda name: tokenizer_of_others(first_id)
         name = Path(folder).name
@@ -53,7 +55,10 @@ def main(blocks: str, url: str, key: str, folder: str) -> None:
     for section, codes in sections.items():
         for number, code in enumerate(codes):
             exec(code, names)
-            told[f"{section} {number}"] = {"documents": names.pop("documents"), "query": names.pop("query")}
+            told[f"{section} {number}"] = {
+                "documents": names.pop("documents"),
+                "query": names.pop("query"),
+            }
     for name, case in cases(url, key, folder, names["texts"], names["question"]).items():
         told[name] = outcome(case)
     json.dump(told, sys.stdout)

@@ -139,7 +139,9 @@ class Started:
 
     def wait(self) -> Ended:
         code = self.commands.ask({"wait": self.pid})
-        return Ended(code, self.stdout.read_text(encoding="utf-8"), self.stderr.read_text(encoding="utf-8"))
+        return Ended(
+            code, self.stdout.read_text(encoding="utf-8"), self.stderr.read_text(encoding="utf-8")
+        )
 
 
 class Commands:
@@ -148,8 +150,15 @@ class Commands:
     def __init__(self, logs: Path) -> None:
         pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         # Without the user's own store, and wide enough for a line to stay one line.
-        own = {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "400", "FAIRSPAN_STORE": "/dev/null/store"}
-        self.process = subprocess.Popen([sys.executable, "-c", _DRIVER], cwd=ROOT, env={**os.environ, **own}, **pipes)
+        own = {
+            "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1",
+            "COLUMNS": "400",
+            "FAIRSPAN_STORE": "/dev/null/store",
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _DRIVER], cwd=ROOT, env={**os.environ, **own}, **pipes
+        )
         self.logs, self.count = logs, 0
 
     def ask(self, job: dict[str, Any]) -> int:
@@ -165,7 +174,12 @@ class Commands:
         out, err = self.logs / f"{self.count}.out", self.logs / f"{self.count}.err"
         out.touch()
         err.touch()
-        job = {"folder": str(folder), "words": list(map(str, words)), "stdout": str(out), "stderr": str(err)}
+        job = {
+            "folder": str(folder),
+            "words": list(map(str, words)),
+            "stdout": str(out),
+            "stderr": str(err),
+        }
         return Started(self, self.ask({**job, "before": before, "after": after}), out, err)
 
 
@@ -173,7 +187,10 @@ def stored(store: Path) -> int:
     """How many vectors the store holds, as another process sees it; 0 before there is one."""
     if not store.exists():
         return 0
-    with suppress(sqlite3.OperationalError), closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as opened:
+    with (
+        suppress(sqlite3.OperationalError),
+        closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as opened,
+    ):
         return int(opened.execute("SELECT count(*) FROM vectors").fetchone()[0])
     return 0
 
@@ -196,4 +213,8 @@ def header_of(run: Path) -> dict[str, Any]:
 
 def files_in(run: Path) -> list[str]:
     """What a run left in its folder, beside the lock that every writer leaves there and what a tuning adds."""
-    return sorted(file.name for file in run.iterdir() if file.name not in (".lock", "calibration.json", "tune.html"))
+    return sorted(
+        file.name
+        for file in run.iterdir()
+        if file.name not in (".lock", "calibration.json", "tune.html")
+    )

@@ -43,7 +43,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
         transformers.logging.disable_progress_bar()
         torch.set_num_threads(1)  # the models are tiny: a second thread costs more than it saves
-        gc.set_threshold(100_000, 50, 50)  # looking through all that torch holds takes most of a second
+        gc.set_threshold(
+            100_000, 50, 50
+        )  # looking through all that torch holds takes most of a second
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -86,12 +88,16 @@ def make_tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Sentenc
 
     made: dict[Any, SentenceTransformer] = {}
 
-    def make(architecture: str = "bert", pooling: str = "cls", **options: Any) -> SentenceTransformer:
+    def make(
+        architecture: str = "bert", pooling: str = "cls", **options: Any
+    ) -> SentenceTransformer:
         if not available(architecture):
             pytest.skip(f"transformers {transformers.__version__} has no {architecture}")
         key = (architecture, pooling, *sorted(options.items()))
         if key not in made:
-            made[key] = tiny_model(tmp_path_factory.mktemp("tiny"), architecture, pooling, **options)
+            made[key] = tiny_model(
+                tmp_path_factory.mktemp("tiny"), architecture, pooling, **options
+            )
         return made[key]
 
     return make
@@ -114,7 +120,9 @@ def save_tiny(
 
 
 @pytest.fixture(scope="session")
-def place(make_tiny: Callable[..., SentenceTransformer], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def place(
+    make_tiny: Callable[..., SentenceTransformer], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A folder with a model and a corpus; nobody writes into it."""
     from tests.verbs import write_articles
 

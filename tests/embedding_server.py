@@ -83,9 +83,13 @@ class Server:
     def answer(self, handler: Handler, body: Body) -> None:
         texts: list[str] = body["input"]
         if self.key is not None and handler.headers.get("Authorization") != f"Bearer {self.key}":
-            handler.say(401, {"error": {"message": f"wrong key {handler.headers.get('Authorization')}"}})
+            handler.say(
+                401, {"error": {"message": f"wrong key {handler.headers.get('Authorization')}"}}
+            )
         elif self.most is not None and len(texts) > self.most:
-            handler.say(422, {"error": f"batch size {len(texts)} > maximum allowed batch size {self.most}"})
+            handler.say(
+                422, {"error": f"batch size {len(texts)} > maximum allowed batch size {self.most}"}
+            )
         elif self.longest is not None and max(map(len, texts)) > self.longest:
             handler.say(400, {"message": "This model's maximum context length is 512 tokens."})
         else:
@@ -94,8 +98,15 @@ class Server:
     def vectors(self, body: Body) -> Body:
         read = [text[: self.cut] for text in body["input"]]
         found = embed(read)[:, : body.get("dimensions")]
-        data = [{"object": "embedding", "index": place, "embedding": one.tolist()} for place, one in enumerate(found)]
-        usage = {"usage": {"prompt_tokens": sum(len(text.split()) for text in read)}} if self.counts_tokens else {}
+        data = [
+            {"object": "embedding", "index": place, "embedding": one.tolist()}
+            for place, one in enumerate(found)
+        ]
+        usage = (
+            {"usage": {"prompt_tokens": sum(len(text.split()) for text in read)}}
+            if self.counts_tokens
+            else {}
+        )
         return {"object": "list", "model": body["model"], "data": data, **usage}
 
 
@@ -137,7 +148,9 @@ class Handler(BaseHTTPRequestHandler):
 def says(status: int, answer: Any = None, **headers: str) -> Callable[[Handler, Body], None]:
     """An answer for the script of a server; names of headers with _ for -."""
     written = {name.replace("_", "-"): value for name, value in headers.items()}
-    return lambda handler, body: handler.say(status, answer or {"error": {"message": "told to"}}, written)
+    return lambda handler, body: handler.say(
+        status, answer or {"error": {"message": "told to"}}, written
+    )
 
 
 def hangs_up(handler: Handler, body: Body) -> None:

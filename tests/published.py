@@ -20,9 +20,16 @@ FILE = Path(__file__).parent / "data" / "irf.csv"
 @cache
 def published_coefficients() -> pl.DataFrame:
     """Every printed number, table by table; `printed` has its digits. Some stand in two tables."""
-    rows = pl.read_csv(FILE, schema_overrides={"estimate": pl.String}).with_columns(cs.string().fill_null(""))
-    estimate, treatment = pl.col("printed").cast(pl.Float64), pl.col("treatment").replace("none", "plain")
-    return rows.rename({"estimate": "printed"}).with_columns(PLAN, estimate=estimate, treatment=treatment)
+    rows = pl.read_csv(FILE, schema_overrides={"estimate": pl.String}).with_columns(
+        cs.string().fill_null("")
+    )
+    estimate, treatment = (
+        pl.col("printed").cast(pl.Float64),
+        pl.col("treatment").replace("none", "plain"),
+    )
+    return rows.rename({"estimate": "printed"}).with_columns(
+        PLAN, estimate=estimate, treatment=treatment
+    )
 
 
 def published_table(number: int) -> Table:
@@ -32,10 +39,14 @@ def published_table(number: int) -> Table:
     alone = (found["lead"] == found["later"]).all()
     setting = "monolingual" if alone else f"mixed-language, later segments in {first['later']}"
     title = f"OLS coefficients of {first['measure']} ({setting}, {first['model']}), published as Table {number}"
-    treatments = [name for name in found["treatment"].unique(maintain_order=True) if name != "plain"]
+    treatments = [
+        name for name in found["treatment"].unique(maintain_order=True) if name != "plain"
+    ]
     name, remarks = f"published-table-{number}", _remarks(found.to_dicts())
     if not treatments:
-        return coefficient_table(found, name, title, notes=[MEANING, legend(found), *remarks], digits=2)
+        return coefficient_table(
+            found, name, title, notes=[MEANING, legend(found), *remarks], digits=2
+        )
     [treatment] = treatments
     notes = [MEANING, "printed without signs of significance", *remarks]
     return coefficient_table(found, name, title, pair=(treatment, "plain"), notes=notes, digits=2)
@@ -46,7 +57,9 @@ def _remarks(printed: Sequence[dict[str, Any]]) -> list[str]:
     remarks = []
     for note in dict.fromkeys(one["note"] for one in printed if one["note"]):
         where = [
-            f"{heading(one['plan'])} n={one['n']} {one['coefficient']}" for one in printed if one["note"] == note
+            f"{heading(one['plan'])} n={one['n']} {one['coefficient']}"
+            for one in printed
+            if one["note"] == note
         ]
         remarks.append(f"{'; '.join(where)}: {note}")
     return remarks

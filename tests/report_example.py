@@ -74,7 +74,10 @@ def profiles(
                 Series(
                     treatment,
                     number,
-                    tuple(bar(value(number, size, place, position) + shift, position) for position in range(size)),
+                    tuple(
+                        bar(value(number, size, place, position) + shift, position)
+                        for position in range(size)
+                    ),
                 )
                 for number, treatment in enumerate(treatments)
             ),
@@ -109,7 +112,12 @@ def lines(treatments: Sequence[str] = TREATMENTS[:2], form: str = ".3f") -> Char
 
     def curve(name: str, number: int, scale: float) -> Series:
         points: list[Point | None] = [
-            Point(scale * (0.3 + 0.1 * place / (number + 1)), scale * 0.25, scale * 0.7, f"{name}, {length} tokens")
+            Point(
+                scale * (0.3 + 0.1 * place / (number + 1)),
+                scale * 0.25,
+                scale * 0.7,
+                f"{name}, {length} tokens",
+            )
             for place, length in enumerate(LENGTHS)
         ]
         if number == 1:
@@ -117,12 +125,19 @@ def lines(treatments: Sequence[str] = TREATMENTS[:2], form: str = ".3f") -> Char
         return Series(name, number, tuple(points))
 
     def bound(scale: float) -> Series:
-        return Series("limit", -1, tuple(Point(scale * 0.9, told="limit") for _ in LENGTHS), dashed=True)
+        return Series(
+            "limit", -1, tuple(Point(scale * 0.9, told="limit") for _ in LENGTHS), dashed=True
+        )
 
     def panel(title: str, scale: float, **changes: str) -> Panel:
-        drawn = (*(curve(name, number, scale) for number, name in enumerate(treatments)), bound(scale))
+        drawn = (
+            *(curve(name, number, scale) for number, name in enumerate(treatments)),
+            bound(scale),
+        )
         labels = tuple(str(length) for length in LENGTHS)
-        return Panel(title, labels, drawn, places=on_log_axis(LENGTHS), reference=scale * 0.5, **changes)  # type: ignore[arg-type]
+        return Panel(
+            title, labels, drawn, places=on_log_axis(LENGTHS), reference=scale * 0.5, **changes
+        )  # type: ignore[arg-type]
 
     return Chart(
         name="lengths",
@@ -150,17 +165,28 @@ LABELS = (
 )
 
 
-def rows(*, labels: Sequence[str] = LABELS, treatments: Sequence[str] = TREATMENTS[:2], shift: float = 0.0) -> Chart:
+def rows(
+    *,
+    labels: Sequence[str] = LABELS,
+    treatments: Sequence[str] = TREATMENTS[:2],
+    shift: float = 0.0,
+) -> Chart:
     """Horizontal bars: one panel for each treatment, a reference, notes, and one unknown point."""
     panels = []
     for number, name in enumerate(treatments):
         points: list[Point | None] = [
-            Point(0.4 - 0.07 * place * (2 - number) + shift, told=f"{name}: {label}", note=f"#{place + 1}")
+            Point(
+                0.4 - 0.07 * place * (2 - number) + shift,
+                told=f"{name}: {label}",
+                note=f"#{place + 1}",
+            )
             for place, label in enumerate(labels)
         ]
         if len(points) > 2:
             points[2] = None
-        panels.append(Panel(name, tuple(labels), (Series(name, number, tuple(points)),), reference=0.25))
+        panels.append(
+            Panel(name, tuple(labels), (Series(name, number, tuple(points)),), reference=0.25)
+        )
     return Chart(
         name="segments",
         title="Similarity of each segment",
@@ -179,14 +205,25 @@ def heat(*, entries: int = 3, name: str = "languages") -> HeatMap:
     made = []
     for place, language in enumerate(("en", "zh")):
         cells: list[HeatCell | None] = [
-            HeatCell(tuple(0.9 - 0.1 * position - 0.05 * place + 0.02 * entry for entry in range(entries)))
+            HeatCell(
+                tuple(
+                    0.9 - 0.1 * position - 0.05 * place + 0.02 * entry for entry in range(entries)
+                )
+            )
             for position in range(3)
         ]
         if place == 1:
             cells[2] = None
         made.append((language, tuple(cells)))
     return HeatMap(
-        name, "By language", "One number each.", "language", ("1", "2", "3"), tuple(made), "position", "lead"
+        name,
+        "By language",
+        "One number each.",
+        "language",
+        ("1", "2", "3"),
+        tuple(made),
+        "position",
+        "lead",
     )
 
 
@@ -209,16 +246,42 @@ def row(*heads: str, cells: list[Cell | str | None]) -> Row:
 def table(**changes: object) -> Table:
     """Groups of rows and columns, every kind of cell, marks and tones."""
     cells = (
-        [Cell(0.51234, tone="good"), Cell(Estimate(-0.2, -0.31, -0.1), "+.2f", "*", "bad"), Cell(0.0002, "p"), "why"],
-        [Cell(None), Cell(Estimate(0.25, None, None), tone="open"), Cell(0.0449, "p", "◇"), "a long sentence " * 6],
+        [
+            Cell(0.51234, tone="good"),
+            Cell(Estimate(-0.2, -0.31, -0.1), "+.2f", "*", "bad"),
+            Cell(0.0002, "p"),
+            "why",
+        ],
+        [
+            Cell(None),
+            Cell(Estimate(0.25, None, None), tone="open"),
+            Cell(0.0449, "p", "◇"),
+            "a long sentence " * 6,
+        ],
         [Cell(0.5, ".1%"), Cell(Estimate(None)), Cell(None, "p"), None],
         [Cell(12_345, ",d"), Cell("text"), Cell(float("nan"), "p"), "="],
     )
     heads = (("none", "3"), ("none", "4"), ("paper", "3"), ("paper", "4"))
-    columns = (Column("mean", "value"), Column("change [95 %]", "value"), Column("p"), Column("reason", align="wrap"))
+    columns = (
+        Column("mean", "value"),
+        Column("change [95 %]", "value"),
+        Column("p"),
+        Column("reason", align="wrap"),
+    )
     rows_of = tuple(row(*head, cells=list(own)) for head, own in zip(heads, cells, strict=True))
-    given = {"name": "numbers", "title": "All numbers", "heads": ("treatment", "n"), "columns": columns}
-    given |= {"rows": rows_of, "frame": FRAME, "grouped": 1, "notes": ("* p < 0.05", "◇ p < 0.10"), "brief": True}
+    given = {
+        "name": "numbers",
+        "title": "All numbers",
+        "heads": ("treatment", "n"),
+        "columns": columns,
+    }
+    given |= {
+        "rows": rows_of,
+        "frame": FRAME,
+        "grouped": 1,
+        "notes": ("* p < 0.05", "◇ p < 0.10"),
+        "brief": True,
+    }
     return Table(**(given | changes))  # type: ignore[arg-type]
 
 
@@ -237,15 +300,25 @@ def view(*, hostile: bool = False) -> View:
     tones = ("bad", "good", "open")
     cards = tuple(
         Card(name, badge, tone, (f"{name} is {badge}.", "A second sentence."))  # type: ignore[arg-type]
-        for name, badge, tone in zip(named, ("unfair", "fair", "needs more data"), tones, strict=True)
+        for name, badge, tone in zip(
+            named, ("unfair", "fair", "needs more data"), tones, strict=True
+        )
     )
     verdicts = pl.DataFrame(
-        {"treatment": named, "verdict": [card.badge for card in cards], "sentence": [c.sentences[0] for c in cards]}
+        {
+            "treatment": named,
+            "verdict": [card.badge for card in cards],
+            "sentence": [c.sentences[0] for c in cards],
+        }
     )
     folded = (hostile_table(),) if hostile else (table(name="again", brief=False),)
     sections = (
-        Section("By position", "Bars.", (profiles(treatments=named),), (heat(),), (table(),), folded),
-        Section("By length", "", (lines(named[:2]),), (heat(entries=1, name="sizes"),), heats_first=True),
+        Section(
+            "By position", "Bars.", (profiles(treatments=named),), (heat(),), (table(),), folded
+        ),
+        Section(
+            "By length", "", (lines(named[:2]),), (heat(entries=1, name="sizes"),), heats_first=True
+        ),
         Section("Segments", "Rows.", (rows(treatments=named[:2]),)),
     )
     return View(
@@ -285,7 +358,14 @@ def part(*, hostile: bool = False, rows_limit: int = 1_000_000) -> Part:
         json_download("run.json", "statistics (JSON)", {"a": [1, None], "b": EVIL}),
     )
     facts = (("model", EVIL if hostile else "m"), ("status", "complete"))
-    return Part("run 1", view(hostile=hostile), facts, (("seed", "7"), ("margin", "±0.02")), '{"a": 1}', downloads)
+    return Part(
+        "run 1",
+        view(hostile=hostile),
+        facts,
+        (("seed", "7"), ("margin", "±0.02")),
+        '{"a": 1}',
+        downloads,
+    )
 
 
 def page(*, hostile: bool = False) -> str:

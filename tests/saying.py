@@ -11,7 +11,10 @@ from fairspan.errors import FairspanError
 
 
 def said_by(
-    action: Callable[..., object], *arguments: Any, kind: type[Exception] = FairspanError, **options: Any
+    action: Callable[..., object],
+    *arguments: Any,
+    kind: type[Exception] = FairspanError,
+    **options: Any,
 ) -> str:
     """The message of the error that a call ends in, which is one line."""
     with pytest.raises(kind) as caught:

@@ -21,14 +21,21 @@ Value = Callable[[str, str, int, int], float]
 """What a treatment gets under a metric at a position (from 1) in a cluster."""
 
 
-def write_beir(folder: Path, documents: Sequence[Mapping[str, Any]], queries: Sequence[Mapping[str, Any]]) -> str:
+def write_beir(
+    folder: Path, documents: Sequence[Mapping[str, Any]], queries: Sequence[Mapping[str, Any]]
+) -> str:
     """A folder of documents {id, text, …} and queries {id, text, document, …}; all else is metadata, and a gain."""
     (folder / "qrels").mkdir(parents=True)
     for name, rows in (("corpus", documents), ("queries", queries)):
         with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
             for row in rows:
-                metadata = {key: value for key, value in row.items() if key not in ("id", "text", "gain")}
-                print(json.dumps({"_id": row["id"], "text": row["text"], "metadata": metadata}), file=file)
+                metadata = {
+                    key: value for key, value in row.items() if key not in ("id", "text", "gain")
+                }
+                print(
+                    json.dumps({"_id": row["id"], "text": row["text"], "metadata": metadata}),
+                    file=file,
+                )
     judged = [f"{row['id']}\t{row['document']}\t{row.get('gain', 1)}" for row in queries]
     (folder / "qrels" / "test.tsv").write_text("\n".join(judged), encoding="utf-8")
     return str(folder)
@@ -79,8 +86,16 @@ def rows_of(
 def log_of(folder: Path, rows: pl.DataFrame, *, shuffled: bool = True, **changes: Any) -> RunLog:
     """A log of these rows, whose order means nothing."""
     treatments = list(dict.fromkeys(rows["treatment"]))
-    given = [name for name in treatments if not (name.endswith(ONLY) and name.removesuffix(ONLY) in treatments)]
-    settings = {"treatments": given, "documents_only": given != treatments, **changes.pop("spec", {})}
+    given = [
+        name
+        for name in treatments
+        if not (name.endswith(ONLY) and name.removesuffix(ONLY) in treatments)
+    ]
+    settings = {
+        "treatments": given,
+        "documents_only": given != treatments,
+        **changes.pop("spec", {}),
+    }
     settings["metrics"] = [name for name in dict.fromkeys(rows["measure"]) if name != "rank"]
     spec = EvaluateOptions(**settings).asked
     positions = changes.pop("positions", "segments" if rows["lead"][0] else "fifths")
@@ -97,7 +112,14 @@ def log_of(folder: Path, rows: pl.DataFrame, *, shuffled: bool = True, **changes
         }
         for treatment, index in rows.select("treatment", "part").unique(maintain_order=True).rows()
     ]
-    task = {"source": "pages", "names": ["t"], "fingerprints": ["f"], "indexes": 3, "queries": 1234, "documents": 40}
+    task = {
+        "source": "pages",
+        "names": ["t"],
+        "fingerprints": ["f"],
+        "indexes": 3,
+        "queries": 1234,
+        "documents": 40,
+    }
     header = {
         "verb": "evaluate",
         "run": "m-12345678",
@@ -121,12 +143,20 @@ def noise(scale: float = 0.05) -> Value:
     """The same for a treatment's metric, position and cluster whenever it is asked for."""
 
     def draw(*key: Any) -> float:
-        return float(np.random.default_rng(list("".join(map(str, key)).encode())).uniform(-scale, scale))
+        return float(
+            np.random.default_rng(list("".join(map(str, key)).encode())).uniform(-scale, scale)
+        )
 
     return draw
 
 
-LEVELS = {"plain": 0.4, "paper": 0.5, f"paper{ONLY}": 0.6, "plain/chunk-max": 0.7, "retrieval": 0.45}
+LEVELS = {
+    "plain": 0.4,
+    "paper": 0.5,
+    f"paper{ONLY}": 0.6,
+    "plain/chunk-max": 0.7,
+    "retrieval": 0.45,
+}
 
 
 def usual(treatment: str, metric: str, position: int, cluster: int) -> float:

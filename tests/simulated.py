@@ -64,7 +64,9 @@ def simulated_rows(
                         "later": plan[1],
                         "n": n,
                         "tokens": 90 + 7 * ((3 * number + member) % 5),
-                        "value": value(place + 1, number) + own[number, member] + rng.normal(0, noise),
+                        "value": value(place + 1, number)
+                        + own[number, member]
+                        + rng.normal(0, noise),
                         "layer": None,
                         "part": None,
                     }
@@ -104,7 +106,12 @@ def simulated_log(
 
 
 def attention_rows(
-    treatment: str = "plain", *, n: int = 3, plan: tuple[str, str] = ("en", "en"), sets: int = 4, orders: int = 2
+    treatment: str = "plain",
+    *,
+    n: int = 3,
+    plan: tuple[str, str] = ("en", "en"),
+    sets: int = 4,
+    orders: int = 2,
 ) -> pl.DataFrame:
     """Documents of one to three baskets in which the parts of each measure sum to 1 in every layer."""
     rng = np.random.default_rng([n, *"".join((treatment, *plan)).encode()])
@@ -113,8 +120,14 @@ def attention_rows(
         for order in range(orders):
             baskets = 1 + (number + order) % 3
             parts = {
-                "attention_segment": [f"segment {place + 1}" for place in range(n)] + ["special", "other"],
-                "attention_basket": ["first", *(f"basket {place + 1}" for place in range(baskets)), "last", "other"],
+                "attention_segment": [f"segment {place + 1}" for place in range(n)]
+                + ["special", "other"],
+                "attention_basket": [
+                    "first",
+                    *(f"basket {place + 1}" for place in range(baskets)),
+                    "last",
+                    "other",
+                ],
                 "attention_bin": [f"bin {place + 1}" for place in range(20)] + ["special", "other"],
             }
             for measure, names in parts.items():
@@ -160,7 +173,9 @@ def audit_log(
             for plan in plans:
                 tables += [
                     simulated_rows(
-                        lambda position, _, number=number: 0.8 - 0.04 * (position - 1) / (number + 1),  # type: ignore[misc]
+                        lambda position, _, number=number: (
+                            0.8 - 0.04 * (position - 1) / (number + 1)
+                        ),  # type: ignore[misc]
                         n=n,
                         plan=plan,
                         treatment=treatment,

@@ -35,15 +35,21 @@ class Matrices:
         """The largest singular value of (I − 11ᵀ/L) A, of each head."""
         length = self.weights.shape[-1]
         centring = np.eye(length) - np.ones((length, length)) / length
-        return np.array([np.linalg.svd(centring @ head, compute_uv=False)[0] for head in self.weights])
+        return np.array(
+            [np.linalg.svd(centring @ head, compute_uv=False)[0] for head in self.weights]
+        )
 
     @property
     def sigma_s(self) -> np.ndarray:
         """The standard deviation of the scores of the pairs that the mask leaves, of each head."""
-        return np.array([head[p > 0].std() for head, p in zip(self.scores, self.weights, strict=True)])
+        return np.array(
+            [head[p > 0].std() for head, p in zip(self.scores, self.weights, strict=True)]
+        )
 
 
-def matrices(model: SentenceTransformer, texts: Sequence[Any], **options: Any) -> list[list[Matrices]]:
+def matrices(
+    model: SentenceTransformer, texts: Sequence[Any], **options: Any
+) -> list[list[Matrices]]:
     """The attention of each text in each layer, of a plain or calibrated model; each text goes alone."""
     return [_of_one(model, text, **options) for text in texts]
 
@@ -70,7 +76,15 @@ def _of_one(model: SentenceTransformer, text: Any, **options: Any) -> list[Matri
             plan.asked, plan.calibrated = [*plan.asked], []
             temperature = temperature / plan.inverse_temperature
         weights, _ = attention_by_matrices(
-            module, query.double(), key.double(), identity, mask, scaling, position_bias, plan, **kwargs
+            module,
+            query.double(),
+            key.double(),
+            identity,
+            mask,
+            scaling,
+            position_bias,
+            plan,
+            **kwargs,
         )
         keys = key.double().repeat_interleave(heads // key.shape[1], dim=1)
         scale = dim**-0.5 if scaling is None else scaling
@@ -78,7 +92,9 @@ def _of_one(model: SentenceTransformer, text: Any, **options: Any) -> list[Matri
         layers.append((weights.transpose(1, 2), scores))
         # In tiles, masks and biases are here those of whole matrices, and the engine cannot go on with them.
         go_on = attention if getattr(plan, "layout", None) is None else attention_by_matrices
-        return go_on(module, query, key, value, mask, scaling, position_bias, fairspan_plan, **kwargs)
+        return go_on(
+            module, query, key, value, mask, scaling, position_bias, fairspan_plan, **kwargs
+        )
 
     routed = copy_sharing_weights(model).eval()
     route_attention(routed[0].model)

@@ -22,8 +22,20 @@ SETTINGS: list[dict[str, Any]] = [
     {"basket_size": 1, "layers": "all"},
     {"basket_size": 128, "layers": "last"},
     {"basket_size": 7, "strength": 0.5, "bos": "original", "eos": "equal", "layers": [1, 3]},
-    {"basket_size": 7, "strength": 0.5, "bos": "original", "eos": "original", "short_texts": "leave"},
-    {"basket_size": 16, "bos": "basket", "eos": "equal", "short_texts": "leave", "temperature": 0.8},
+    {
+        "basket_size": 7,
+        "strength": 0.5,
+        "bos": "original",
+        "eos": "original",
+        "short_texts": "leave",
+    },
+    {
+        "basket_size": 16,
+        "bos": "basket",
+        "eos": "equal",
+        "short_texts": "leave",
+        "temperature": 0.8,
+    },
     {"basket_size": 7, "temperature": 0.5, "scale_position_bias": True},
     {"strength": 0.0, "temperature": 0.7},
 ]
@@ -52,7 +64,10 @@ def whole_cross() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("architecture", "pooling", "padding_side"), list(whole_cross()))
 def test_fast_paths_agree_with_whole_matrices(
-    make_tiny: Callable[..., SentenceTransformer], architecture: str, pooling: str, padding_side: str
+    make_tiny: Callable[..., SentenceTransformer],
+    architecture: str,
+    pooling: str,
+    padding_side: str,
 ) -> None:
     """1e-5 of the largest value: four layers of float32 arithmetic in another order."""
     model = make_tiny(architecture, pooling, padding_side=padding_side)
@@ -85,12 +100,16 @@ def test_half_precision_stays_near_the_matrices(
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-@pytest.mark.parametrize(("architecture", "side"), [("bert", "right"), ("gte", "left"), ("qwen3", "left")])
+@pytest.mark.parametrize(
+    ("architecture", "side"), [("bert", "right"), ("gte", "left"), ("qwen3", "left")]
+)
 def test_batching_and_padding_do_not_change_a_text(
     make_tiny: Callable[..., SentenceTransformer], architecture: str, side: str, pooling: str
 ) -> None:
     """A text has the same baskets alone and beside longer ones. Left padding needs relative positions (rotary)."""
-    fair = fairspan.calibrate(make_tiny(architecture, pooling, padding_side=side), basket_size=7, strength=0.7)
+    fair = fairspan.calibrate(
+        make_tiny(architecture, pooling, padding_side=side), basket_size=7, strength=0.7
+    )
     together = fair.encode(TEXTS[:3], convert_to_tensor=True)
     alone = torch.stack([fair.encode(text, convert_to_tensor=True) for text in TEXTS[:3]])
     assert error(together, alone) <= 1e-5

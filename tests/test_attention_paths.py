@@ -25,7 +25,9 @@ FIRST = torch.zeros(N, dtype=torch.long)
 
 def tensors(dtype: torch.dtype = torch.float32, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    q = torch.randn(N, H, L, D, generator=generator) * 3  # sharp enough for masses to differ by orders of magnitude
+    q = (
+        torch.randn(N, H, L, D, generator=generator) * 3
+    )  # sharp enough for masses to differ by orders of magnitude
     k = torch.randn(N, K, L, D, generator=generator)
     v = torch.randn(N, K, L, D, generator=generator)
     return q.to(dtype), k.to(dtype), v.to(dtype)
@@ -38,10 +40,18 @@ def padding(side: str) -> Tensor:
 
 
 def exact(
-    q: Tensor, k: Tensor, v: Tensor, bias: Tensor, baskets: Baskets, special: SpecialShares, strength: Tensor | None
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Tensor,
+    baskets: Baskets,
+    special: SpecialShares,
+    strength: Tensor | None,
 ) -> Tensor:
     k, v = k.repeat_interleave(H // K, dim=1), v.repeat_interleave(H // K, dim=1)
-    p = attention_weights(q.double(), k.double(), bias.double(), SCALE, torch.ones(N, dtype=torch.float64))
+    p = attention_weights(
+        q.double(), k.double(), bias.double(), SCALE, torch.ones(N, dtype=torch.float64)
+    )
     return calibrate_weights(p.nan_to_num(), baskets, special, strength) @ v.double()
 
 
@@ -69,12 +79,16 @@ def closeness(fast: Tensor, reference: Tensor, rows: Tensor) -> float:
 
 @pytest.mark.parametrize(("size", "side"), [(1, "left"), (7, "right"), (7, "left"), (128, "right")])
 @pytest.mark.parametrize("visibility", ["all", "causal", "window"])
-def test_every_choice_of_special_baskets_and_strength(visibility: str, side: str, size: int) -> None:
+def test_every_choice_of_special_baskets_and_strength(
+    visibility: str, side: str, size: int
+) -> None:
     """Float32 sums of at most 37 products: 1e-5 relative is ten times what was seen."""
     q, k, v = tensors()
     valid = padding(side)
     row, column = torch.arange(L)[:, None], torch.arange(L)
-    seen = {"all": row >= 0, "causal": column <= row, "window": (row - column).abs() <= 5}[visibility]
+    seen = {"all": row >= 0, "causal": column <= row, "window": (row - column).abs() <= 5}[
+        visibility
+    ]
     mask = valid[:, None, None, :] & seen
     bias = torch.zeros(N, 1, L, L).masked_fill(~mask, -torch.inf)
     text = torch.arange(N)
@@ -89,7 +103,11 @@ def test_every_choice_of_special_baskets_and_strength(visibility: str, side: str
                 assert closeness(fast, reference, valid) <= 1e-5, strength
             one = one_row(q, k, v, mask, pooled, baskets, special, strength)
             wanted = reference[text, :, pooled]
-            assert (one.double() - wanted).abs().max() <= 1e-5 * wanted.abs().max(), (bos, eos, strength)
+            assert (one.double() - wanted).abs().max() <= 1e-5 * wanted.abs().max(), (
+                bos,
+                eos,
+                strength,
+            )
 
 
 @pytest.mark.parametrize(
@@ -105,7 +123,10 @@ def test_dtypes(dtype: torch.dtype, tolerance: float) -> None:
     baskets = fixed_baskets(valid, 7, own_bos=False, own_eos=False)
     fast = all_rows(q, k, v, SCALE, baskets, strength, mask=mask)
     assert fast.dtype == dtype
-    assert closeness(fast, exact(q, k, v, bias, baskets, SpecialShares(), strength), valid) <= tolerance
+    assert (
+        closeness(fast, exact(q, k, v, bias, baskets, SpecialShares(), strength), valid)
+        <= tolerance
+    )
     special = SpecialShares("original", "equal")
     baskets = fixed_baskets(valid, 7, own_bos=True, own_eos=True)
     reference = exact(q, k, v, bias, baskets, special, strength)[:, :, 0]
@@ -122,7 +143,9 @@ def test_position_bias_additive_masks_and_causal_order() -> None:
     position_bias = torch.randn(1, H, L, L, generator=generator)
     hide = torch.rand(N, 1, L, L, generator=generator) < 0.3
     hide[..., 0] = False  # every row sees at least one key
-    numbers = torch.randn(N, 1, L, L, generator=generator).masked_fill(hide, torch.finfo(torch.float32).min)
+    numbers = torch.randn(N, 1, L, L, generator=generator).masked_fill(
+        hide, torch.finfo(torch.float32).min
+    )
     baskets = fixed_baskets(valid, 7, own_bos=False, own_eos=False)
     fast = all_rows(q, k, v, SCALE, baskets, None, mask=numbers, position_bias=position_bias)
     bias = (numbers + position_bias).masked_fill(hide, -torch.inf)
@@ -138,7 +161,9 @@ def test_blocks_of_rows_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> 
     rounds in other blocks is 1e-16 in each of some hundred sums.
     """
     generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(2, 2, 200, 8, generator=generator, dtype=torch.float64) for _ in range(3))
+    q, k, v = (
+        torch.randn(2, 2, 200, 8, generator=generator, dtype=torch.float64) for _ in range(3)
+    )
     valid = torch.ones(2, 200, dtype=torch.bool)
     valid[1, 150:] = False
     baskets = fixed_baskets(valid, 16, own_bos=False, own_eos=False)
@@ -151,7 +176,10 @@ def test_blocks_of_rows_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_portable_kernel_agrees_with_the_cpu_kernel() -> None:
     """Devices without PyTorch's CPU kernel take the other branch; gradients force it here."""
-    q, k, v = (torch.randn(2, 2, 5, 8, generator=torch.Generator().manual_seed(s)).double() for s in range(3))
+    q, k, v = (
+        torch.randn(2, 2, 5, 8, generator=torch.Generator().manual_seed(s)).double()
+        for s in range(3)
+    )
     bias = torch.zeros(2, 1, 5, 5, dtype=torch.float64)
     out, log_mass = restricted_attention(q, k, v, bias, SCALE)
     portable, portable_mass = restricted_attention(q.clone().requires_grad_(), k, v, bias, SCALE)
@@ -165,7 +193,9 @@ def test_rows_that_miss_a_basket_have_a_gradient() -> None:
     seen = (torch.arange(L)[:, None] - torch.arange(L)).abs() <= 5
     baskets = fixed_baskets(torch.ones(N, L, dtype=torch.bool), 7, own_bos=False, own_eos=False)
     query = q.requires_grad_()
-    all_rows(query, k, v, SCALE, baskets, torch.full((N,), 0.5), mask=seen[None, None]).sum().backward()
+    all_rows(
+        query, k, v, SCALE, baskets, torch.full((N,), 0.5), mask=seen[None, None]
+    ).sum().backward()
     assert query.grad is not None
     assert query.grad.isfinite().all()
 
@@ -175,7 +205,10 @@ def test_segments_of_any_lengths() -> None:
     q, k, v = tensors()
     valid = padding("right")
     segment = torch.stack(
-        [torch.bucketize(torch.arange(L), torch.tensor(b)) for b in ([4, 5, 30], [2, 9, 11], [0, 9, 9], [50, 51, 52])]
+        [
+            torch.bucketize(torch.arange(L), torch.tensor(b))
+            for b in ([4, 5, 30], [2, 9, 11], [0, 9, 9], [50, 51, 52])
+        ]
     )
     mask = valid[:, None, None, :].expand(N, 1, L, L)
     bias = torch.zeros(N, 1, L, L).masked_fill(~mask, -torch.inf)
@@ -187,7 +220,9 @@ def test_segments_of_any_lengths() -> None:
             fast = all_rows(q, k, v, SCALE, baskets, None, mask=mask)
             assert closeness(fast, reference, valid) <= 1e-5
         one = one_row(q, k, v, valid[:, None, None], FIRST, baskets, special)
-        assert (one.double() - reference[:, :, 0]).abs().max() <= 1e-5 * reference[:, :, 0].abs().max()
+        assert (one.double() - reference[:, :, 0]).abs().max() <= 1e-5 * reference[
+            :, :, 0
+        ].abs().max()
 
 
 def test_a_basket_whose_mass_vanishes_keeps_its_proportions() -> None:

@@ -40,7 +40,14 @@ Make = Callable[..., SentenceTransformer]
 TEXTS = [words(45, seed=1), words(30, seed=2), words(5, seed=3), words(1, seed=4), ""]
 SETTINGS: list[dict[str, Any]] = [
     {"basket_size": 7},
-    {"basket_size": 7, "strength": 0.5, "bos": "original", "eos": "equal", "layers": [1, 3], "temperature": 0.8},
+    {
+        "basket_size": 7,
+        "strength": 0.5,
+        "bos": "original",
+        "eos": "equal",
+        "layers": [1, 3],
+        "temperature": 0.8,
+    },
     {"basket_size": 4, "layers": "all", "temperature": 0.5, "scale_position_bias": True},
 ]
 TILED: list[dict[str, Any]] = [
@@ -53,7 +60,11 @@ TOLERANCE = 2e-6
 
 def pooled(weights: list[Tensor], pooling: str) -> list[np.ndarray]:
     """By hand, from matrices: weights [layers, H, L, L] to [layers, L] of each text."""
-    rows = {"cls": lambda own: own[:, 0], "lasttoken": lambda own: own[:, -1], "mean": lambda own: own.mean(dim=1)}
+    rows = {
+        "cls": lambda own: own[:, 0],
+        "lasttoken": lambda own: own[:, -1],
+        "mean": lambda own: own.mean(dim=1),
+    }
     return [rows[pooling](own.mean(dim=1)).double().numpy() for own in weights]
 
 
@@ -79,10 +90,14 @@ def matrices_kept() -> Iterator[list[Tensor]]:
     """
     kept: list[Tensor] = []
 
-    def keep(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def keep(
+        module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any
+    ) -> Any:
         n, heads, length, dim = value.shape
         identity = torch.eye(length).expand(n, heads, length, length)
-        both, _ = attention_by_matrices(module, query, key, torch.cat([value, identity], dim=-1), *args, **kwargs)
+        both, _ = attention_by_matrices(
+            module, query, key, torch.cat([value, identity], dim=-1), *args, **kwargs
+        )
         kept.append(both[..., dim:].transpose(1, 2))
         return both[..., :dim].contiguous(), None
 
@@ -90,7 +105,9 @@ def matrices_kept() -> Iterator[list[Tensor]]:
         yield kept
 
 
-def by_matrices(fair: SentenceTransformer, texts: list[Any], pooling: str, **options: Any) -> list[np.ndarray]:
+def by_matrices(
+    fair: SentenceTransformer, texts: list[Any], pooling: str, **options: Any
+) -> list[np.ndarray]:
     found = []
     for text in texts:
         with matrices_kept() as kept, torch.inference_mode():
@@ -136,7 +153,11 @@ def test_calibrated_models_agree_with_whole_matrices(
     ("architecture", "pooling", "padding_side"),
     [
         *REPRESENTATIVES,
-        *(pytest.param(*kind, marks=pytest.mark.slow) for kind in ONE_EACH if kind not in REPRESENTATIVES),
+        *(
+            pytest.param(*kind, marks=pytest.mark.slow)
+            for kind in ONE_EACH
+            if kind not in REPRESENTATIVES
+        ),
     ],
 )
 def test_tiled_models_agree_with_whole_matrices(
@@ -161,7 +182,9 @@ def test_tiles_beyond_the_positions(make_tiny: Make) -> None:
     assert_close(list(attention_rows(fair, texts)), by_matrices(fair, texts, "cls"))
     with pytest.raises(UnsupportedModel, match=r"text 0 has 100 tokens, .* and the model reads 60"):
         attention_rows(fair, texts, side="query")
-    with pytest.raises(UnsupportedModel, match=r"text 0 has 102 tokens, .* and the model reads 100"):
+    with pytest.raises(
+        UnsupportedModel, match=r"text 0 has 102 tokens, .* and the model reads 100"
+    ):
         attention_rows(fair, [words(100)])
     one, two = (next(attention_rows(either, [words(40)], side="query")) for either in (fair, model))
     assert np.array_equal(one.masses, two.masses)
@@ -179,10 +202,16 @@ def test_calibrated_baskets_hold_equal_shares(make_tiny: Make) -> None:
 
 def test_segments_are_baskets(make_tiny: Make) -> None:
     fair = fairspan.calibrate(make_tiny("bert", "cls"), layers="last", bos="original", eos="equal")
-    pages = [fairspan.SegmentedText([words(count, seed=count) for count in counts]) for counts in ([3, 20], [9])]
+    pages = [
+        fairspan.SegmentedText([words(count, seed=count) for count in counts])
+        for counts in ([3, 20], [9])
+    ]
     rows = list(attention_rows(fair, [*pages, words(12)]))
     assert_close(rows, by_matrices(fair, [*pages, words(12)], "cls"))
-    spans = [(start, start + len(part)) for start, part in zip(pages[0].starts, pages[0].segments, strict=True)]
+    spans = [
+        (start, start + len(part))
+        for start, part in zip(pages[0].starts, pages[0].segments, strict=True)
+    ]
     profile = by_segment(rows[0], spans)
     # Four baskets: eos has a quarter, bos what it had, and the two segments divide the rest.
     first = rows[0].masses[-1, 0]
@@ -210,11 +239,15 @@ class LargestTensor(TorchDispatchMode):
         super().__init__()
         self.elements = 0
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         made = function(*args, **(kwargs or {}))
         for tensor in tree_leaves(made):
             if isinstance(tensor, Tensor):
-                self.elements = max(self.elements, tensor.untyped_storage().nbytes() // tensor.element_size())
+                self.elements = max(
+                    self.elements, tensor.untyped_storage().nbytes() // tensor.element_size()
+                )
         return made
 
 
@@ -224,7 +257,9 @@ def test_no_tensor_grows_with_the_square_of_the_length(
     make_tiny: Make, monkeypatch: pytest.MonkeyPatch, pooling: str, calibrated: bool
 ) -> None:
     """A text of 2048 tokens: no tensor has more than a quarter of L×L elements, all heads together."""
-    monkeypatch.setattr(torch, "inference_mode", torch.no_grad)  # under which every inner step can be seen
+    monkeypatch.setattr(
+        torch, "inference_mode", torch.no_grad
+    )  # under which every inner step can be seen
     length = 2048
     model = make_tiny("bert", pooling, max_position_embeddings=length)
     model.max_seq_length = length
@@ -268,10 +303,14 @@ def test_prompts_are_flagged_and_not_counted_in_offsets(make_tiny: Make, padding
 
 @pytest.mark.parametrize("padding_side", ["right", "left"])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_rows_that_are_not_pooled_do_not_count(make_tiny: Make, pooling: str, padding_side: str) -> None:
+def test_rows_that_are_not_pooled_do_not_count(
+    make_tiny: Make, pooling: str, padding_side: str
+) -> None:
     """With include_prompt=False, sentence-transformers leaves out <s> and the prompt's tokens."""
     transformer = make_tiny("bert", pooling, padding_side=padding_side)[0]
-    model = SentenceTransformer(modules=[transformer, Pooling(HIDDEN, pooling, include_prompt=False)], device="cpu")
+    model = SentenceTransformer(
+        modules=[transformer, Pooling(HIDDEN, pooling, include_prompt=False)], device="cpu"
+    )
     prompt = "w1 w2 "
     counted = [own[:, :, 3:] for own in eager(model, TEXTS[:3], prompt=prompt)]
     assert_close(list(attention_rows(model, TEXTS[:3], prompt=prompt)), pooled(counted, pooling))
@@ -281,7 +320,8 @@ def test_routes(make_tiny: Make) -> None:
     """Each side goes its own way, and a side without a transformer has no attention."""
     query, document = make_tiny("roberta", "mean"), make_tiny("bert", "cls")
     both = SentenceTransformer(
-        modules=[Router.for_query_document(list(query.children()), list(document.children()))], device="cpu"
+        modules=[Router.for_query_document(list(query.children()), list(document.children()))],
+        device="cpu",
     )
     for side, alone in (("query", query), ("document", document)):
         assert_close(
@@ -299,7 +339,9 @@ def test_routes(make_tiny: Make) -> None:
 # Refusals, before any text goes through
 
 
-def refused(model: SentenceTransformer, because: str, texts: list[str] = TEXTS, **options: Any) -> None:
+def refused(
+    model: SentenceTransformer, because: str, texts: list[str] = TEXTS, **options: Any
+) -> None:
     with pytest.raises(UnsupportedModel, match=because) as caught:
         attention_rows(model, texts, **options)
     assert "\n" not in str(caught.value)
@@ -307,7 +349,11 @@ def refused(model: SentenceTransformer, because: str, texts: list[str] = TEXTS, 
 
 
 def test_texts_that_do_not_fit_are_named(make_tiny: Make, tmp_path: Path) -> None:
-    refused(make_tiny("bert", "cls"), "text 40 has 602 tokens.* reads 512", [words(510)] * 40 + [words(600)])
+    refused(
+        make_tiny("bert", "cls"),
+        "text 40 has 602 tokens.* reads 512",
+        [words(510)] * 40 + [words(600)],
+    )
     refused(make_tiny("bert", "cls"), "text 0 has 513 tokens", [words(510)], prompt="w1 ")
     model = tiny_model(tmp_path, "roberta", "mean", max_position_embeddings=102)
     model.max_seq_length = 512
@@ -328,7 +374,10 @@ def row_of(masses: Any, *, special: Any = (), prompt: Any = (), width: int = 2) 
     """A row whose content tokens stand for `width` characters each, one space apart."""
     masses = np.atleast_2d(np.asarray(masses, dtype=np.float64))
     tokens = masses.shape[1]
-    flags = [np.isin(np.arange(tokens), np.array(which, dtype=int) % tokens) for which in (special, prompt)]
+    flags = [
+        np.isin(np.arange(tokens), np.array(which, dtype=int) % tokens)
+        for which in (special, prompt)
+    ]
     offsets = np.full((tokens, 2), NO_CHARACTER)
     content = ~(flags[0] | flags[1])
     offsets[content, 0] = np.arange(content.sum()) * (width + 1)
@@ -350,7 +399,11 @@ def test_baskets_of_content_with_special_tokens_on_their_own() -> None:
     ("row", "parts", "rest"),
     [
         (row_of([1, 2, 3]), [0.5, 0.5], [0, 0, 0]),
-        (row_of([1, 2, 3, 4, 10], special=(0, 2, -1), prompt=(1,)), [4 / 20], [1 / 20, 10 / 20, 5 / 20]),
+        (
+            row_of([1, 2, 3, 4, 10], special=(0, 2, -1), prompt=(1,)),
+            [4 / 20],
+            [1 / 20, 10 / 20, 5 / 20],
+        ),
         (row_of([1, 3], special=(0, 1)), [], [0.25, 0.75, 0]),
         (row_of([1], special=(0,)), [], [1, 0, 0]),
     ],

@@ -50,7 +50,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder.mkdir()
     for shift, language in enumerate(LANGUAGES):
         lines = [
-            json.dumps({"id": f"s{number:02}", "text": words(4 + number + shift % 2, 100 * shift + number)})
+            json.dumps(
+                {"id": f"s{number:02}", "text": words(4 + number + shift % 2, 100 * shift + number)}
+            )
             for number in range(SEGMENTS)
         ]
         (folder / f"{language}.jsonl").write_text("\n".join(lines), encoding="utf-8")
@@ -65,7 +67,13 @@ def measured(corpus: str, tmp_path: Path) -> Audit:
     """An audit of the small corpus, with everything it writes in tmp_path."""
 
     def measure(model: Any, **options: Any) -> fairspan.RunLog:
-        settings = {"corpus": corpus, "sizes": [3], "sets": 3, "treatments": ["plain"], "store": tmp_path / "s.db"}
+        settings = {
+            "corpus": corpus,
+            "sizes": [3],
+            "sets": 3,
+            "treatments": ["plain"],
+            "store": tmp_path / "s.db",
+        }
         return audit(model, **{**settings, "out": tmp_path / "run", **options})
 
     return measure
@@ -75,10 +83,18 @@ def documents_of(rows: pl.DataFrame, corpus: str) -> dict[str, list[tuple[int, s
     """Every document's segments: position, key and text, read from the rows and the corpus alone."""
     texts = Corpus.read(corpus)
     found: dict[str, dict[int, tuple[str, str]]] = {}
-    for name, position, segment, language in rows.select("document", "position", "segment", "language").rows():
-        assert found.setdefault(name, {}).setdefault(position, (segment, language)) == (segment, language)
+    for name, position, segment, language in rows.select(
+        "document", "position", "segment", "language"
+    ).rows():
+        assert found.setdefault(name, {}).setdefault(position, (segment, language)) == (
+            segment,
+            language,
+        )
     return {
-        name: [(position, f"{key[0]}/{key[1]}", texts.text(*key)) for position, key in sorted(places.items())]
+        name: [
+            (position, f"{key[0]}/{key[1]}", texts.text(*key))
+            for position, key in sorted(places.items())
+        ]
         for name, places in found.items()
     }
 
@@ -90,20 +106,30 @@ def cosine(one: Any, other: Any) -> float:
 
 def values_of(rows: pl.DataFrame, measure: str, treatment: str) -> dict[tuple[str, int], float]:
     chosen = rows.filter((pl.col("measure") == measure) & (pl.col("treatment") == treatment))
-    found = {(name, place): value for name, place, value in chosen.select("document", "position", "value").rows()}
+    found = {
+        (name, place): value
+        for name, place, value in chosen.select("document", "position", "value").rows()
+    }
     assert len(found) == len(chosen), "no row is there twice"
     return found
 
 
 def assert_by_hand(
-    log: fairspan.RunLog, corpus: str, name: str, whole: Embed, alone: Embed, within: float = BY_PADDING
+    log: fairspan.RunLog,
+    corpus: str,
+    name: str,
+    whole: Embed,
+    alone: Embed,
+    within: float = BY_PADDING,
 ) -> None:
     """Every row of representation: documents and segments one by one, each through its function."""
     found = values_of(log.rows, "representation", name)
     for document, parts in documents_of(log.rows, corpus).items():
         vector = whole(" ".join(text for *_, text in parts))
         expected = [cosine(vector, alone(text)) for *_, text in parts]
-        assert [found.pop((document, position)) for position, *_ in parts] == pytest.approx(expected, abs=within)
+        assert [found.pop((document, position)) for position, *_ in parts] == pytest.approx(
+            expected, abs=within
+        )
     assert not found
 
 
@@ -126,8 +152,18 @@ def test_every_row_of_representation_by_hand(
     plain = make_tiny(architecture, pooling, padding_side=side)
     calibration = fairspan.Calibration(basket_size=8)
     fair = fairspan.calibrate(plain, calibration)
-    names = ["plain", "paper+basket_size=8", "paper+basket_size=8+sides=document", "paper+basket_size=8+sides=query"]
-    models = {names[0]: (plain, plain), names[1]: (fair, fair), names[2]: (fair, plain), names[3]: (plain, fair)}
+    names = [
+        "plain",
+        "paper+basket_size=8",
+        "paper+basket_size=8+sides=document",
+        "paper+basket_size=8+sides=query",
+    ]
+    models = {
+        names[0]: (plain, plain),
+        names[1]: (fair, fair),
+        names[2]: (fair, plain),
+        names[3]: (plain, fair),
+    }
     log = measured(plain, treatments=names, languages=["en", "de"], mixed=["de:en"], sizes=[2, 3])
     documents = documents_of(log.rows, corpus)
     # Per plan: 3 sets in 2 Latin orders of 2 segments, and 3 sets in 3 orders of 3.
@@ -165,7 +201,9 @@ def test_every_row_of_retention_by_hand(
         found = values_of(log.rows, "retention", name)
         for document, parts in documents_of(log.rows, corpus).items():
             text = " ".join(text for _, _, text in parts)
-            tokens = for_documents.encode_document(text, output_value="token_embeddings", **put).double()
+            tokens = for_documents.encode_document(
+                text, output_value="token_embeddings", **put
+            ).double()
             begin = 1 + len(put["prompt"].split())
             for position, _, segment in parts:
                 end = begin + len(segment.split())
@@ -178,7 +216,9 @@ def test_every_row_of_retention_by_hand(
 
 def test_rows_say_what_they_were_measured_on(make_tiny: Make, corpus: str, measured: Audit) -> None:
     """A set is the same ids in every plan and order, every segment stands once at every position, plans hold."""
-    log = measured(make_tiny(), languages=["en"], mixed=["de:en"], measures=["representation"], name="mine")
+    log = measured(
+        make_tiny(), languages=["en"], mixed=["de:en"], measures=["representation"], name="mine"
+    )
     assert dict(log.rows.schema) == SCHEMA
     assert set(log.rows["run"]) == {log.run}
     assert set(log.rows["model"]) == {"mine"}
@@ -198,7 +238,9 @@ def test_rows_say_what_they_were_measured_on(make_tiny: Make, corpus: str, measu
         assert row["document"] == f"n3/{plan}/set{row['set']}/order{row['order']}"
 
 
-def test_a_model_that_comes_calibrated_is_measured_as_it_is(make_tiny: Make, corpus: str, measured: Audit) -> None:
+def test_a_model_that_comes_calibrated_is_measured_as_it_is(
+    make_tiny: Make, corpus: str, measured: Audit
+) -> None:
     """In the same store as the plain one, whose vectors it must not be given."""
     plain = make_tiny("bert", "cls")
     fair = fairspan.calibrate(plain, basket_size=8)
@@ -220,14 +262,19 @@ def test_the_models_own_prompt_is_used(make_tiny: Make, corpus: str, measured: A
 def test_attention_of_the_parts_sums_to_one(make_tiny: Make, measured: Audit) -> None:
     model = make_tiny("bert", "cls")
     names = ["plain", "paper+basket_size=8+layers=all"]
-    log = measured(model, treatments=names, measures=["representation", "attention"], attention_documents=4)
+    log = measured(
+        model, treatments=names, measures=["representation", "attention"], attention_documents=4
+    )
     rows = log.rows.filter(pl.col("layer").is_not_null())
     assert set(rows["measure"]) == {"attention_segment", "attention_basket", "attention_bin"}
     sums = rows.group_by("treatment", "measure", "document", "layer").agg(pl.col("value").sum())
     # 2 treatments, 3 measures, 4 documents, 4 layers; float32 softmaxes of some 40 terms.
     assert sums.height == 2 * 3 * 4 * 4
     assert np.allclose(sums["value"], 1.0, atol=1e-5)
-    assert rows.group_by("treatment").agg(pl.col("document").n_unique())["document"].to_list() == [4, 4]
+    assert rows.group_by("treatment").agg(pl.col("document").n_unique())["document"].to_list() == [
+        4,
+        4,
+    ]
     assert rows["value"].min() >= 0
 
 
@@ -235,7 +282,9 @@ def test_attention_of_the_parts_sums_to_one(make_tiny: Make, measured: Audit) ->
 
 
 @pytest.mark.parametrize("kind", ["truncate_dim", "narrowing dense", "dense", "two poolings"])
-def test_retention_is_refused_where_it_means_nothing(make_tiny: Make, measured: Audit, kind: str) -> None:
+def test_retention_is_refused_where_it_means_nothing(
+    make_tiny: Make, measured: Audit, kind: str
+) -> None:
     """ctx is a mean of token embeddings, iso what the last module makes of them: two spaces, and no cosine."""
     model = copy_sharing_weights(make_tiny("bert", "mean"))
     modules = list(model.children())
@@ -248,7 +297,9 @@ def test_retention_is_refused_where_it_means_nothing(make_tiny: Make, measured: 
         case "dense":
             model = SentenceTransformer(modules=[*modules, Dense(HIDDEN, HIDDEN)], device="cpu")
         case "two poolings":
-            model = SentenceTransformer(modules=[modules[0], Pooling(HIDDEN, ("cls", "mean"))], device="cpu")
+            model = SentenceTransformer(
+                modules=[modules[0], Pooling(HIDDEN, ("cls", "mean"))], device="cpu"
+            )
     with pytest.raises(FairspanError):
         measured(model, measures=["retention"])
 
@@ -272,7 +323,9 @@ class Letters:
 
 
 @pytest.mark.parametrize("form", [list, np.asarray, torch.tensor], ids=["lists", "numpy", "torch"])
-def test_any_object_with_encode(corpus: str, measured: Audit, form: Callable[[list[list[float]]], Any]) -> None:
+def test_any_object_with_encode(
+    corpus: str, measured: Audit, form: Callable[[list[list[float]]], Any]
+) -> None:
     model = Letters(form)
     log = measured(model)
     # Small whole numbers are exact in float32, so only the float64 cosine rounds.
@@ -294,7 +347,9 @@ def test_any_object_with_encode(corpus: str, measured: Audit, form: Callable[[li
         ({"treatments": ["tempscale"], "measures": ["attention"]}, "omit tempscale, attention."),
     ],
 )
-def test_more_than_representation_is_refused_of_objects(measured: Audit, options: dict[str, Any], named: str) -> None:
+def test_more_than_representation_is_refused_of_objects(
+    measured: Audit, options: dict[str, Any], named: str
+) -> None:
     model = Letters()
     with pytest.raises(UnsupportedModel, match="Letters is not a SentenceTransformer") as error:
         measured(model, **options)
@@ -304,10 +359,16 @@ def test_more_than_representation_is_refused_of_objects(measured: Audit, options
 
 @pytest.mark.parametrize(
     ("value", "words"),
-    [(0.0, "is all zero"), (np.nan, "holds NaN or infinity"), (1.0, "gives different texts the same vector")],
+    [
+        (0.0, "is all zero"),
+        (np.nan, "holds NaN or infinity"),
+        (1.0, "gives different texts the same vector"),
+    ],
     ids=["zero", "nan", "constant"],
 )
-def test_vectors_that_say_nothing_are_called_that(measured: Audit, value: float, words: str) -> None:
+def test_vectors_that_say_nothing_are_called_that(
+    measured: Audit, value: float, words: str
+) -> None:
     """And not taken for those of a model that does not read to the end, which they resemble."""
 
     class Same(Letters):
@@ -318,7 +379,9 @@ def test_vectors_that_say_nothing_are_called_that(measured: Audit, value: float,
         measured(Same())
     assert "to the end" not in str(error.value)
     with pytest.raises(FairspanError, match=words):
-        fairspan.inspect(Same(), ["One text of some length.", "And another one, also."], treatments=["plain"])
+        fairspan.inspect(
+            Same(), ["One text of some length.", "And another one, also."], treatments=["plain"]
+        )
 
 
 # The log.
@@ -335,7 +398,9 @@ def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Pat
     assert header["seed"] == header["spec"]["seed"] == 5
     assert header["versions"]["torch"] in (torch.__version__, torch.__version__.split("+")[0])
     assert set(header["versions"]) == {"python", *library_versions()}
-    assert {"fairspan", "torch", "transformers", "sentence-transformers", "polars"} <= set(header["versions"])
+    assert {"fairspan", "torch", "transformers", "sentence-transformers", "polars"} <= set(
+        header["versions"]
+    )
     assert header["versions"]["fairspan"] == fairspan.__version__
     assert len(header["model"]["fingerprint"]) == 64
     details = {key: value for key, value in header["model"].items() if key != "fingerprint"}
@@ -365,16 +430,25 @@ def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Pat
     assert header["timings"]["seconds"] >= 0
 
 
-HEADER = {"verb": "audit", "run": "r", "spec": {"treatments": [{"name": "plain"}]}, "model": {"name": "m"}}
+HEADER = {
+    "verb": "audit",
+    "run": "r",
+    "spec": {"treatments": [{"name": "plain"}]},
+    "model": {"name": "m"},
+}
 NAMED = {"run": "r", "model": "m", "treatment": "plain", "measure": "representation"}
 
 
 def rows_of(*values: float) -> pl.DataFrame:
-    return pl.DataFrame([dict.fromkeys(SCHEMA) | NAMED | {"value": value} for value in values], schema=SCHEMA)
+    return pl.DataFrame(
+        [dict.fromkeys(SCHEMA) | NAMED | {"value": value} for value in values], schema=SCHEMA
+    )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the names of open files in /proc")
-def test_a_file_is_on_disk_before_it_takes_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_on_disk_before_it_takes_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a loss of power the old file stands or the new one, whole: fsync first, then the rename."""
     happened: list[tuple[str, str]] = []
     sync, replace = os.fsync, Path.replace
@@ -418,7 +492,9 @@ def test_another_audit_takes_shared_texts_from_the_store(
     second = measured(model, treatments=["paper", "plain"], out=tmp_path / "second")
     assert second.header["timings"]["texts_from_store"] == texts
     assert second.header["timings"]["texts_computed"] == texts
-    assert values_of(second.rows, "representation", "plain") == values_of(first.rows, "representation", "plain")
+    assert values_of(second.rows, "representation", "plain") == values_of(
+        first.rows, "representation", "plain"
+    )
     # Documents-only embeds segments as "plain" does and documents as "paper" does: all of it is there.
     forbid_encoding(monkeypatch)
     third = measured(model, treatments=["paper+sides=document"], out=tmp_path / "third")
@@ -432,7 +508,9 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_p
     asked = {"corpus": corpus, "sizes": [2], "sets": 2, "treatments": ["plain"]}
 
     def name(model: Any = model, name: str = "org/Tiny Model", **changes: Any) -> str:
-        return run_name(STUDY.ready(AuditOptions(model, name=name, **{**asked, **changes}), Silent()))
+        return run_name(
+            STUDY.ready(AuditOptions(model, name=name, **{**asked, **changes}), Silent())
+        )
 
     def changed_weight() -> SentenceTransformer:
         other = copy_sharing_weights(model)
@@ -446,10 +524,27 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_p
     assert name().startswith("Tiny-Model-")
     assert name() == name(copy_sharing_weights(model)) == name(languages=None)
     again = [
-        *(name(seed=1), name(sizes=[3]), name(sets=3), name(margin=0.03), name(inference="cr2"), name(opening=3)),
+        *(
+            name(seed=1),
+            name(sizes=[3]),
+            name(sets=3),
+            name(margin=0.03),
+            name(inference="cr2"),
+            name(opening=3),
+        ),
         *(name(treatments=["paper"]), name(treatments=[{"name": "plain", "preset": "paper"}])),
-        *(name(measures=["retention"]), name(languages=["de"]), name(mixed=["en:de"]), name(prompt="w1 ")),
-        *(name(changed_weight()), name(make_tiny("bert", "cls")), name(narrower), name(name="org/Other")),
+        *(
+            name(measures=["retention"]),
+            name(languages=["de"]),
+            name(mixed=["en:de"]),
+            name(prompt="w1 "),
+        ),
+        *(
+            name(changed_weight()),
+            name(make_tiny("bert", "cls")),
+            name(narrower),
+            name(name="org/Other"),
+        ),
     ]
     assert len({name(), *again}) == 1 + len(again)
     for odd in ("/", "...", "ü", "a/b/"):
@@ -482,7 +577,9 @@ def test_treatments_that_cut_and_one_that_reads_on_by_hand(
     tiled = fairspan.calibrate(short, fairspan.Calibration.preset("tiles").but(tile_size=8))
     models = {names[0]: (plain, plain), names[1]: (tiled, tiled), names[2]: (tiled, plain)}
     documents = documents_of(log.rows, corpus)
-    words_of = {name: [len(text.split()) for *_, text in parts] for name, parts in documents.items()}
+    words_of = {
+        name: [len(text.split()) for *_, text in parts] for name, parts in documents.items()
+    }
     lengths = {name: 2 + sum(own) for name, own in words_of.items()}
     longer = [name for name, length in lengths.items() if length > SHORT]
     assert 0 < len(longer) < len(documents), "the premise"
@@ -490,7 +587,8 @@ def test_treatments_that_cut_and_one_that_reads_on_by_hand(
         assert_by_hand(log, corpus, treatment, whole.encode, alone.encode)
     segments = len({(row[1]) for parts in documents.values() for row in parts})
     kept = {
-        (one["treatment"], one["texts"]): (one["window"], one["count"], one["cut"]) for one in log.header["windows"]
+        (one["treatment"], one["texts"]): (one["window"], one["count"], one["cut"])
+        for one in log.header["windows"]
     }
     assert kept == {
         ("plain", "documents"): (SHORT, len(documents), len(longer)),
@@ -506,7 +604,11 @@ def test_treatments_that_cut_and_one_that_reads_on_by_hand(
         counts = [own for own in words_of.values() if len(own) == n]
         read = [SHORT - 2 - sum(own[:place]) for own in counts]
         in_part = sum(0 < room < own[place] for room, own in zip(read, counts, strict=True))
-        counted = {"documents": len(counts), "in_part": in_part, "never": sum(room <= 0 for room in read)}
+        counted = {
+            "documents": len(counts),
+            "in_part": in_part,
+            "never": sum(room <= 0 for room in read),
+        }
         if in_part or counted["never"]:
             expected.append({"treatment": "plain", "n": n, "position": place + 1, **counted})
     assert log.header["unseen"] == expected
@@ -525,7 +627,11 @@ def test_cut_documents_are_in_verdicts_notes_json_and_page(
     assert "cut" not in tiles
     assert log.notes[-1] == f"plain, paper: {said}; not read whole: positions 2 and 3 of n=3"
     values = json.loads(json.dumps(log.to_dict(), allow_nan=False))
-    assert [one["window"] for one in values["windows"] if one["texts"] == "documents"] == [SHORT, SHORT, None]
+    assert [one["window"] for one in values["windows"] if one["texts"] == "documents"] == [
+        SHORT,
+        SHORT,
+        None,
+    ]
     assert {one["treatment"] for one in values["unseen"]} == {"plain", "paper"}
     page = log.save_page(tmp_path / "page.html").read_text(encoding="utf-8")
     assert said in page
@@ -533,10 +639,18 @@ def test_cut_documents_are_in_verdicts_notes_json_and_page(
 
 
 @pytest.mark.parametrize("measure", ["retention", "attention"])
-def test_measures_of_tokens_need_whole_documents(short: SentenceTransformer, corpus: str, measure: str) -> None:
-    asked = {"sizes": [3], "sets": 3, "treatments": ["plain", T8], "measures": ["representation", measure]}
+def test_measures_of_tokens_need_whole_documents(
+    short: SentenceTransformer, corpus: str, measure: str
+) -> None:
+    asked = {
+        "sizes": [3],
+        "sets": 3,
+        "treatments": ["plain", T8],
+        "measures": ["representation", measure],
+    }
     with pytest.raises(
-        DesignError, match=rf"{measure} is measured on whole documents, and plain cuts those of up to \d\d"
+        DesignError,
+        match=rf"{measure} is measured on whole documents, and plain cuts those of up to \d\d",
     ) as caught:
         STUDY.ready(AuditOptions(short, corpus=corpus, **asked), Silent())
     assert str(caught.value).endswith(
@@ -544,7 +658,9 @@ def test_measures_of_tokens_need_whole_documents(short: SentenceTransformer, cor
     )
 
 
-def test_a_model_in_tiles_is_audited_at_its_own_length(short: SentenceTransformer, corpus: str) -> None:
+def test_a_model_in_tiles_is_audited_at_its_own_length(
+    short: SentenceTransformer, corpus: str
+) -> None:
     tiled = fairspan.calibrate(short, tile_size=8)
     asked = {"corpus": corpus, "sizes": [6], "sets": 3, "treatments": ["plain"]}
     with pytest.raises(DesignError, match=f"and the model reads {SHORT}: use opening=2"):
@@ -558,13 +674,19 @@ def test_a_model_in_tiles_is_audited_at_its_own_length(short: SentenceTransforme
 
 @pytest.mark.parametrize("treatments", [["plain"], ["plain", "paper", "paper+sides=document"]])
 def test_a_forecast_counts_what_the_run_does(
-    make_tiny: Make, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, treatments: list[str]
+    make_tiny: Make,
+    corpus: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    treatments: list[str],
 ) -> None:
     """Documents-only shares its vectors with the other two, and embeds nothing."""
     monkeypatch.setattr("fairspan.runs.forecast._TRIAL_SECONDS", 0.0)
     asked = {"corpus": corpus, "sizes": [2, 3], "sets": 2, "languages": ["en"], "mixed": ["de:en"]}
     places = {"out": tmp_path / "run", "store": tmp_path / "s.db"}
-    options = AuditOptions(make_tiny("bert", "cls"), **asked, treatments=treatments, progress=False, **places)
+    options = AuditOptions(
+        make_tiny("bert", "cls"), **asked, treatments=treatments, progress=False, **places
+    )
     expected = STUDY.forecast(options)
     assert not (tmp_path / "s.db").exists()
     log = STUDY(options)

@@ -49,7 +49,11 @@ def shown(log: RunLog) -> str:
 def test_a_model_without_positions_is_not_called_biased(tmp_path: Path, plans: list[Plan]) -> None:
     """Averaged over both mixed plans, language cancels and being alone does not: 0.1 between position 1 and later."""
     log = simulated_log(tmp_path / "run", [order_free(plan) for plan in plans])
-    means = log.rows.filter(pl.col("lead") != pl.col("later")).group_by("position").agg(pl.col("value").mean())
+    means = (
+        log.rows.filter(pl.col("lead") != pl.col("later"))
+        .group_by("position")
+        .agg(pl.col("value").mean())
+    )
     by_position = dict(means.iter_rows())
     assert by_position[4] - by_position[1] == pytest.approx(ALONE, abs=0.005)
     families = log.frame("families")
@@ -74,7 +78,9 @@ def test_later_positions_of_a_mixed_plan_are_compared(tmp_path: Path) -> None:
     log = simulated_log(tmp_path / "run", [order_free(("en", "de"), drop=0.08)])
     [row] = log.verdicts.iter_rows(named=True)
     assert row["verdict"] == "biased"
-    assert row["sentence"].startswith("biased: position 4 is 0.08 less represented than position 2 [")
+    assert row["sentence"].startswith(
+        "biased: position 4 is 0.08 less represented than position 2 ["
+    )
     assert "; position 1 (en) is not compared with later positions (de)" in row["sentence"]
     by_set = log.rows.pivot(on="position", index="set", values="value", aggregate_function="mean")
     difference = (by_set["4"] - by_set["2"]).to_numpy()
@@ -110,7 +116,9 @@ def test_everything_shown_of_mixed_plans_agrees(tmp_path: Path) -> None:
         assert (one["first_spread"], one["second_spread"]) == pytest.approx((0.06, 0.0), abs=0.01)
         assert one["from_position"] == 2
     assert any("position 1 is in another language" in note for note in spreads.notes)
-    assert any("difference of languages as well as of positions" in note for note in coefficients.notes)
+    assert any(
+        "difference of languages as well as of positions" in note for note in coefficients.notes
+    )
     [position] = log.frame("joint").filter(effect="position", treatment="plain")["reason"]
     assert "no language is at position 1 and at a later one in the same company" in position
     language = log.frame("joint").filter(effect="language", treatment="paper")["estimate"]
@@ -120,7 +128,9 @@ def test_everything_shown_of_mixed_plans_agrees(tmp_path: Path) -> None:
 
 def test_two_segments_in_two_languages_are_not_compared(tmp_path: Path) -> None:
     """The joint model separates them over both plans: each language is alone at either position."""
-    tables = [order_free(plan, n=2, treatment=name) for name in ("plain", "paper") for plan in MIXED]
+    tables = [
+        order_free(plan, n=2, treatment=name) for name in ("plain", "paper") for plan in MIXED
+    ]
     log = simulated_log(tmp_path / "run", tables, ["plain", "paper"])
     assert set(log.frame("families")["verdict"]) == {"not compared"}
     assert log.frame("families")["estimate"].to_list() == [None] * 4
@@ -128,8 +138,12 @@ def test_two_segments_in_two_languages_are_not_compared(tmp_path: Path) -> None:
     assert "changes" not in log.view.frames
     row = log.verdicts.row(0, named=True)
     assert row["verdict"] == "inconclusive"
-    assert row["sentence"].startswith("inconclusive: in mixed plans position 1 is not compared with later positions")
-    assert row["sentence"].endswith("documents in one language would compare position 1 (languages en, de)")
+    assert row["sentence"].startswith(
+        "inconclusive: in mixed plans position 1 is not compared with later positions"
+    )
+    assert row["sentence"].endswith(
+        "documents in one language would compare position 1 (languages en, de)"
+    )
     effect = log.frame("joint").filter(effect="position", treatment="plain").row(0, named=True)
     assert effect["averaged_over"] == "de (mixed), en (mixed)"
     assert effect["estimate"] == pytest.approx(0, abs=0.005)
@@ -151,7 +165,8 @@ def test_monolingual_and_mixed_documents_are_not_averaged_into_one_cell(tmp_path
     # Together, position 1 would show English lower by another 0.05.
     np.testing.assert_allclose(language["estimate"], -0.16, atol=0.005)
     means = {
-        (one["language"], one["plans"]): one["estimate"] for one in joint.filter(effect="mean", position=1).to_dicts()
+        (one["language"], one["plans"]): one["estimate"]
+        for one in joint.filter(effect="mean", position=1).to_dicts()
     }
     assert means["en", "monolingual"] - means["en", "mixed"] == pytest.approx(ALONE, abs=0.005)
     [heat] = [chart for chart in log.view.charts() if isinstance(chart, HeatMap)]
@@ -162,7 +177,9 @@ def test_monolingual_and_mixed_documents_are_not_averaged_into_one_cell(tmp_path
 
 
 @pytest.mark.parametrize(("shortest", "hardly"), [(40, "do not vary"), (39, "vary by only 0.7 %")])
-def test_lengths_that_do_not_vary_leave_the_other_answers(tmp_path: Path, shortest: int, hardly: str) -> None:
+def test_lengths_that_do_not_vary_leave_the_other_answers(
+    tmp_path: Path, shortest: int, hardly: str
+) -> None:
     """As with openings of 40 tokens, of which one set's may have 39: languages are compared, and lengths are not.
 
     One in twelve is shorter by log(40/39): a standard deviation of √(1/12 · 11/12) · 0.0253 = 0.0070.

@@ -13,7 +13,12 @@ from tests.saying import said_by
 
 
 def test_options_from_plain_values() -> None:
-    asked: dict[str, Any] = {"languages": ["en", "de"], "mixed": ["de:en"], "sizes": [3], "design": "williams"}
+    asked: dict[str, Any] = {
+        "languages": ["en", "de"],
+        "mixed": ["de:en"],
+        "sizes": [3],
+        "design": "williams",
+    }
     options = AuditOptions(**asked, treatments=["none", "64-last"], seed=3)
     assert (options.design, options.sizes, options.seed) == ("williams", (3,), 3)
     assert options.measured == (as_treatment("plain"), as_treatment("64-last"))
@@ -26,8 +31,14 @@ def test_options_from_plain_values() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"measures": []}, "measures must name at least one of representation, retention, attention"),
-        ({"measures": ["representation", "beauty"]}, "representation, retention, attention, got 'beauty'"),
+        (
+            {"measures": []},
+            "measures must name at least one of representation, retention, attention",
+        ),
+        (
+            {"measures": ["representation", "beauty"]},
+            "representation, retention, attention, got 'beauty'",
+        ),
         ({"measures": "representation"}, "measures must be a list"),
         ({"inference": "t"}, "auto, cr1, z, cr2, two-way, got 't'"),
         ({"treatments": []}, "at least one treatment, for example plain"),
@@ -40,7 +51,10 @@ def test_options_from_plain_values() -> None:
         ({"sizes": 4}, "sizes must be a list, such as [3, 4], got 4"),
         ({"design": "greek"}, "no design 'greek'"),
         ({"languages": "en"}, "languages must be a list, such as ['en'], got 'en'"),
-        ({"attention_documents": 0}, "attention_documents must be a whole number of at least 1, got 0"),
+        (
+            {"attention_documents": 0},
+            "attention_documents must be a whole number of at least 1, got 0",
+        ),
         ({"mixed": [5]}, "mixed must be text such as 'en' and 'de:en', got 5"),
         ({"documents": 1000}, "documents must be numbers by size, such as {4: 1008}, got 1000"),
         ({"fit_corpus": "sample"}, "no treatment is fitted, so fit_corpus would do nothing"),

@@ -31,7 +31,11 @@ from tests.simulated import DEPTH, attention_rows, audit_log, simulated_log, sim
 PLANS = [("en", "en"), ("de", "de"), ("de", "en"), ("zh", "en")]
 NAMES = ["en", "de", "de:en", "zh:en"]
 # Biased, fair and undecided under these: large effects, none, and small ones in much noise.
-EFFECTS: dict[str, tuple[float, float]] = {"plain": (0.10, 0.01), "paper": (0.0, 0.002), "retrieval": (0.015, 0.04)}
+EFFECTS: dict[str, tuple[float, float]] = {
+    "plain": (0.10, 0.01),
+    "paper": (0.0, 0.002),
+    "retrieval": (0.015, 0.04),
+}
 
 
 def falling(effect: float, noise: float, **options: Any) -> pl.DataFrame:
@@ -44,7 +48,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     """Three treatments, sizes 2 and 3, two languages and two mixtures; retention and attention in one family."""
     tables = []
     for name, (effect, noise) in EFFECTS.items():
-        tables += [falling(effect, noise, n=n, plan=plan, treatment=name) for n in (2, 3) for plan in PLANS]
+        tables += [
+            falling(effect, noise, n=n, plan=plan, treatment=name) for n in (2, 3) for plan in PLANS
+        ]
         tables.append(falling(0.0, 0.001, treatment=name, measure="retention"))
         tables.append(attention_rows(name))
     return simulated_log(
@@ -79,15 +85,24 @@ def rows_of(log: RunLog, **values: Any) -> pl.DataFrame:
 def test_position_means_are_means(log: RunLog, view: View) -> None:
     """Up to rounding in the last place."""
     keys = ("measure", "treatment", "n", "lead", "later")
-    uneven = {tuple(row[key] for key in keys): row for row in view.frame("unevenness").iter_rows(named=True)}
+    uneven = {
+        tuple(row[key] for key in keys): row
+        for row in view.frame("unevenness").iter_rows(named=True)
+    }
     for key, rows in view.frame("means").partition_by(keys, as_dict=True).items():
         own = rows_of(log, **dict(zip(keys, key, strict=True)))
-        by_position = own.group_by("position").agg(pl.col("value", "tokens").mean()).sort("position")
+        by_position = (
+            own.group_by("position").agg(pl.col("value", "tokens").mean()).sort("position")
+        )
         means = by_position["value"].to_numpy()
         np.testing.assert_allclose(rows["estimate"], means, rtol=1e-12)
         np.testing.assert_allclose(rows["tokens"], by_position["tokens"], rtol=1e-12)
-        coefficients = view.frame("coefficients").filter(**dict(zip(keys, key, strict=True)))["estimate"]
-        np.testing.assert_allclose(coefficients, [means[0], *(means[1:] - means[0])], rtol=0, atol=1e-12)
+        coefficients = view.frame("coefficients").filter(**dict(zip(keys, key, strict=True)))[
+            "estimate"
+        ]
+        np.testing.assert_allclose(
+            coefficients, [means[0], *(means[1:] - means[0])], rtol=0, atol=1e-12
+        )
         mixed = rows["lead"][0] != rows["later"][0]
         if mixed and len(means) == 2:
             assert key not in uneven
@@ -107,11 +122,17 @@ def test_position_means_are_means(log: RunLog, view: View) -> None:
 def test_few_sets_are_a_paired_t_test_on_set_means(log: RunLog, view: View) -> None:
     """Eight equal sets: CR2 with Satterthwaite's degrees of freedom is the paired t-test."""
     stats = pytest.importorskip("scipy.stats")
-    found = view.frame("coefficients").filter((pl.col("position") > 1) & (pl.col("treatment") == "plain"))
+    found = view.frame("coefficients").filter(
+        (pl.col("position") > 1) & (pl.col("treatment") == "plain")
+    )
     assert set(found["inference"]) == {"cr2"}
     for one in found.iter_rows(named=True):
-        rows = rows_of(log, **{name: one[name] for name in ("measure", "treatment", "n", "lead", "later")})
-        table = rows.pivot(on="position", index="set", values="value", aggregate_function="mean").sort("set")
+        rows = rows_of(
+            log, **{name: one[name] for name in ("measure", "treatment", "n", "lead", "later")}
+        )
+        table = rows.pivot(
+            on="position", index="set", values="value", aggregate_function="mean"
+        ).sort("set")
         paired = stats.ttest_rel(table[str(one["position"])].to_numpy(), table["1"].to_numpy())
         ends = paired.confidence_interval()
         numbers = [one[name] for name in ("p_value", "low", "high")]
@@ -119,19 +140,23 @@ def test_few_sets_are_a_paired_t_test_on_set_means(log: RunLog, view: View) -> N
 
 
 @pytest.mark.parametrize(("inference", "use_t"), [("auto", True), ("cr1", True), ("z", False)])
-def test_many_sets_are_statsmodels_clustered_errors(tmp_path: Path, inference: str, use_t: bool) -> None:
+def test_many_sets_are_statsmodels_clustered_errors(
+    tmp_path: Path, inference: str, use_t: bool
+) -> None:
     """CR1 is the reported default from 40 sets on; the published tables use it with z."""
     smf = pytest.importorskip("statsmodels.formula.api")
     table = falling(0.01, 0.03, sets=40)
     log = simulated_log(tmp_path / "run", [table], spec={"inference": inference})
     found = view_of(log).frame("coefficients")
-    fitted = smf.ols("value ~ C(position)", table.select("value", "position", "set").to_pandas()).fit(
-        cov_type="cluster", cov_kwds={"groups": table["set"].to_numpy()}, use_t=use_t
-    )
+    fitted = smf.ols(
+        "value ~ C(position)", table.select("value", "position", "set").to_pandas()
+    ).fit(cov_type="cluster", cov_kwds={"groups": table["set"].to_numpy()}, use_t=use_t)
     np.testing.assert_allclose(found["estimate"], fitted.params, rtol=1e-9)
     np.testing.assert_allclose(found["standard_error"], fitted.bse, rtol=1e-9)
     np.testing.assert_allclose(found["p_value"], fitted.pvalues, rtol=1e-7, atol=1e-300)
-    np.testing.assert_allclose(found.select("low", "high").to_numpy(), np.asarray(fitted.conf_int()), rtol=1e-9)
+    np.testing.assert_allclose(
+        found.select("low", "high").to_numpy(), np.asarray(fitted.conf_int()), rtol=1e-9
+    )
     assert found["marker"].to_list() == [marker(p) for p in fitted.pvalues]
 
 
@@ -139,10 +164,13 @@ def test_shared_segments_are_clustered_on_too(tmp_path: Path) -> None:
     table = falling(0.02, 0.03, shared=True)
     log = simulated_log(tmp_path / "run", [table], shared_segments={"3": True})
     wanted = position_effects(
-        *(table[name].to_numpy() for name in ("value", "position", "set", "segment")), inference="two-way"
+        *(table[name].to_numpy() for name in ("value", "position", "set", "segment")),
+        inference="two-way",
     )
     assert set(log.frame("coefficients")["inference"]) == {"two-way"}
-    np.testing.assert_array_equal(log.frame("coefficients")["standard_error"], wanted.standard_error)
+    np.testing.assert_array_equal(
+        log.frame("coefficients")["standard_error"], wanted.standard_error
+    )
     assert "errors are clustered on sets and on segments" in view_of(log).notes[-1]
 
 
@@ -153,7 +181,9 @@ def test_a_view_is_reproducible(log: RunLog, view: View) -> None:
         assert part.frame(name).equals(view.frame(name).filter(measure="retention")), name
 
 
-def test_the_joint_model_is_told_where_there_are_several_languages(view: View, single: RunLog) -> None:
+def test_the_joint_model_is_told_where_there_are_several_languages(
+    view: View, single: RunLog
+) -> None:
     assert "joint" not in view_of(single).frames
     assert view_of(single).remarks == ()
     chosen = {"measure": "representation", "treatment": "plain", "n": 3}
@@ -170,7 +200,11 @@ def test_the_joint_model_is_told_where_there_are_several_languages(view: View, s
     ]
     np.testing.assert_allclose(language["estimate"], 0, atol=0.02)
     slope = rows.filter(effect="log_tokens").select("estimate", "low", "high").row(0)
-    [sentence] = [one for one in view.remarks if one.startswith("plain, n=3, representation, all plans together: ")]
+    [sentence] = [
+        one
+        for one in view.remarks
+        if one.startswith("plain, n=3, representation, all plans together: ")
+    ]
     estimate, low, high = position.select("estimate", "low", "high").row(0)
     where = "position against 1 in documents of one language"
     assert f"{where}: 2 {estimate:+.3f} [{low:+.3f}, {high:+.3f}], 3 ".replace("-", "−") in sentence
@@ -188,9 +222,13 @@ def test_verdicts_of_one_family_are_its_sentence(single: RunLog) -> None:
     assert verdicts == list(zip(EFFECTS, ("biased", "fair", "inconclusive"), strict=True))
     said, fair, undecided = single.verdicts["sentence"]
     assert fair.startswith("fair within ±0.02; against plain, position 1 ")
-    assert re.match(r"inconclusive: about \d+ more sets would decide; against plain, position 1 ", undecided)
+    assert re.match(
+        r"inconclusive: about \d+ more sets would decide; against plain, position 1 ", undecided
+    )
     last = single.frame("coefficients").filter(treatment="plain", position=3).row(0, named=True)
-    assert said.startswith(f"biased: position 3 is {-last['estimate']:.2f} less represented than position 1 [")
+    assert said.startswith(
+        f"biased: position 3 is {-last['estimate']:.2f} less represented than position 1 ["
+    )
     ends = [float(end.replace("−", "-")) for end in re.findall(r"−?\d\.\d+(?=[,\]])", said)]
     np.testing.assert_allclose(ends, [last["low"], last["high"]], atol=0.005)
     cards = single.view.cards
@@ -212,14 +250,27 @@ def test_verdicts_of_several_families_name_the_worst(view: View) -> None:
     own = families.filter(treatment="plain")
     # The largest effect is at the third position.
     worst = own.sort(pl.col("estimate").abs(), descending=True, nulls_last=True).row(0, named=True)
-    assert (worst["n"], worst["lead"], worst["position"], worst["against"]) == (3, worst["later"], 3, 1)
-    assert biased.startswith(f"biased in 6 of 6 families, strongest for {worst['plan']}, n=3: position 3 is 0.2")
+    assert (worst["n"], worst["lead"], worst["position"], worst["against"]) == (
+        3,
+        worst["later"],
+        3,
+        1,
+    )
+    assert biased.startswith(
+        f"biased in 6 of 6 families, strongest for {worst['plan']}, n=3: position 3 is 0.2"
+    )
     count = families.filter(treatment="retrieval", verdict="inconclusive").height
     assert undecided.startswith(f"inconclusive in {count} of 6 families, strongest for ")
-    open_ = families.filter(treatment="retrieval", verdict="inconclusive").sort("sets_needed", descending=True)
-    assert f"strongest for {open_['plan'][0]}, n={open_['n'][0]}:" in undecided, "the one that needs the most sets"
+    open_ = families.filter(treatment="retrieval", verdict="inconclusive").sort(
+        "sets_needed", descending=True
+    )
+    assert f"strongest for {open_['plan'][0]}, n={open_['n'][0]}:" in undecided, (
+        "the one that needs the most sets"
+    )
     none = families.filter(pl.col("verdict") == "not compared")
-    assert {(one["n"], one["lead"] != one["later"]) for one in none.iter_rows(named=True)} == {(2, True)}
+    assert {(one["n"], one["lead"] != one["later"]) for one in none.iter_rows(named=True)} == {
+        (2, True)
+    }
 
 
 @pytest.mark.parametrize(
@@ -240,11 +291,19 @@ def test_verdicts_say_what_position_1_and_the_others_gain(
         for stream, name, by in ((0, "plain", (0.0, 0.0)), (20, "paper", (first, later)))
         for n in (3, 4)
     ]
-    tables = [one.with_columns(pl.format("{}/{}", "n", "segment").alias("segment")) for one in tables]
+    tables = [
+        one.with_columns(pl.format("{}/{}", "n", "segment").alias("segment")) for one in tables
+    ]
     log = simulated_log(tmp_path / "run", tables, ("plain", "paper"), spec={"sizes": [3, 4]})
-    wide = log.rows.pivot("treatment", index=["n", "set", "order", "position", "segment"], values="value")
-    wide = wide.with_columns(place=pl.col("position").clip(1, 2), change=pl.col("paper") - pl.col("plain"))
-    segments = wide.group_by("n", "set", "segment", "place").agg(pl.col("plain", "paper", "change").mean())
+    wide = log.rows.pivot(
+        "treatment", index=["n", "set", "order", "position", "segment"], values="value"
+    )
+    wide = wide.with_columns(
+        place=pl.col("position").clip(1, 2), change=pl.col("paper") - pl.col("plain")
+    )
+    segments = wide.group_by("n", "set", "segment", "place").agg(
+        pl.col("plain", "paper", "change").mean()
+    )
     parts = []
     for place, verb in zip((1, 2), said, strict=True):
         own = segments.filter(place=place)
@@ -273,13 +332,27 @@ def test_the_frames_are_strict_json(log: RunLog, view: View) -> None:
     found = strict(log)
     assert found["run"] == "m-12345678"
     assert set(view.frames) == {
-        *("verdicts", "families", "coefficients", "means", "unevenness", "joint", "attention", "changes"),
+        *(
+            "verdicts",
+            "families",
+            "coefficients",
+            "means",
+            "unevenness",
+            "joint",
+            "attention",
+            "changes",
+        ),
         *("roles", "gains"),
     }
     for name, frame in view.frames.items():
         assert len(found[name]) == len(frame) > 0
     first = found["coefficients"][0]
-    assert (first["position"], first["coefficient"], first["sets"], first["documents"]) == (1, "β0", 8, 16)
+    assert (first["position"], first["coefficient"], first["sets"], first["documents"]) == (
+        1,
+        "β0",
+        8,
+        16,
+    )
     assert found["means"][0]["estimate"] == first["estimate"]
 
 
@@ -297,9 +370,13 @@ ODD: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("inference", ["auto", "z", "cr2"])
 @pytest.mark.slow
-def test_odd_values_are_strict_json_and_can_be_shown(tmp_path: Path, odd: str, inference: str) -> None:
+def test_odd_values_are_strict_json_and_can_be_shown(
+    tmp_path: Path, odd: str, inference: str
+) -> None:
     """Two sets are the least that a design allows; cosines may be negative; a broken model may give constants."""
-    log = simulated_log(tmp_path / "run", [simulated_rows(**ODD[odd])], spec={"inference": inference})
+    log = simulated_log(
+        tmp_path / "run", [simulated_rows(**ODD[odd])], spec={"inference": inference}
+    )
     strict(log)
     assert "nan" not in printed(log.view, 80)
 
@@ -334,7 +411,9 @@ def test_a_run_that_was_stopped_shows_what_it_has(tmp_path: Path) -> None:
 
 
 def test_attention_alone_has_no_verdicts(tmp_path: Path) -> None:
-    log = simulated_log(tmp_path / "run", [attention_rows("plain")], spec={"measures": ["attention"]})
+    log = simulated_log(
+        tmp_path / "run", [attention_rows("plain")], spec={"measures": ["attention"]}
+    )
     assert log.verdicts.columns == ["model", "measure", "treatment", "verdict", "sentence"]
     assert log.verdicts.is_empty()
     assert set(log.view.frames) == {"verdicts", "attention"}
@@ -364,9 +443,12 @@ def test_the_plain_layout(view: View) -> None:
         ("3", "β2 (2 vs. 1)"),
         ("3", "β3 (3 vs. 1)"),
     ]
-    own = view.frame("coefficients").filter(measure="representation", treatment="paper", plan="de", n=3)
+    own = view.frame("coefficients").filter(
+        measure="representation", treatment="paper", plan="de", n=3
+    )
     expected = [
-        f"{value:.3f}".replace("-", "−") + marker(p) for value, p in own.select("estimate", "p_value").iter_rows()
+        f"{value:.3f}".replace("-", "−") + marker(p)
+        for value, p in own.select("estimate", "p_value").iter_rows()
     ]
     assert [row.cells[1].text for row in alone.rows if row.heads[0] == "3"] == expected
     mixed = table_of(view, "representation-coefficients-paper-mixed-en")
@@ -375,9 +457,13 @@ def test_the_plain_layout(view: View) -> None:
 
 
 def test_sizes_that_were_not_measured_are_left_empty(tmp_path: Path) -> None:
-    log = simulated_log(tmp_path / "run", [falling(0.0, 0.01, n=2), falling(0.0, 0.01, n=3, plan=("de", "de"))])
+    log = simulated_log(
+        tmp_path / "run", [falling(0.0, 0.01, n=2), falling(0.0, 0.01, n=3, plan=("de", "de"))]
+    )
     table = coefficient_table(log.frame("coefficients"), "t", "t")
-    assert [[text == "" for text in row] for row in cells_of(table)] == [[False, True]] * 2 + [[True, False]] * 3
+    assert [[text == "" for text in row] for row in cells_of(table)] == [[False, True]] * 2 + [
+        [True, False]
+    ] * 3
 
 
 def test_verdicts_and_unevenness(view: View) -> None:
@@ -401,7 +487,11 @@ def test_verdicts_and_unevenness(view: View) -> None:
 
 def test_changes_against_the_first_treatment(log: RunLog, view: View) -> None:
     table = table_of(view, "representation-changes")
-    found = [one for name in ("paper", "retrieval") for one in compare_sides(Side(log, "plain"), Side(log, name))[0]]
+    found = [
+        one
+        for name in ("paper", "retrieval")
+        for one in compare_sides(Side(log, "plain"), Side(log, name))[0]
+    ]
     found = [one for one in found if one["measure"] == "representation"]
     found.sort(key=lambda one: (one["second_treatment"], NAMES.index(one["plan"]), one["n"]))
     for record, row, one in zip(table.frame.iter_rows(named=True), table.rows, found, strict=True):
@@ -409,7 +499,8 @@ def test_changes_against_the_first_treatment(log: RunLog, view: View) -> None:
         means = view.frame("means").filter(measure="representation", plan=one["plan"], n=one["n"])
         means = means.filter(pl.col("position") >= (2 if ":" in one["plan"] else 1))
         first, second = (
-            means.filter(treatment=name)["estimate"] for name in (one["first_treatment"], one["second_treatment"])
+            means.filter(treatment=name)["estimate"]
+            for name in (one["first_treatment"], one["second_treatment"])
         )
         spreads = [float(np.ptp(side.to_numpy())) for side in (first, second)]
         assert (one["first_spread"], one["second_spread"]) == pytest.approx(spreads)
@@ -425,13 +516,17 @@ def test_changes_against_the_first_treatment(log: RunLog, view: View) -> None:
 @pytest.mark.parametrize("measure", ["representation", "retention"])
 def test_profiles_are_the_means(view: View, measure: str) -> None:
     chart = chart_of(view, f"{measure}-profiles")
-    kinds = dict(view.frame("verdicts").filter(measure=measure).select("treatment", "verdict").iter_rows())
+    kinds = dict(
+        view.frame("verdicts").filter(measure=measure).select("treatment", "verdict").iter_rows()
+    )
     seen = 0
     for panel in chart.panels:
         n = len(panel.labels)
         assert (panel.heading, panel.detail) == (f"{n} segments", f"8 sets, {8 * n} documents")
         for series in panel.series:
-            means = view.frame("means").filter(measure=measure, plan=panel.title, n=n, treatment=series.name)
+            means = view.frame("means").filter(
+                measure=measure, plan=panel.title, n=n, treatment=series.name
+            )
             for name in ("estimate", "low", "high"):
                 assert [getattr(point, name) for point in series.points] == means[name].to_list()
             assert series.number == list(EFFECTS).index(series.name)
@@ -452,7 +547,11 @@ def test_many_plans_come_on_pages_by_the_later_language(tmp_path: Path) -> None:
     """The plans of IRF's whole grid: six languages, and four later ones with each other lead."""
     how: dict[str, Any] = {"measures": ["representation"], "sets": 2, "treatments": ["plain"]}
     log = audit_log(tmp_path / "run", plans=WHOLE_GRID, sizes=(3, 6), **how)
-    charts = [chart for chart in log.view.charts() if isinstance(chart, Chart) and "profiles" in chart.name]
+    charts = [
+        chart
+        for chart in log.view.charts()
+        if isinstance(chart, Chart) and "profiles" in chart.name
+    ]
     assert [chart.name.removeprefix("representation-profiles-") for chart in charts] == [
         *("monolingual", "later-en", "later-de", "later-hi", "later-zh")
     ]
@@ -468,13 +567,17 @@ def test_many_plans_come_on_pages_by_the_later_language(tmp_path: Path) -> None:
 
 def test_the_heat_map_is_the_joint_model(tmp_path: Path) -> None:
     """Its means under every treatment, with the effect of length taken out."""
-    log = audit_log(tmp_path / "run", plans=[("en", "en"), ("zh", "zh")], measures=["representation"])
+    log = audit_log(
+        tmp_path / "run", plans=[("en", "en"), ("zh", "zh")], measures=["representation"]
+    )
     heats = {heat.name: heat for heat in log.view.charts() if isinstance(heat, HeatMap)}
     assert list(heats) == ["representation-languages-n2", "representation-languages-n3"]
     for n, heat in zip((2, 3), heats.values(), strict=True):
         for language, cells in heat.rows:
             for position, cell in enumerate(cells, start=1):
-                means = log.frame("joint").filter(effect="mean", n=n, language=language, position=position)
+                means = log.frame("joint").filter(
+                    effect="mean", n=n, language=language, position=position
+                )
                 assert cell is not None
                 assert list(cell.values) == means["estimate"].to_list()
                 assert means["treatment"].to_list() == list(heat.entries)
@@ -488,7 +591,9 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     return audit_log(tmp_path_factory.mktemp("attention") / "run", measures=["attention"])
 
 
-def attention_of(log: RunLog, measure: str, n: int, lead: str, later: str, treatment: str) -> pl.DataFrame:
+def attention_of(
+    log: RunLog, measure: str, n: int, lead: str, later: str, treatment: str
+) -> pl.DataFrame:
     return rows_of(log, measure=measure, n=n, lead=lead, later=later, treatment=treatment)
 
 
@@ -500,22 +605,41 @@ def test_shares_are_means_over_the_documents_that_have_the_part(looked: RunLog) 
     assert told == [(name, layers.start + 1, layers.stop) for name, layers in groups.items()]
     for share in frame.filter(plan="zh:en", n=3).iter_rows(named=True):
         rows = attention_of(looked, share["measure"], 3, "zh", "en", share["treatment"])
-        own = rows.filter(pl.col("layer").is_in(list(groups[share["layers"]])) & (pl.col("part") == share["part"]))
+        own = rows.filter(
+            pl.col("layer").is_in(list(groups[share["layers"]])) & (pl.col("part") == share["part"])
+        )
         values = own.group_by("document").agg(pl.col("value").mean())["value"]
         assert share["estimate"] == pytest.approx(np.mean(values.to_numpy()), rel=1e-12, abs=1e-15)
         assert share["documents"] == len(values)
-    baskets = frame.filter(measure="attention_basket", n=3, plan="zh:en", layers="all", treatment="plain")
-    assert baskets["part"].to_list() == ["first", "basket 1", "basket 2", "basket 3", "last", "other"]
+    baskets = frame.filter(
+        measure="attention_basket", n=3, plan="zh:en", layers="all", treatment="plain"
+    )
+    assert baskets["part"].to_list() == [
+        "first",
+        "basket 1",
+        "basket 2",
+        "basket 3",
+        "last",
+        "other",
+    ]
     assert baskets.drop_nulls("number")["documents"].to_list() == [8, 5, 2]
 
 
 def test_equal_shares_divide_what_the_text_gets(looked: RunLog) -> None:
-    chosen = {"measure": "attention_basket", "n": 3, "plan": "zh:en", "layers": "last third", "treatment": "paper"}
+    chosen = {
+        "measure": "attention_basket",
+        "n": 3,
+        "plan": "zh:en",
+        "layers": "last third",
+        "treatment": "paper",
+    }
     shares = looked.frame("attention").filter(**chosen)
     rows = attention_of(looked, "attention_basket", 3, "zh", "en", "paper")
     rows = rows.filter((pl.col("layer") >= 4) & pl.col("part").str.starts_with("basket"))
     by_document = rows.group_by("document", "part").agg(pl.col("value").mean())
-    equal = by_document.group_by("document").agg(pl.col("value").mean(), pl.col("part").alias("parts"))
+    equal = by_document.group_by("document").agg(
+        pl.col("value").mean(), pl.col("part").alias("parts")
+    )
     for share in shares.iter_rows(named=True):
         if share["number"] is None:
             assert np.isnan(share["equal"])
@@ -527,8 +651,16 @@ def test_equal_shares_divide_what_the_text_gets(looked: RunLog) -> None:
 def test_intervals_of_shares_are_statsmodels_s(looked: RunLog) -> None:
     """Least squares on a constant with errors clustered by set, t with G − 1 degrees of freedom."""
     api = pytest.importorskip("statsmodels.api")
-    chosen = {"measure": "attention_basket", "n": 2, "plan": "en", "layers": "middle third", "treatment": "plain"}
-    rows = attention_of(looked, "attention_basket", 2, "en", "en", "plain").filter(pl.col("layer").is_in([2, 3]))
+    chosen = {
+        "measure": "attention_basket",
+        "n": 2,
+        "plan": "en",
+        "layers": "middle third",
+        "treatment": "plain",
+    }
+    rows = attention_of(looked, "attention_basket", 2, "en", "en", "plain").filter(
+        pl.col("layer").is_in([2, 3])
+    )
     shares = looked.frame("attention").filter(**chosen).drop_nulls("number")
     for share in shares.head(2).iter_rows(named=True):
         own = rows.filter(part=share["part"])
@@ -549,7 +681,9 @@ def test_intervals_of_shares_are_statsmodels_s(looked: RunLog) -> None:
         ("attention_bin", "relative", "bin"),
     ],
 )
-def test_attention_charts_hold_the_shares(looked: RunLog, measure: str, what: str, part: str) -> None:
+def test_attention_charts_hold_the_shares(
+    looked: RunLog, measure: str, what: str, part: str
+) -> None:
     frame = looked.frame("attention").filter(measure=measure, n=2)
     chart = chart_of(looked.view, f"attention-{what}-n2")
     assert len(chart.panels) == 4 * 3
@@ -562,10 +696,16 @@ def test_attention_charts_hold_the_shares(looked: RunLog, measure: str, what: st
                 number = int(label) // 5 + 1 if part == "bin" else label
                 share = found[label if label in found else f"{part} {number}"]
                 if series.dashed:
-                    assert (point.estimate if point else None) == (share["equal"] if share["number"] else None)
+                    assert (point.estimate if point else None) == (
+                        share["equal"] if share["number"] else None
+                    )
                 else:
                     assert point is not None
-                    assert (point.estimate, point.low, point.high) == (share["estimate"], share["low"], share["high"])
+                    assert (point.estimate, point.low, point.high) == (
+                        share["estimate"],
+                        share["low"],
+                        share["high"],
+                    )
     shown = {panel.heading for panel in chart.shown}
     assert shown == (set() if part == "bin" else {"last third of the layers (5–6)"})
     if part == "segment":
@@ -582,12 +722,14 @@ def test_changes_of_every_coefficient(log: RunLog) -> None:
     for row in frame.iter_rows(named=True):
         place = {name: row[name] for name in ("measure", "plan", "n", "position")}
         before, after = (
-            log.frame("coefficients").filter(treatment=name, **place)["estimate"][0] for name in ("plain", "paper")
+            log.frame("coefficients").filter(treatment=name, **place)["estimate"][0]
+            for name in ("plain", "paper")
         )
         assert (row["first_estimate"], row["second_estimate"]) == pytest.approx((before, after))
         assert row["change_estimate"] == pytest.approx(after - before, abs=2e-6), "rounding is 0"
         first, second = (
-            log.frame("means").filter(treatment=name, **place)["estimate"][0] for name in ("plain", "paper")
+            log.frame("means").filter(treatment=name, **place)["estimate"][0]
+            for name in ("plain", "paper")
         )
         assert row["mean_change_estimate"] == pytest.approx(second - first, abs=2e-6)
 

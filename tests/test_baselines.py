@@ -63,7 +63,9 @@ def test_two_dimensions_by_hand() -> None:
     assert found.mean == pytest.approx([5, -1])
     assert found.matrix == pytest.approx(np.diag([np.sqrt(3 / 8), np.sqrt(3 / 2)]))
     first = fit_whitening(vectors, dimensions=1)
-    assert first.matrix == pytest.approx(found.matrix[:, :1]), "the direction of larger variance is kept"
+    assert first.matrix == pytest.approx(found.matrix[:, :1]), (
+        "the direction of larger variance is kept"
+    )
 
 
 def apply(fit: Whitening, vectors: np.ndarray) -> np.ndarray:
@@ -74,7 +76,9 @@ def cloud(count: int, width: int, seed: int = 0) -> np.ndarray:
     """Correlated vectors off the origin, with spreads from 1 to 1/100."""
     rng = np.random.default_rng(seed)
     turned = np.linalg.qr(rng.standard_normal((width, width)))[0]
-    return rng.standard_normal((count, width)) * np.geomspace(1, 0.01, width) @ turned + rng.standard_normal(width)
+    return rng.standard_normal((count, width)) * np.geomspace(
+        1, 0.01, width
+    ) @ turned + rng.standard_normal(width)
 
 
 @pytest.mark.parametrize("dimensions", [None, 1, 7, 16])
@@ -148,7 +152,11 @@ def test_a_whitened_model(
 def test_saved_and_loaded(make_tiny: Make, tmp_path: Path, baseline: str, normalize: bool) -> None:
     """By sentence-transformers alone, to the last bit: nothing of fairspan is in the folder."""
     model = make_tiny("roberta", "cls", normalize=normalize)
-    made = whiten(model, fit_whitening(vectors_of(model))) if baseline == "whitening" else last_two(model)
+    made = (
+        whiten(model, fit_whitening(vectors_of(model)))
+        if baseline == "whitening"
+        else last_two(model)
+    )
     made.save_pretrained(str(tmp_path / "saved"))
     listed = json.loads((tmp_path / "saved" / "modules.json").read_text(encoding="utf-8"))
     assert all(module["type"].startswith("sentence_transformers.") for module in listed)
@@ -161,7 +169,9 @@ def test_saved_and_loaded(make_tiny: Make, tmp_path: Path, baseline: str, normal
 # last2avg.
 
 
-def last_two_by_hand(model: SentenceTransformer, texts: Sequence[str], **options: Any) -> np.ndarray:
+def last_two_by_hand(
+    model: SentenceTransformer, texts: Sequence[str], **options: Any
+) -> np.ndarray:
     """Each text alone: transformers' own hidden states, the last two averaged, then all tokens."""
     found = []
     for text in texts:
@@ -176,7 +186,11 @@ def last_two_by_hand(model: SentenceTransformer, texts: Sequence[str], **options
 @pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES))
 def test_last_two_by_hand(make_tiny: Make, architecture: str) -> None:
     """Whatever the model pools by itself; in a padded batch, padding on the side where the model has it."""
-    pooling, side = ("lasttoken", "left") if architecture in ("qwen3", "mistral", "gemma3_text") else ("cls", "right")
+    pooling, side = (
+        ("lasttoken", "left")
+        if architecture in ("qwen3", "mistral", "gemma3_text")
+        else ("cls", "right")
+    )
     model = make_tiny(architecture, pooling, padding_side=side)
     before = vectors_of(model)
     found = vectors_of(last_two(model))
@@ -196,7 +210,9 @@ def test_what_follows_the_pooling_is_kept(make_tiny: Make) -> None:
     with torch.inference_mode():
         wanted = dense({"sentence_embedding": torch.tensor(last_two_by_hand(plain, TEXTS)).float()})
     made = last_two(model)
-    assert vectors_of(made) == pytest.approx(unit(wanted["sentence_embedding"].double().numpy()), abs=BY_PADDING)
+    assert vectors_of(made) == pytest.approx(
+        unit(wanted["sentence_embedding"].double().numpy()), abs=BY_PADDING
+    )
     kinds = [type(module) for module in made.children()]
     assert kinds == [Transformer, WeightedLayerPooling, Pooling, Dense, Normalize]
 
@@ -212,20 +228,29 @@ def test_last_two_of_a_calibrated_model(make_tiny: Make, pooling: str) -> None:
     fair[0].model.config.output_hidden_states = True
     with torch.inference_mode():
         states = fair(fair.preprocess(TEXTS[:1]))["all_layer_embeddings"]
-    assert after[0] == pytest.approx(((states[-1] + states[-2]) / 2)[0].mean(dim=0).double().numpy(), abs=BY_PADDING)
+    assert after[0] == pytest.approx(
+        ((states[-1] + states[-2]) / 2)[0].mean(dim=0).double().numpy(), abs=BY_PADDING
+    )
     assert np.abs(after - vectors_of(last_two(model))).max() > 0.01, "the premise"
 
 
 def test_what_last_two_refuses(make_tiny: Make, tmp_path: Path) -> None:
     model = make_tiny("bert", "mean")
-    static = SentenceTransformer(modules=[StaticEmbedding(model.tokenizer, embedding_dim=8)], device="cpu")
+    static = SentenceTransformer(
+        modules=[StaticEmbedding(model.tokenizer, embedding_dim=8)], device="cpu"
+    )
     with pytest.raises(UnsupportedModel, match="this model has StaticEmbedding"):
         last_two(static)
     shallow = tiny_model(tmp_path, "bert", "mean", num_hidden_layers=1)
-    with pytest.raises(UnsupportedModel, match=r"BertModel does not give the hidden states of two layers \(2 were"):
+    with pytest.raises(
+        UnsupportedModel, match=r"BertModel does not give the hidden states of two layers \(2 were"
+    ):
         last_two(shallow)
     both = Pooling(HIDDEN, ("cls", "mean"))
-    assert vectors_of(last_two(SentenceTransformer(modules=[model[0], both], device="cpu"))).shape[1] == HIDDEN
+    assert (
+        vectors_of(last_two(SentenceTransformer(modules=[model[0], both], device="cpu"))).shape[1]
+        == HIDDEN
+    )
 
 
 # Treatments.
@@ -298,7 +323,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def write_corpus(file: Path, prefix: str, numbers: Sequence[int], shift: int = 0, count: int = 12) -> None:
+def write_corpus(
+    file: Path, prefix: str, numbers: Sequence[int], shift: int = 0, count: int = 12
+) -> None:
     lines = []
     for number in numbers:
         seed = 10_000 * (shift + 1) + number
@@ -330,7 +357,9 @@ def test_the_fit_part_of_an_audit(prepared: PreparedAudit, corpus: str) -> None:
     tested = list(prepared.documents.segments.values())
     fitted = [text.text for text in prepared.fit.texts]
     assert (len(tested), len(fitted)) == (3 * 4, SEGMENTS - 3 * 4)
-    assert sorted([*fitted, *tested]) == sorted(segment.text for segment in Corpus.read(corpus, ["en"]).segments)
+    assert sorted([*fitted, *tested]) == sorted(
+        segment.text for segment in Corpus.read(corpus, ["en"]).segments
+    )
     assert not share(fitted, [document.text for document in prepared.documents.documents])
     names = "whitening, whitening-8+temperature=0.5"
     assert prepared.fit.notes == (f"{names}: fitted on 98 texts of spare that are not tested",)
@@ -342,7 +371,13 @@ def test_the_fit_part_of_an_audit(prepared: PreparedAudit, corpus: str) -> None:
 
 def test_a_translation_of_a_tested_segment_is_out(make_tiny: Make, corpus: str) -> None:
     """In mixed documents the first segment is German and the others English: both languages of all are out."""
-    asked = {"corpus": corpus, "mixed": ["de:en"], "sizes": [3], "sets": 4, "treatments": ["whitening"]}
+    asked = {
+        "corpus": corpus,
+        "mixed": ["de:en"],
+        "sizes": [3],
+        "sets": 4,
+        "treatments": ["whitening"],
+    }
     found = STUDY.ready(AuditOptions(make_tiny("bert", "mean"), **asked), Silent())
     texts, used = Corpus.read(corpus), {segment for segment, _ in found.documents.segments}
     assert len(used) == 12
@@ -351,15 +386,26 @@ def test_a_translation_of_a_tested_segment_is_out(make_tiny: Make, corpus: str) 
     assert fitted == {segment.text for segment in texts.segments if segment.id not in used}
 
 
-def test_another_corpus_is_fitted_on_without_what_is_tested(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
+def test_another_corpus_is_fitted_on_without_what_is_tested(
+    make_tiny: Make, corpus: str, tmp_path: Path
+) -> None:
     """A hundred other segments, among which stand all that are tested, in another company."""
     folder = tmp_path / "both"
     folder.mkdir()
     write_corpus(folder / "en.jsonl", "t", [*range(SEGMENTS), *range(1000, 1100)])
-    options = {"corpus": corpus, "languages": ["en"], "sizes": [3], "sets": 36, "treatments": ["whitening-16"]}
+    options = {
+        "corpus": corpus,
+        "languages": ["en"],
+        "sizes": [3],
+        "sets": 36,
+        "treatments": ["whitening-16"],
+    }
     model = make_tiny("bert", "mean")
     found = STUDY.ready(AuditOptions(model, fit_corpus=str(folder), **options), Silent())
-    fitted, tested = [text.text for text in found.fit.texts], list(found.documents.segments.values())
+    fitted, tested = (
+        [text.text for text in found.fit.texts],
+        list(found.documents.segments.values()),
+    )
     assert (len(tested), len(fitted)) == (108, 102)
     assert not share(fitted, tested)
     with pytest.raises(CorpusError) as caught:
@@ -374,8 +420,12 @@ def test_another_corpus_is_fitted_on_without_what_is_tested(make_tiny: Make, cor
 # In an audit.
 
 
-def whitening_of(model: SentenceTransformer, texts: Sequence[str], dimensions: int | None = None) -> Whitening:
-    return fitted_on(np.stack([np.asarray(model.encode_document(text)) for text in texts]), dimensions)
+def whitening_of(
+    model: SentenceTransformer, texts: Sequence[str], dimensions: int | None = None
+) -> Whitening:
+    return fitted_on(
+        np.stack([np.asarray(model.encode_document(text)) for text in texts]), dimensions
+    )
 
 
 @pytest.mark.slow
@@ -393,7 +443,9 @@ def test_an_audit_by_hand(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
         out=tmp_path,
     )
     texts = Corpus.read(corpus, ["en"])
-    rest = [segment.text for segment in texts.segments if segment.id not in set(log.rows["segment"])]
+    rest = [
+        segment.text for segment in texts.segments if segment.id not in set(log.rows["segment"])
+    ]
     assert len(rest) == SEGMENTS - 12
     sharp = fairspan.calibrate(model, strength=0, temperature=0.5)
     whitening, eight = whitening_of(model, rest), whitening_of(sharp, rest, 8)
@@ -411,7 +463,9 @@ def test_an_audit_by_hand(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
                 wanted = cosine(whole, embedded(text))
                 assert values[name][document, position] == pytest.approx(wanted, abs=WHITENED)
     for one, other in pairwise(NAMES):
-        assert max(abs(values[one][key] - values[other][key]) for key in values[one]) > 0.05, "the premise"
+        assert max(abs(values[one][key] - values[other][key]) for key in values[one]) > 0.05, (
+            "the premise"
+        )
     assert any("fitted on 98 texts of spare" in note for note in log.header["notes"])
 
 
@@ -423,10 +477,17 @@ def test_keys_name_the_baseline_and_its_content(prepared: PreparedAudit, other_c
     with Store(":memory:") as store:
         embed = embed_through(store, budget=4096, tally=Tally(), progress=lambda tokens: None)
         for one in (prepared, fitted_elsewhere):
-            made = [one.subject.under(treatment, fit=one.fit, embed=embed) for treatment in one.options.measured]
-            keys += [[treated.segments.key(segment), treated.documents.key(segment)] for treated in made]
+            made = [
+                one.subject.under(treatment, fit=one.fit, embed=embed)
+                for treatment in one.options.measured
+            ]
+            keys += [
+                [treated.segments.key(segment), treated.documents.key(segment)] for treated in made
+            ]
     own, others = keys[: len(NAMES)], keys[len(NAMES) :]
-    assert all(for_segments == for_documents for for_segments, for_documents in keys), "both sides are treated alike"
+    assert all(for_segments == for_documents for for_segments, for_documents in keys), (
+        "both sides are treated alike"
+    )
     assert len(set(chain(*own))) == len(NAMES)
     same = [one == other for one, other in zip(own, others, strict=True)]
     assert same == [True, False, True, False], "only what is fitted depends on what it is fitted on"
@@ -435,9 +496,21 @@ def test_keys_name_the_baseline_and_its_content(prepared: PreparedAudit, other_c
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({"corpus": "sample"}, CorpusError, "and sample has 0 that are not tested: keep at most 0 dimensions, test"),
-        ({"treatments": ["whitening-33"]}, CorpusError, "keeps 33 dimensions, and the model's vectors have 32"),
-        ({"fit_corpus": "nowhere.jsonl"}, CorpusError, "there is no file or folder 'nowhere.jsonl'"),
+        (
+            {"corpus": "sample"},
+            CorpusError,
+            "and sample has 0 that are not tested: keep at most 0 dimensions, test",
+        ),
+        (
+            {"treatments": ["whitening-33"]},
+            CorpusError,
+            "keeps 33 dimensions, and the model's vectors have 32",
+        ),
+        (
+            {"fit_corpus": "nowhere.jsonl"},
+            CorpusError,
+            "there is no file or folder 'nowhere.jsonl'",
+        ),
         ({"fit_corpus": 3}, FairspanError, "fit_corpus must be a name or a path, got 3"),
     ],
 )
@@ -445,9 +518,17 @@ def test_mistakes_in_an_audit(
     make_tiny: Make, corpus: str, options: dict[str, Any], error: type[FairspanError], said: str
 ) -> None:
     """In one line, before anything is embedded. All 48 texts of the sample are in 16 sets of three."""
-    given = {"corpus": corpus, "languages": ["en"], "sizes": [3], "sets": 16, "treatments": ["plain", "whitening"]}
+    given = {
+        "corpus": corpus,
+        "languages": ["en"],
+        "sizes": [3],
+        "sets": 16,
+        "treatments": ["plain", "whitening"],
+    }
     with pytest.raises(error) as caught:
-        STUDY.ready(AuditOptions(make_tiny("bert", "mean"), **{**given, **options, "opening": 20}), Silent())
+        STUDY.ready(
+            AuditOptions(make_tiny("bert", "mean"), **{**given, **options, "opening": 20}), Silent()
+        )
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -455,7 +536,9 @@ def test_mistakes_in_an_audit(
 # In a search.
 
 
-def test_a_short_opening_on_a_page_takes_its_whole_segment_out(make_tiny: Make, corpus: str) -> None:
+def test_a_short_opening_on_a_page_takes_its_whole_segment_out(
+    make_tiny: Make, corpus: str
+) -> None:
     """Six words stand on the page, and the next six ask for them; nothing of such a segment is fitted on."""
     options: dict[str, Any] = {"size": 2, "sets": 8, "editions": 1, "opening": 6, "query_tokens": 8}
     spec = EvaluateOptions(None, "pages", treatments=["whitening"], corpus=corpus, **options)
@@ -465,7 +548,10 @@ def test_a_short_opening_on_a_page_takes_its_whole_segment_out(make_tiny: Make, 
     assert len(parts) == 2 * 8
     assert all(len(part) < 40 for part in parts), "the premise"
     assert len(prepared.fit.texts) == SEGMENTS - len(parts)
-    assert not share([text.text for text in prepared.fit.texts], [*parts, *(query.text for query in task.queries)])
+    assert not share(
+        [text.text for text in prepared.fit.texts],
+        [*parts, *(query.text for query in task.queries)],
+    )
 
 
 @pytest.fixture
@@ -482,8 +568,12 @@ def collection(tmp_path: Path) -> str:
     asked = {f"q{number:02}": words(8, 80_000 + number) for number in range(12)}
     asked["q05"] = " ".join(known[3].split()[:12])
     assert len(asked["q05"]) > 40, "the premise"
-    (folder / "corpus.jsonl").write_text("\n".join(json.dumps({"_id": i, "text": t}) for i, t in texts.items()))
-    (folder / "queries.jsonl").write_text("\n".join(json.dumps({"_id": i, "text": t}) for i, t in asked.items()))
+    (folder / "corpus.jsonl").write_text(
+        "\n".join(json.dumps({"_id": i, "text": t}) for i, t in texts.items())
+    )
+    (folder / "queries.jsonl").write_text(
+        "\n".join(json.dumps({"_id": i, "text": t}) for i, t in asked.items())
+    )
     judged = [f"q{number:02}\td{number:02}\t1" for number in range(12)]
     (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]))
     return f"beir:{folder}"
@@ -506,15 +596,25 @@ def test_a_collection_is_fitted_on_another_corpus(
     prepared = prepare_evaluation(open_subject(model), spec, Silent())
     fitted = {text.text for text in prepared.fit.texts}
     texts = Corpus.read(corpus, ["en"])
-    assert fitted == {segment.text for segment in texts.segments} - {texts.text(f"s000{n}", "en") for n in range(4)}
+    assert fitted == {segment.text for segment in texts.segments} - {
+        texts.text(f"s000{n}", "en") for n in range(4)
+    }
     task = prepared.tasks[0].task
     assert not share(sorted(fitted), [one.text for one in (*task.documents, *task.queries)])
     log = evaluate(model, collection, **asked, out=tmp_path / "run", store=tmp_path / "s.sqlite")
     assert log.treatments == names
-    assert evaluate(model, collection, treatments=["last2avg"], out=tmp_path / "alone", store=tmp_path / "s.sqlite")
+    assert evaluate(
+        model,
+        collection,
+        treatments=["last2avg"],
+        out=tmp_path / "alone",
+        store=tmp_path / "s.sqlite",
+    )
     both = prepare_evaluation(open_subject(model), replace(spec, languages=None), Silent())
     assert len(both.fit.texts) == 2 * len(fitted), "all languages where none is named"
-    one = prepare_evaluation(open_subject(model), replace(spec, languages=None, language="de"), Silent())
+    one = prepare_evaluation(
+        open_subject(model), replace(spec, languages=None, language="de"), Silent()
+    )
     assert len(one.fit.texts) == SEGMENTS, "the collection's own language where it is named"
 
 

@@ -31,7 +31,9 @@ def test_baskets_of_one_text_by_hand() -> None:
 @pytest.mark.parametrize("length", [2, 3, 128, 129, 130, 257, 300])
 def test_the_paper_counts_its_baskets_so(length: int) -> None:
     """IRF, footnote 3: ceil((L - 1) / B) + 1 baskets for L tokens."""
-    baskets = fixed_baskets(torch.ones(1, length, dtype=torch.bool), 128, own_bos=True, own_eos=False)
+    baskets = fixed_baskets(
+        torch.ones(1, length, dtype=torch.bool), 128, own_bos=True, own_eos=False
+    )
     assert int((baskets.length > 0).sum()) == math.ceil((length - 1) / 128) + 1
 
 
@@ -46,7 +48,10 @@ def test_segments_become_baskets_whatever_their_lengths() -> None:
     segment = torch.tensor([[0, 0, 0, 1, 2, 2, 2], [0, 1, 1, 1, 1, 0, 0]])
     valid = torch.tensor([[True] * 7, [True] * 5 + [False] * 2])
     baskets = segment_baskets(valid, segment, own_bos=True, own_eos=False)
-    assert baskets.slot.tolist() == [[BOS, 2, 2, 3, 4, 4, 4], [BOS, 3, 3, 3, 3, NO_BASKET, NO_BASKET]]
+    assert baskets.slot.tolist() == [
+        [BOS, 2, 2, 3, 4, 4, 4],
+        [BOS, 3, 3, 3, 3, NO_BASKET, NO_BASKET],
+    ]
     assert baskets.widths == (1, 1, 2, 4, 3)
     assert baskets.start.tolist()[0] == [0, 0, 1, 3, 4]
 
@@ -62,7 +67,9 @@ def padded_texts(draw: st.DrawFn) -> Tensor:
 
 @settings(deadline=None)
 @given(padded_texts(), st.integers(1, 50), st.booleans(), st.booleans())
-def test_slots_starts_and_lengths_tell_the_same_story(valid: Tensor, size: int, own_bos: bool, own_eos: bool) -> None:
+def test_slots_starts_and_lengths_tell_the_same_story(
+    valid: Tensor, size: int, own_bos: bool, own_eos: bool
+) -> None:
     """Every real token lies in exactly the slot whose range covers it; padding lies in none."""
     baskets = fixed_baskets(valid, size, own_bos=own_bos, own_eos=own_eos)
     by_range = torch.full_like(baskets.slot, NO_BASKET)
@@ -82,7 +89,10 @@ def attention_rows(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
     """A random attention matrix [N, 2, 3, L] over the real tokens [N, L] of padded texts."""
     valid = draw(padded_texts())
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
-    scores = torch.randn(valid.shape[0], 2, 3, valid.shape[1], generator=generator, dtype=torch.float64) * 4
+    scores = (
+        torch.randn(valid.shape[0], 2, 3, valid.shape[1], generator=generator, dtype=torch.float64)
+        * 4
+    )
     return torch.softmax(scores.masked_fill(~valid[:, None, None], -torch.inf), dim=-1), valid
 
 
@@ -104,7 +114,9 @@ def test_calibrated_rows_are_attention(
         for slot in range(baskets.count):
             inside = baskets.slot[text] == slot
             before, after = p[text][..., inside], calibrated[text][..., inside]
-            cross = before * after.sum(dim=-1, keepdim=True) - after * before.sum(dim=-1, keepdim=True)
+            cross = before * after.sum(dim=-1, keepdim=True) - after * before.sum(
+                dim=-1, keepdim=True
+            )
             assert (cross.abs() < 1e-12).all()
 
 
@@ -117,7 +129,9 @@ def test_full_strength_gives_every_basket_the_same_mass(
     p, valid = rows
     baskets = fixed_baskets(valid, size, own_bos=own_bos, own_eos=own_eos)
     special = SpecialShares("equal" if own_bos else None, "equal" if own_eos else None)
-    calibrated = calibrate_weights(p, baskets, special, torch.ones(valid.shape[0], dtype=torch.float64))
+    calibrated = calibrate_weights(
+        p, baskets, special, torch.ones(valid.shape[0], dtype=torch.float64)
+    )
     for text in range(valid.shape[0]):
         used = sorted(set(baskets.slot[text][valid[text]].tolist()))
         for slot in used:
@@ -148,13 +162,17 @@ def test_an_equal_special_basket_holds_one_of_m_beside_another_share() -> None:
     assert half.flatten().tolist() == pytest.approx(mixed, abs=1e-15)
     # The other way round, 1/4 + 0.2.
     found = calibrate_weights(p, baskets, SpecialShares("equal", "original"), full)
-    assert found.flatten().tolist() == pytest.approx([0.25, 0.1375, 0.1375, 0.55 / 3, 0.275 / 3, 0.2], abs=1e-15)
+    assert found.flatten().tolist() == pytest.approx(
+        [0.25, 0.1375, 0.1375, 0.55 / 3, 0.275 / 3, 0.2], abs=1e-15
+    )
 
 
 def test_special_tokens_alone_share_everything() -> None:
     """An empty text between <s> and </s>: there is no content to take the rest."""
     mass, present = torch.tensor([0.9, 0.1, 0.0]), torch.tensor([True, True, False])
-    assert target_shares(mass, present, SpecialShares("equal", "equal")).tolist() == pytest.approx([0.5, 0.5, 0])
+    assert target_shares(mass, present, SpecialShares("equal", "equal")).tolist() == pytest.approx(
+        [0.5, 0.5, 0]
+    )
     both = SpecialShares("original", "original")
     assert target_shares(mass, present, both).tolist() == pytest.approx([0.9, 0.1, 0])
     # 0.9 and 1/2, or 0.1 and 1/2, in proportion.
@@ -167,5 +185,7 @@ def test_special_tokens_alone_share_everything() -> None:
 def test_special_shares_of_more_than_one_are_scaled_and_leave_content_nothing() -> None:
     """0.9 that stays and 1/4 of four baskets are 1.15, as the authors' vectors of last-token models have it."""
     mass = torch.tensor([0.9, 0.02, 0.05, 0.03])
-    shares = target_shares(mass, torch.ones(4, dtype=torch.bool), SpecialShares("original", "equal"))
+    shares = target_shares(
+        mass, torch.ones(4, dtype=torch.bool), SpecialShares("original", "equal")
+    )
     assert shares.tolist() == pytest.approx([0.9 / 1.15, 0.25 / 1.15, 0, 0])

@@ -14,7 +14,12 @@ from fairspan.calibration.calibration import PRESETS, as_calibration
 def test_presets_are_the_published_variants() -> None:
     """METHODS: strength, first token and short texts of both variants; TempScale's 0.8 in all layers."""
     paper = Calibration.preset("paper")
-    assert (paper.basket_size, paper.layers, paper.strength, paper.short_texts) == (128, "last_half", 1, "calibrate")
+    assert (paper.basket_size, paper.layers, paper.strength, paper.short_texts) == (
+        128,
+        "last_half",
+        1,
+        "calibrate",
+    )
     assert paper.special_baskets("cls") == ("equal", "basket")
     retrieval = Calibration.preset("retrieval")
     assert (retrieval.strength, retrieval.short_texts) == (0.5, "leave")
@@ -56,7 +61,10 @@ def test_under_mean_pooling_no_special_token_has_a_basket_of_its_own(name: str) 
         ({"sides": "left"}, "'both', 'document', 'query'"),
         ({"sides": "query", "temperature": {"query": 0.9}}, "already limits"),
         ({"scale_position_bias": "yes"}, "True, False, got 'yes'"),
-        *(({"tile_size": v}, rf"a whole number of tokens, or 'window', got {v!r}") for v in (0, True, "x")),
+        *(
+            ({"tile_size": v}, rf"a whole number of tokens, or 'window', got {v!r}")
+            for v in (0, True, "x")
+        ),
         ({"size": 3}, "has no field 'size'. Fields: basket_size"),
     ],
 )
@@ -95,7 +103,13 @@ def test_unknown_layouts_and_bad_json_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("layers", "wanted"),
-    [("last_half", {3, 4, 5, 6}), ("last", {6}), ("all", set(range(7))), (2, {5, 6}), ([0, 6], {0, 6})],
+    [
+        ("last_half", {3, 4, 5, 6}),
+        ("last", {6}),
+        ("all", set(range(7))),
+        (2, {5, 6}),
+        ([0, 6], {0, 6}),
+    ],
 )
 def test_layers_of_a_model_with_seven(layers: Any, wanted: set[int]) -> None:
     """`last_half` is [L/2, L): of an odd number, the larger half."""
@@ -109,7 +123,9 @@ def test_fields_alone_change_long_unless_they_are_about_baskets() -> None:
     assert alone == Calibration.preset("tiles")
     assert as_calibration(None, sides="document") == long.but(sides="document")
     assert as_calibration(None, basket_size=64) == Calibration(basket_size=64)
-    assert as_calibration(None, strength=0.5, tile_size=64) == Calibration(strength=0.5, tile_size=64)
+    assert as_calibration(None, strength=0.5, tile_size=64) == Calibration(
+        strength=0.5, tile_size=64
+    )
     assert as_calibration("tiles", tile_size=None) == Calibration.preset("tempscale")
     assert alone.acts_on("query")
     assert alone.tiles_on("query")

@@ -12,7 +12,12 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan import Calibration, DesignError, PerSide
-from fairspan.calibration.calibration import CALIBRATION_FILE, PRESETS, as_calibration, read_calibration
+from fairspan.calibration.calibration import (
+    CALIBRATION_FILE,
+    PRESETS,
+    as_calibration,
+    read_calibration,
+)
 from tests.commands import Run
 from tests.tiny import tiny_model, words
 
@@ -50,7 +55,9 @@ def test_what_was_written_is_read(tmp_path: Path, calibration: Calibration) -> N
         assert read_calibration(path) == as_calibration(path) == calibration
 
 
-def test_a_preset_comes_before_a_file_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_preset_comes_before_a_file_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "paper", TILES)
     write(tmp_path / "tiles" / CALIBRATION_FILE, TILES)
     write(tmp_path / "mine", TILES)
@@ -81,7 +88,10 @@ def test_a_model_is_calibrated_by_a_file(
     changed = fairspan.calibrate(model, "runs/tune-1", temperature=1.0, max_seq_length=20)
     assert changed[0].calibration == TILES.but(temperature=1.0)
     assert changed.max_seq_length == 20
-    for given, said in (("papre", "there is no preset 'papre'. Presets: long"), ("runs/tune-2", "there is no file")):
+    for given, said in (
+        ("papre", "there is no preset 'papre'. Presets: long"),
+        ("runs/tune-2", "there is no file"),
+    ):
         with pytest.raises(DesignError) as caught:
             fairspan.calibrate(model, given)
         assert said in str(caught.value)
@@ -103,7 +113,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("text", "said"), BAD, ids=[said[:40] for _, said in BAD])
-def test_a_file_that_holds_no_calibration_is_one_line_with_its_path(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_holds_no_calibration_is_one_line_with_its_path(
+    tmp_path: Path, text: str, said: str
+) -> None:
     file = tmp_path / CALIBRATION_FILE
     file.write_text(text, encoding="utf-8")
     for path in (file, tmp_path):
@@ -144,14 +156,16 @@ def test_calibrate_takes_a_file_or_its_folder(run: Run, folder: Path, tmp_path: 
     for number, (held, said) in enumerate(
         [(TILES, "tiles of 5 tokens"), (Calibration.preset("plain"), "the plain model")]
     ):
-        done = run("calibrate", folder, tmp_path / f"out{number}", "--calibration", write(file, held))
+        done = run(
+            "calibrate", folder, tmp_path / f"out{number}", "--calibration", write(file, held)
+        )
         assert f"{folder}, {said}" in done.out
         assert "calibrated" not in done.out
 
 
 def test_a_preset_beside_a_file_is_one_line(run: Run, folder: Path, tmp_path: Path) -> None:
     file = write(tmp_path / "mine.json", TILES)
-    run("calibrate", folder, tmp_path / "fair", "--preset", "paper", "--calibration", file).is_one_line(
-        "preset and calibration both say what to start from: omit one of them."
-    )
+    run(
+        "calibrate", folder, tmp_path / "fair", "--preset", "paper", "--calibration", file
+    ).is_one_line("preset and calibration both say what to start from: omit one of them.")
     assert not (tmp_path / "fair").exists()

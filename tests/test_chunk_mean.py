@@ -46,7 +46,11 @@ def even_chunks(parts: Sequence[str], size: int) -> list[str]:
     return min(found)[2]
 
 
-@given(st.integers(2, 9), st.lists(st.floats(0, 2.2), min_size=1, max_size=6), st.sampled_from([-1, 0, 1]))
+@given(
+    st.integers(2, 9),
+    st.lists(st.floats(0, 2.2), min_size=1, max_size=6),
+    st.sampled_from([-1, 0, 1]),
+)
 @example(8, [0.375, 0, 0.125, 0.125, 0.5, 0.25], 0)
 def test_chunks_are_even(size: int, shares: list[float], joint: int) -> None:
     """A text that fits is one chunk, and no chunk is too long, also if sentences have more or fewer tokens together
@@ -59,7 +63,11 @@ def test_chunks_are_even(size: int, shares: list[float], joint: int) -> None:
     assert max(counter.count_whole(chunks)) <= size + 2
     assert (len(chunks) == 1) == (counter.count_whole([text])[0] <= size + 2)
     if joint == 0:
-        parts = [" ".join(part) for own in said for part in np.array_split(own.split(), -(-len(own.split()) // size))]
+        parts = [
+            " ".join(part)
+            for own in said
+            for part in np.array_split(own.split(), -(-len(own.split()) // size))
+        ]
         assert chunks == even_chunks(parts, size)
 
 
@@ -104,11 +112,15 @@ def test_the_mean_by_hand() -> None:
         [f"{FIRST} {SECOND}", THIRD],
         [FIRST],
     ]
-    first, second, alone = (unit(one) for one in embed([f"{FIRST} {SECOND}", THIRD, FIRST]).astype(np.float64))
+    first, second, alone = (
+        unit(one) for one in embed([f"{FIRST} {SECOND}", THIRD, FIRST]).astype(np.float64)
+    )
     found = encoder.vectors([long, short])
     np.testing.assert_allclose(found, [unit(first + second), alone], atol=1e-6)
     raw = ChunkEncoder(ObjectEncoder(Words()), Characters(), 25, normalise=False)
-    np.testing.assert_allclose(raw.vectors([long])[0], embed([f"{FIRST} {SECOND}", THIRD]).mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(
+        raw.vectors([long])[0], embed([f"{FIRST} {SECOND}", THIRD]).mean(axis=0), atol=1e-6
+    )
     assert raw.key(long) != encoder.key(long)
 
 
@@ -122,7 +134,9 @@ def test_chunks_are_stored_under_the_plain_models_keys() -> None:
         assert (tally.computed, tally.found, sum(done)) == (2, 0, 76)
         chunks = [Text(f"{FIRST} {SECOND}", 22), Text(THIRD, 15)]
         assert not store.missing([plain.key(chunk) for chunk in chunks])
-        np.testing.assert_array_equal(store.get([encoder.key(text)])[encoder.key(text)], encoder.vectors([text])[0])
+        np.testing.assert_array_equal(
+            store.get([encoder.key(text)])[encoder.key(text)], encoder.vectors([text])[0]
+        )
         fill(encoder, [text], store, budget=100, tally=tally, progress=done.append)
         assert (tally.computed, tally.found, sum(done)) == (2, 1, 114)
 
@@ -158,7 +172,13 @@ def test_of_a_sentence_transformer(tmp_path: Path, name: str, size: int) -> None
 @pytest.mark.parametrize("size", [20, "window"])
 def test_it_is_the_index_of_the_same_name(tmp_path: Path, corpus: str, size: int | str) -> None:
     """In an evaluation: rows of the treatment on whole documents are those of the plain model's index."""
-    asked: dict[str, Any] = {"size": 2, "sets": 5, "metrics": ["mrr"], "chunk_tokens": size, "progress": False}
+    asked: dict[str, Any] = {
+        "size": 2,
+        "sets": 5,
+        "metrics": ["mrr"],
+        "chunk_tokens": size,
+        "progress": False,
+    }
     model = tiny_model(tmp_path / "short", "bert", "mean", max_position_embeddings=32)
     model.max_seq_length = 600
     log = fairspan.evaluate(
@@ -182,13 +202,17 @@ def test_what_has_no_single_pass_is_refused(make_tiny: Make, corpus: str) -> Non
     model = make_tiny("bert", "mean")
     treatments = ["plain", "chunk-mean"]
     common: dict[str, Any] = {"corpus": corpus, "treatments": treatments, "progress": False}
-    with pytest.raises(UnsupportedModel, match="chunk-mean are not comparable with token vectors: omit it"):
+    with pytest.raises(
+        UnsupportedModel, match="chunk-mean are not comparable with token vectors: omit it"
+    ):
         fairspan.audit(model, **common, measures=["retention"])
     with pytest.raises(UnsupportedModel, match="chunk-mean reads a document in several passes"):
         fairspan.audit(model, **common, measures=["attention"])
     with pytest.raises(UnsupportedModel, match="not comparable with token vectors"):
         fairspan.evaluate(model, "pages", **common, indexes=["late-max"], cross=True)
-    with pytest.raises(DesignError, match="chunk-mean has no single pass over a document and cannot be inspected"):
+    with pytest.raises(
+        DesignError, match="chunk-mean has no single pass over a document and cannot be inspected"
+    ):
         fairspan.inspect(model, "w1 w2. w3 w4.", treatments=treatments, progress=False)
     with pytest.raises(DesignError, match="this model have 1 to 510 tokens, got 600"):
         fairspan.audit(model, corpus=corpus, treatments=["chunk-mean-600"], progress=False)

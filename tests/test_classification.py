@@ -12,12 +12,19 @@ import numpy as np
 import pytest
 
 from fairspan.errors import CorpusError, DesignError, MissingExtra
-from fairspan.studies.collapse.classification import LabelledText, classify, read_labelled, training_part
+from fairspan.studies.collapse.classification import (
+    LabelledText,
+    classify,
+    read_labelled,
+    training_part,
+)
 from tests.saying import said_by
 
 
 def write(path: Path, *rows: object) -> Path:
-    path.write_text("".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in rows), "utf-8")
+    path.write_text(
+        "".join(row if isinstance(row, str) else json.dumps(row) + "\n" for row in rows), "utf-8"
+    )
     return path
 
 
@@ -46,7 +53,10 @@ GOOD = {"id": "a", "label": 1, "text": "t"}
     ("rows", "said"),
     [
         ([GOOD, {"label": 1}], "a.jsonl, line 2: there is no field 'text'. Fields there: label."),
-        ([GOOD, "\n", {"label": 0.5, "text": "t"}], "a.jsonl, line 3: 'label' must be text or a whole number"),
+        (
+            [GOOD, "\n", {"label": 0.5, "text": "t"}],
+            "a.jsonl, line 3: 'label' must be text or a whole number",
+        ),
         ([GOOD, {"label": 1, "text": ""}], "a.jsonl, line 2: 'text' is empty"),
         ([GOOD, GOOD], "a.jsonl, line 2: the id 'a' was already used at a.jsonl, line 1"),
         ([GOOD, {"label": 1, "text": "u"}], "all 2 texts have the label '1'"),
@@ -98,7 +108,9 @@ def test_probabilities_are_those_of_the_penalised_likelihood(classes: int) -> No
 
     def loss(flat: np.ndarray) -> float:
         logs = special.log_softmax(logits(flat, x[train]), axis=1)
-        return float(-logs[np.arange(120), y[train]].sum() + (flat.reshape(-1, 6)[:, :5] ** 2).sum() / 2)
+        return float(
+            -logs[np.arange(120), y[train]].sum() + (flat.reshape(-1, 6)[:, :5] ** 2).sum() / 2
+        )
 
     fitted = optimize.minimize(loss, np.zeros(6 if classes == 2 else 6 * classes), tol=1e-10).x
     p = special.softmax(logits(fitted, x[test]), axis=1)
@@ -113,7 +125,10 @@ def test_probabilities_are_those_of_the_penalised_likelihood(classes: int) -> No
 def test_stopping_early_is_a_note_and_unknown_labels_are_wrong() -> None:
     """pytest turns warnings into errors here."""
     rng = np.random.default_rng(0)
-    vectors, labels = rng.normal(size=(200, 8)) * np.geomspace(1, 1e5, 8), rng.integers(0, 2, 200).astype(str)
+    vectors, labels = (
+        rng.normal(size=(200, 8)) * np.geomspace(1, 1e5, 8),
+        rng.integers(0, 2, 200).astype(str),
+    )
     labels[-1] = "9"
     found, notes = classify(vectors, labels, np.arange(200) < 100)
     assert notes == ["the classifier had not converged when it stopped after 100 iterations"]
@@ -122,5 +137,8 @@ def test_stopping_early_is_a_note_and_unknown_labels_are_wrong() -> None:
 
 def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)  # type: ignore[arg-type]
-    with pytest.raises(MissingExtra, match=r"classification needs scikit-learn .*pip install 'fairspan\[collapse\]'"):
+    with pytest.raises(
+        MissingExtra,
+        match=r"classification needs scikit-learn .*pip install 'fairspan\[collapse\]'",
+    ):
         classify(np.eye(4), np.array(["a", "b"] * 2), np.arange(4) < 2)

@@ -28,10 +28,14 @@ def test_calibrate_writes_what_the_library_makes(run: Run, folder: Path, tmp_pat
     done = run("calibrate", folder, tmp_path / "fair", *options, "--json")
     assert done.code == 0, done.err
     said = json.loads(done.out)
-    wanted = fairspan.Calibration.preset("retrieval").but(basket_size=7, layers=[1, 3], temperature=0.9)
+    wanted = fairspan.Calibration.preset("retrieval").but(
+        basket_size=7, layers=[1, 3], temperature=0.9
+    )
     assert fairspan.Calibration.from_dict(said["calibration"]) == wanted
     text = words(40)
-    by_library = fairspan.calibrate(SentenceTransformer(str(folder), device="cpu"), wanted).encode(text)
+    by_library = fairspan.calibrate(SentenceTransformer(str(folder), device="cpu"), wanted).encode(
+        text
+    )
     assert np.array_equal(fairspan.load(tmp_path / "fair", device="cpu").encode(text), by_library)
 
 
@@ -39,7 +43,10 @@ def test_calibrate_writes_what_the_library_makes(run: Run, folder: Path, tmp_pat
     ("options", "said"),
     [
         (["--preset", "papre"], "there is no treatment 'papre': begin with long"),
-        (["--preset", "paper+basket_size=0"], "basket_size must be a whole number of at least 1, got 0"),
+        (
+            ["--preset", "paper+basket_size=0"],
+            "basket_size must be a whole number of at least 1, got 0",
+        ),
         (["--preset", "paper+layers=9"], "layers=9 asks for more than the model's 4 layers"),
         (["--preset", "tempscale+temperature=warm"], "got 'warm'"),
         (["--preset", "whitening"], "preset takes a calibration, such as long"),
@@ -69,7 +76,9 @@ def test_a_model_is_written_into_an_empty_folder(run: Run, folder: Path, tmp_pat
 
 
 @pytest.mark.parametrize("out", ["file/fair", "file/a/b", "x" * 300])
-def test_a_place_that_cannot_be_is_one_line(run: Run, folder: Path, tmp_path: Path, out: str) -> None:
+def test_a_place_that_cannot_be_is_one_line(
+    run: Run, folder: Path, tmp_path: Path, out: str
+) -> None:
     (tmp_path / "file").write_text("keep", encoding="utf-8")
     run("calibrate", folder, tmp_path / out).is_one_line("cannot be written")
     assert [file.name for file in tmp_path.rglob("*")] == ["file"]
@@ -86,7 +95,12 @@ def test_a_place_that_cannot_be_is_one_line(run: Run, folder: Path, tmp_path: Pa
     ids=lambda error: type(error).__name__ + str(getattr(error, "errno", "")),
 )
 def test_nothing_is_left_of_a_model_that_cannot_be_written(
-    run: Run, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, there: bool
+    run: Run,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    there: bool,
 ) -> None:
     """The disk is full, or turns out to be read-only, after the first files were written."""
 

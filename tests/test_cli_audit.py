@@ -32,7 +32,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder.mkdir()
     for number, language in enumerate(("en", "de")):
         lines = [
-            json.dumps({"id": f"a{k}", "text": words(LENGTH, seed=100 * number + k)}) + "\n" for k in range(SEGMENTS)
+            json.dumps({"id": f"a{k}", "text": words(LENGTH, seed=100 * number + k)}) + "\n"
+            for k in range(SEGMENTS)
         ]
         (folder / f"{language}.jsonl").write_text("".join(lines), encoding="utf-8")
     return folder
@@ -44,7 +45,18 @@ TREATMENTS = "plain,paper+basket_size=4"
 @pytest.fixture
 def usual(model: Path, corpus: Path) -> list[str | Path]:
     """Four sets of three in two treatments."""
-    return ["audit", model, "--corpus", corpus, "--sizes", "3", "--sets", "4", "--treatments", TREATMENTS]
+    return [
+        "audit",
+        model,
+        "--corpus",
+        corpus,
+        "--sizes",
+        "3",
+        "--sets",
+        "4",
+        "--treatments",
+        TREATMENTS,
+    ]
 
 
 # --- results
@@ -59,7 +71,9 @@ def test_an_audit_tells_its_verdicts_and_where_the_log_lies(
     assert log.status == "complete"
     assert log.rows.height == 2 * 4 * 3 * 3
     for card in log.view.cards:
-        assert " ".join(f"{card.name} {card.badge}: {card.sentences[0]}".split()) in " ".join(done.out.split())
+        assert " ".join(f"{card.name} {card.badge}: {card.sentences[0]}".split()) in " ".join(
+            done.out.split()
+        )
     assert done.out.rstrip().endswith("log: here")
     assert "loading" not in done.out
     assert "OLS coefficients" not in done.out
@@ -75,8 +89,17 @@ def test_an_audit_tells_its_verdicts_and_where_the_log_lies(
 
 
 @pytest.mark.slow
-def test_all_measures_languages_and_plans(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
-    more = ["--languages", "en,de", "--mixed", "de:en", "--measures", "representation,retention,attention"]
+def test_all_measures_languages_and_plans(
+    run: Run, usual: list[str | Path], tmp_path: Path
+) -> None:
+    more = [
+        "--languages",
+        "en,de",
+        "--mixed",
+        "de:en",
+        "--measures",
+        "representation,retention,attention",
+    ]
     more += ["--treatments", "plain", "--sizes", "2"]
     done = run(*usual, *more, "--out", "here", "--json")
     assert done.code == 0, done.err
@@ -93,7 +116,9 @@ def test_all_measures_languages_and_plans(run: Run, usual: list[str | Path], tmp
     assert "all plans together" in shown.out
 
 
-def test_a_forecast_counts_and_writes_nothing(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+def test_a_forecast_counts_and_writes_nothing(
+    run: Run, usual: list[str | Path], tmp_path: Path
+) -> None:
     """Four sets in three rotations are 12 documents of 3 · 10 + 2 tokens; 12 segments of 10 + 2; two treatments."""
     done = run(*usual, "--dry-run", "--json")
     assert done.code == 0, done.err
@@ -104,12 +129,17 @@ def test_a_forecast_counts_and_writes_nothing(run: Run, usual: list[str | Path],
     assert said["tokens"] == 2 * (12 * 32 + 12 * 12)
     assert said["seconds"] > 0
     shown = run(*usual, "--dry-run")
-    assert "(12 documents of 3 segments (en) + 12 segments alone) × 2: 1,056 tokens to embed, about" in shown.out
+    assert (
+        "(12 documents of 3 segments (en) + 12 segments alone) × 2: 1,056 tokens to embed, about"
+        in shown.out
+    )
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["profiles.png", "profiles.svg"])
-def test_a_picture_is_drawn_beside_the_results(run: Run, usual: list[str | Path], tmp_path: Path, name: str) -> None:
+def test_a_picture_is_drawn_beside_the_results(
+    run: Run, usual: list[str | Path], tmp_path: Path, name: str
+) -> None:
     pytest.importorskip("matplotlib")
     done = run(*usual, "--picture", name, "--json")
     assert done.code == 0, done.err
@@ -158,10 +188,30 @@ def test_segments_without_translation_are_refused_unless_partial(
     lines = (corpus / "en.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (folder / "en.jsonl").write_text("".join(lines), encoding="utf-8")
     (folder / "de.jsonl").write_text("".join(lines[:-2]), encoding="utf-8")
-    typed = ["audit", model, "--corpus", folder, "--languages", "en,de", "--sizes", "2", "--sets", "3"]
+    typed = [
+        "audit",
+        model,
+        "--corpus",
+        folder,
+        "--languages",
+        "en,de",
+        "--sizes",
+        "2",
+        "--sets",
+        "3",
+    ]
     run(*typed, "--treatments", "plain").is_one_line("partial")
-    asked = {"languages": ["en", "de"], "sizes": [2], "sets": 3, "treatments": ["plain"], "partial": True}
-    assert fairspan.audit(str(model), corpus=str(folder), **asked, out=tmp_path / "run").status == "complete"
+    asked = {
+        "languages": ["en", "de"],
+        "sizes": [2],
+        "sets": 3,
+        "treatments": ["plain"],
+        "partial": True,
+    }
+    assert (
+        fairspan.audit(str(model), corpus=str(folder), **asked, out=tmp_path / "run").status
+        == "complete"
+    )
 
 
 # --- corpora
@@ -189,7 +239,14 @@ def test_mistakes_about_corpora_are_one_line(run: Run, typed: Sequence[str], sai
 
 
 LANGUAGES = ("en", "zh", "de", "it", "ko", "hi")
-SCRIPTS = {"en": "LATIN", "de": "LATIN", "it": "LATIN", "zh": "CJK", "ko": "HANGUL", "hi": "DEVANAGARI"}
+SCRIPTS = {
+    "en": "LATIN",
+    "de": "LATIN",
+    "it": "LATIN",
+    "zh": "CJK",
+    "ko": "HANGUL",
+    "hi": "DEVANAGARI",
+}
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +259,10 @@ def test_texts_of_the_sample_are_clean(sample: Corpus) -> None:
     for segment in sample.segments:
         assert unicodedata.is_normalized("NFC", segment.text), segment.id
         assert segment.text == " ".join(segment.text.split()), segment.id
-        assert not any(unicodedata.category(character) in ("Cc", "Cf", "Co", "Cn") for character in segment.text)
+        assert not any(
+            unicodedata.category(character) in ("Cc", "Cf", "Co", "Cn")
+            for character in segment.text
+        )
         assert segment.text[-1] in ".!?。！？।", (segment.id, segment.language)
 
 
@@ -210,7 +270,11 @@ def test_texts_of_the_sample_are_clean(sample: Corpus) -> None:
 def test_texts_of_the_sample_are_in_their_script(sample: Corpus, language: str) -> None:
     """Letters and vowel signs of that script, but for a foreign name or unit: at least 95 % in every text."""
     for id in sample.ids():
-        letters = [c for c in sample.text(id, language) if c.isalpha() or unicodedata.category(c).startswith("M")]
+        letters = [
+            c
+            for c in sample.text(id, language)
+            if c.isalpha() or unicodedata.category(c).startswith("M")
+        ]
         own = sum(unicodedata.name(letter).split()[0] == SCRIPTS[language] for letter in letters)
         assert own >= 0.95 * len(letters), id
 

@@ -27,7 +27,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight documents of fourteen sentences of five words."""
     folder = tmp_path_factory.mktemp("corpus") / "articles"
     folder.mkdir()
-    texts = [" ".join(words(5, 100 * k + place) + "." for place in range(14)) for k in range(DOCUMENTS)]
+    texts = [
+        " ".join(words(5, 100 * k + place) + "." for place in range(14)) for k in range(DOCUMENTS)
+    ]
     lines = [json.dumps({"id": f"a{k}", "text": text}) + "\n" for k, text in enumerate(texts)]
     (folder / "en.jsonl").write_text("".join(lines), encoding="utf-8")
     return folder
@@ -40,7 +42,9 @@ def usual(model: Path, corpus: Path) -> list[str | Path]:
     return ["collapse", model, "--corpus", corpus, *asked]
 
 
-def test_a_study_tells_its_verdicts_and_where_the_log_lies(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+def test_a_study_tells_its_verdicts_and_where_the_log_lies(
+    run: Run, usual: list[str | Path], tmp_path: Path
+) -> None:
     pytest.importorskip("matplotlib")
     done = run(*usual, "--out", "here", "--picture", "p.svg")
     assert done.code == 0, done.err
@@ -77,7 +81,9 @@ def test_natural_lengths_and_treatments(run: Run, model: Path, corpus: Path) -> 
     ]
 
 
-def test_a_dry_run_counts_and_writes_nothing(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+def test_a_dry_run_counts_and_writes_nothing(
+    run: Run, usual: list[str | Path], tmp_path: Path
+) -> None:
     done = run(*usual, "--dry-run", "--json")
     assert done.code == 0, done.err
     said = json.loads(done.out)
@@ -91,8 +97,14 @@ def test_a_dry_run_counts_and_writes_nothing(run: Run, usual: list[str | Path], 
     ("options", "said"),
     [
         (["--temperatures", ","], "temperatures takes numbers such as 1.0,0.9, got ','"),
-        (["--lengths", "10,600"], "texts of 600 tokens do not fit: the model reads 512, of which 510 are text"),
-        (["--max-seq-length", "20"], "texts of 40 tokens do not fit: the model reads 20, of which 18 are text"),
+        (
+            ["--lengths", "10,600"],
+            "texts of 600 tokens do not fit: the model reads 512, of which 510 are text",
+        ),
+        (
+            ["--max-seq-length", "20"],
+            "texts of 40 tokens do not fit: the model reads 20, of which 18 are text",
+        ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -27,12 +27,25 @@ def usual(tmp_path: Path) -> Typed:
     write_sitelinks(tmp_path / "dumps", wikis)
     tiny_tokenizer().save_pretrained(tmp_path / "model")
     limits: Typed = ["--min-tokens", "100", "--max-tokens", "200"]
-    return ["corpus", "build", "out", "--languages", "en,de", "--dumps", "dumps", "--model", "model", *limits]
+    return [
+        "corpus",
+        "build",
+        "out",
+        "--languages",
+        "en,de",
+        "--dumps",
+        "dumps",
+        "--model",
+        "model",
+        *limits,
+    ]
 
 
 def without(typed: Typed, *options: str) -> Typed:
     """The command without these options and their values."""
-    gone = {place + more for option in options for place in [typed.index(option)] for more in (0, 1)}
+    gone = {
+        place + more for option in options for place in [typed.index(option)] for more in (0, 1)
+    }
     return [word for place, word in enumerate(typed) if place not in gone]
 
 
@@ -47,13 +60,22 @@ def test_a_folder_of_downloads_becomes_a_corpus(run: Run, usual: Typed, tmp_path
     made = json.loads(again.out)
     assert made["articles"] == 3
     assert made["asked"]["model"]["name"] == "model"
-    said = json.loads(run("corpus", "check", "out", "--model", "model", "--sizes", "2,3", "--json").out)
+    said = json.loads(
+        run("corpus", "check", "out", "--model", "model", "--sizes", "2,3", "--json").out
+    )
     assert (said["aligned"], said["sets"]) == (3, {"2": 1, "3": 1})
 
 
 def test_files_may_be_named_one_by_one(run: Run, usual: Typed, tmp_path: Path) -> None:
-    (tmp_path / "dumps" / "wikidatawiki-20260101-wb_items_per_site.sql.gz").rename(tmp_path / "links")
-    named: Typed = ["--dump", "en=dumps/enwiki-20260101-pages-articles-multistream.xml.bz2", "--dump", "de=dumps"]
+    (tmp_path / "dumps" / "wikidatawiki-20260101-wb_items_per_site.sql.gz").rename(
+        tmp_path / "links"
+    )
+    named: Typed = [
+        "--dump",
+        "en=dumps/enwiki-20260101-pages-articles-multistream.xml.bz2",
+        "--dump",
+        "de=dumps",
+    ]
     done = run(*without(usual, "--dumps"), *named, "--sitelinks", "links", "--limit", "2", "--json")
     assert done.code == 0, done.err
     assert {*Corpus.read(tmp_path / "out").ids()} < {"Q1", "Q2", "Q3"}
@@ -73,7 +95,8 @@ def test_a_dump_that_is_cut_off_can_be_replaced(run: Run, usual: Typed, tmp_path
     dump.write_bytes(whole)
     assert run(*usual).code == 0
     made, expected = (
-        {file.name: file.read_bytes() for file in (tmp_path / one).iterdir()} for one in ("out", "reference")
+        {file.name: file.read_bytes() for file in (tmp_path / one).iterdir()}
+        for one in ("out", "reference")
     )
     assert made == expected
 
@@ -84,11 +107,16 @@ def test_a_disk_that_is_full(run: Run, usual: Typed, monkeypatch: pytest.MonkeyP
 
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
-        run(*usual).is_one_line("out cannot be written (No space left on device). What was done is kept.")
+        run(*usual).is_one_line(
+            "out cannot be written (No space left on device). What was done is kept."
+        )
     assert run(*usual).code == 0
 
 
-LINKS, GERMAN = "wikidatawiki-20260101-wb_items_per_site.sql.gz", "dewiki-20260101-cirrussearch-content.json.gz"
+LINKS, GERMAN = (
+    "wikidatawiki-20260101-wb_items_per_site.sql.gz",
+    "dewiki-20260101-cirrussearch-content.json.gz",
+)
 
 
 @pytest.mark.parametrize(
@@ -104,11 +132,23 @@ LINKS, GERMAN = "wikidatawiki-20260101-wb_items_per_site.sql.gz", "dewiki-202601
             gzip.compress(b"INSERT INTO `a` VALUES", mtime=0)[:-9],
             f"{LINKS} is damaged or cut off. Download it",
         ),
-        (f"dumps/{LINKS}", b"INSERT INTO `wb_items_per_site` VALUES (1,", f"{LINKS} is damaged or cut off"),
-        (f"dumps/{LINKS}", None, "the dump of en (pages-articles XML) does not name Wikidata items: give sitelinks."),
+        (
+            f"dumps/{LINKS}",
+            b"INSERT INTO `wb_items_per_site` VALUES (1,",
+            f"{LINKS} is damaged or cut off",
+        ),
+        (
+            f"dumps/{LINKS}",
+            None,
+            "the dump of en (pages-articles XML) does not name Wikidata items: give sitelinks.",
+        ),
         (f"dumps/{GERMAN}", None, "there is no dump of 'de': give dump=de=… or a folder with it."),
         ("out", b"mine", "out is not the folder of a built corpus"),
-        ("out/notes.txt", b"mine", "out holds other files, such as notes.txt: choose a new folder."),
+        (
+            "out/notes.txt",
+            b"mine",
+            "out holds other files, such as notes.txt: choose a new folder.",
+        ),
         ("out/corpus.json", b"{}", "out is not the folder of a built corpus"),
         ("model/tokenizer.json", b"{}", "the tokenizer of model could not be loaded"),
     ],
@@ -131,17 +171,51 @@ def test_files_that_cannot_make_a_corpus(
         (["--languages"], ["--languages", "en,EN US"], "there is no dump of 'EN US'"),
         ([], ["--dump", "fr=x"], "dump: 'fr' is not among en, de."),
         ([], ["--dump", "somewhere.xml"], "dump: 'somewhere.xml' is not among en, de."),
-        ([], ["--dump", "de=nowhere.xml"], "nowhere.xml cannot be read: No such file or directory."),
-        ([], ["--dump", "de=dumps/enwiki-20260101-pages-articles-multistream.xml.bz2"], "is a dump of enwiki"),
-        ([], ["--sitelinks", "nowhere.sql.gz"], "nowhere.sql.gz cannot be read: No such file or directory."),
-        (["--min-tokens"], ["--min-tokens", "300"], "max_tokens must be a whole number of at least 300, got 200."),
-        (["--min-tokens"], ["--min-tokens", "199"], "is left (5 pages, 1 too long, 4 too short): widen min_tokens"),
-        ([], ["--length-ratio", "0.7"], "length_ratio=0.7 must be above 0, and needs length_language."),
-        ([], ["--length-language", "en", "--length-ratio", "inf"], "length_ratio=inf must be above 0"),
+        (
+            [],
+            ["--dump", "de=nowhere.xml"],
+            "nowhere.xml cannot be read: No such file or directory.",
+        ),
+        (
+            [],
+            ["--dump", "de=dumps/enwiki-20260101-pages-articles-multistream.xml.bz2"],
+            "is a dump of enwiki",
+        ),
+        (
+            [],
+            ["--sitelinks", "nowhere.sql.gz"],
+            "nowhere.sql.gz cannot be read: No such file or directory.",
+        ),
+        (
+            ["--min-tokens"],
+            ["--min-tokens", "300"],
+            "max_tokens must be a whole number of at least 300, got 200.",
+        ),
+        (
+            ["--min-tokens"],
+            ["--min-tokens", "199"],
+            "is left (5 pages, 1 too long, 4 too short): widen min_tokens",
+        ),
+        (
+            [],
+            ["--length-ratio", "0.7"],
+            "length_ratio=0.7 must be above 0, and needs length_language.",
+        ),
+        (
+            [],
+            ["--length-language", "en", "--length-ratio", "inf"],
+            "length_ratio=inf must be above 0",
+        ),
         ([], ["--length-language", "fr"], "length_language: 'fr' is not among en, de."),
         ([], ["--limit", "0"], "limit must be a whole number of at least 1, got 0."),
-        (["--dumps"], ["--dumps", "nowhere"], "the folder nowhere cannot be read: No such file or directory."),
+        (
+            ["--dumps"],
+            ["--dumps", "nowhere"],
+            "the folder nowhere cannot be read: No such file or directory.",
+        ),
     ],
 )
-def test_commands_that_cannot_be(run: Run, usual: Typed, left_out: list[str], typed: Typed, said: str) -> None:
+def test_commands_that_cannot_be(
+    run: Run, usual: Typed, left_out: list[str], typed: Typed, said: str
+) -> None:
     run(*without(usual, *left_out), *typed).is_one_line(said)

@@ -49,12 +49,18 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "model" / "modules.json").write_text("[]", encoding="utf-8")
     for name, count in (("corpus", 4), ("many", 20)):
         (folder / name).mkdir()
-        lines = [json.dumps({"id": f"{number}", "text": f"w{number} w1 w2"}) for number in range(count)]
+        lines = [
+            json.dumps({"id": f"{number}", "text": f"w{number} w1 w2"}) for number in range(count)
+        ]
         (folder / name / "en.jsonl").write_text("\n".join(lines), encoding="utf-8")
     (folder / "empty.jsonl").write_text("", encoding="utf-8")
     (folder / "cut.parquet").write_bytes(b"PAR1")
     (folder / "body.jsonl").write_text('{"id": "a", "body": "w1"}', encoding="utf-8")
-    write_beir(folder / "task", [{"id": "1", "text": "w1 w2"}], [{"id": "q", "text": "w1", "document": "2"}])
+    write_beir(
+        folder / "task",
+        [{"id": "1", "text": "w1 w2"}],
+        [{"id": "q", "text": "w1", "document": "2"}],
+    )
     return folder
 
 
@@ -76,18 +82,33 @@ MISTAKES = [
     (["inspect", "model", "page.md", *NO_GPU], NOT_THERE),
     (["serve", "model", "--port", "0", *NO_GPU], NOT_THERE),
     (["inspect", "model", "page.md", "--dtype", "int3"], "there is no dtype 'int3'"),
-    (["audit", "model", "--corpus", "empty.jsonl"], "empty is empty: it needs records with 'id' and 'text'"),
-    (["evaluate", "model", "passages", "--corpus", "cut.parquet"], "cut.parquet is not a Parquet file"),
-    (["corpus", "build", "built", "--languages", "en,de", "--model", "model"], "there is no dump of 'en'"),
+    (
+        ["audit", "model", "--corpus", "empty.jsonl"],
+        "empty is empty: it needs records with 'id' and 'text'",
+    ),
+    (
+        ["evaluate", "model", "passages", "--corpus", "cut.parquet"],
+        "cut.parquet is not a Parquet file",
+    ),
+    (
+        ["corpus", "build", "built", "--languages", "en,de", "--model", "model"],
+        "there is no dump of 'en'",
+    ),
     (["audit", "model", "--corpus", "nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
     ([*AUDIT, "--languages", "en,xx"], "has no language 'xx'"),
     ([*AUDIT, "--treatments", "papre"], "there is no treatment 'papre'"),
     ([*AUDIT, "--sizes", "two"], "sizes takes whole numbers such as 3,4, got 'two'"),
-    ([*AUDIT, "--out", "file"], "file cannot be written: file is no folder that you may write into"),
+    (
+        [*AUDIT, "--out", "file"],
+        "file cannot be written: file is no folder that you may write into",
+    ),
     ([*AUDIT, "--out", "file/run"], "file/run cannot be written: "),
     ([*AUDIT, "--store", "file/store"], "file/store cannot be written: "),
     ([*AUDIT, "--picture", "file/p.png"], "file/p.png cannot be written: "),
-    ([*AUDIT, "--max-seq-length", "0"], "max_seq_length must be a whole number of at least 1, got 0"),
+    (
+        [*AUDIT, "--max-seq-length", "0"],
+        "max_seq_length must be a whole number of at least 1, got 0",
+    ),
     ([*AUDIT, "--dtype", "int3"], "there is no dtype 'int3'"),
     ([*AUDIT, "--device", "gpu"], "there is no device 'gpu'"),
     ([*AUDIT, "--out="], "--out is empty: give it a value, or omit it"),
@@ -110,17 +131,29 @@ MISTAKES = [
     ([*TUNE, "--margin", "nan"], "margin must be between 0 and 1"),
     (["collapse", "model", "--corpus", "corpus", "--language", "xx"], "has no language 'xx'"),
     (["collapse", "model", "--corpus", "corpus", "--labelled", "nowhere.jsonl"], "nowhere.jsonl"),
-    (["collapse", "model", "--corpus", "corpus", "--temperatures", "2"], "above 0 and at most 1, got 2"),
+    (
+        ["collapse", "model", "--corpus", "corpus", "--temperatures", "2"],
+        "above 0 and at most 1, got 2",
+    ),
     (["inspect", "model", "nowhere.md"], "nowhere.md cannot be read"),
     (["inspect", "nowhere/at-all", "page.md"], "nowhere/at-all could not be loaded: "),
-    (["inspect", "model", "page.md", "--html", "file/page.html"], "file/page.html cannot be written: "),
+    (
+        ["inspect", "model", "page.md", "--html", "file/page.html"],
+        "file/page.html cannot be written: ",
+    ),
     (["calibrate", "nowhere/at-all", "out"], "nowhere/at-all could not be loaded: "),
     (["calibrate", "model", "file/out"], "file/out cannot be written: "),
     (["calibrate", "model", "out", "--max-seq-length", "0"], "max_seq_length must be"),
     (["calibrate", "model", "out", "--calibration", "nowhere.json"], "nowhere.json"),
-    (["calibrate", "model", "out", "--calibration", "corpus"], "there is no file corpus/calibration.json"),
+    (
+        ["calibrate", "model", "out", "--calibration", "corpus"],
+        "there is no file corpus/calibration.json",
+    ),
     (["calibrate", "model", "out", "--calibration", "file"], "file: not JSON"),
-    (["calibrate", "model", "out", "--calibration", "file", "--preset", "paper"], "preset and calibration"),
+    (
+        ["calibrate", "model", "out", "--calibration", "file", "--preset", "paper"],
+        "preset and calibration",
+    ),
     (["export", "model", "x.onnx"], "a model is exported to a folder: use 'x' for 'x.onnx'"),
     (["export", "model", "x", "--side", "both"], "side must be document or query, got 'both'"),
 ]
@@ -152,7 +185,9 @@ def ended(place: Path) -> dict[str, tuple[int, str]]:
         text=True,
         check=True,
     )
-    return {" ".join(words): end for words, end in zip(commands, json.loads(done.stdout), strict=True)}
+    return {
+        " ".join(words): end for words, end in zip(commands, json.loads(done.stdout), strict=True)
+    }
 
 
 @pytest.mark.parametrize(("words", "said"), [(" ".join(words), said) for words, said in MISTAKES])
@@ -170,7 +205,9 @@ def test_a_mistake_is_reported_before_the_model_is_loaded(
 
 
 @pytest.mark.parametrize("words", [" ".join(words) for words in GOOD])
-def test_what_is_loaded_is_said_before_anything_is_imported(ended: dict[str, tuple[int, str]], words: str) -> None:
+def test_what_is_loaded_is_said_before_anything_is_imported(
+    ended: dict[str, tuple[int, str]], words: str
+) -> None:
     """The premise: the import fails, and the line stands before its traceback."""
     before, failed, reason = ended[words][1].partition("Traceback")
     assert failed

@@ -32,14 +32,24 @@ def place(make_tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model and documents, some of them bad."""
     place = tmp_path_factory.mktemp("place")
     make_tiny("bert", "mean").save_pretrained(str(place / "model"), create_model_card=False)
-    lines = [json.dumps({"id": number, "text": words(3 + number % 90, number)}) for number in range(ROWS)]
+    lines = [
+        json.dumps({"id": number, "text": words(3 + number % 90, number)}) for number in range(ROWS)
+    ]
     lines[70:70] = ["not json", json.dumps({"id": 3, "text": "w1"})]
     (place / "documents.jsonl").write_text("\n".join(lines))
     return place
 
 
 def typed(place: Path, *more: str | Path, out: str | Path = "out") -> list[str | Path]:
-    return ["embed", place / "model", place / "documents.jsonl", out, "--rows-per-shard", "16", *more]
+    return [
+        "embed",
+        place / "model",
+        place / "documents.jsonl",
+        out,
+        "--rows-per-shard",
+        "16",
+        *more,
+    ]
 
 
 def test_what_is_printed(run: Run, place: Path, tmp_path: Path) -> None:
@@ -53,7 +63,10 @@ def test_what_is_printed(run: Run, place: Path, tmp_path: Path) -> None:
     again = run(*typed(place, "--max-seq-length", "64", "--json"))
     assert "out is complete: nothing was left to embed." in again.err
     said = json.loads(again.out)
-    assert said == {"folder": "out", **json.loads((tmp_path / "out" / "fairspan-embed.json").read_text())}
+    assert said == {
+        "folder": "out",
+        **json.loads((tmp_path / "out" / "fairspan-embed.json").read_text()),
+    }
     assert said["status"] == "complete"
     one = tmp_path / "one.jsonl"
     one.write_text('{"id": "a", "text": "w1"}')
@@ -73,27 +86,46 @@ def test_rows_that_keep_their_vectors_are_counted(run: Run, place: Path) -> None
         f"{ROWS - len(longer)} can keep the vectors they have.\n"
     )
     said = json.loads(run(*given, "--json").out)
-    assert (said["summary"]["skipped"], said["options"]["only_longer_than_window"]) == (ROWS - len(longer), True)
+    assert (said["summary"]["skipped"], said["options"]["only_longer_than_window"]) == (
+        ROWS - len(longer),
+        True,
+    )
 
 
 def test_mistakes_are_one_line(run: Run, place: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "x").write_text("x")
-    run(*typed(place, "--strict")).is_one_line("documents.jsonl, line 71: not JSON (Expecting value, character 1).")
-    run(*typed(place, "--vectors", "int8")).is_one_line("vectors is float32 or float16, got 'int8'.")
-    run(*typed(place, "--rows-per-shard", "0")).is_one_line("rows_per_shard must be a whole number of at least 1")
+    run(*typed(place, "--strict")).is_one_line(
+        "documents.jsonl, line 71: not JSON (Expecting value, character 1)."
+    )
+    run(*typed(place, "--vectors", "int8")).is_one_line(
+        "vectors is float32 or float16, got 'int8'."
+    )
+    run(*typed(place, "--rows-per-shard", "0")).is_one_line(
+        "rows_per_shard must be a whole number of at least 1"
+    )
     run(*typed(place, "--device", "cpu,gpu")).is_one_line("there is no device 'gpu'")
     run(*typed(place, "--preset", "nice")).is_one_line("nice")
-    run(*typed(place, out="file")).is_one_line("file cannot be written: file is no folder that you may write into.")
+    run(*typed(place, out="file")).is_one_line(
+        "file cannot be written: file is no folder that you may write into."
+    )
     run(*typed(place, out="file/out")).is_one_line("file/out cannot be written")
     run(*typed(place, out="mine")).is_one_line("mine is not empty and was not made by embed")
     run(*typed(place, out=place / "model")).is_one_line("is not empty and was not made by embed")
-    run("embed", place, place / "documents.jsonl", "out").is_one_line("it has neither modules.json nor config.json")
-    run("embed", place / "model", tmp_path / "mine", "out").is_one_line("mine holds no file that ends in .jsonl")
-    run("embed", place / "model", "file", "out").is_one_line("cannot be read: its name must end in .jsonl")
+    run("embed", place, place / "documents.jsonl", "out").is_one_line(
+        "it has neither modules.json nor config.json"
+    )
+    run("embed", place / "model", tmp_path / "mine", "out").is_one_line(
+        "mine holds no file that ends in .jsonl"
+    )
+    run("embed", place / "model", "file", "out").is_one_line(
+        "cannot be read: its name must end in .jsonl"
+    )
     with FileLock(tmp_path / "out" / ".lock"):
-        run(*typed(place)).is_one_line("another process is writing out: wait until it has finished, or choose")
+        run(*typed(place)).is_one_line(
+            "another process is writing out: wait until it has finished, or choose"
+        )
 
 
 def test_an_interrupt_keeps_what_is_written(
@@ -116,7 +148,9 @@ def test_an_interrupt_keeps_what_is_written(
     assert "interrupted. What was computed is kept: the same command continues" in ended.last
     assert (tmp_path / "out" / "rejected.jsonl").read_text().count("\n") == 2
     assert run(*typed(place)).code == 0
-    assert pl.read_parquet(tmp_path / "out" / "part-*.parquet")["id"].to_list() == [str(n) for n in range(ROWS)]
+    assert pl.read_parquet(tmp_path / "out" / "part-*.parquet")["id"].to_list() == [
+        str(n) for n in range(ROWS)
+    ]
 
 
 def test_progress_says_what_remains() -> None:
@@ -136,7 +170,9 @@ def test_progress_says_what_remains() -> None:
     assert [duration(seconds) for seconds in (-0.4, 0.4, 89, 91)] == ["0 s", "0 s", "89 s", "2 min"]
 
 
-def test_rows_are_counted_batch_by_batch(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_counted_batch_by_batch(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One shard in batches of at most 256 tokens: the count rises long before it is written, from one line on."""
 
     class Heard(Silent):
@@ -146,9 +182,19 @@ def test_rows_are_counted_batch_by_batch(place: Path, tmp_path: Path, monkeypatc
             self.said.append(found)
 
     clock = iter([0.0, 10.0, *range(20, 9999)])
-    monkeypatch.setattr("fairspan.embedding.run.time", SimpleNamespace(monotonic=lambda: next(clock)))
-    (tmp_path / "a.jsonl").write_text((place / "documents.jsonl").read_text().partition("not json")[0])
-    fairspan.embed(str(place / "model"), tmp_path / "a.jsonl", tmp_path / "out", batch_tokens=60, progress=Heard())
+    monkeypatch.setattr(
+        "fairspan.embedding.run.time", SimpleNamespace(monotonic=lambda: next(clock))
+    )
+    (tmp_path / "a.jsonl").write_text(
+        (place / "documents.jsonl").read_text().partition("not json")[0]
+    )
+    fairspan.embed(
+        str(place / "model"),
+        tmp_path / "a.jsonl",
+        tmp_path / "out",
+        batch_tokens=60,
+        progress=Heard(),
+    )
     rows = [int(one.split()[0]) for one in Heard.said]
     assert rows == sorted({*rows})
     # Of 70 texts of 5 to 74 tokens the longest come first, the first of them alone.
@@ -157,7 +203,9 @@ def test_rows_are_counted_batch_by_batch(place: Path, tmp_path: Path, monkeypatc
 
 
 @pytest.mark.slow
-def test_killed_at_random_moments_it_ends_with_the_same(commands: Commands, place: Path, tmp_path: Path) -> None:
+def test_killed_at_random_moments_it_ends_with_the_same(
+    commands: Commands, place: Path, tmp_path: Path
+) -> None:
     """6 times a new folder is begun and killed once or twice, first when it has a shard and then at any moment; the
     last call ends with the same bits and lists.
     """
@@ -173,7 +221,11 @@ def test_killed_at_random_moments_it_ends_with_the_same(commands: Commands, plac
             started = commands.start(tmp_path, *typed(place, out=out))
             if number:
                 time.sleep(rng.uniform(0, seconds))
-            while number == 0 and not list((tmp_path / out).glob("part-*")) and time.monotonic() < began + 300:
+            while (
+                number == 0
+                and not list((tmp_path / out).glob("part-*"))
+                and time.monotonic() < began + 300
+            ):
                 time.sleep(0.01)
             started.signal(signal.SIGKILL)
             started.wait()
@@ -183,7 +235,9 @@ def test_killed_at_random_moments_it_ends_with_the_same(commands: Commands, plac
         assert pl.read_parquet(tmp_path / out / "part-*.parquet").equals(whole)
         names = sorted(file.name for file in (tmp_path / out).iterdir())
         assert names == sorted(file.name for file in (tmp_path / "whole").iterdir())
-        assert (tmp_path / out / "rejected.jsonl").read_text() == (tmp_path / "whole" / "rejected.jsonl").read_text()
+        assert (tmp_path / out / "rejected.jsonl").read_text() == (
+            tmp_path / "whole" / "rejected.jsonl"
+        ).read_text()
     assert in_the_middle
 
 
@@ -198,7 +252,9 @@ def test_two_processes_write_what_one_writes(place: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_is_one_line(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_dies_is_one_line(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from fairspan.embedding import run as job
 
     given: dict[str, Any] = {"rows_per_shard": 16, "progress": False}
@@ -213,7 +269,9 @@ def test_a_process_that_dies_is_one_line(place: Path, tmp_path: Path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr(job, "missing_units", killing)
-        with pytest.raises(FairspanError, match="the process for cpu died, perhaps because memory ran out"):
+        with pytest.raises(
+            FairspanError, match="the process for cpu died, perhaps because memory ran out"
+        ):
             fairspan.embed(model, documents, tmp_path / "two", device="cpu,cpu", **given)
     assert 0 < len(list((tmp_path / "two").glob("part-*"))) < 26
     done = fairspan.embed(model, documents, tmp_path / "two", device="cpu", **given)

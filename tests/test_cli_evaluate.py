@@ -58,7 +58,12 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four questions about each of five documents."""
     documents = {f"d{n}": text_of(30 + n) for n in range(5)}
     asked = [
-        {"id": f"{id}-{k}", "text": words(5, 10 * n + k), "document": id, "start": k * (len(text) - 1) // 4}
+        {
+            "id": f"{id}-{k}",
+            "text": words(5, 10 * n + k),
+            "document": id,
+            "start": k * (len(text) - 1) // 4,
+        }
         for n, (id, text) in enumerate(documents.items())
         for k in range(5)
     ]
@@ -117,7 +122,15 @@ def test_a_dry_run_tells_what_a_run_embeds_and_writes_nothing(
     assert [one["tokens"] == 0 for one in said["rows"]] == [False, False, True]
     assert said["scope"] == "8 queries in 2 clusters, 8 documents × 3 treatments"
     # What a window cuts is told for each treatment.
-    given = ["--max-seq-length", "12", "--too-long", "cut", "--treatments", "plain,tiles+tile_size=8", "--dry-run"]
+    given = [
+        "--max-seq-length",
+        "12",
+        "--too-long",
+        "cut",
+        "--treatments",
+        "plain,tiles+tile_size=8",
+        "--dry-run",
+    ]
     done = run("evaluate", model, questions, *given, "--json")
     assert done.code == 0, done.err
     assert {(one["reads"], one["cut"]) for one in json.loads(done.out)["rows"]} == {(12, 5)}
@@ -129,8 +142,20 @@ def test_every_option_reaches_the_spec(run: Run, usual: list[str | Path], tmp_pa
     done = run(*usual, *shlex.split(more), "--out", "here")
     assert done.code == 0, done.err
     spec = read_log(tmp_path / "here").spec
-    expected = {"languages": ["it"], "sets": 2, "seed": 3, "too_long": "error", "margin": 0.02, "opening": 9}
-    expected |= {"prompt": "w1", "query_prompt": "w2", "indexes": ["whole", "chunk-max"], "chunk_tokens": "window"}
+    expected = {
+        "languages": ["it"],
+        "sets": 2,
+        "seed": 3,
+        "too_long": "error",
+        "margin": 0.02,
+        "opening": 9,
+    }
+    expected |= {
+        "prompt": "w1",
+        "query_prompt": "w2",
+        "indexes": ["whole", "chunk-max"],
+        "chunk_tokens": "window",
+    }
     assert {name: spec[name] for name in expected} == expected
     assert spec["metrics"] == ["recall@2"]
 
@@ -156,7 +181,10 @@ def test_a_beir_folder(run: Run, model: Path, beir: Path, tmp_path: Path) -> Non
     ("options", "said"),
     [
         (["--indexes", "chunk-max", "--chunk-tokens", "511"], "this model have 1 to 510 tokens"),
-        (["--opening", "50"], "for 0 of the 12 segments of articles: 12 have fewer than 8 tokens left to ask"),
+        (
+            ["--opening", "50"],
+            "for 0 of the 12 segments of articles: 12 have fewer than 8 tokens left to ask",
+        ),
         (["--max-seq-length", "20"], "and the model reads 20"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -172,28 +200,70 @@ def test_a_mistake_is_one_line_and_exit_code_two(
     ("task", "options", "said"),
     [
         ("", [], "there is an empty word in the command"),
-        ("beir:nowhere", ["--sets", "5"], "brings its own documents and queries, so sets would do nothing"),
-        ("mteb:NFCorpus", ["--languages", "en,de"], "languages would do nothing for mteb:NFCorpus: omit it"),
-        ("pages", ["--split", "dev"], "pages are built from a corpus, so split would do nothing: omit it"),
+        (
+            "beir:nowhere",
+            ["--sets", "5"],
+            "brings its own documents and queries, so sets would do nothing",
+        ),
+        (
+            "mteb:NFCorpus",
+            ["--languages", "en,de"],
+            "languages would do nothing for mteb:NFCorpus: omit it",
+        ),
+        (
+            "pages",
+            ["--split", "dev"],
+            "pages are built from a corpus, so split would do nothing: omit it",
+        ),
         ("beir:nowhere", [], "there is no task 'beir:nowhere'"),
         ("empty", [], "is not a task: it has no qrels folder"),
         ("beir", ["--split", "dev"], "has no qrels/dev.tsv. Splits there: test"),
-        ("beir", ["--treatments", "plain,paper+baskets=segments"], "of 8 documents the segments are not known"),
-        ("beir", ["--max-seq-length", "12", "--too-long", "error"], "8 of 8 documents are longer than the 12 tokens"),
-        ("questions", ["--max-seq-length", "6"], "no query is left: every document that answers one is longer than"),
+        (
+            "beir",
+            ["--treatments", "plain,paper+baskets=segments"],
+            "of 8 documents the segments are not known",
+        ),
+        (
+            "beir",
+            ["--max-seq-length", "12", "--too-long", "error"],
+            "8 of 8 documents are longer than the 12 tokens",
+        ),
+        (
+            "questions",
+            ["--max-seq-length", "6"],
+            "no query is left: every document that answers one is longer than",
+        ),
         ("questions", ["--indexes", "late-max", "--chunk-tokens", "600"], "this model have 1 to"),
     ],
 )
 def test_a_mistake_about_a_task_is_one_line(
-    run: Run, model: Path, beir: Path, questions: Path, tmp_path: Path, task: str, options: list[str], said: str
+    run: Run,
+    model: Path,
+    beir: Path,
+    questions: Path,
+    tmp_path: Path,
+    task: str,
+    options: list[str],
+    said: str,
 ) -> None:
     (tmp_path / "empty").mkdir()
     known = {"beir": beir, "questions": questions}
-    done = run("evaluate", model, known.get(task, task), "--treatments", "plain", "--metrics", "mrr", *options)
+    done = run(
+        "evaluate",
+        model,
+        known.get(task, task),
+        "--treatments",
+        "plain",
+        "--metrics",
+        "mrr",
+        *options,
+    )
     done.is_one_line(said)
 
 
-def test_without_mteb_its_tasks_are_one_line(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mteb_its_tasks_are_one_line(
+    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "mteb", None)
     run("evaluate", model, "mteb:SciFact").is_one_line("pip install 'fairspan[mteb]'")
 
@@ -202,10 +272,16 @@ def test_without_mteb_its_tasks_are_one_line(run: Run, model: Path, monkeypatch:
 
 
 def test_a_search_of_mteb_is_shown(
-    run: Run, model: Path, search: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run,
+    model: Path,
+    search: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """On the command line, with a local task in place of the one that is named."""
-    monkeypatch.setattr("fairspan.retrieval.mteb_reading.find_task", lambda name, **options: search())
+    monkeypatch.setattr(
+        "fairspan.retrieval.mteb_reading.find_task", lambda name, **options: search()
+    )
     done = run("evaluate", model, "mteb:TinySearch", "--treatments", TREATMENTS, "--out", "here")
     assert done.code == 0, done.err
     assert "5 queries" in done.out

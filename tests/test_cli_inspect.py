@@ -23,7 +23,9 @@ def model(save_tiny: Callable[..., Path]) -> Path:
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
     file = tmp_path / "page.md"
-    file.write_text("\n\n".join(f"# T{n}\n\n{words(20 + n, n)}" for n in range(3)), encoding="utf-8")
+    file.write_text(
+        "\n\n".join(f"# T{n}\n\n{words(20 + n, n)}" for n in range(3)), encoding="utf-8"
+    )
     return file
 
 
@@ -37,7 +39,9 @@ def test_it_prints_a_chart_and_says_what_it_is_not(run: Run, model: Path, page: 
     assert [one["title"] for one in said["segments"]] == ["T0", "T1", "T2"]
     assert len(said["readings"]) == 6
     for one in said["readings"]:
-        numbers = rf"{one['segment']} T.* {one['share']:.1%} {one['representation']:.3f}".replace("-", "−")
+        numbers = rf"{one['segment']} T.* {one['share']:.1%} {one['representation']:.3f}".replace(
+            "-", "−"
+        )
         assert re.search(numbers.replace("%", "\u00a0%"), done.out)
     assert "This is one document" in done.out
     assert "run fairspan audit" in done.out
@@ -48,7 +52,10 @@ def test_it_prints_a_chart_and_says_what_it_is_not(run: Run, model: Path, page: 
 def test_what_was_never_seen_is_printed(run: Run, model: Path, page: Path) -> None:
     done = run("inspect", model, page, "--max-seq-length", "40", "--treatments", "none")
     assert done.code == 0, done.err
-    assert "note: The last 31 of 71 tokens (43.7\xa0%) are not in the vector, because the model reads 40" in done.out
+    assert (
+        "note: The last 31 of 71 tokens (43.7\xa0%) are not in the vector, because the model reads 40"
+        in done.out
+    )
     assert "43.7\xa0% never seen: the vector lacks" in done.out
     assert "Traceback" not in done.err
 
@@ -68,9 +75,13 @@ def test_stdin_may_be_text_or_json(
         assert json.loads(done.out)["document"] == "stdin"
 
 
-def test_a_picture_and_a_page_are_written_beside_the_json(run: Run, model: Path, page: Path, tmp_path: Path) -> None:
+def test_a_picture_and_a_page_are_written_beside_the_json(
+    run: Run, model: Path, page: Path, tmp_path: Path
+) -> None:
     pytest.importorskip("matplotlib")
-    done = run("inspect", model, page, "--json", "--picture", "a/shares.svg", "--html", "a/page.html")
+    done = run(
+        "inspect", model, page, "--json", "--picture", "a/shares.svg", "--html", "a/page.html"
+    )
     assert done.code == 0, done.err
     json.loads(done.out)
     assert "picture: a/shares.svg" in done.err

@@ -35,7 +35,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         evaluation=searched(folder / "evaluation", run="m-evaluation"),
         length=studied(folder / "length", run="m-length"),
         stopped=audited(
-            folder / "stopped", ("plain", "paper"), asked=TREATMENTS, run="m-stopped", status="interrupted"
+            folder / "stopped",
+            ("plain", "paper"),
+            asked=TREATMENTS,
+            run="m-stopped",
+            status="interrupted",
         ),
         elsewhere=audited(folder / "elsewhere", plan=("de", "de"), run="m-elsewhere"),
     )
@@ -60,7 +64,17 @@ def files_under(folder: Path) -> list[str]:
 def test_page_figures_and_tables(run: Run, runs: Runs, tmp_path: Path) -> None:
     """Named after charts and tables; stdout has nothing but the JSON."""
     out = tmp_path / "new" / "page.html"
-    options = ["--figures", "f", "--figure-formats", "svg, png", "--tables", "t", "--title", "Ours & yours", "--json"]
+    options = [
+        "--figures",
+        "f",
+        "--figure-formats",
+        "svg, png",
+        "--tables",
+        "t",
+        "--title",
+        "Ours & yours",
+        "--json",
+    ]
     done = run("report", runs.audit.folder, "--out", out, *options)
     assert done.code == 0, done.err
     written = json.loads(done.out)
@@ -72,7 +86,9 @@ def test_page_figures_and_tables(run: Run, runs: Runs, tmp_path: Path) -> None:
     tables = {f"{table.name}.{kind}" for table in shown.tables() for kind in ("md", "csv")}
     assert {Path(file).name for file in written["tables"]} == tables
     for kind, folder in (("figures", "f"), ("tables", "t")):
-        assert sorted(written[kind]) == [str(Path(folder) / name) for name in files_under(tmp_path / folder)]
+        assert sorted(written[kind]) == [
+            str(Path(folder) / name) for name in files_under(tmp_path / folder)
+        ]
         assert all((tmp_path / file).stat().st_size for file in written[kind])
 
 
@@ -90,7 +106,9 @@ def test_files_of_several_runs_stay_in_the_folder(run: Run, runs: Runs, tmp_path
     """A run's name comes from its run.json: it becomes the name of a folder, and never a path out of it."""
     inside = tmp_path / "a" / "b" / "c"
     options = ["--figures", inside / "f", "--tables", inside / "t", "--json"]
-    done = run("report", runs.audit.folder, runs.twin.folder, "--out", inside / "page.html", *options)
+    done = run(
+        "report", runs.audit.folder, runs.twin.folder, "--out", inside / "page.html", *options
+    )
     assert done.code == 0, done.err
     written = json.loads(done.out)
     assert runs.twin.run.startswith(".."), "the premise"
@@ -117,7 +135,10 @@ def test_an_unfinished_run_is_told_on_stderr(run: Run, runs: Runs, tmp_path: Pat
     [
         (["AUDIT", "--out", "page.pdf"], "a page is an .html file, got 'page.pdf'"),
         (["AUDIT", "--figures", "f", "--figure-formats", "gif"], "gif"),
-        (["AUDIT", "--figures", "f", "--figure-formats", ","], "figure_formats takes words such as"),
+        (
+            ["AUDIT", "--figures", "f", "--figure-formats", ","],
+            "figure_formats takes words such as",
+        ),
         (["AUDIT", "--figure-formats", "svg"], "figure_formats would do nothing without figures"),
         (["nowhere"], "nowhere is not the folder of a run: it has no run.json"),
         (["AUDIT", "nowhere"], "nowhere is not the folder of a run"),
@@ -126,7 +147,9 @@ def test_an_unfinished_run_is_told_on_stderr(run: Run, runs: Runs, tmp_path: Pat
 def test_mistakes_are_one_line_before_any_statistics(
     run: Run, runs: Runs, tmp_path: Path, words: list[str], said: str
 ) -> None:
-    run("report", *(runs.audit.folder if word == "AUDIT" else word for word in words)).is_one_line(said)
+    run("report", *(runs.audit.folder if word == "AUDIT" else word for word in words)).is_one_line(
+        said
+    )
     assert files_under(tmp_path) == []
     assert not (runs.audit.folder / "report.html").exists()
 
@@ -159,9 +182,14 @@ def test_one_run_is_compared_with_itself(run: Run, runs: Runs) -> None:
 
 def test_two_treatments_are_compared(run: Run, runs: Runs) -> None:
     """The difference of means at each position, which the design makes the same documents."""
-    done = run("compare", runs.audit.folder, runs.twin.folder, "--treatments", "none, retrieval", "--json")
+    done = run(
+        "compare", runs.audit.folder, runs.twin.folder, "--treatments", "none, retrieval", "--json"
+    )
     rows = json.loads(done.out)["representation-coefficient-changes"]
-    means = {(row["treatment"], row["position"]): row["estimate"] for row in runs.audit.frame("means").to_dicts()}
+    means = {
+        (row["treatment"], row["position"]): row["estimate"]
+        for row in runs.audit.frame("means").to_dicts()
+    }
     assert [row["mean_change_estimate"] for row in rows] == pytest.approx(
         [means["retrieval", place] - means["plain", place] for place in (1, 2, 3)]
     )
@@ -170,7 +198,10 @@ def test_two_treatments_are_compared(run: Run, runs: Runs) -> None:
 def test_comparing_an_unfinished_run_is_told(run: Run, runs: Runs) -> None:
     done = run("compare", runs.audit.folder, runs.stopped.folder)
     assert done.code == 0, done.err
-    assert done.err.strip() == "note: m-stopped: this run was interrupted: 2 of 3 treatments were measured"
+    assert (
+        done.err.strip()
+        == "note: m-stopped: this run was interrupted: 2 of 3 treatments were measured"
+    )
     said = "the run m-stopped has no treatment 'retrieval', only plain, paper"
     run("compare", runs.stopped.folder, "--treatments", "none,retrieval").is_one_line(said)
 
@@ -179,7 +210,10 @@ def test_comparing_an_unfinished_run_is_told(run: Run, runs: Runs) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["audit", "evaluation"], "m-audit is a run of audit, m-evaluation of evaluate: compare runs of one kind"),
+        (
+            ["audit", "evaluation"],
+            "m-audit is a run of audit, m-evaluation of evaluate: compare runs of one kind",
+        ),
         (["length"], "the run m-length is a run of collapse, and those are not compared in pairs"),
         (["audit", "elsewhere"], "have no document in common"),
         (["audit", "--treatments", ""], "--treatments is empty"),
@@ -187,6 +221,8 @@ def test_comparing_an_unfinished_run_is_told(run: Run, runs: Runs) -> None:
         (["audit", "nowhere"], "nowhere is not the folder of a run"),
     ],
 )
-def test_what_cannot_be_compared_is_one_line(run: Run, runs: Runs, words: list[str], said: str) -> None:
+def test_what_cannot_be_compared_is_one_line(
+    run: Run, runs: Runs, words: list[str], said: str
+) -> None:
     typed = [getattr(runs, word).folder if hasattr(runs, word) else word for word in words]
     run("compare", *typed).is_one_line(said)

@@ -29,7 +29,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("place")
     write_texts(place / "notes", [12] * 20)
     write_texts(place / "few", [12] * 19)
-    write_texts(place / "segments", [12] * 80, ["en"]).joinpath("en.jsonl").rename(place / "lines.jsonl")
+    write_texts(place / "segments", [12] * 80, ["en"]).joinpath("en.jsonl").rename(
+        place / "lines.jsonl"
+    )
     for seed, (name, count) in enumerate({"beir": 20, "small": 10}.items(), 1):
         write_asked(place / name, count, seed)
     return place
@@ -37,7 +39,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def usual(save_tiny: Callable[..., Path], place: Path) -> Typed:
-    return ["tune", save_tiny("bert", "mean"), "--corpus", place / "notes", "--candidates", f"{STRONG},{TILES}"]
+    return [
+        "tune",
+        save_tiny("bert", "mean"),
+        "--corpus",
+        place / "notes",
+        "--candidates",
+        f"{STRONG},{TILES}",
+    ]
 
 
 def computed(folder: Path) -> int:
@@ -69,13 +78,19 @@ def test_a_folder_of_documents_and_what_to_use(run: Run, usual: Typed, tmp_path:
 
 
 @pytest.mark.parametrize(("options", "documents"), [("", 80), ("--parts", 20 * 4)])
-def test_lines_without_a_language(run: Run, usual: Typed, place: Path, options: str, documents: int) -> None:
-    done = run(*usual, "--corpus", place / "lines.jsonl", "--dry-run", "--json", *shlex.split(options))
+def test_lines_without_a_language(
+    run: Run, usual: Typed, place: Path, options: str, documents: int
+) -> None:
+    done = run(
+        *usual, "--corpus", place / "lines.jsonl", "--dry-run", "--json", *shlex.split(options)
+    )
     assert done.code == 0, done.err
     assert f"{documents} documents: enough" in json.loads(done.out)["scope"]
 
 
-def test_json_is_the_result_and_nothing_else(run: Run, usual: Typed, place: Path, tmp_path: Path) -> None:
+def test_json_is_the_result_and_nothing_else(
+    run: Run, usual: Typed, place: Path, tmp_path: Path
+) -> None:
     """Also from the log, without a model, and with every option. The page shows no local folder."""
     pytest.importorskip("matplotlib")
     more = "--metric mrr --margin 0.02 --seed 3 --sets 20 --languages en --strict --json --out here"
@@ -91,7 +106,9 @@ def test_json_is_the_result_and_nothing_else(run: Run, usual: Typed, place: Path
     assert str(place) not in page
     assert str(usual[1]) not in page
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fairspan.runs.subject.load_with_limit", lambda *_: pytest.fail("a model was loaded"))
+        patch.setattr(
+            "fairspan.runs.subject.load_with_limit", lambda *_: pytest.fail("a model was loaded")
+        )
         assert json.loads(run(*typed).out) == said
     wanted = {"languages": ["en"], "sets": 20, "metric": "mrr", "margin": 0.02, "seed": 3}
     wanted |= {"strict": True, "parts": False, "tasks": ["passages"], "candidates": [STRONG, TILES]}
@@ -106,7 +123,9 @@ def test_a_changed_corpus_is_noticed(run: Run, usual: Typed, place: Path, tmp_pa
         shutil.copytree(place / name, tmp_path / name)
     for count, file in enumerate((None, "notes/a000.md", "beir/queries.jsonl")):
         if file is not None:
-            (tmp_path / file).write_text((tmp_path / file).read_text("utf-8").replace("w", "w1 w", 1))
+            (tmp_path / file).write_text(
+                (tmp_path / file).read_text("utf-8").replace("w", "w1 w", 1)
+            )
         assert run(*usual, "--corpus", "notes", "--guard", "beir").code == 0
         assert len(list((tmp_path / "fairspan-runs").iterdir())) == 1 + count
 
@@ -164,14 +183,19 @@ def test_what_was_stopped_goes_on_and_ends_the_same(
         ("--corpus PLACE/few", "few has 19 documents"),
         ("--parts", "notes has 5 pages"),
         ("--seed -1", "seed must be a whole number of at least 0, got -1"),
-        ("--guard passages:PLACE/notes", "is named twice: tasks and guards need documents of their own"),
+        (
+            "--guard passages:PLACE/notes",
+            "is named twice: tasks and guards need documents of their own",
+        ),
         ("--guard PLACE/small", "small has 10 documents"),
         ("--guard nowhere", "there is no task 'nowhere'"),
         ("--guard pages:nowhere.jsonl", "there is no file or folder 'nowhere.jsonl'"),
         ("--out PLACE/lines.jsonl", "lines.jsonl is no folder that you may write into"),
     ],
 )
-def test_a_mistake_is_one_line(run: Run, usual: Typed, place: Path, options: str, said: str) -> None:
+def test_a_mistake_is_one_line(
+    run: Run, usual: Typed, place: Path, options: str, said: str
+) -> None:
     """The last option counts, so that each is added to a command that works."""
     run(*usual, *shlex.split(options.replace("PLACE", str(place)))).is_one_line(said)
 

@@ -26,7 +26,9 @@ def typed(verb: Verb, place: Path, **changes: Any) -> list[str]:
 
 @EVERY_VERB
 @pytest.mark.slow
-def test_the_default_folder_belongs_to_the_command(run: Run, verb: Verb, place: Path, tmp_path: Path) -> None:
+def test_the_default_folder_belongs_to_the_command(
+    run: Run, verb: Verb, place: Path, tmp_path: Path
+) -> None:
     """The same command finds its run again, another has another folder, and --fresh writes it anew."""
     first = run(*typed(verb, place, json=True))
     assert first.code == 0, first.err
@@ -65,7 +67,10 @@ def test_an_interrupt_is_one_line(
     assert (done.code, done.out) == (130, "")
     assert "interrupted. What was computed is kept" in done.last
     assert "Traceback" not in done.err
-    assert json.loads((tmp_path / "here" / "run.json").read_text(encoding="utf-8"))["status"] == "interrupted"
+    assert (
+        json.loads((tmp_path / "here" / "run.json").read_text(encoding="utf-8"))["status"]
+        == "interrupted"
+    )
 
 
 # Mistakes. The last option counts, so that each is added to a command that works.
@@ -91,7 +96,9 @@ def test_a_mistake_is_one_line_and_exit_code_two(
     run(*typed(verb, place), *options).is_one_line(said)
 
 
-@pytest.mark.parametrize("options", [["--margin", "many"], ["--margin"], ["--nonsense"], ["a", "b", "c"]])
+@pytest.mark.parametrize(
+    "options", [["--margin", "many"], ["--margin"], ["--nonsense"], ["a", "b", "c"]]
+)
 def test_what_cannot_be_parsed_is_exit_code_two(run: Run, options: list[str]) -> None:
     done = run("audit", *options)
     assert (done.code, done.out) == (2, "")
@@ -125,8 +132,13 @@ def test_every_example_in_help_can_be_parsed(run: Run, words: tuple[str, ...]) -
         assert command.make_context("fairspan", given).params
 
 
-@pytest.mark.parametrize(("verb", "most"), [("audit", 27), ("evaluate", 31), ("collapse", 19), ("tune", 21)])
+@pytest.mark.parametrize(
+    ("verb", "most"), [("audit", 27), ("evaluate", 31), ("collapse", 19), ("tune", 21)]
+)
 def test_options_stay_few(verb: str, most: int) -> None:
     """What few people need is a keyword in Python only."""
     params = typer.main.get_command(app).commands[verb].params  # type: ignore[attr-defined]
-    assert len([one for one in params if one.param_type_name == "option" and one.name != "help"]) <= most
+    assert (
+        len([one for one in params if one.param_type_name == "option" and one.name != "help"])
+        <= most
+    )

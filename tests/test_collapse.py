@@ -61,7 +61,10 @@ def document(number: int, sentences: int) -> str:
 def write_corpus(folder: Path, sizes: Sequence[int], language: str = "en") -> str:
     """A document for each number of sentences."""
     folder.mkdir(exist_ok=True)
-    lines = [json.dumps({"id": f"d{number:02}", "text": document(number, n)}) for number, n in enumerate(sizes)]
+    lines = [
+        json.dumps({"id": f"d{number:02}", "text": document(number, n)})
+        for number, n in enumerate(sizes)
+    ]
     (folder / f"{language}.jsonl").write_text("\n".join(lines), encoding="utf-8")
     return str(folder)
 
@@ -69,7 +72,9 @@ def write_corpus(folder: Path, sizes: Sequence[int], language: str = "en") -> st
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Ten documents of 70 to 80 tokens."""
-    return write_corpus(tmp_path_factory.mktemp("corpus") / "made", [14 + number % 3 for number in range(10)])
+    return write_corpus(
+        tmp_path_factory.mktemp("corpus") / "made", [14 + number % 3 for number in range(10)]
+    )
 
 
 @pytest.fixture
@@ -96,7 +101,9 @@ def prepared(model: Any, **options: Any) -> PreparedCollapse:
     return STUDY.ready(CollapseOptions(model, **options), as_progress(False))
 
 
-def chosen(log: RunLog, measure: str, treatment: str = PLAIN, length: int | None = None) -> pl.DataFrame:
+def chosen(
+    log: RunLog, measure: str, treatment: str = PLAIN, length: int | None = None
+) -> pl.DataFrame:
     rows = log.rows.filter((pl.col("measure") == measure) & (pl.col("treatment") == treatment))
     return rows if length is None else rows.filter(pl.col("part") == str(length))
 
@@ -116,7 +123,11 @@ def distance(vectors: Sequence[Any]) -> float:
     found = []
     for number, own in enumerate(vectors):
         others = [other for k, other in enumerate(vectors) if k != number]
-        found.append(np.sqrt(1 - 2 * np.mean([cosine(own, other) for other in others]) + pairwise_mean(others)))
+        found.append(
+            np.sqrt(
+                1 - 2 * np.mean([cosine(own, other) for other in others]) + pairwise_mean(others)
+            )
+        )
     return float(np.mean(found))
 
 
@@ -144,7 +155,10 @@ class Done:
     ids=lambda kind: kind[0],
 )
 def done(
-    request: pytest.FixtureRequest, make_tiny: Make, corpus: str, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    make_tiny: Make,
+    corpus: str,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Done:
     """Two temperatures and three lengths."""
     architecture, pooling, side, prompt = request.param
@@ -161,7 +175,9 @@ def done(
     folder = tmp_path_factory.mktemp("study")
     with pytest.MonkeyPatch.context() as patch:
         # The tiny vocabulary has neither dogs nor cats.
-        patch.setattr(collapse_prepared, "repeated_pairs", partial(repeated_pairs, words=("w3", "w5")))
+        patch.setattr(
+            collapse_prepared, "repeated_pairs", partial(repeated_pairs, words=("w3", "w5"))
+        )
         log = collapse(model, **options, out=folder / "run", store=folder / "s.sqlite")
     models = {PLAIN: model, STRONG: fairspan.calibrate(model, "tempscale", temperature=0.5)}
     return Done(log, models, prepared(model, **options).cuts, prompt or "")
@@ -189,9 +205,14 @@ def test_geometry_is_that_of_texts_embedded_one_by_one(done: Done) -> None:
     found = geometry(done.log)
     for treatment in (PLAIN, STRONG):
         for length in LENGTHS:
-            rows, vectors = chosen(done.log, "cosine", treatment, length), done.vectors(treatment, length)
+            rows, vectors = (
+                chosen(done.log, "cosine", treatment, length),
+                done.vectors(treatment, length),
+            )
             for number, value in enumerate(rows["value"]):
-                others = [cosine(vectors[number], other) for k, other in enumerate(vectors) if k != number]
+                others = [
+                    cosine(vectors[number], other) for k, other in enumerate(vectors) if k != number
+                ]
                 assert value == pytest.approx(np.mean(others), abs=BY_PADDING)
             for measure, function in {"cosine": pairwise_mean, "distance": distance}.items():
                 by_hand = pytest.approx(function(vectors), abs=10 * BY_PADDING)
@@ -203,7 +224,9 @@ def test_geometry_is_that_of_texts_embedded_one_by_one(done: Done) -> None:
 def test_differences_are_of_the_estimates(done: Done) -> None:
     values = geometry(done.log)
     assert len(values) == len(done.log.frame("geometry")), "no entry is there twice"
-    tokens = [2 ** np.log2([text.tokens for text in done.cuts.at(length)]).mean() for length in LENGTHS]
+    tokens = [
+        2 ** np.log2([text.tokens for text in done.cuts.at(length)]).mean() for length in LENGTHS
+    ]
     expected = {}
     for measure in ("cosine", "distance"):
         for name in (PLAIN, STRONG, WORDS):
@@ -217,20 +240,35 @@ def test_differences_are_of_the_estimates(done: Done) -> None:
                     by_hand["short_baseline"] = own[number] - first
                 if name == STRONG:
                     by_hand[PLAIN] = own[number] - values[PLAIN, measure, length, None]["estimate"]
-                expected |= {(name, measure, length, against): value for against, value in by_hand.items()}
+                expected |= {
+                    (name, measure, length, against): value for against, value in by_hand.items()
+                }
             expected[name, measure, None, "doubling"] = np.polyfit(np.log2(tokens), own, 1)[0]
-    assert {key: one["estimate"] for key, one in values.items()} == pytest.approx(expected, abs=1e-12)
+    assert {key: one["estimate"] for key, one in values.items()} == pytest.approx(
+        expected, abs=1e-12
+    )
     for key, one in values.items():
         assert one["low"] <= one["estimate"] <= one["high"], key
-        assert (one["low"] < one["high"]) is not (key[0] == PLAIN and key[2:] == (LENGTHS[0], "short_baseline"))
+        assert (one["low"] < one["high"]) is not (
+            key[0] == PLAIN and key[2:] == (LENGTHS[0], "short_baseline")
+        )
 
 
 def test_word_control_by_hand(done: Done) -> None:
     """Rows of the embedding matrix, averaged: no position, no special token, no prompt."""
-    table = done.models[PLAIN].transformers_model.get_input_embeddings().weight.detach().double().numpy()
+    table = (
+        done.models[PLAIN]
+        .transformers_model.get_input_embeddings()
+        .weight.detach()
+        .double()
+        .numpy()
+    )
     tokenizer = tiny_tokenizer()
     for length in LENGTHS:
-        means = [table[tokenizer.convert_tokens_to_ids(t.text.split())].mean(axis=0) for t in done.cuts.at(length)]
+        means = [
+            table[tokenizer.convert_tokens_to_ids(t.text.split())].mean(axis=0)
+            for t in done.cuts.at(length)
+        ]
         rows = chosen(done.log, "cosine", WORDS, length)
         assert rows["value"].mean() == pytest.approx(pairwise_mean(means), abs=1e-9)
 
@@ -238,10 +276,17 @@ def test_word_control_by_hand(done: Done) -> None:
 def test_spectra_are_those_of_the_function(done: Done) -> None:
     """The first two documents of every length, here those of one length under the temperature."""
     texts = done.cuts.at(20)[:2]
-    found = list(spectra(done.models[STRONG], [t.text for t in texts], prompt=done.prompt, layers="last_half"))
+    found = list(
+        spectra(
+            done.models[STRONG], [t.text for t in texts], prompt=done.prompt, layers="last_half"
+        )
+    )
     for text, one in zip(texts, found, strict=True):
         quantities = ("filter_rate", "sigma_a", "sigma_s", "theorem_2", "theorem_3")
-        for measure, values in {"hc_dc": one.ratio, **{q: getattr(one, q) for q in quantities}}.items():
+        for measure, values in {
+            "hc_dc": one.ratio,
+            **{q: getattr(one, q) for q in quantities},
+        }.items():
             rows = chosen(done.log, measure, STRONG, 20).filter(pl.col("document") == text.document)
             known = np.flatnonzero(np.isfinite(values))
             assert len(known), measure
@@ -261,7 +306,8 @@ def test_repeated_words_by_hand(done: Done) -> None:
     assert [int(part) for part in rows["part"]] == [1, 2, 4, 8, 16, 32, 64, 128, 256]
     for times, value, name in rows.select("part", "value", "document").rows()[:6]:
         pair = [
-            done.models[STRONG].encode(" ".join([word] * int(times)), prompt=done.prompt) for word in ("w3", "w5")
+            done.models[STRONG].encode(" ".join([word] * int(times)), prompt=done.prompt)
+            for word in ("w3", "w5")
         ]
         assert value == pytest.approx(cosine(*pair), abs=BY_PADDING)
         assert name == "w3 / w5"
@@ -293,7 +339,9 @@ def test_natural_lengths(make_tiny: Make, study: Study, tmp_path: Path) -> None:
     found = geometry(log)
     change = found[PLAIN, "cosine", 100, "shortest"]
     assert change["low"] < change["estimate"] < change["high"]
-    assert [found[same, "cosine", 100, PLAIN][end] for end in ("estimate", "low", "high")] == pytest.approx([0] * 3)
+    assert [
+        found[same, "cosine", 100, PLAIN][end] for end in ("estimate", "low", "high")
+    ] == pytest.approx([0] * 3)
 
 
 @pytest.mark.parametrize(
@@ -325,8 +373,13 @@ def test_default_lengths(
 
 def test_beyond_the_positions_every_treatment_has_to_be_in_tiles(tmp_path: Path) -> None:
     """A model of 80 positions on documents of 184 words: texts of 100 are read by tiles and cut by none."""
-    tiny_model(tmp_path / "raw", "bert", "mean", max_position_embeddings=80).save_pretrained(str(tmp_path / "model"))
-    asked: dict[str, Any] = {"corpus": write_corpus(tmp_path / "c", [23] * 8), "max_seq_length": 200}
+    tiny_model(tmp_path / "raw", "bert", "mean", max_position_embeddings=80).save_pretrained(
+        str(tmp_path / "model")
+    )
+    asked: dict[str, Any] = {
+        "corpus": write_corpus(tmp_path / "c", [23] * 8),
+        "max_seq_length": 200,
+    }
     with pytest.raises(DesignError, match=f"200 is more than the 80 tokens that {PLAIN} can read"):
         prepared(str(tmp_path / "model"), **asked, treatments=["tiles"])
     tiles = ["tiles+temperature=1", "tiles"]
@@ -341,9 +394,14 @@ def test_three_documents_decide_nothing(make_tiny: Make, study: Study, tmp_path:
     change = geometry(log)[PLAIN, "cosine", None, "doubling"]
     assert change["low"] < 0 < change["high"], "the premise"
     assert log.verdicts["verdict"].to_list() == ["inconclusive"]
-    assert "4 of 7 documents have no sentence border within 20% of every length and were not used" in log.notes
+    assert (
+        "4 of 7 documents have no sentence border within 20% of every length and were not used"
+        in log.notes
+    )
     assert any(note.startswith("3 documents instead of 5") for note in log.notes)
-    assert set(log.rows["measure"]) == {"cosine", "distance", "distance_without", "repeated"}, "no spectra"
+    assert set(log.rows["measure"]) == {"cosine", "distance", "distance_without", "repeated"}, (
+        "no spectra"
+    )
 
 
 def test_the_language_that_is_named(make_tiny: Make, tmp_path: Path) -> None:
@@ -351,7 +409,11 @@ def test_the_language_that_is_named(make_tiny: Make, tmp_path: Path) -> None:
     folder = tmp_path / "two"
     write_corpus(folder, [14] * 6, "it")
     write_corpus(folder, [15] * 8, "en")
-    asked: dict[str, Any] = {"model": make_tiny("bert", "mean"), "corpus": str(folder), "lengths": [10, 20]}
+    asked: dict[str, Any] = {
+        "model": make_tiny("bert", "mean"),
+        "corpus": str(folder),
+        "lengths": [10, 20],
+    }
     assert {text.language for text in prepared(**asked).cuts.texts} == {"en"}
     assert prepared(**asked, language="it").header["corpus"]["languages"] == ["it"]
     with pytest.raises(FairspanError, match="no language 'fr'"):
@@ -383,7 +445,10 @@ def test_baskets_and_one_sided_treatments(make_tiny: Make, study: Study, corpus:
 
 
 def test_temperatures_are_treatments() -> None:
-    names = [one.name for one in CollapseOptions(temperatures=[1, 0.87654321], treatments=["tiles"]).measured]
+    names = [
+        one.name
+        for one in CollapseOptions(temperatures=[1, 0.87654321], treatments=["tiles"]).measured
+    ]
     assert names == [PLAIN, "tempscale+temperature=0.87654321", "tiles"]
     measured = CollapseOptions(treatments=["tempscale", "tiles"], temperatures=[1.0]).measured
     assert [temperature_of(one) for one in measured] == [1.0, 0.8, None]
@@ -401,11 +466,16 @@ def test_a_model_without_word_embeddings_or_value_weights_is_noted(
         raise NotImplementedError
 
     monkeypatch.setattr(type(model.transformers_model), "get_input_embeddings", missing)
-    monkeypatch.setattr("fairspan.encoding.spectra.find_value_weights", lambda model: "values are hidden")
+    monkeypatch.setattr(
+        "fairspan.encoding.spectra.find_value_weights", lambda model: "values are hidden"
+    )
     log = study(model, temperatures=[1.0, 0.5], spectra=1)
     assert WORDS not in set(log.rows["treatment"])
     assert "Theorem 2's bound is not known: values are hidden" in log.notes
-    assert any(note.startswith("the mean of raw word embeddings was not measured: BertModel") for note in log.notes)
+    assert any(
+        note.startswith("the mean of raw word embeddings was not measured: BertModel")
+        for note in log.notes
+    )
     assert "theorem_2" not in set(log.rows["measure"])
     assert set(log.frame("bounds")["bound"]) == {"theorem_3"}
 
@@ -413,14 +483,23 @@ def test_a_model_without_word_embeddings_or_value_weights_is_noted(
 def test_a_model_without_attention_is_measured_without_spectra(study: Study, corpus: str) -> None:
     torch.manual_seed(3)
     tokenizer = tiny_tokenizer().backend_tokenizer
-    model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu")
+    model = SentenceTransformer(
+        modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu"
+    )
     log = study(model, spectra=2)
     texts = prepared(model, corpus=corpus, lengths=[10, 20], documents=5).cuts.at(20)
     by_hand = pairwise_mean([model.encode(text.text) for text in texts])
-    assert chosen(log, "cosine", length=20)["value"].mean() == pytest.approx(by_hand, abs=BY_PADDING)
+    assert chosen(log, "cosine", length=20)["value"].mean() == pytest.approx(
+        by_hand, abs=BY_PADDING
+    )
     assert any("raw word embeddings was not measured" in note for note in log.notes)
     assert any(note.startswith("spectra were not measured") for note in log.notes)
-    asked: dict[str, Any] = {"corpus": corpus, "lengths": [10, 20], "temperatures": [1.0], "progress": False}
+    asked: dict[str, Any] = {
+        "corpus": corpus,
+        "lengths": [10, 20],
+        "temperatures": [1.0],
+        "progress": False,
+    }
     assert STUDY.forecast(CollapseOptions(model, **asked)).seconds
 
 
@@ -429,7 +508,9 @@ def test_only_a_sentence_transformer(corpus: str) -> None:
         def encode(self, texts: list[str]) -> Any:
             return np.ones((len(texts), 2))
 
-    with pytest.raises(UnsupportedModel, match="a study of length needs a SentenceTransformer, got Encodes"):
+    with pytest.raises(
+        UnsupportedModel, match="a study of length needs a SentenceTransformer, got Encodes"
+    ):
         prepared(Encodes(), corpus=corpus, temperatures=[1.0])
 
 
@@ -449,15 +530,28 @@ def test_spectra_that_do_not_fit_into_memory_are_one_line(
 # --- what the same call finds again
 
 
-def test_the_name_of_a_run_is_made_of_what_decides_the_result(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
+def test_the_name_of_a_run_is_made_of_what_decides_the_result(
+    make_tiny: Make, corpus: str, tmp_path: Path
+) -> None:
     def name(pooling: str = "mean", **changes: Any) -> str:
-        asked = {"corpus": corpus, "lengths": [10, 20], "temperatures": [1.0], "name": "org/Tiny Model"}
+        asked = {
+            "corpus": corpus,
+            "lengths": [10, 20],
+            "temperatures": [1.0],
+            "name": "org/Tiny Model",
+        }
         return run_name(prepared(make_tiny("bert", pooling), **{**asked, **changes}))
 
     assert name().startswith("Tiny-Model-")
     assert name() == name(lengths=[20, 10, 10])
     other = write_corpus(tmp_path / "other", [15] * 10)
-    others = [name(temperatures=[1.0, 0.9]), name(start="beginning"), name(corpus=other), name("cls"), name(name="b")]
+    others = [
+        name(temperatures=[1.0, 0.9]),
+        name(start="beginning"),
+        name(corpus=other),
+        name("cls"),
+        name(name="b"),
+    ]
     assert len({name(), *others}) == 1 + len(others)
 
 
@@ -473,14 +567,27 @@ def test_progress_ends_at_what_it_announced(make_tiny: Make, study: Study) -> No
 @pytest.mark.slow
 def test_a_forecast_counts_what_a_run_embeds(make_tiny: Make, corpus: str) -> None:
     """Spectra add time and no tokens; a baseline, whose attention is the plain model's, has none."""
-    asked: dict[str, Any] = {"corpus": corpus, "lengths": [10, 20], "documents": 5, "progress": False}
-    model, treatments = make_tiny("bert", "mean"), {"temperatures": [1.0], "treatments": ["last2avg"]}
+    asked: dict[str, Any] = {
+        "corpus": corpus,
+        "lengths": [10, 20],
+        "documents": 5,
+        "progress": False,
+    }
+    model, treatments = (
+        make_tiny("bert", "mean"),
+        {"temperatures": [1.0], "treatments": ["last2avg"]},
+    )
     found = STUDY.forecast(CollapseOptions(model, **asked, **treatments, spectra=2))
     texts = prepared(model, **asked).cuts.texts
     # Unknown words are one token: 1, 2, 4, … 256 of them, twice, beside two special ones.
     repeated = [2**times for times in range(9)] * 2
-    assert found.tokens == 2 * (sum(text.tokens + 2 for text in texts) + sum(count + 2 for count in repeated))
-    assert found.scope == f"28 texts of up to {max(text.tokens for text in texts)} tokens × 2 treatments"
+    assert found.tokens == 2 * (
+        sum(text.tokens + 2 for text in texts) + sum(count + 2 for count in repeated)
+    )
+    assert (
+        found.scope
+        == f"28 texts of up to {max(text.tokens for text in texts)} tokens × 2 treatments"
+    )
     ready = prepared(model, **asked, **treatments, spectra=2)
     work = ready.work(lambda treatment: on_trial(ready.subject, treatment, ready.fit))
     assert work[0].seconds > 0 == work[1].seconds
@@ -508,7 +615,10 @@ def test_a_forecast_counts_what_a_run_embeds(make_tiny: Make, corpus: str) -> No
         ({"temperatures": "0.9"}, "temperatures must be a list, such as [1.0, 0.8], got '0.9'"),
         ({"temperatures": [1.1]}, "temperature must be a number above 0 and at most 1, got 1.1"),
         ({"treatments": ["papre"]}, "there is no treatment 'papre'"),
-        ({"treatments": ["paper+baskets=segments"]}, "makes segments baskets, and these texts have none"),
+        (
+            {"treatments": ["paper+baskets=segments"]},
+            "makes segments baskets, and these texts have none",
+        ),
         (
             {"treatments": [{"name": WORDS, "preset": "tempscale"}]},
             "'words' is the name of the word-embedding control",
@@ -531,11 +641,19 @@ def test_a_mistake_is_one_line(options: dict[str, Any], said: str) -> None:
         ({"tolerance": 1.0}, "tolerance is a share of the length from 0 to below 1"),
         ({"labelled": "nowhere.jsonl"}, "nowhere.jsonl cannot be read"),
         ({"corpus": [14] * 2}, "2 documents can be used, and 3 are needed"),
-        ({"lengths": [10, 200]}, r"none of 10 documents in 'en' has a sentence border within 20%.*10: 10, 200: 0"),
+        (
+            {"lengths": [10, 200]},
+            r"none of 10 documents in 'en' has a sentence border within 20%.*10: 10, 200: 0",
+        ),
     ],
 )
 def test_a_mistake_is_seen_before_work(
-    make_tiny: Make, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], said: str
+    make_tiny: Make,
+    study: Study,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    said: str,
 ) -> None:
     forbid_encoding(monkeypatch)
     if "corpus" in options:

@@ -34,7 +34,10 @@ CLOSE = 0.011
 
 def sentences(rng: np.random.Generator, count: int, own: Sequence[str]) -> str:
     """Sentences of five tokens, full stop included, mostly of some words."""
-    drawn = [[str(rng.choice(own if rng.random() < 0.3 else WORDS)) for _ in range(4)] for _ in range(count)]
+    drawn = [
+        [str(rng.choice(own if rng.random() < 0.3 else WORDS)) for _ in range(4)]
+        for _ in range(count)
+    ]
     return " ".join(" ".join(sentence) + " ." for sentence in drawn)
 
 
@@ -43,10 +46,18 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Ten articles to cut, 120 labelled texts of two classes, and 90 other articles to fit on."""
     folder = tmp_path_factory.mktemp("files")
     rng = np.random.default_rng(5)
-    articles = [{"id": f"a{n}", "text": sentences(rng, 16, WORDS), "language": "en"} for n in range(10)]
-    others = [{"id": f"o{n}", "text": sentences(rng, 16, WORDS), "language": "en"} for n in range(90)]
+    articles = [
+        {"id": f"a{n}", "text": sentences(rng, 16, WORDS), "language": "en"} for n in range(10)
+    ]
+    others = [
+        {"id": f"o{n}", "text": sentences(rng, 16, WORDS), "language": "en"} for n in range(90)
+    ]
     labelled = [
-        {"id": f"t{n}", "label": n % 2, "text": sentences(rng, 12, WORDS[:20] if n % 2 else WORDS[50:70])}
+        {
+            "id": f"t{n}",
+            "label": n % 2,
+            "text": sentences(rng, 12, WORDS[:20] if n % 2 else WORDS[50:70]),
+        }
         for n in range(120)
     ]
     found = {}
@@ -63,7 +74,12 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
 
 
 def options(files: dict[str, str], **changes: Any) -> dict[str, Any]:
-    plain = {"corpus": files["articles"], "lengths": LENGTHS, "temperatures": [1.0, 0.5], "spectra": 0}
+    plain = {
+        "corpus": files["articles"],
+        "lengths": LENGTHS,
+        "temperatures": [1.0, 0.5],
+        "spectra": 0,
+    }
     return {**plain, "labelled": files["labelled"], **changes}
 
 
@@ -72,10 +88,14 @@ def prepared(model: SentenceTransformer, **given: Any) -> PreparedCollapse:
 
 
 @pytest.fixture(scope="module")
-def log(model: SentenceTransformer, files: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> RunLog:
+def log(
+    model: SentenceTransformer, files: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> RunLog:
     """Two temperatures and both baselines, with spectra."""
     folder = tmp_path_factory.mktemp("study")
-    given = options(files, treatments=["last2avg", "whitening"], fit_corpus=files["others"], spectra=1)
+    given = options(
+        files, treatments=["last2avg", "whitening"], fit_corpus=files["others"], spectra=1
+    )
     return collapse(model, **given, out=folder / "run", store=folder / "s.sqlite")
 
 
@@ -97,12 +117,17 @@ def told(encode: Callable[..., Any], ready: PreparedCollapse) -> dict[int, tuple
     return found
 
 
-def test_accuracy_and_entropy_by_hand(log: RunLog, model: SentenceTransformer, files: dict[str, str]) -> None:
+def test_accuracy_and_entropy_by_hand(
+    log: RunLog, model: SentenceTransformer, files: dict[str, str]
+) -> None:
     """Under a temperature, and under the model that averages two layers."""
     ready = prepared(model, **options(files))
     rows = log.frame("classification").to_dicts()
     found = {(one["treatment"], one["measure"], one["length"], one["against"]): one for one in rows}
-    models = {STRONG: fairspan.calibrate(model, "tempscale", temperature=0.5), "last2avg": last_two(model)}
+    models = {
+        STRONG: fairspan.calibrate(model, "tempscale", temperature=0.5),
+        "last2avg": last_two(model),
+    }
     for name, one in models.items():
         for length, (accuracy, entropy) in told(one.encode_document, ready).items():
             correct, unsure, change = (
@@ -115,14 +140,22 @@ def test_accuracy_and_entropy_by_hand(log: RunLog, model: SentenceTransformer, f
             assert correct["low"] <= correct["estimate"] <= correct["high"]
             plain = found[PLAIN, "correct", length, None]["estimate"]
             assert change["estimate"] == pytest.approx(correct["estimate"] - plain, abs=1e-12)
-    assert max(one["estimate"] for key, one in found.items() if key[1] == "correct") > 0.6, "something can be learnt"
+    assert max(one["estimate"] for key, one in found.items() if key[1] == "correct") > 0.6, (
+        "something can be learnt"
+    )
 
 
-def test_no_document_is_trained_on_and_tested(log: RunLog, model: SentenceTransformer, files: dict[str, str]) -> None:
+def test_no_document_is_trained_on_and_tested(
+    log: RunLog, model: SentenceTransformer, files: dict[str, str]
+) -> None:
     """The rows are of tested documents alone, the same under all treatments, with the labels of their own lines."""
     labelled = prepared(model, **options(files)).labelled
     assert labelled is not None
-    trained = {text.document for text, taken in zip(labelled.cuts.texts, labelled.train, strict=True) if taken}
+    trained = {
+        text.document
+        for text, taken in zip(labelled.cuts.texts, labelled.train, strict=True)
+        if taken
+    }
     for text, label in zip(labelled.cuts.texts, labelled.labels, strict=True):
         assert label == str(int(text.document[1:]) % 2)
     rows = log.rows.filter(pl.col("measure") == "correct")

@@ -43,7 +43,11 @@ from tests.length_studies import (
 )
 from tests.report_example import chart_of, printed, table_of
 
-CURVES = {PLAIN: [0.5, 0.55, 0.6, 0.7], STRONG: [0.4, 0.41, -0.42, 0.43], "words": [0.1, 0.2, 0.3, 0.4]}
+CURVES = {
+    PLAIN: [0.5, 0.55, 0.6, 0.7],
+    STRONG: [0.4, 0.41, -0.42, 0.43],
+    "words": [0.1, 0.2, 0.3, 0.4],
+}
 LABELS = {PLAIN: [0.5, 0.55, 0.6, 0.7], STRONG: [0.4, 0.41, 0.42, 0.43]}
 REPEATED = {PLAIN: {1: 1.0, 2: 0.5, 4: 0.25}, STRONG: {1: 0.9, 2: 0.4, 4: 0.2}}
 
@@ -53,7 +57,13 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     """A study with everything there is to show."""
     labelled = [row for measure in ("correct", "entropy") for row in label_rows_of(LABELS, measure)]
     repeated = [
-        {"treatment": name, "measure": "repeated", "document": "dog / cat", "part": str(times), "value": value}
+        {
+            "treatment": name,
+            "measure": "repeated",
+            "document": "dog / cat",
+            "part": str(times),
+            "value": value,
+        }
         for name, values in REPEATED.items()
         for times, value in values.items()
     ]
@@ -75,7 +85,12 @@ def lines(panel: Panel, *, dashed: bool = False) -> dict[str, list[float | None]
 
 @pytest.mark.parametrize(
     ("rise", "word", "direction"),
-    [(0.05, "biased", "more"), (0.001, "fair", ""), (-0.001, "fair", ""), (-0.05, "biased", "less")],
+    [
+        (0.05, "biased", "more"),
+        (0.001, "fair", ""),
+        (-0.001, "fair", ""),
+        (-0.05, "biased", "less"),
+    ],
 )
 def test_verdicts(tmp_path: Path, rise: float, word: str, direction: str) -> None:
     """Straight lines over log2 of length, with intervals of ±0.0009 around their slopes; the margin is 0.005."""
@@ -93,7 +108,10 @@ def test_verdicts(tmp_path: Path, rise: float, word: str, direction: str) -> Non
     assert log.verdicts.rows() == [(PLAIN, word, sentence)]
     [card] = log.view.cards
     assert (card.name, card.badge, card.sentences) == (PLAIN, word, (sentence,))
-    assert repr(log) == f"<m on c: {DOCUMENTS} documents cut to 50, 100, 200, 400 tokens | {PLAIN}: {word}>"
+    assert (
+        repr(log)
+        == f"<m on c: {DOCUMENTS} documents cut to 50, 100, 200, 400 tokens | {PLAIN}: {word}>"
+    )
 
 
 @pytest.mark.parametrize("sign", [1, -1])
@@ -122,7 +140,10 @@ def test_the_margin_decides(tmp_path: Path) -> None:
 
 
 def test_few_documents_are_noted(tmp_path: Path) -> None:
-    many, few = (study_of(tmp_path / str(n), {PLAIN: above(0, 0, 0, 0)}, texts=n).view.notes for n in (30, 29))
+    many, few = (
+        study_of(tmp_path / str(n), {PLAIN: above(0, 0, 0, 0)}, texts=n).view.notes
+        for n in (30, 29)
+    )
     assert many == ()
     assert few == ("29 documents: with fewer than 30, intervals may be too narrow",)
 
@@ -156,12 +177,18 @@ def most(temperature: float) -> str:
     [
         pytest.param(
             # Whatever the order, but for the first treatment, which the others are measured against.
-            {PLAIN: above(0, 0, 0.05, 0.1), STRONG: above(-0.2, -0.1, -0.05, 0), MILD: above(-0.1, -0.05, 0, 0.05)},
+            {
+                PLAIN: above(0, 0, 0.05, 0.1),
+                STRONG: above(-0.2, -0.1, -0.05, 0),
+                MILD: above(-0.1, -0.05, 0, 0.05),
+            },
             [1, 1, 0.9, 0.8],
             id="monotone",
         ),
         pytest.param(
-            {PLAIN: above(0, -0.002, -0.2, 0.005), MILD: above(0.3, 0.3, 0.3, 0.3)}, [1, 1, 1, 1], id="none needed"
+            {PLAIN: above(0, -0.002, -0.2, 0.005), MILD: above(0.3, 0.3, 0.3, 0.3)},
+            [1, 1, 1, 1],
+            id="none needed",
         ),
         pytest.param(
             {PLAIN: above(0, 0.05, 0.1, 0.2), MILD: above(0, 0.02, 0.1, 0.1)},
@@ -169,19 +196,33 @@ def most(temperature: float) -> str:
             id="none enough",
         ),
         pytest.param(
-            {PLAIN: above(0, 0.05, 0.1, 0.2), MILD: above(0.1, 0.1, 0.15, 0.3), STRONG: above(0.2, 0.1, 0.2, 0.4)},
+            {
+                PLAIN: above(0, 0.05, 0.1, 0.2),
+                MILD: above(0.1, 0.1, 0.15, 0.3),
+                STRONG: above(0.2, 0.1, 0.2, 0.4),
+            },
             [1, NO_OTHER, NO_OTHER, NO_OTHER],
             id="all worse",
         ),
         pytest.param(
-            {PLAIN: above(0, 0.05, 0.1, 0.2), MILD: above(0, 0, 0, 0.1), STRONG: above(0, 0, 0, 0.05)},
+            {
+                PLAIN: above(0, 0.05, 0.1, 0.2),
+                MILD: above(0, 0, 0, 0.1),
+                STRONG: above(0, 0, 0, 0.05),
+            },
             [1, 0.9, 0.9, most(0.8)],
             id="one step, then none",
         ),
         pytest.param(
-            {PLAIN: above(0, 0, 0.1, 0.1), STRONG: above(0, 0, 0.05, 0)}, [1, 1, most(0.8), 0.8], id="none, then one"
+            {PLAIN: above(0, 0, 0.1, 0.1), STRONG: above(0, 0, 0.05, 0)},
+            [1, 1, most(0.8), 0.8],
+            id="none, then one",
         ),
-        pytest.param({PLAIN: above(0, 0.05, 0, 0), MILD: above(0, 0, 0, 0)}, [1, 0.9, 1, 1], id="not needed again"),
+        pytest.param(
+            {PLAIN: above(0, 0.05, 0, 0), MILD: above(0, 0, 0, 0)},
+            [1, 0.9, 1, 1],
+            id="not needed again",
+        ),
         pytest.param(
             {PLAIN: above(0, 0.005 + TWO_SIDED + JUST), MILD: above(0, 0.005 - TWO_SIDED - JUST)},
             [1, 0.9],
@@ -193,10 +234,14 @@ def most(temperature: float) -> str:
             id="not quite enough is shown",
         ),
         pytest.param(
-            {PLAIN: above(0, 0.005 - ONE_SIDED + JUST), MILD: above(0, 0.1)}, [1, OPEN], id="not shown to be needed"
+            {PLAIN: above(0, 0.005 - ONE_SIDED + JUST), MILD: above(0, 0.1)},
+            [1, OPEN],
+            id="not shown to be needed",
         ),
         pytest.param({PLAIN: above(0, 0.05)}, [1, NO_OTHER], id="no other temperature"),
-        pytest.param({"paper": above(0, 0.1)}, [1, "no temperature was tried"], id="no temperature"),
+        pytest.param(
+            {"paper": above(0, 0.1)}, [1, "no temperature was tried"], id="no temperature"
+        ),
     ],
 )
 def test_advice(tmp_path: Path, curves: Curves, said: list[float | str]) -> None:
@@ -225,13 +270,23 @@ ALIKE = f"Long texts look more alike than short ones to m, which makes them hard
             0.0,
             f"Long texts look neither more nor less alike than short ones to m: {SEEN}. Nothing has to be done.",
         ),
-        (-0.1, 0.0, f"Long texts look less alike than short ones to m: {SEEN}. Nothing has to be done."),
-        (3 * 0.0047, 0.0, f"It is open whether long texts look more alike than short ones to m: {SEEN}."),
+        (
+            -0.1,
+            0.0,
+            f"Long texts look less alike than short ones to m: {SEEN}. Nothing has to be done.",
+        ),
+        (
+            3 * 0.0047,
+            0.0,
+            f"It is open whether long texts look more alike than short ones to m: {SEEN}.",
+        ),
     ],
 )
 def test_what_it_means_comes_first(tmp_path: Path, ends: float, stronger: float, said: str) -> None:
     """Cosines rise evenly to `ends` above the shortest texts', and to `stronger` at a temperature of 0.8."""
-    curves = {name: above(*np.linspace(0, end, 4)) for name, end in ((PLAIN, ends), (STRONG, stronger))}
+    curves = {
+        name: above(*np.linspace(0, end, 4)) for name, end in ((PLAIN, ends), (STRONG, stronger))
+    }
     shown = study_of(tmp_path, curves).view
     first, *_, last = curves[PLAIN]
     assert shown.meaning == said.format(f"{first:.3f}", f"{last:.3f}")
@@ -246,7 +301,10 @@ def test_advice_is_rarely_wrong() -> None:
     Without a correction it is more than half of them.
     """
     rng, lengths = np.random.default_rng(0), {50: 50.0, 100: 100.0, 200: 200.0, 400: 400.0}
-    asked = [as_treatment(one) for one in ("none", *(f"none+temperature={0.9 - 0.1 * step:g}" for step in range(5)))]
+    asked = [
+        as_treatment(one)
+        for one in ("none", *(f"none+temperature={0.9 - 0.1 * step:g}" for step in range(5)))
+    ]
     names = [one.name for one in asked]
     log: Any = SimpleNamespace(
         spec={"treatments": [one.to_dict() for one in asked]}, measured=names, treatments=names
@@ -256,12 +314,20 @@ def test_advice_is_rarely_wrong() -> None:
         found: dict[Any, Interval] = {}
         for (place, length), name in product(enumerate([100, 200, 400], start=1), names):
             seen = t_interval(
-                0.005 * place + 0.01 * rng.standard_normal(), 0.01 * (rng.chisquare(30) / 30) ** 0.5, 30
+                0.005 * place + 0.01 * rng.standard_normal(),
+                0.01 * (rng.chisquare(30) / 30) ** 0.5,
+                30,
             )
-            found |= dict.fromkeys([(name, "cosine", length, one) for one in ("short_baseline", names[0])], seen)
-        wrong[0] += any(value is not None for _, value, _ in suggestions(log, found, lengths, 0.005)[1:])
+            found |= dict.fromkeys(
+                [(name, "cosine", length, one) for one in ("short_baseline", names[0])], seen
+            )
+        wrong[0] += any(
+            value is not None for _, value, _ in suggestions(log, found, lengths, 0.005)[1:]
+        )
         wrong[1] += any(one.below(0.005 * log2(key[2] / 50)) < 0.05 for key, one in found.items())
-    print(f"wrong advice in {wrong[0] / 4:.1f} % of studies, {wrong[1] / 4:.1f} % without correction")
+    print(
+        f"wrong advice in {wrong[0] / 4:.1f} % of studies, {wrong[1] / 4:.1f} % without correction"
+    )
     assert wrong[0] <= 0.083 * 400 < wrong[1]
 
 
@@ -272,7 +338,9 @@ def suggested(log: RunLog) -> list[tuple[int, float | None]]:
 def test_other_treatments_are_not_suggested(tmp_path: Path) -> None:
     """Neither a temperature of queries alone nor baskets are a temperature to suggest."""
     others = ["paper", f"{MILD}+sides=query"]
-    log = study_of(tmp_path, {PLAIN: above(0, 0.1, 0.1, 0.1), **{name: above(0, 0, 0, 0) for name in others}})
+    log = study_of(
+        tmp_path, {PLAIN: above(0, 0.1, 0.1, 0.1), **{name: above(0, 0, 0, 0) for name in others}}
+    )
     assert suggested(log) == [(50, 1), (100, None), (200, None), (400, None)]
 
 
@@ -302,7 +370,10 @@ def test_bounds_that_do_not_hold_are_counted(tmp_path: Path) -> None:
         ]
     ]
     # The same document at another length has a bound of its own.
-    rows += [spectrum_row(PLAIN, "sigma_a", "a", 100, 0, 0.1), spectrum_row(PLAIN, "theorem_3", "a", 100, 0, 0.2)]
+    rows += [
+        spectrum_row(PLAIN, "sigma_a", "a", 100, 0, 0.1),
+        spectrum_row(PLAIN, "theorem_3", "a", 100, 0, 0.2),
+    ]
     log = study_of(tmp_path, {PLAIN: [0.5] * 4, STRONG: [0.4] * 4}, rows=rows)
     assert log.frame("bounds").rows() == [
         (PLAIN, "sigma_a", "theorem_3", 1, 4),
@@ -319,10 +390,14 @@ def test_bounds_that_do_not_hold_are_counted(tmp_path: Path) -> None:
 
 def test_frames_are_json(study: RunLog) -> None:
     said = json.loads(json.dumps(study.to_dict(), allow_nan=False))
-    assert len(said["geometry"]) == 2 * (4 + 3 + 4 + 1 + 4 + 3 + 4 + 4 + 1 + 4 + 3 + 1), "values and differences"
+    assert len(said["geometry"]) == 2 * (4 + 3 + 4 + 1 + 4 + 3 + 4 + 4 + 1 + 4 + 3 + 1), (
+        "values and differences"
+    )
     assert len(said["classification"]) == 2 * (4 + 4 + 4)
     assert said["notes"] == ["a note"]
-    assert said["lengths"] == [{**one, "name": str(one["length"])} for one in study.header["lengths"]]
+    assert said["lengths"] == [
+        {**one, "name": str(one["length"])} for one in study.header["lengths"]
+    ]
     assert [one["treatment"] for one in said["verdicts"]] == [PLAIN, STRONG]
     assert {(one["treatment"], one["times"], one["cosine"]) for one in said["repeated"]} == {
         (name, times, value) for name, values in REPEATED.items() for times, value in values.items()
@@ -334,9 +409,18 @@ def test_frames_are_json(study: RunLog) -> None:
 def test_unknown_intervals_are_null(tmp_path: Path) -> None:
     """As three documents leave the distances: without one of them there is no centre of others."""
     log = study_of(tmp_path, {PLAIN: above(0, 0, 0, 0)})
-    blank = pl.when(pl.col("measure") == "distance_without").then(None).otherwise(pl.col("value")).alias("value")
-    said = json.loads(json.dumps(replace(log, rows=log.rows.with_columns(blank)).to_dict(), allow_nan=False))
-    lows = {(one["measure"], one["low"]) for one in said["geometry"] if one["against"] == "shortest"}
+    blank = (
+        pl.when(pl.col("measure") == "distance_without")
+        .then(None)
+        .otherwise(pl.col("value"))
+        .alias("value")
+    )
+    said = json.loads(
+        json.dumps(replace(log, rows=log.rows.with_columns(blank)).to_dict(), allow_nan=False)
+    )
+    lows = {
+        (one["measure"], one["low"]) for one in said["geometry"] if one["against"] == "shortest"
+    }
     assert {low for measure, low in lows if measure == "distance"} == {None}
     assert ("cosine", None) not in lows
 
@@ -362,14 +446,24 @@ def test_tables_by_length(study: RunLog) -> None:
         for measure in ("mean pairwise cosine", "distance to the centre")
         for name in CURVES
     ]
-    assert [column.name for column in found.columns] == ["50", "100", "200", "400", "each doubling [95 %]"]
+    assert [column.name for column in found.columns] == [
+        "50",
+        "100",
+        "200",
+        "400",
+        "each doubling [95 %]",
+    ]
     assert [cell.text for cell in found.rows[1].cells[:4]] == ["0.400", "0.410", "−0.420", "0.430"]
     # The lengths double, so the slope is (3 (x4 − x1) + (x3 − x2)) / 10.
     slope, half = (3 * 0.2 + 0.05) / 10, HALF / 5**0.5
     assert found.rows[0].cells[4].text == f"+{slope:.4f} [+{slope - half:.4f}, +{slope + half:.4f}]"
     assert found.frame.equals(study.frame("geometry"))
     last = table_of(study.view, "spectra")
-    assert [row.heads[0] for row in last.rows[::2]] == ["σ_a", "Theorem 3's bound on σ_a", "σ_s of the scores"]
+    assert [row.heads[0] for row in last.rows[::2]] == [
+        "σ_a",
+        "Theorem 3's bound on σ_a",
+        "σ_s of the scores",
+    ]
     by_hand = [f"{0.3 + 0.1 + 0.005 + length / 1000:.3f}" for length in LENGTHS]
     assert [cell.text for cell in last.rows[0].cells] == by_hand
     # 2 treatments, 2 texts, 4 lengths; 2 layers have a rate, 1 a σ_a.
@@ -389,9 +483,15 @@ def test_every_chart_is_there_and_theory_is_closed(study: RunLog, tmp_path: Path
     kinds = ("overview", "similarity", "classification", "repeated-words", "filter-rates", "theory")
     assert [one.name for one in study.view.charts()] == [f"length-{kind}" for kind in kinds]
     assert study.view.chart().name == "length-overview"
-    assert [section.title for section in study.view.sections] == ["At a glance", "By length", "Theory"]
+    assert [section.title for section in study.view.sections] == [
+        "At a glance",
+        "By length",
+        "Theory",
+    ]
     assert [section.closed for section in study.view.sections] == [False, False, True]
-    assert "<summary>Theory</summary>" in study.save_page(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<summary>Theory</summary>" in study.save_page(tmp_path / "page.html").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_curves_by_length(study: RunLog) -> None:
@@ -407,7 +507,10 @@ def test_curves_by_length(study: RunLog) -> None:
         for one in (one for series in panel.series for one in series.points):
             assert one is not None
             assert (one.low, one.high) == pytest.approx((one.estimate - HALF, one.estimate + HALF))
-    assert [lines(panel) for panel in chart_of(study.view, "length-classification").panels] == [LABELS, LABELS]
+    assert [lines(panel) for panel in chart_of(study.view, "length-classification").panels] == [
+        LABELS,
+        LABELS,
+    ]
     [panel] = chart_of(study.view, "length-repeated-words").panels
     assert lines(panel) == {name: list(values.values()) for name, values in REPEATED.items()}
     assert panel.spots == pytest.approx([log2(times) / 2 for times in (1, 2, 4)])
@@ -422,7 +525,9 @@ def test_curves_by_layer_and_bounds(study: RunLog) -> None:
     sigma, longest = chart_of(study.view, "length-theory").panels
     for base, dashed in ((0.3, False), (0.35, True)):
         for name, shift in ((PLAIN, 0.0), (STRONG, 0.5)):
-            expected = [value for length in LENGTHS for value in by_layer(base + shift, [1], length)]
+            expected = [
+                value for length in LENGTHS for value in by_layer(base + shift, [1], length)
+            ]
             assert lines(sigma, dashed=dashed)[name] == pytest.approx(expected)
     assert lines(longest, dashed=True)[PLAIN] == pytest.approx(by_layer(-0.2, [0, 1], 400))
     rates = chart_of(study.view, "length-filter-rates")
@@ -468,7 +573,12 @@ def test_natural_slopes_are_over_the_lengths_that_texts_have(tmp_path: Path) -> 
     log = study_of(tmp_path, {PLAIN: [0.5] * 4}, lengths=bins, paired=False)
     rows = rows_of(
         [
-            {"treatment": PLAIN, "measure": measure, "document": f"d{begin}-{i}", "part": str(begin)}
+            {
+                "treatment": PLAIN,
+                "measure": measure,
+                "document": f"d{begin}-{i}",
+                "part": str(begin),
+            }
             | {"tokens": int(n), "value": 0.3 + 0.01 * log2(n)}
             for measure in ("cosine", "distance", "distance_without")
             for begin in bins

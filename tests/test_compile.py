@@ -22,7 +22,9 @@ EVERYTHING: list[dict[str, Any]] = [
 
 
 # sentence-transformers 6.0 asks a cached function whether peft is there, for plain models as well.
-@pytest.mark.filterwarnings("ignore:Dynamo detected a call to a `functools.lru_cache`-wrapped function:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:Dynamo detected a call to a `functools.lru_cache`-wrapped function:UserWarning"
+)
 @pytest.mark.parametrize(
     ("architecture", "pooling", "settings"),
     [
@@ -33,14 +35,19 @@ EVERYTHING: list[dict[str, Any]] = [
 )
 @pytest.mark.slow
 def test_a_calibrated_transformer_is_one_graph(
-    make_tiny: Callable[..., SentenceTransformer], architecture: str, pooling: str, settings: dict[str, Any]
+    make_tiny: Callable[..., SentenceTransformer],
+    architecture: str,
+    pooling: str,
+    settings: dict[str, Any],
 ) -> None:
     """`fullgraph` raises at the first break. The eager backend runs the captured graph as it is, in other blocks of
     rows: in float64 the same numbers up to some hundred roundings. Two layers: one that is calibrated or tiled
     differently from the other.
     """
     layers = {"num_layers" if architecture == "t5" else "num_hidden_layers": 2}
-    fair = fairspan.calibrate(copy.deepcopy(make_tiny(architecture, pooling, **layers)).double(), **settings)
+    fair = fairspan.calibrate(
+        copy.deepcopy(make_tiny(architecture, pooling, **layers)).double(), **settings
+    )
     features = fair.preprocess([words(40), words(12, seed=1)])
     torch._dynamo.reset()
     with torch.inference_mode():

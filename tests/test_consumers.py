@@ -80,11 +80,18 @@ def embedded(program: str, folder: Path, texts: list[str]) -> Any:
     python = sys.executable if environment.name == ".venv" else environment / "bin" / "python"
     typed = [str(python), "-m", "tests.consumers", f"examples/with_{program}.py", str(folder)]
     given = json.dumps(texts)
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder.parent / "cache")}
+    env = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": str(folder.parent / "cache"),
+    }
     env["HAYSTACK_TELEMETRY_ENABLED"] = "False"
     if program == "infinity":
         env["PYTHONPATH"] = str(environment / "infinity")  # the optimum that it works with
-    done = subprocess.run(typed, cwd=ROOT, env=env, input=given, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(
+        typed, cwd=ROOT, env=env, input=given, capture_output=True, text=True, timeout=600
+    )
     if "No module named 'openvino'" in done.stderr:
         pytest.skip("there is no OpenVINO for this platform")
     assert done.returncode == 0, done.stderr
@@ -95,7 +102,11 @@ def in_node(typed: list[str], given: str) -> list[list[float]]:
     if shutil.which("node") is None:
         pytest.skip("needs Node.js")
     done = subprocess.run(
-        ["node", *typed], cwd=ROOT / "examples/transformers_js", input=given, capture_output=True, text=True
+        ["node", *typed],
+        cwd=ROOT / "examples/transformers_js",
+        input=given,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -111,10 +122,14 @@ def test_vectors_in_a_program(program: str, made: Made) -> None:
 
 
 def test_a_pipeline_of_transformers_js(made: Made) -> None:
-    if not (ROOT / PROGRAMS["transformers_js"][0] / ".installed").exists() or made.folder.name.startswith("granite"):
+    if not (
+        ROOT / PROGRAMS["transformers_js"][0] / ".installed"
+    ).exists() or made.folder.name.startswith("granite"):
         pytest.skip("needs transformers.js (make integrations) and a model with mean pooling")
     typed = ["--input-type=module", "--eval", PIPELINE, str(made.folder / "exported")]
-    np.testing.assert_allclose(in_node(typed, json.dumps(made.texts)), made.vectors, rtol=0, atol=CLOSE)
+    np.testing.assert_allclose(
+        in_node(typed, json.dumps(made.texts)), made.vectors, rtol=0, atol=CLOSE
+    )
 
 
 def test_every_example_is_tested() -> None:

@@ -28,7 +28,9 @@ class Fading:
 
 
 def test_a_bag_of_words_is_fair(bag_of_words: SentenceTransformer, tmp_path: Path) -> None:
-    log = fairspan.audit(bag_of_words, name="bag", sets=12, treatments=["none"], out=tmp_path / "run")
+    log = fairspan.audit(
+        bag_of_words, name="bag", sets=12, treatments=["none"], out=tmp_path / "run"
+    )
     assert log.frame("families")["sentence"].to_list() == ["fair within ±0.02"]
     # Only rounding is left: an order changes the sum of the same vectors, not its terms.
     assert np.abs(log.frame("coefficients")["estimate"][1:].to_numpy()).max() < 1e-6
@@ -36,16 +38,22 @@ def test_a_bag_of_words_is_fair(bag_of_words: SentenceTransformer, tmp_path: Pat
 
 def test_fading_words_are_a_bias_against_the_end(tmp_path: Path) -> None:
     log = fairspan.audit(Fading(0.2), sets=12, treatments=["none"], out=tmp_path / "run")
-    assert log.frame("families").select("verdict", "position", "against").rows() == [("biased", 4, 1)]
+    assert log.frame("families").select("verdict", "position", "against").rows() == [
+        ("biased", 4, 1)
+    ]
     assert (np.diff(log.frame("means")["estimate"].to_numpy()) < 0).all()
 
 
-def test_a_tokenizer_that_cuts_is_found_out(bag_of_words: SentenceTransformer, tmp_path: Path) -> None:
+def test_a_tokenizer_that_cuts_is_found_out(
+    bag_of_words: SentenceTransformer, tmp_path: Path
+) -> None:
     """Its limit is nowhere but in the tokenizer. Cut documents would look like a bias of the model."""
     bag_of_words.tokenizer.enable_truncation(128)
     try:
         with pytest.raises(DesignError, match="the model reads 128"):
-            fairspan.audit(bag_of_words, sets=4, treatments=["none"], too_long="error", out=tmp_path / "run")
+            fairspan.audit(
+                bag_of_words, sets=4, treatments=["none"], too_long="error", out=tmp_path / "run"
+            )
         log = fairspan.audit(bag_of_words, sets=4, treatments=["none"], out=tmp_path / "run")
         assert any("cut to their first 30 tokens" in note for note in log.notes)
     finally:

@@ -24,10 +24,14 @@ TEXTS = {
 }
 
 
-def write_folder(folder: Path, texts: Mapping[str, Mapping[str, str]], ending: str = ".jsonl") -> Path:
+def write_folder(
+    folder: Path, texts: Mapping[str, Mapping[str, str]], ending: str = ".jsonl"
+) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for language, by_id in texts.items():
-        write(folder / f"{language}{ending}", [{"id": id, "text": text} for id, text in by_id.items()])
+        write(
+            folder / f"{language}{ending}", [{"id": id, "text": text} for id, text in by_id.items()]
+        )
     return folder
 
 
@@ -41,7 +45,11 @@ def write(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
 
 
 def labelled(texts: Mapping[str, Mapping[str, str]]) -> list[dict[str, str]]:
-    return [{"id": id, "language": lang, "text": text} for lang, rows in texts.items() for id, text in rows.items()]
+    return [
+        {"id": id, "language": lang, "text": text}
+        for lang, rows in texts.items()
+        for id, text in rows.items()
+    ]
 
 
 def segments(texts: Mapping[str, Mapping[str, str]]) -> list[Segment]:
@@ -80,7 +88,10 @@ def test_ids_are_those_that_all_languages_share_in_the_corpus_order() -> None:
         (lambda c: c.select("en"), "languages must be a list, such as ['en', 'de'], got 'en'."),
         (lambda c: c.ids([]), "languages is empty: name at least one, or omit it to take all."),
         (lambda c: c.ids(["en", "de", "en"]), "languages names 'en' twice."),
-        (lambda c: Corpus.from_segments("x", [*c.segments, c.segments[0]]), "x has two segments 'a' in 'en'."),
+        (
+            lambda c: Corpus.from_segments("x", [*c.segments, c.segments[0]]),
+            "x has two segments 'a' in 'en'.",
+        ),
         (lambda c: Segment("a", "en", " \n"), "'text' is empty."),
         (lambda c: Segment("a", "en", "t", title=3), "'title' must be text, got 3."),
     ],
@@ -92,10 +103,19 @@ def test_mistakes_are_told(corpus: Corpus, call: object, said: str) -> None:
 
 
 def test_the_fingerprint_knows_content_and_nothing_else(corpus: Corpus) -> None:
-    same = Corpus.from_segments("other name", [Segment(s.id, s.language, s.text, "T") for s in corpus.segments[::-1]])
+    same = Corpus.from_segments(
+        "other name", [Segment(s.id, s.language, s.text, "T") for s in corpus.segments[::-1]]
+    )
     assert same.fingerprint == corpus.fingerprint
-    for change in (Segment("a", "en", "One text"), Segment("A", "en", "One text."), Segment("a", "it", "One text.")):
-        assert Corpus.from_segments("two", [change, *corpus.segments[1:]]).fingerprint != corpus.fingerprint
+    for change in (
+        Segment("a", "en", "One text"),
+        Segment("A", "en", "One text."),
+        Segment("a", "it", "One text."),
+    ):
+        assert (
+            Corpus.from_segments("two", [change, *corpus.segments[1:]]).fingerprint
+            != corpus.fingerprint
+        )
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz", ".parquet"])
@@ -118,7 +138,9 @@ def test_every_format_is_the_same_corpus(tmp_path: Path, corpus: Corpus, ending:
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".parquet"])
-def test_titles_are_kept_whole_numbers_are_ids_and_other_fields_ignored(tmp_path: Path, ending: str) -> None:
+def test_titles_are_kept_whole_numbers_are_ids_and_other_fields_ignored(
+    tmp_path: Path, ending: str
+) -> None:
     rows = [
         {"id": 7, "text": "x", "title": "T", "paragraphs": [1]},
         {"id": 8, "text": "y", "title": None, "paragraphs": [2]},
@@ -138,7 +160,8 @@ def test_only_the_languages_asked_for_are_opened(tmp_path: Path) -> None:
 def test_missing_translations(tmp_path: Path) -> None:
     more = {f"x{number}": "more" for number in range(5)}
     folder = write_folder(
-        tmp_path / "news", {"en": {**TEXTS["en"], **more}, "de": TEXTS["de"], "it": {"a": "Un testo."}}
+        tmp_path / "news",
+        {"en": {**TEXTS["en"], **more}, "de": TEXTS["de"], "it": {"a": "Un testo."}},
     )
     with pytest.raises(CorpusError) as caught:
         Corpus.read(folder)
@@ -153,7 +176,10 @@ def test_missing_translations(tmp_path: Path) -> None:
     assert len(partial) == 12
     assert Corpus.read(folder, ["it"]).ids() == ("a",)
 
-    one_file = write(tmp_path / "all.jsonl", labelled({"en": TEXTS["en"], "de": {"a": "Ein Text.", "c": "Dritter"}}))
+    one_file = write(
+        tmp_path / "all.jsonl",
+        labelled({"en": TEXTS["en"], "de": {"a": "Ein Text.", "c": "Dritter"}}),
+    )
     with pytest.raises(CorpusError, match=r"\(en 3, de 2\): de lacks 'b'\."):
         Corpus.read(one_file)
     assert Corpus.read(one_file, partial=True).ids() == ("a", "c")
@@ -164,7 +190,9 @@ def test_no_such_file(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(CorpusError) as caught:
         Corpus.read(source)
-    assert str(caught.value).startswith(f"there is no file or folder '{source}'. Texts are read from files that end")
+    assert str(caught.value).startswith(
+        f"there is no file or folder '{source}'. Texts are read from files that end"
+    )
 
 
 def test_what_says_no_language_is_in_the_one_asked_for_or_in_none(tmp_path: Path) -> None:
@@ -175,7 +203,11 @@ def test_what_says_no_language_is_in_the_one_asked_for_or_in_none(tmp_path: Path
     (tmp_path / "docs" / ".git").mkdir()
     (tmp_path / "docs" / ".git" / "x.md").write_text("Hidden.")
     docs = Corpus.read(tmp_path / "docs")
-    assert (docs.name, docs.languages, docs.ids()) == ("docs", ("und",), ("a.md", "b/1.md", "b/2.txt"))
+    assert (docs.name, docs.languages, docs.ids()) == (
+        "docs",
+        ("und",),
+        ("a.md", "b/1.md", "b/2.txt"),
+    )
     assert Corpus.read(tmp_path / "docs", ["de"]).text("a.md", "de") == "# One"
     assert Corpus.read(tmp_path / "docs" / "a.md").ids() == ("a.md",)
     rows = [{"text": "One."}, {"text": "Two."}]
@@ -184,7 +216,9 @@ def test_what_says_no_language_is_in_the_one_asked_for_or_in_none(tmp_path: Path
     assert Corpus.read(rows).ids() == ("records#1", "records#2")
     shards = tmp_path / "shards"
     for number, texts in enumerate((TEXTS["en"], TEXTS["de"])):
-        write_folder(shards, {f"part-{number}": {f"{id}{number}": text for id, text in texts.items()}})
+        write_folder(
+            shards, {f"part-{number}": {f"{id}{number}": text for id, text in texts.items()}}
+        )
     assert Corpus.read(shards).languages == ("und",)
     assert len(Corpus.read(shards)) == 6
 
@@ -207,7 +241,10 @@ def test_the_embedded_sample() -> None:
     assert len(corpus) == 6 * len(corpus.ids())
     assert all(segment.title for segment in corpus.segments)
     assert Corpus.read("sample", ["de", "en"]).languages == ("de", "en")
-    with pytest.raises(CorpusError, match=r"sample has no language 'fr'\. Languages there: en, zh, de, it, ko, hi\."):
+    with pytest.raises(
+        CorpusError,
+        match=r"sample has no language 'fr'\. Languages there: en, zh, de, it, ko, hi\.",
+    ):
         Corpus.read("sample", ["fr"])
 
 
@@ -223,17 +260,24 @@ text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(st.dictionaries(text, st.tuples(text, text), min_size=1, max_size=6))
 def test_any_text_survives_every_format(tmp_path: Path, texts: dict[str, tuple[str, str]]) -> None:
     """Ids and texts with any character at all: separators, controls, quotes, other planes."""
-    by_language = {lang: {id: pair[column] for id, pair in texts.items()} for column, lang in enumerate(("en", "de"))}
+    by_language = {
+        lang: {id: pair[column] for id, pair in texts.items()}
+        for column, lang in enumerate(("en", "de"))
+    }
     wanted = Corpus.from_segments("x", segments(by_language))
     for ending in (".jsonl", ".jsonl.gz", ".parquet"):
         read = Corpus.read(write(tmp_path / f"x{ending}", labelled(by_language)))
         assert read == wanted
         assert read.fingerprint == wanted.fingerprint
-    unescaped = "".join(json.dumps(row, ensure_ascii=False) + "\r\n" for row in labelled(by_language))
+    unescaped = "".join(
+        json.dumps(row, ensure_ascii=False) + "\r\n" for row in labelled(by_language)
+    )
     (tmp_path / "x.jsonl").write_bytes(unescaped.encode())
     assert Corpus.read(tmp_path / "x.jsonl") == wanted

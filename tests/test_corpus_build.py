@@ -54,7 +54,9 @@ def asked(folder: Path, wikis: Wikis, **changes: Any) -> BuildRequest:
     """Dumps in a format each, and their sitelinks."""
     folder.mkdir(exist_ok=True)
     writers = {**WRITERS, **changes.pop("writers", {})}
-    dumps = {language: (writers[language](folder, language, pages),) for language, pages in wikis.items()}
+    dumps = {
+        language: (writers[language](folder, language, pages),) for language, pages in wikis.items()
+    }
     links = changes.pop("links", None) or write_sitelinks(folder, wikis)
     return BuildRequest(tuple(wikis), dumps, links, **{**LENGTHS, **changes})
 
@@ -93,7 +95,9 @@ def test_the_whole_way(tmp_path: Path) -> None:
     assert (manifest["articles"], manifest["found"]) == (4, 4)
     assert manifest["dumps"]["de"]["format"] == "CirrusSearch"
     assert manifest["licence"].startswith("CC BY-SA 4.0 and GFDL")
-    counts = [(one["accepted"], sum(one["left_out"].values())) for one in manifest["dumps"].values()]
+    counts = [
+        (one["accepted"], sum(one["left_out"].values())) for one in manifest["dumps"].values()
+    ]
     assert sum(left_out for _, left_out in counts) == 3
     assert [sum(one) for one in counts] == [7, *(accepted for accepted, _ in counts[:-1])]
     assert manifest["dumps"]["de"]["left_out"] == {"too long": 1}
@@ -111,7 +115,11 @@ def test_formats_processes_and_the_order_of_pages_change_nothing(
         build(tmp_path / "several", asked(tmp_path / "dumps", wikis), WordTokenizer())
     assert files(tmp_path / "several") == files(tmp_path / "out")
     swapped: Wikis = {language: pages[::-1] for language, pages in wikis.items()}
-    build(tmp_path / "swapped", asked(tmp_path / "swap", swapped, writers={"de": write_xml}), WordTokenizer())
+    build(
+        tmp_path / "swapped",
+        asked(tmp_path / "swap", swapped, writers={"de": write_xml}),
+        WordTokenizer(),
+    )
     # Only XML keeps the paragraphs of a text.
     rows, others = (
         [json.loads(line) for line in (tmp_path / one / "de.jsonl").read_text("utf-8").splitlines()]
@@ -127,10 +135,17 @@ def test_alignment_by_the_items_of_the_dumps(tmp_path: Path) -> None:
     writers = dict.fromkeys(LANGUAGES, write_cirrus)
     request = asked(tmp_path / "dumps", topics(LANGUAGES, WORDS), writers=writers)
     assert built_ids(tmp_path / "links", request) == KEPT
-    assert built_ids(tmp_path / "items", replace(request, sitelinks=None)) == ids(tmp_path / "items", "de") == KEPT
+    assert (
+        built_ids(tmp_path / "items", replace(request, sitelinks=None))
+        == ids(tmp_path / "items", "de")
+        == KEPT
+    )
     dumps = {"en": request.dumps["en"], "it": (write_parquet(tmp_path, "it", []),)}
     other = BuildRequest(("en", "it"), dumps)
-    with pytest.raises(CorpusError, match=r"dump of it \(wikimedia/wikipedia Parquet\) does not name Wikidata items"):
+    with pytest.raises(
+        CorpusError,
+        match=r"dump of it \(wikimedia/wikipedia Parquet\) does not name Wikidata items",
+    ):
         build(tmp_path / "other", other, WordTokenizer())
 
 
@@ -154,12 +169,24 @@ def test_pages_that_are_no_articles_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize("smallest", ["en", "de"])
 def test_lengths_beside_one_language(tmp_path: Path, smallest: str) -> None:
     """English has 100 to 200 words, German half to one and a half times as many, whichever is read first."""
-    lengths = {1: (100, 50), 2: (100, 49), 3: (200, 300), 4: (200, 301), 5: (150, 150), 6: (99, 99), 7: (201, 201)}
+    lengths = {
+        1: (100, 50),
+        2: (100, 49),
+        3: (200, 300),
+        4: (200, 301),
+        5: (150, 150),
+        6: (99, 99),
+        7: (201, 201),
+    }
     lengths |= {8: (100, 151), 9: (200, 99)}
     wikis = topics(["en", "de"], {item: {"en": en, "de": de} for item, (en, de) in lengths.items()})
     more = "de" if smallest == "en" else "en"
-    wikis[more] += [MadePage(1000 + number, f"Other {number}", 400, 1000 + number) for number in range(60)]
-    request = asked(tmp_path, wikis, length_language="en", length_ratio=0.5, writers={"en": write_cirrus})
+    wikis[more] += [
+        MadePage(1000 + number, f"Other {number}", 400, 1000 + number) for number in range(60)
+    ]
+    request = asked(
+        tmp_path, wikis, length_language="en", length_ratio=0.5, writers={"en": write_cirrus}
+    )
     assert request.order[0] == smallest
     assert built_ids(tmp_path / "out", request) == ["Q1", "Q3", "Q5"]
 
@@ -173,7 +200,11 @@ def test_a_draw_depends_on_the_seed_alone(tmp_path: Path) -> None:
     assert {*draw(items, 10, 1)} < {*first}
     assert len({*draw([item for item in items if item != first[0]], 20, 1)} & {*first}) == 19
     assert draw(items, 20, 2) != first
-    made = build(tmp_path / "out", asked(tmp_path / "d", topics(LANGUAGES, WORDS), limit=2, seed=5), WordTokenizer())
+    made = build(
+        tmp_path / "out",
+        asked(tmp_path / "d", topics(LANGUAGES, WORDS), limit=2, seed=5),
+        WordTokenizer(),
+    )
     drawn = [f"Q{item}" for item in draw([3, 7, 11, 40], 2, 5)]
     assert ids(tmp_path / "out") == ids(tmp_path / "out", "it") == drawn
     assert (made["articles"], made["found"]) == (2, 4)
@@ -182,7 +213,10 @@ def test_a_draw_depends_on_the_seed_alone(tmp_path: Path) -> None:
 def test_of_two_pages_of_an_item_the_first_is_taken(tmp_path: Path) -> None:
     wikis = topics(["en", "de"], {1: 150, 2: 150})
     first = [MadePage(99, "First page", 120, 2)]
-    parts = (write_cirrus(tmp_path, "en", first, "20260101"), write_cirrus(tmp_path, "en", wikis["en"], "20260102"))
+    parts = (
+        write_cirrus(tmp_path, "en", first, "20260101"),
+        write_cirrus(tmp_path, "en", wikis["en"], "20260102"),
+    )
     dumps = {"en": parts, "de": (write_cirrus(tmp_path, "de", wikis["de"]),)}
     made = build(tmp_path / "out", BuildRequest(("en", "de"), dumps, **LENGTHS), WordTokenizer())
     assert Corpus.read(tmp_path / "out").segment("Q2", "en").title == "First page"
@@ -214,8 +248,12 @@ def many(folder: Path) -> BuildRequest:
 def found(folder: Path) -> BuildRequest:
     """What `many` wrote."""
     patterns = {"en": "enwiki*.bz2", "de": "dewiki*.gz", "it": "*.it/*.parquet"}
-    dumps = {language: tuple(sorted(folder.glob(pattern))) for language, pattern in patterns.items()}
-    return BuildRequest(LANGUAGES, dumps, next(folder.glob("wikidatawiki*")), **LENGTHS, limit=12, seed=3)
+    dumps = {
+        language: tuple(sorted(folder.glob(pattern))) for language, pattern in patterns.items()
+    }
+    return BuildRequest(
+        LANGUAGES, dumps, next(folder.glob("wikidatawiki*")), **LENGTHS, limit=12, seed=3
+    )
 
 
 class Stopping(WordTokenizer):
@@ -303,5 +341,7 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path, change: str) -> None:
     if change == "links":
         write_sitelinks(tmp_path / "dumps", changed)
         WRITERS[last](tmp_path / "dumps", last, changed[last])
-    expected = ["Q7", "Q9", "Q11", "Q40"] if change == "dump" else ["Q3", "Q7", "Q9", "Q11", "Q12", "Q40"]
+    expected = (
+        ["Q7", "Q9", "Q11", "Q40"] if change == "dump" else ["Q3", "Q7", "Q9", "Q11", "Q12", "Q40"]
+    )
     assert built_ids(tmp_path / "out", request) == expected

@@ -51,7 +51,9 @@ def test_the_command(tmp_path: Path, make_tiny: Callable[..., SentenceTransforme
     assert values["unit"] == "characters"
     assert values["languages"]["en"]["100"] == len("Another text.")
     make_tiny("bert", "mean").save_pretrained(str(tmp_path / "model"))
-    longer = write_folder(tmp_path / "longer", {"en": {"a": "w1 w2 w3", "b": "w4", "c": "w5 " * 700}})
+    longer = write_folder(
+        tmp_path / "longer", {"en": {"a": "w1 w2 w3", "b": "w4", "c": "w5 " * 700}}
+    )
     values = json.loads(run(longer, "--model", tmp_path / "model", "--json"))
     assert (values["unit"], values["languages"]["en"]["100"]) == ("tokens", 700)
 
@@ -61,5 +63,7 @@ def test_the_command_s_mistakes(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=r"set partial to use only the ids"):
         run(folder)
     assert json.loads(run(folder, "--partial", "--json"))["aligned"] == 1
-    with pytest.raises(UnsupportedModel, match=r"nothing could not be loaded: there is no such folder"):
+    with pytest.raises(
+        UnsupportedModel, match=r"nothing could not be loaded: there is no such folder"
+    ):
         run(folder, "--partial", "--model", tmp_path / "nothing")

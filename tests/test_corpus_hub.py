@@ -41,7 +41,9 @@ def put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Put:
     def on_hub(configurations: Mapping[str, Mapping[str, Rows]], ending: str = ".parquet") -> str:
         clone(tmp_path / "wiki", configurations, ending)
         for name in ("load_dataset", "get_dataset_config_names", "get_dataset_split_names"):
-            monkeypatch.setattr(datasets, name, _instead(getattr(datasets, name), str(tmp_path / "wiki")))
+            monkeypatch.setattr(
+                datasets, name, _instead(getattr(datasets, name), str(tmp_path / "wiki"))
+            )
         monkeypatch.setattr(hub, "_revision", lambda name: None)
         return NAME
 
@@ -52,7 +54,9 @@ def _instead(function: Callable[..., Any], place: str) -> Callable[..., Any]:
     return lambda asked, *rest, **options: function(place, *rest, **options)
 
 
-def clone(folder: Path, configurations: Mapping[str, Mapping[str, Rows]], ending: str = ".parquet") -> str:
+def clone(
+    folder: Path, configurations: Mapping[str, Mapping[str, Rows]], ending: str = ".parquet"
+) -> str:
     """A dataset repository: configurations, their splits, and the header of README.md that describes them."""
     described = []
     for configuration, splits in configurations.items():
@@ -66,7 +70,10 @@ def clone(folder: Path, configurations: Mapping[str, Mapping[str, Rows]], ending
 
 
 def rows(language: str) -> list[dict[str, object]]:
-    return [{"id": id, "title": id.upper(), "text": text, "url": "…"} for id, text in TEXTS[language].items()]
+    return [
+        {"id": id, "title": id.upper(), "text": text, "url": "…"}
+        for id, text in TEXTS[language].items()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -84,13 +91,17 @@ def test_where_languages_are(put: Put, configurations: Mapping[str, Mapping[str,
     assert (corpus.name, corpus.languages) == (NAME, ("en", "de"))
     assert corpus.fingerprint == Corpus.from_segments("x", segments(TEXTS)).fingerprint
     assert Corpus.read(name, ["de"]).languages == ("de",)
-    with pytest.raises(CorpusError, match=r"has no language 'fr'\. Languages there: (en, de|de, en)\."):
+    with pytest.raises(
+        CorpusError, match=r"has no language 'fr'\. Languages there: (en, de|de, en)\."
+    ):
         Corpus.read(name, ["fr"])
 
 
 def test_a_split_that_does_not_name_its_language(put: Put) -> None:
     name = put({"default": {"train": rows("en"), "test": rows("de")}})
-    with pytest.raises(CorpusError, match=r"wiki has several splits: name one of train, test, as owner/wiki:split"):
+    with pytest.raises(
+        CorpusError, match=r"wiki has several splits: name one of train, test, as owner/wiki:split"
+    ):
         Corpus.read(name, ["en"])
     assert Corpus.read(f"{name}:train").languages == ("und",)
     assert Corpus.read(f"{name}:default:test", ["de"]).text("a", "de") == TEXTS["de"]["a"]
@@ -121,7 +132,8 @@ def test_a_broken_dataset_is_one_line(put: Put, tmp_path: Path) -> None:
     name = put({"default": {"en": rows("en")}})
     (tmp_path / "wiki" / "default" / "en.parquet").write_bytes(b"no parquet")
     assert re.search(
-        r"^the dataset owner/wiki.* could not be (loaded|read): ", said_by(Corpus.read, name, kind=CorpusError)
+        r"^the dataset owner/wiki.* could not be (loaded|read): ",
+        said_by(Corpus.read, name, kind=CorpusError),
     )
 
 
@@ -142,7 +154,9 @@ def test_the_revision_is_pinned(put: Put, monkeypatch: pytest.MonkeyPatch) -> No
     load = datasets.load_dataset
     monkeypatch.setattr(hub, "_revision", lambda name: "abc")
     monkeypatch.setattr(
-        datasets, "load_dataset", lambda *given, revision, **more: asked.append(revision) or load(*given, **more)
+        datasets,
+        "load_dataset",
+        lambda *given, revision, **more: asked.append(revision) or load(*given, **more),
     )
     for function in ("get_dataset_config_names", "get_dataset_split_names"):
         real = getattr(datasets, function)
@@ -155,11 +169,15 @@ def test_the_hub_does_not_know_it(monkeypatch: pytest.MonkeyPatch) -> None:
     import datasets
 
     def nowhere(name: str) -> list[str]:
-        raise datasets.exceptions.DatasetNotFoundError(f"Dataset '{name}' doesn't exist on the Hub\nor anywhere")
+        raise datasets.exceptions.DatasetNotFoundError(
+            f"Dataset '{name}' doesn't exist on the Hub\nor anywhere"
+        )
 
     monkeypatch.setattr(datasets, "get_dataset_config_names", nowhere)
     monkeypatch.setattr(hub, "_revision", lambda name: None)
-    with pytest.raises(CorpusError, match="the Hugging Face hub has no dataset of that name that you may read"):
+    with pytest.raises(
+        CorpusError, match="the Hugging Face hub has no dataset of that name that you may read"
+    ):
         Corpus.read("nothing")
 
 

@@ -25,7 +25,10 @@ def said(source: Path, languages: list[str] | None = None) -> str:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (b'{"id": "b", "text": "x"', "not JSON (Expecting ',' delimiter, character 24). Each line holds one object."),
+        (
+            b'{"id": "b", "text": "x"',
+            "not JSON (Expecting ',' delimiter, character 24). Each line holds one object.",
+        ),
         (b"[", "not JSON (Expecting value, character 2). Each line holds one object."),
         (b'"b"', 'not an object but "b". Each line holds one object.'),
         (b'{"id": "b", "body": "x"}', "there is no field 'text'. Fields there: id, body."),
@@ -38,7 +41,10 @@ def said(source: Path, languages: list[str] | None = None) -> str:
         (b'{"id": "b", "text": " \\n\\u3000\\t"}', "'text' is empty."),
         (b'{"id": "b", "text": "x", "title": 1984}', "'title' must be text, got 1984."),
         (b'{"id": "a", "text": "x"}', "the id 'a' was already used at en.jsonl, line 1."),
-        (b'{"id": "b", "text": "caf\xe9"}', "byte 25 of the line (0xe9) is not UTF-8. Save the file as UTF-8."),
+        (
+            b'{"id": "b", "text": "caf\xe9"}',
+            "byte 25 of the line (0xe9) is not UTF-8. Save the file as UTF-8.",
+        ),
         (
             b'{"id": "b", "text": "ab\\ud800c"}',
             "'text' has a lone surrogate (\\ud800) after 2 characters, which no tokenizer accepts.",
@@ -47,7 +53,9 @@ def said(source: Path, languages: list[str] | None = None) -> str:
 )
 def test_every_fault_has_its_file_and_line(tmp_path: Path, line: bytes, message: str) -> None:
     """Line 2 is blank and counts; the good line after the fault does not hide it."""
-    (tmp_path / "en.jsonl").write_bytes(GOOD + b"\n" + line + b"\n" + b'{"id": "z", "text": "Last."}\n')
+    (tmp_path / "en.jsonl").write_bytes(
+        GOOD + b"\n" + line + b"\n" + b'{"id": "z", "text": "Last."}\n'
+    )
     write(tmp_path / "de.jsonl", [{"id": "a", "text": "Ein Text."}])
     assert said(tmp_path, ["en"]) == f"en.jsonl, line 3: {message}"
     assert said(tmp_path / "en.jsonl", ["en"]) == f"en.jsonl, line 3: {message}"
@@ -82,7 +90,16 @@ def test_the_first_fault_and_how_many_more(tmp_path: Path) -> None:
         b'{"id": "a", "text": "One text.", "language": null}',
         b'{"id": "a", "text": "One text.", "score": NaN}',
     ],
-    ids=["BOM", "blank end", "no newline", "CRLF", "blank start", "language", "null language", "NaN"],
+    ids=[
+        "BOM",
+        "blank end",
+        "no newline",
+        "CRLF",
+        "blank start",
+        "language",
+        "null language",
+        "NaN",
+    ],
 )
 def test_harmless_differences(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "en.jsonl").write_bytes(content)
@@ -107,8 +124,13 @@ def test_a_language_that_is_not_the_file_s(tmp_path: Path) -> None:
 def test_a_language_that_only_some_lines_have(tmp_path: Path) -> None:
     path = tmp_path / "all.jsonl"
     path.write_bytes(b'{"id": "a", "text": "x", "language": "en"}\n{"id": "b", "text": "y"}\n')
-    assert said(path, ["en"]) == "all.jsonl, line 2: there is no field 'language'. Fields there: id, text."
-    path.write_bytes(b'{"id": "a", "text": "x", "language": "en"}\n{"id": "b", "text": "y", "language": 4}\n')
+    assert (
+        said(path, ["en"])
+        == "all.jsonl, line 2: there is no field 'language'. Fields there: id, text."
+    )
+    path.write_bytes(
+        b'{"id": "a", "text": "x", "language": "en"}\n{"id": "b", "text": "y", "language": 4}\n'
+    )
     assert said(path) == "all.jsonl, line 2: 'language' must be text such as \"en\", got 4."
 
 
@@ -125,7 +147,9 @@ def test_parquet_faults_have_their_row(tmp_path: Path) -> None:
     pl.DataFrame({"id": ["a", "b", "a"], "text": ["x", None, "y"]}).write_parquet(path)
     assert said(path, ["en"]) == "en.parquet, row 2: 'text' must be text, got null. (and 1 more)"
     pl.DataFrame({"id": ["a", "a"], "text": ["x", "y"]}).write_parquet(path)
-    assert said(path, ["en"]) == "en.parquet, row 2: the id 'a' was already used at en.parquet, row 1."
+    assert (
+        said(path, ["en"]) == "en.parquet, row 2: the id 'a' was already used at en.parquet, row 1."
+    )
     pl.DataFrame({"id": ["a"], "body": ["x"]}).write_parquet(path)
     assert said(path, ["en"]) == "en.parquet has no column 'text'. Columns there: id, body."
     path.write_bytes(GOOD)
@@ -136,7 +160,9 @@ def test_parquet_faults_have_their_row(tmp_path: Path) -> None:
 
 def test_a_cut_off_gzip_file(tmp_path: Path) -> None:
     whole = gzip.compress(
-        b"".join(json.dumps({"id": n, "text": os.urandom(40).hex()}).encode() + b"\n" for n in range(900))
+        b"".join(
+            json.dumps({"id": n, "text": os.urandom(40).hex()}).encode() + b"\n" for n in range(900)
+        )
     )
     path = tmp_path / "en.jsonl.gz"
     path.write_bytes(whole[: len(whole) // 2])

@@ -67,7 +67,9 @@ def test_lir_by_hand() -> None:
     assert found.untouched([*spoken, []]) == {"xx": 1, "": 1}
     diagonals = {"en": np.diag([3.0, 2, 1]), "de": np.diag([1.0, 2, 3])}
     two = LanguageCorrection.fit("lir-2", diagonals, normalise=False)
-    assert two.correct(vectors[:2], of("en", "de")) == pytest.approx(np.array([[0.0, 0, 3], [1, 0, 0]]))
+    assert two.correct(vectors[:2], of("en", "de")) == pytest.approx(
+        np.array([[0.0, 0, 3], [1, 0, 0]])
+    )
 
 
 def lsar(means: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray]:
@@ -104,14 +106,20 @@ def planted(count: int = 200, width: int = 16) -> dict[str, np.ndarray]:
     """Meanings, and the same in each language moved by its offset."""
     rng = np.random.default_rng(0)
     meanings = 0.5 * rng.standard_normal(width) + rng.standard_normal((count, width))
-    return {language: meanings + 2.0 * rng.standard_normal(width) for language in ("en", "de", "zh")}
+    return {
+        language: meanings + 2.0 * rng.standard_normal(width) for language in ("en", "de", "zh")
+    }
 
 
 def test_a_subspace_removes_planted_offsets() -> None:
     """Fitted on other texts."""
     vectors = planted()
-    fit = LanguageCorrection.fit("subspace", {name: own[:100] for name, own in vectors.items()}, normalise=False)
-    after = {name: fit.correct(own[100:], [()] * 100).astype(np.float64) for name, own in vectors.items()}
+    fit = LanguageCorrection.fit(
+        "subspace", {name: own[:100] for name, own in vectors.items()}, normalise=False
+    )
+    after = {
+        name: fit.correct(own[100:], [()] * 100).astype(np.float64) for name, own in vectors.items()
+    }
     for own in after.values():
         assert own == pytest.approx(after["en"], abs=1e-5)
 
@@ -124,7 +132,9 @@ def test_what_does_not_matter(method: str) -> None:
     given, spoken = vectors["de"][:9], of(*["de"] * 9)
     plain = LanguageCorrection.fit(method, vectors).correct(given, spoken)
     assert np.linalg.norm(plain, axis=1) == pytest.approx(1, abs=1e-6)
-    moved = LanguageCorrection.fit(method, {name: vectors[name][order] for name in ("zh", "en", "de")})
+    moved = LanguageCorrection.fit(
+        method, {name: vectors[name][order] for name in ("zh", "en", "de")}
+    )
     assert moved.correct(given, spoken) == pytest.approx(plain, abs=1e-6)
     longer = LanguageCorrection.fit(method, {name: 7 * own for name, own in vectors.items()})
     assert longer.correct(3 * given, spoken) == pytest.approx(plain, abs=1e-6)
@@ -150,15 +160,21 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> str:
         own = WORDS[30 * part : 30 * part + 30]
         rng = np.random.default_rng(part)
         lines = [{"id": f"s{n:02}", "text": " ".join(rng.choice(own, 9))} for n in range(30)]
-        (folder / f"{language}.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+        (folder / f"{language}.jsonl").write_text(
+            "\n".join(map(json.dumps, lines)), encoding="utf-8"
+        )
     return str(folder)
 
 
-def fit_of(model: SentenceTransformer, corpus: str, method: str, **options: Any) -> LanguageCorrection:
+def fit_of(
+    model: SentenceTransformer, corpus: str, method: str, **options: Any
+) -> LanguageCorrection:
     return fairspan.fit_correction(model, corpus, method, progress=False, **options)
 
 
-def vectors_of(model: SentenceTransformer, texts: Sequence[str] = TEXTS, **options: Any) -> np.ndarray:
+def vectors_of(
+    model: SentenceTransformer, texts: Sequence[str] = TEXTS, **options: Any
+) -> np.ndarray:
     return np.asarray(model.encode_document(list(texts), **options), dtype=np.float64)
 
 
@@ -169,10 +185,17 @@ def test_a_fit_by_hand(make_tiny: Make, corpus: str, method: str, calibration: s
     found = fit_of(model, corpus, method, calibration=calibration)
     fair, read = fairspan.calibrate(model, calibration), Corpus.read(corpus)
     wanted = LanguageCorrection.fit(
-        method, {one: vectors_of(fair, [read.text(id, one) for id in read.ids()]) for one in read.languages}
+        method,
+        {
+            one: vectors_of(fair, [read.text(id, one) for id in read.ids()])
+            for one in read.languages
+        },
     )
     assert (found.method, found.languages, found.normalise) == (method, ["de", "en", "it"], True)
-    one, other = (torch.einsum("lkd,lke->lde", fit.directions, fit.directions).numpy() for fit in (found, wanted))
+    one, other = (
+        torch.einsum("lkd,lke->lde", fit.directions, fit.directions).numpy()
+        for fit in (found, wanted)
+    )
     # Directions turn by the error of vectors over the distance of singular values, which is above 0.1 here.
     assert one == pytest.approx(other, abs=1e-3)
     said = found.fitted_on
@@ -183,7 +206,9 @@ def test_a_fit_by_hand(make_tiny: Make, corpus: str, method: str, calibration: s
 
 @pytest.mark.parametrize("loaded", ["made", "fairspan.load", "SentenceTransformer"])
 @pytest.mark.parametrize("method", METHODS)
-def test_a_corrected_model(make_tiny: Make, corpus: str, tmp_path: Path, method: str, loaded: str) -> None:
+def test_a_corrected_model(
+    make_tiny: Make, corpus: str, tmp_path: Path, method: str, loaded: str
+) -> None:
     """Its vectors are the corrected ones of the calibrated model, also after saving; the model is as it was."""
     model = make_tiny("roberta", "cls")
     before, modules = vectors_of(model), list(model.children())
@@ -192,7 +217,10 @@ def test_a_corrected_model(make_tiny: Make, corpus: str, tmp_path: Path, method:
     if loaded != "made":
         made.save_pretrained(str(tmp_path))
         (folder,) = (one for one in tmp_path.iterdir() if "LanguageCorrection" in one.name)
-        assert sorted(file.name for file in folder.iterdir()) == ["config.json", "model.safetensors"]
+        assert sorted(file.name for file in folder.iterdir()) == [
+            "config.json",
+            "model.safetensors",
+        ]
         fair = fairspan.load(tmp_path, device="cpu")
         if loaded == "SentenceTransformer":
             fair = SentenceTransformer(str(tmp_path), trust_remote_code=True, device="cpu")
@@ -203,16 +231,24 @@ def test_a_corrected_model(make_tiny: Make, corpus: str, tmp_path: Path, method:
     plain = fairspan.calibrate(model, "tiles")
     for language in ("de", "xx"):
         found = vectors_of(fair, language=language)
-        assert found == pytest.approx(fit.correct(vectors_of(plain), of(*[language] * len(TEXTS))), abs=ROUNDED)
+        assert found == pytest.approx(
+            fit.correct(vectors_of(plain), of(*[language] * len(TEXTS))), abs=ROUNDED
+        )
         assert np.array_equal(found, vectors_of(made, language=language))
-    assert np.abs(vectors_of(fair, language="de") - unit(vectors_of(plain))).max() > 0.01, "the premise"
+    assert np.abs(vectors_of(fair, language="de") - unit(vectors_of(plain))).max() > 0.01, (
+        "the premise"
+    )
     asked = np.asarray(fair.encode_query(TEXTS, language="en"))
-    assert asked == pytest.approx(fit.correct(plain.encode_query(TEXTS), of(*["en"] * len(TEXTS))), abs=ROUNDED)
+    assert asked == pytest.approx(
+        fit.correct(plain.encode_query(TEXTS), of(*["en"] * len(TEXTS))), abs=ROUNDED
+    )
     assert fair.get_embedding_dimension() == model.get_embedding_dimension()
     assert np.array_equal(vectors_of(model), before)
     assert list(model.children()) == modules
     again = fairspan.calibrate(fair, "tiles")
-    assert np.array_equal(vectors_of(again, language="de"), vectors_of(fair, language="de")), "a copy has it, too"
+    assert np.array_equal(vectors_of(again, language="de"), vectors_of(fair, language="de")), (
+        "a copy has it, too"
+    )
 
 
 def test_where_the_language_comes_from(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
@@ -222,19 +258,31 @@ def test_where_the_language_comes_from(make_tiny: Make, corpus: str, tmp_path: P
     assert np.array_equal(vectors_of(projected), vectors_of(projected, language="de"))
     direct = DirectEncoder(projected)
     assert direct.takes_ids
-    np.testing.assert_allclose(direct.vectors(direct.read(TEXTS)), vectors_of(projected), atol=ROUNDED)
+    np.testing.assert_allclose(
+        direct.vectors(direct.read(TEXTS)), vectors_of(projected), atol=ROUNDED
+    )
     spoken = fairspan.calibrate(model, "plain", correction=fit_of(model, corpus, "lir"))
-    for use in (spoken.encode, DirectEncoder, lambda model: fairspan.embed(spoken, corpus, tmp_path, progress=False)):
-        with pytest.raises(FairspanError, match=r"^lir needs .* encode_document\(texts, language='de'\)\.$"):
+    for use in (
+        spoken.encode,
+        DirectEncoder,
+        lambda model: fairspan.embed(spoken, corpus, tmp_path, progress=False),
+    ):
+        with pytest.raises(
+            FairspanError, match=r"^lir needs .* encode_document\(texts, language='de'\)\.$"
+        ):
             use(TEXTS if use == spoken.encode else spoken)
-    with pytest.raises(UnsupportedModel, match="uses the correction lir, which needs the language of each text"):
+    with pytest.raises(
+        UnsupportedModel, match="uses the correction lir, which needs the language of each text"
+    ):
         fairspan.export(spoken, tmp_path / "spoken")
 
 
 @pytest.mark.slow
 def test_a_graph_has_the_subspace(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
     model = make_tiny("bert", "mean", normalize=True)
-    fair = fairspan.calibrate(model, "tiles", correction=fit_of(model, corpus, "subspace", calibration="tiles"))
+    fair = fairspan.calibrate(
+        model, "tiles", correction=fit_of(model, corpus, "subspace", calibration="tiles")
+    )
     fairspan.export(fair, tmp_path / "x")
     assert_same(tmp_path / "x", fair)
 
@@ -255,7 +303,9 @@ def test_a_fit_under_another_calibration_is_warned_of(make_tiny: Make, corpus: s
     fit = fit_of(model, corpus, "subspace")
     with pytest.warns(UserWarning, match="was fitted under another calibration"):
         fairspan.calibrate(model, "tiles", correction=fit)
-    fairspan.calibrate(model, "tiles", correction=fit_of(fairspan.calibrate(model, "tiles"), corpus, "subspace"))
+    fairspan.calibrate(
+        model, "tiles", correction=fit_of(fairspan.calibrate(model, "tiles"), corpus, "subspace")
+    )
 
 
 def test_what_a_fit_refuses(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
@@ -266,12 +316,42 @@ def test_what_a_fit_refuses(make_tiny: Make, corpus: str, tmp_path: Path) -> Non
         lines = (Path(corpus) / f"{language}.jsonl").read_text(encoding="utf-8").splitlines()[:19]
         (few / f"{language}.jsonl").write_text("\n".join(lines), encoding="utf-8")
     cases: list[tuple[str, str, dict[str, Any], type[Exception], str]] = [
-        (corpus, "centre", {}, DesignError, "correction must be one of subspace, lir, or as in subspace-3"),
-        (corpus, "lir", {"languages": ["en"]}, CorpusError, "needs at least two languages to be fitted on"),
+        (
+            corpus,
+            "centre",
+            {},
+            DesignError,
+            "correction must be one of subspace, lir, or as in subspace-3",
+        ),
+        (
+            corpus,
+            "lir",
+            {"languages": ["en"]},
+            CorpusError,
+            "needs at least two languages to be fitted on",
+        ),
         (corpus, "lir", {"languages": ["en", "fr"]}, CorpusError, "has no language 'fr'"),
-        (corpus, "subspace-3", {}, DesignError, "would remove 3 directions, and there are 2 at most"),
-        (corpus, "lir-30", {}, DesignError, "lir-30 would remove 30 directions, and there are 29 at most"),
-        (str(few), "lir", {}, CorpusError, "lir needs 20 texts that all of de, en have, and few has 19"),
+        (
+            corpus,
+            "subspace-3",
+            {},
+            DesignError,
+            "would remove 3 directions, and there are 2 at most",
+        ),
+        (
+            corpus,
+            "lir-30",
+            {},
+            DesignError,
+            "lir-30 would remove 30 directions, and there are 29 at most",
+        ),
+        (
+            str(few),
+            "lir",
+            {},
+            CorpusError,
+            "lir needs 20 texts that all of de, en have, and few has 19",
+        ),
     ]
     for place, method, options, kind, said in cases:
         assert said in said_by(fit_of, model, place, method, **options, kind=kind)
@@ -280,19 +360,29 @@ def test_what_a_fit_refuses(make_tiny: Make, corpus: str, tmp_path: Path) -> Non
 def test_a_foreign_fit_is_refused(make_tiny: Make, corpus: str) -> None:
     model, other = make_tiny("bert", "mean"), make_tiny("bert", "cls")
     fit = fit_of(model, corpus, "subspace")
-    with pytest.raises(UnsupportedModel, match=r"was fitted on another model, .*: fit it on this one"):
+    with pytest.raises(
+        UnsupportedModel, match=r"was fitted on another model, .*: fit it on this one"
+    ):
         fairspan.calibrate(other, "plain", correction=fit)
-    with pytest.raises(UnsupportedModel, match=r"takes what fairspan.fit_correction returns, got str"):
+    with pytest.raises(
+        UnsupportedModel, match=r"takes what fairspan.fit_correction returns, got str"
+    ):
         fairspan.calibrate(model, "plain", correction="subspace")  # type: ignore[arg-type]
     cut = SentenceTransformer(modules=list(model.children()), truncate_dim=8, device="cpu")
     with pytest.raises(UnsupportedModel, match="truncate_dim=8 would truncate the vectors"):
         fairspan.calibrate(cut, "plain", correction=fit)
 
 
-@pytest.mark.parametrize("fault", ["cut", "missing", "foreign", "shape", "nan", "method", "no config"])
-def test_damaged_files_are_one_line(make_tiny: Make, corpus: str, tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize(
+    "fault", ["cut", "missing", "foreign", "shape", "nan", "method", "no config"]
+)
+def test_damaged_files_are_one_line(
+    make_tiny: Make, corpus: str, tmp_path: Path, fault: str
+) -> None:
     model = make_tiny("bert", "mean")
-    fairspan.calibrate(model, "plain", correction=fit_of(model, corpus, "lir")).save_pretrained(str(tmp_path))
+    fairspan.calibrate(model, "plain", correction=fit_of(model, corpus, "lir")).save_pretrained(
+        str(tmp_path)
+    )
     (folder,) = (one for one in tmp_path.iterdir() if "LanguageCorrection" in one.name)
     file, config = folder / "model.safetensors", folder / "config.json"
     directions = load_file(file)["directions"]
@@ -308,7 +398,9 @@ def test_damaged_files_are_one_line(make_tiny: Make, corpus: str, tmp_path: Path
         case "nan":
             save_file({"directions": torch.full_like(directions, torch.nan)}, file)
         case "method":
-            config.write_text(config.read_text(encoding="utf-8").replace('"lir"', '"mean"'), encoding="utf-8")
+            config.write_text(
+                config.read_text(encoding="utf-8").replace('"lir"', '"mean"'), encoding="utf-8"
+            )
         case _:
             config.write_text("{}", encoding="utf-8")
     assert "LanguageCorrection holds no language correction" in said_by(
@@ -316,7 +408,9 @@ def test_damaged_files_are_one_line(make_tiny: Make, corpus: str, tmp_path: Path
     )
 
 
-def test_calibrate_on_the_command_line(make_tiny: Make, corpus: str, tmp_path: Path, run: Run) -> None:
+def test_calibrate_on_the_command_line(
+    make_tiny: Make, corpus: str, tmp_path: Path, run: Run
+) -> None:
     """What it writes is what Python makes."""
     model = make_tiny("bert", "mean", normalize=True)
     model.save_pretrained(str(tmp_path / "model"), create_model_card=False)
@@ -325,8 +419,12 @@ def test_calibrate_on_the_command_line(make_tiny: Make, corpus: str, tmp_path: P
     assert done.code == 0, done.err
     said = json.loads(done.out)["correction"]
     assert (said["method"], said["texts"]) == ("subspace", 30)
-    made = fairspan.calibrate(model, "tiles", correction=fit_of(model, corpus, "subspace", calibration="tiles"))
-    assert vectors_of(fairspan.load(tmp_path / "out", device="cpu")) == pytest.approx(vectors_of(made), abs=ROUNDED)
+    made = fairspan.calibrate(
+        model, "tiles", correction=fit_of(model, corpus, "subspace", calibration="tiles")
+    )
+    assert vectors_of(fairspan.load(tmp_path / "out", device="cpu")) == pytest.approx(
+        vectors_of(made), abs=ROUNDED
+    )
     alone = tmp_path / "alone"
     alone.mkdir()
     shutil.copy(Path(corpus) / "en.jsonl", alone)

@@ -43,14 +43,23 @@ Make = Callable[..., SentenceTransformer]
 
 def test_names() -> None:
     found = as_treatment("tiles+correction=subspace")
-    assert (found.correction, found.calibration, found.fitted) == ("subspace", PRESETS["tiles"], True)
+    assert (found.correction, found.calibration, found.fitted) == (
+        "subspace",
+        PRESETS["tiles"],
+        True,
+    )
     assert Treatment.from_dict(json.loads(json.dumps(found.to_dict()))) == found
     assert found.uncorrected.to_dict() == {**as_treatment("tiles").to_dict(), "name": found.name}
     assert as_treatment("whitening-8+correction=lir-2").whitens
-    assert as_treatment({"name": "mine", "preset": "tiles", "correction": "lir-2"}).correction == "lir-2"
+    assert (
+        as_treatment({"name": "mine", "preset": "tiles", "correction": "lir-2"}).correction
+        == "lir-2"
+    )
     assert as_treatment({"name": "mine", "correction": "lir"}).calibration == PRESETS["plain"]
     for wrong in ("plain+correction=centre", "plain+correction=lir-0"):
-        with pytest.raises(DesignError, match="correction must be one of subspace, lir, or as in subspace-3"):
+        with pytest.raises(
+            DesignError, match="correction must be one of subspace, lir, or as in subspace-3"
+        ):
             as_treatment(wrong)
 
 
@@ -74,7 +83,9 @@ class Speaking:
         return np.asarray(np.mean(parts, axis=0))
 
 
-def write_spoken(folder: Path, numbers: Sequence[int], languages: Sequence[str] = ("en", "de")) -> str:
+def write_spoken(
+    folder: Path, numbers: Sequence[int], languages: Sequence[str] = ("en", "de")
+) -> str:
     """The same words in each language, of which every one names its language."""
     folder.mkdir()
     for language in languages:
@@ -95,8 +106,20 @@ def spoken(tmp_path: Path) -> str:
 def test_an_audit_by_hand(method: str, spoken: str, tmp_path: Path) -> None:
     """cos(e(D), iso(s)) of every row, fitted here on the segments that no row names; mixed documents by shares."""
     name = f"plain+correction={method}"
-    options: dict[str, Any] = {"corpus": spoken, "languages": ["en", "de"], "mixed": ["de:en"], "sizes": [3]}
-    log = audit(Speaking(), **options, sets=4, treatments=["plain", name], store=tmp_path / "s", out=tmp_path / "run")
+    options: dict[str, Any] = {
+        "corpus": spoken,
+        "languages": ["en", "de"],
+        "mixed": ["de:en"],
+        "sizes": [3],
+    }
+    log = audit(
+        Speaking(),
+        **options,
+        sets=4,
+        treatments=["plain", name],
+        store=tmp_path / "s",
+        out=tmp_path / "run",
+    )
     texts, tested, model = Corpus.read(spoken), set(log.rows["segment"]), Speaking()
     rest = [id for id in texts.ids() if id not in tested]
     vectors = {one: model.encode([texts.text(id, one) for id in rest]) for one in ("en", "de")}
@@ -105,7 +128,9 @@ def test_an_audit_by_hand(method: str, spoken: str, tmp_path: Path) -> None:
     def embed(text: str, shares: list[tuple[str, float]]) -> np.ndarray:
         return np.asarray(fit.correct(model.encode([text]), [shares])[0], dtype=np.float64)
 
-    plain, found = (values_of(log.rows, "representation", treatment) for treatment in ("plain", name))
+    plain, found = (
+        values_of(log.rows, "representation", treatment) for treatment in ("plain", name)
+    )
     assert plain.keys() == found.keys()
     assert max(abs(plain[key] - found[key]) for key in plain) > 0.05, "the premise"
     count = 0
@@ -128,11 +153,19 @@ def test_nothing_is_embedded_twice(spoken: str, tmp_path: Path) -> None:
     """All methods together embed what one needs, and afterwards nothing is asked of the model."""
     options: dict[str, Any] = {"corpus": spoken, "languages": ["en", "de"], "sizes": [3], "sets": 4}
     model = Speaking()
-    audit(model, **options, treatments=["plain+correction=lir"], store=tmp_path / "s", out=tmp_path / "one")
+    audit(
+        model,
+        **options,
+        treatments=["plain+correction=lir"],
+        store=tmp_path / "s",
+        out=tmp_path / "one",
+    )
     first = len(model.texts)
     assert first > len(set(model.texts)) - 3 > 100, "the premise"
     names = [f"plain+correction={method}" for method in (*METHODS, "lir-2")]
-    log = audit(model, **options, treatments=["plain", *names], store=tmp_path / "s", out=tmp_path / "two")
+    log = audit(
+        model, **options, treatments=["plain", *names], store=tmp_path / "s", out=tmp_path / "two"
+    )
     assert len(model.texts) == first
     assert log.header["timings"]["texts_computed"] == 0
     assert set(log.rows["treatment"]) == {"plain", *names}
@@ -174,7 +207,9 @@ def test_with_whitening_tiles_and_a_transformer(make_tiny: Make, tmp_path: Path)
     model = make_tiny("bert", "mean")
     log = audit(model, **options, treatments=names, store=tmp_path / "s", out=tmp_path / "run")
     for one in names[3:]:
-        plain, corrected = (values_of(log.rows, "representation", name) for name in (one.partition("+corr")[0], one))
+        plain, corrected = (
+            values_of(log.rows, "representation", name) for name in (one.partition("+corr")[0], one)
+        )
         assert np.isfinite(list(corrected.values())).all()
         # Both "languages" are random words, so that their means are close; rounding is below 1e-6.
         assert max(abs(plain[key] - corrected[key]) for key in plain) > 1e-5
@@ -191,7 +226,11 @@ def write_collection(folder: Path, languages: Sequence[str]) -> str:
         documents.append(json.dumps({"_id": f"d{number}", "text": text, "metadata": metadata}))
         queries.append(json.dumps({"_id": f"q{number}", "text": text[:29], "metadata": metadata}))
         judged.append(f"q{number}\td{number}\t1")
-    for file, lines in (("corpus.jsonl", documents), ("queries.jsonl", queries), ("qrels/test.tsv", judged)):
+    for file, lines in (
+        ("corpus.jsonl", documents),
+        ("queries.jsonl", queries),
+        ("qrels/test.tsv", judged),
+    ):
         (folder / file).write_text("\n".join(lines), encoding="utf-8")
     return str(folder)
 
@@ -199,8 +238,18 @@ def write_collection(folder: Path, languages: Sequence[str]) -> str:
 def test_a_search_notes_languages_that_were_not_fitted(spoken: str, tmp_path: Path) -> None:
     """A collection in a language that the corpus to fit on does not have."""
     names = ["plain", "plain+correction=lir", "plain+correction=subspace"]
-    options: dict[str, Any] = {"fit_corpus": spoken, "metrics": ["mrr"], "treatments": names, "store": tmp_path / "s"}
-    log = evaluate(Speaking(), write_collection(tmp_path / "task", ["en", "fr"]), **options, out=tmp_path / "run")
+    options: dict[str, Any] = {
+        "fit_corpus": spoken,
+        "metrics": ["mrr"],
+        "treatments": names,
+        "store": tmp_path / "s",
+    }
+    log = evaluate(
+        Speaking(),
+        write_collection(tmp_path / "task", ["en", "fr"]),
+        **options,
+        out=tmp_path / "run",
+    )
     assert set(log.rows["treatment"]) == set(names)
     notes = [note for note in log.header["notes"] if "not corrected" in note]
     assert notes == ["lir: texts not corrected, wholly or in part: 3 in fr"]
@@ -217,7 +266,10 @@ def test_tested_texts_are_never_fitted_on(spoken: str, tmp_path: Path) -> None:
     with planted_in, (folder / "en.jsonl").open("a", encoding="utf-8") as other:
         for number, id in enumerate(own.ids()):
             print(json.dumps({"id": f"x{number}", "text": own.text(id, "de")}), file=planted_in)
-            print(json.dumps({"id": f"x{number}", "text": f"Something else {number} here."}), file=other)
+            print(
+                json.dumps({"id": f"x{number}", "text": f"Something else {number} here."}),
+                file=other,
+            )
     prepared = STUDY.ready(AuditOptions(Speaking(), **options, fit_corpus=str(folder)), Silent())
     tested = set(prepared.documents.segments.values())
     used = {id for id, _ in prepared.documents.segments}
@@ -252,7 +304,9 @@ def test_texts_of_a_fit_are_the_same_in_every_language(tmp_path: Path) -> None:
     }
     asked = AuditOptions(Speaking(), corpus=corpus, fit_corpus=str(folder), **options)
     fit = STUDY.ready(asked, Silent()).fit
-    by_language = [[text for text in fit.parallel if text.language == language] for language in ("en", "de")]
+    by_language = [
+        [text for text in fit.parallel if text.language == language] for language in ("en", "de")
+    ]
     assert [len(own) for own in by_language] == [500, 500]
     for one, other in zip(*by_language, strict=True):
         assert one.text.split()[0] == other.text.split()[0], "of one id"
@@ -264,17 +318,35 @@ def test_what_studies_refuse(make_tiny: Make, spoken: str, tmp_path: Path) -> No
     other = write_spoken(tmp_path / "other", range(2000, 2040), ["en"])
     model, name = make_tiny("bert", "mean"), "plain+correction=lir"
     cases: list[tuple[dict[str, Any], type[Exception], str]] = [
-        ({"languages": ["en"]}, CorpusError, "needs at least two languages to be fitted on, and there is only 'en'"),
-        ({"sets": 26}, CorpusError, "needs 20 texts that all of en, de have, and spoken has 2 that are not tested"),
-        ({"measures": ["retention"]}, UnsupportedModel, "are not comparable with token vectors: omit it"),
+        (
+            {"languages": ["en"]},
+            CorpusError,
+            "needs at least two languages to be fitted on, and there is only 'en'",
+        ),
+        (
+            {"sets": 26},
+            CorpusError,
+            "needs 20 texts that all of en, de have, and spoken has 2 that are not tested",
+        ),
+        (
+            {"measures": ["retention"]},
+            UnsupportedModel,
+            "are not comparable with token vectors: omit it",
+        ),
         ({"fit_corpus": other}, CorpusError, "other has no language 'de'. Languages there: en."),
     ]
     for changes, kind, said in cases:
         options = {"corpus": spoken, "languages": ["en", "de"], "sizes": [3], "sets": 4, **changes}
-        assert said in said_by(STUDY.ready, AuditOptions(model, **options, treatments=[name]), Silent(), kind=kind)
-    with pytest.raises(DesignError, match="corrects languages, and these texts are in one: omit it"):
+        assert said in said_by(
+            STUDY.ready, AuditOptions(model, **options, treatments=[name]), Silent(), kind=kind
+        )
+    with pytest.raises(
+        DesignError, match="corrects languages, and these texts are in one: omit it"
+    ):
         collapse(model, corpus=spoken, treatments=[name], out=tmp_path / "c")
-    with pytest.raises(DesignError, match="is fitted on a corpus and cannot be inspected: run an audit"):
+    with pytest.raises(
+        DesignError, match="is fitted on a corpus and cannot be inspected: run an audit"
+    ):
         inspect(model, "w1 w2. w3 w4.", treatments=[name])
     with pytest.raises(DesignError, match="is not only a calibration, and cannot be written to"):
         TuneOptions(candidates=["tiles+correction=subspace"])
@@ -287,7 +359,11 @@ def test_a_model_behind_an_endpoint(tmp_path: Path) -> None:
     names = ["plain", "plain+correction=subspace", "chunk-mean+correction=lir"]
     with serving() as server:
         log = audit(
-            Endpoint(server.url, "words"), **options, treatments=names, store=tmp_path / "s", out=tmp_path / "o"
+            Endpoint(server.url, "words"),
+            **options,
+            treatments=names,
+            store=tmp_path / "s",
+            out=tmp_path / "o",
         )
         assert server.twice == 0
         said = log.header["sending"]["texts"]

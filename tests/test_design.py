@@ -48,7 +48,10 @@ class Words:
     def count_whole(self, texts: Sequence[str]) -> list[int]:
         # Segments end in a full stop of their own, so that the joints of a document can be counted.
         joints = [self.joint * max(0, text.count(".") - 1) for text in texts]
-        return [len(text.split()) + more + self.prompt + 2 for text, more in zip(texts, joints, strict=True)]
+        return [
+            len(text.split()) + more + self.prompt + 2
+            for text, more in zip(texts, joints, strict=True)
+        ]
 
     def cut(self, texts: Sequence[str], length: int) -> list[str]:
         return [" ".join(text.split()[:length]) for text in texts]
@@ -59,7 +62,11 @@ def corpus_of(lengths: Mapping[str, Mapping[str, int]]) -> Corpus:
     return Corpus.from_segments(
         "made",
         [
-            Segment(id, language, " ".join(f"{id}-{language}-{k}" for k in range(count - 1)) + f" {id}-{language}.")
+            Segment(
+                id,
+                language,
+                " ".join(f"{id}-{language}-{k}" for k in range(count - 1)) + f" {id}-{language}.",
+            )
             for id, by_language in lengths.items()
             for language, count in by_language.items()
         ],
@@ -78,7 +85,9 @@ def build(
     counter: Words | None = None,
 ) -> Documents:
     plans, counter = language_plans(languages, mixed), counter or Words()
-    return build_documents(measure_segments(corpus, languages_of(plans), design, counter), plans, design, counter)
+    return build_documents(
+        measure_segments(corpus, languages_of(plans), design, counter), plans, design, counter
+    )
 
 
 # --- orders
@@ -99,7 +108,9 @@ def test_williams_is_latin_and_balanced_for_neighbours(n: int, seed: int) -> Non
     times = 1 if n % 2 == 0 else 2
     table = orders("williams", n, np.random.default_rng(seed)).tolist()
     assert len(table) == times * n
-    places = Counter((segment, position) for order in table for position, segment in enumerate(order))
+    places = Counter(
+        (segment, position) for order in table for position, segment in enumerate(order)
+    )
     assert places == {(segment, position): times for segment in range(n) for position in range(n)}
     neighbours = Counter(pair for order in table for pair in pairwise(order))
     assert neighbours == {(a, b): times for a in range(n) for b in range(n) if a != b}
@@ -113,8 +124,15 @@ def names(count: int) -> list[str]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(n=st.integers(2, 5), segments=st.integers(1, 60), count=st.integers(1, 50), seed=st.integers(0, 2**32))
-def test_sets_are_different_and_disjoint_while_the_corpus_lasts(n: int, segments: int, count: int, seed: int) -> None:
+@given(
+    n=st.integers(2, 5),
+    segments=st.integers(1, 60),
+    count=st.integers(1, 50),
+    seed=st.integers(0, 2**32),
+)
+def test_sets_are_different_and_disjoint_while_the_corpus_lasts(
+    n: int, segments: int, count: int, seed: int
+) -> None:
     """N segments give ⌊N/n⌋ disjoint sets of n."""
     draw = draw_sets(names(segments), n, count, np.random.default_rng(seed))
     assert all(len(set(members)) == n for members in draw.sets)
@@ -133,7 +151,10 @@ def test_sets_are_different_and_disjoint_while_the_corpus_lasts(n: int, segments
 )
 def test_a_small_corpus_gives_every_set_that_it_has(segments: int, n: int, count: int) -> None:
     """N segments have N over n different sets, and fewer are drawn only when there are no more."""
-    found = [len(draw_sets(names(segments), n, count, np.random.default_rng([seed, n])).sets) for seed in range(10)]
+    found = [
+        len(draw_sets(names(segments), n, count, np.random.default_rng([seed, n])).sets)
+        for seed in range(10)
+    ]
     assert found == [min(count, comb(segments, n))] * 10
 
 
@@ -165,9 +186,13 @@ def test_room_is_kept_and_the_passed_over_are_those_that_fit_nowhere(
     draw = draw_sets(ids, n, count, np.random.default_rng(seed), lengths=by_id, room=room)
     assert all(sum(by_id[segment] for segment in members) <= room for members in draw.sets)
     assert len({frozenset(members) for members in draw.sets}) == len(draw.sets)
-    fitting = [members for members in combinations(ids, n) if sum(by_id[s] for s in members) <= room]
+    fitting = [
+        members for members in combinations(ids, n) if sum(by_id[s] for s in members) <= room
+    ]
     if len(ids) >= n:
-        assert draw.passed_over == set(ids) - {segment for members in fitting for segment in members}
+        assert draw.passed_over == set(ids) - {
+            segment for members in fitting for segment in members
+        }
     assert bool(draw.sets) == bool(fitting)
     first = [segment for members in draw.sets[: draw.disjoint] for segment in members]
     assert len(set(first)) == len(first)
@@ -264,7 +289,12 @@ def test_the_published_numbers_of_documents() -> None:
 # --- lengths
 
 
-LENGTHS = {"a": {"en": 5, "de": 9}, "b": {"en": 8, "de": 4}, "c": {"en": 6, "de": 6}, "d": {"en": 10, "de": 20}}
+LENGTHS = {
+    "a": {"en": 5, "de": 9},
+    "b": {"en": 8, "de": 4},
+    "c": {"en": 6, "de": 6},
+    "d": {"en": 10, "de": 20},
+}
 
 
 @pytest.mark.parametrize(
@@ -288,7 +318,9 @@ def test_length_limits(limits: dict[str, Any], kept: str) -> None:
     """Both languages are held to the limits, or one of them and the others near it, limits included."""
     design = Design(sizes=(2,), **limits)
     if len(kept) < 2:
-        said = said_by(measure_segments, corpus_of(LENGTHS), ["en", "de"], design, Words(), kind=DesignError)
+        said = said_by(
+            measure_segments, corpus_of(LENGTHS), ["en", "de"], design, Words(), kind=DesignError
+        )
         assert "1 of 4 segments are within the length limits in en, de" in said
         assert "4 to 20 tokens" in said
         return
@@ -325,7 +357,9 @@ def test_nothing_is_ever_cut_silently(
     lengths: list[int], window: int, joint: int, sizes: list[int], too_long: str
 ) -> None:
     """Every document fits into the window, or there is one line that says why there are none."""
-    corpus = corpus_of({f"s{k:03}": {"en": length, "de": 16 - length} for k, length in enumerate(lengths)})
+    corpus = corpus_of(
+        {f"s{k:03}": {"en": length, "de": 16 - length} for k, length in enumerate(lengths)}
+    )
     design, counter = Design(sizes=tuple(sizes), sets=3, too_long=too_long), Words(window, joint)
     try:
         made = build(corpus, design, ["en", "de"], "all", counter)
@@ -340,7 +374,9 @@ def test_nothing_is_ever_cut_silently(
 
 def test_segments_that_fit_nowhere_are_passed_over_and_told() -> None:
     """The window holds 20 − 2 special − 2 joints = 16: 14 fits beside 2, 15 does not."""
-    corpus = corpus_of({"a": {"en": 2}, "b": {"en": 2}, "c": {"en": 6}, "d": {"en": 14}, "e": {"en": 15}})
+    corpus = corpus_of(
+        {"a": {"en": 2}, "b": {"en": 2}, "c": {"en": 6}, "d": {"en": 14}, "e": {"en": 15}}
+    )
     made = build(corpus, Design(sizes=(2,), sets=3), counter=Words(window=20))
     assert "n=2: 1 segment is too long for the model's window and not used" in made.notes
     assert ("e", "en") not in made.segments
@@ -377,7 +413,10 @@ def test_sharing_and_shortage_are_told() -> None:
         ({"opening": 0}, "opening"),
         ({"min_tokens": 9, "max_tokens": 8}, "min_tokens=9 is above max_tokens=8"),
         ({"length_ratio": 0.7}, "give length_language as well"),
-        ({"length_ratio": 0, "length_language": "en"}, "length_ratio must be a number above 0, got 0"),
+        (
+            {"length_ratio": 0, "length_language": "en"},
+            "length_ratio must be a number above 0, got 0",
+        ),
         ({"length_ratio": "near", "length_language": "en"}, "length_ratio"),
         ({"too_long": "cut"}, "too_long must be one of redraw, error, got 'cut'"),
         ({"documents": {3: 9}}, "documents names size 3, which is not among the sizes [4]"),
@@ -408,7 +447,9 @@ def test_too_few_segments_are_one_line() -> None:
 
 def test_a_window_that_is_too_small_is_one_line() -> None:
     """Four segments of 10 need 40 and 2 special tokens; room is left for 4 joints."""
-    said = said_by(build, even_corpus(30, length=10), Design(), counter=Words(window=45), kind=DesignError)
+    said = said_by(
+        build, even_corpus(30, length=10), Design(), counter=Words(window=45), kind=DesignError
+    )
     assert "the 4 shortest segments have 40 tokens, and the model reads 45" in said
     # (45 − 2 − 4) // 4 = 9, and openings of 9 do fit.
     assert "use opening=9, " in said
@@ -420,7 +461,10 @@ def test_the_opening_that_fits() -> None:
     """(window − 2 − 4) // 4 for four segments of 100: at least 16, or what min_tokens asks for."""
     material = measure_segments(even_corpus(30, length=100), ["en"], Design(), Words(window=None))
     plans = language_plans(["en"], ())
-    found = [fitting_opening(material, plans, Design(), Words(window)) for window in (None, 406, 405, 70, 69)]
+    found = [
+        fitting_opening(material, plans, Design(), Words(window))
+        for window in (None, 406, 405, 70, 69)
+    ]
     assert found == [None, None, 99, 16, None]
     assert fitting_opening(material, plans, Design(min_tokens=50), Words(200)) is None
     assert fitting_opening(material, plans, Design(too_long="error"), Words(200)) is None
@@ -437,14 +481,23 @@ def test_too_long_can_be_an_error() -> None:
 
 
 def test_a_length_language_that_is_not_measured_is_one_line() -> None:
-    said = said_by(build, even_corpus(30, ["en", "de"]), Design(length_language="it"), ["en", "de"], kind=DesignError)
+    said = said_by(
+        build,
+        even_corpus(30, ["en", "de"]),
+        Design(length_language="it"),
+        ["en", "de"],
+        kind=DesignError,
+    )
     assert "length_language=it is not among the languages en, de" in said
 
 
 def test_texts_in_other_languages_are_not_left_out_in_silence(tmp_path: Path) -> None:
     """Translations of what is read are no loss; texts that are there in another language only are."""
     rows = [("a", "de"), ("a", "en"), ("b", "en"), ("c", "de"), ("d", "it")]
-    lines = [json.dumps({"id": id, "language": language, "text": f"{id} {language}"}) for id, language in rows]
+    lines = [
+        json.dumps({"id": id, "language": language, "text": f"{id} {language}"})
+        for id, language in rows
+    ]
     (tmp_path / "mixed.jsonl").write_text("\n".join(lines), encoding="utf-8")
     for languages, left in ((None, "left out: 2 texts in other languages than en"), (["en"], "")):
         plans, corpus = choose_plans(str(tmp_path / "mixed.jsonl"), languages, (), partial=True)

@@ -27,7 +27,9 @@ def make_own(make_tiny: MakeTiny) -> MakeTiny:
     return lambda *kind, **options: copy.deepcopy(make_tiny(*kind, **options))
 
 
-@pytest.mark.parametrize("architecture", mostly_slow(["bert", "modernbert", "qwen3", "t5", "mpnet", "distilbert"]))
+@pytest.mark.parametrize(
+    "architecture", mostly_slow(["bert", "modernbert", "qwen3", "t5", "mpnet", "distilbert"])
+)
 @pytest.mark.parametrize("preset", ["plain", "tiles"])
 @pytest.mark.parametrize("padding_side", ["right", "left"])
 def test_vectors_are_those_of_the_model(
@@ -39,7 +41,9 @@ def test_vectors_are_those_of_the_model(
     for side, encode in (("document", fair.encode_document), ("query", fair.encode_query)):
         encoder = DirectEncoder(fair, side)
         assert encoder.takes_ids
-        np.testing.assert_allclose(encoder.vectors(encoder.read(TEXTS)), encode(TEXTS, batch_size=4), **ROUNDING)
+        np.testing.assert_allclose(
+            encoder.vectors(encoder.read(TEXTS)), encode(TEXTS, batch_size=4), **ROUNDING
+        )
 
 
 def test_lengths_and_what_is_cut(make_own: MakeTiny) -> None:
@@ -51,7 +55,9 @@ def test_lengths_and_what_is_cut(make_own: MakeTiny) -> None:
     # Two special tokens and two of the prompt.
     assert (short.length, short.read, short.cut) == (9, 9, False)
     assert (long.length, long.read, long.cut) == (104, 20, True)
-    np.testing.assert_allclose(encoder.vectors([long])[0], model.encode_document(words(100)), **ROUNDING)
+    np.testing.assert_allclose(
+        encoder.vectors([long])[0], model.encode_document(words(100)), **ROUNDING
+    )
 
 
 def test_cutting_on_the_left(make_own: MakeTiny) -> None:
@@ -60,7 +66,9 @@ def test_cutting_on_the_left(make_own: MakeTiny) -> None:
     model.tokenizer.truncation_side = "left"
     encoder = DirectEncoder(model)
     np.testing.assert_allclose(
-        encoder.vectors(encoder.read([words(100)]))[0], model.encode_document(words(100)), **ROUNDING
+        encoder.vectors(encoder.read([words(100)]))[0],
+        model.encode_document(words(100)),
+        **ROUNDING,
     )
 
 
@@ -79,7 +87,9 @@ def test_a_model_without_a_transformer_is_given_texts() -> None:
     model = SentenceTransformer(modules=[static], device="cpu")
     encoder = DirectEncoder(model)
     assert not encoder.takes_ids
-    np.testing.assert_array_equal(encoder.vectors(encoder.read(["w1 w2", "w3"])), model.encode(["w1 w2", "w3"]))
+    np.testing.assert_array_equal(
+        encoder.vectors(encoder.read(["w1 w2", "w3"])), model.encode(["w1 w2", "w3"])
+    )
     with pytest.raises(FairspanError, match="does not take token ids"):
         encoder.read_ids([5])
 
@@ -89,7 +99,9 @@ def test_a_shorter_dimension_of_the_model_is_kept(make_own: MakeTiny) -> None:
     model.truncate_dim = 8
     encoder = DirectEncoder(model)
     assert encoder.takes_ids
-    np.testing.assert_allclose(encoder.vectors(encoder.read(TEXTS)), model.encode_document(TEXTS), **ROUNDING)
+    np.testing.assert_allclose(
+        encoder.vectors(encoder.read(TEXTS)), model.encode_document(TEXTS), **ROUNDING
+    )
 
 
 def test_a_model_in_training_stays_in_training(make_own: MakeTiny) -> None:

@@ -28,7 +28,9 @@ ELSEWHERE = {"databases.md", "clients.md"}
 
 
 def python_blocks(page: Path) -> str:
-    return "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL))
+    return "\n".join(
+        re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    )
 
 
 def prints(*values: object, shown: str) -> None:
@@ -38,16 +40,24 @@ def prints(*values: object, shown: str) -> None:
 def without_prints(code: str) -> str:
     """`print(x)  # shown` becomes a check that x is printed as shown; other prints stay."""
     return re.sub(
-        r"^print\((.*)\)  # (.*)$", lambda line: f"prints({line[1]}, shown={line[2]!r})", code, flags=re.MULTILINE
+        r"^print\((.*)\)  # (.*)$",
+        lambda line: f"prints({line[1]}, shown={line[2]!r})",
+        code,
+        flags=re.MULTILINE,
     )
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if python_blocks(page) and page.name not in ELSEWHERE], ids=lambda page: page.name
+    "page",
+    [page for page in PAGES if python_blocks(page) and page.name not in ELSEWHERE],
+    ids=lambda page: page.name,
 )
 @pytest.mark.slow
 def test_code_on_a_page_runs(
-    page: Path, make_tiny: Callable[..., SentenceTransformer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path,
+    make_tiny: Callable[..., SentenceTransformer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The blocks of a page are one program. Loading by name is replaced, since no test reaches a hub."""
     model = make_tiny("bert", "cls")
@@ -55,13 +65,20 @@ def test_code_on_a_page_runs(
         getattr(fairspan, name)
     monkeypatch.setattr("sentence_transformers.SentenceTransformer", lambda name: model)
     monkeypatch.chdir(tmp_path)
-    names = {"model": model, "documents": ["w1 w2", "w3"], "folder": str(tmp_path / "saved"), "prints": prints}
+    names = {
+        "model": model,
+        "documents": ["w1 w2", "w3"],
+        "folder": str(tmp_path / "saved"),
+        "prints": prints,
+    }
     exec(compile(without_prints(python_blocks(page)), str(page), "exec"), names)
     named = frames_named(page)
     if named:
         measured = set(names["log"].view.frames)
         assert measured <= set(named)
-        assert all(", if " in named[name] or ", with " in named[name] for name in set(named) - measured)
+        assert all(
+            ", if " in named[name] or ", with " in named[name] for name in set(named) - measured
+        )
 
 
 def frames_named(page: Path) -> dict[str, str]:
@@ -92,11 +109,16 @@ def commands_on(page: Path) -> list[list[str]]:
     """What is typed after `fairspan` in the blocks of a page."""
     text = re.sub(r"\\\n\s*", "", page.read_text(encoding="utf-8"))
     typed = re.findall(r"^ {4}fairspan (.*)$", text, flags=re.MULTILINE)
-    return [[re.sub(r"[\[\]…]", "", word) for word in shlex.split(line, comments=True)] for line in typed]
+    return [
+        [re.sub(r"[\[\]…]", "", word) for word in shlex.split(line, comments=True)]
+        for line in typed
+    ]
 
 
 @pytest.mark.parametrize(
-    "page", [one for one in PAGES if one.name != "cli.md" and commands_on(one)], ids=lambda page: page.name
+    "page",
+    [one for one in PAGES if one.name != "cli.md" and commands_on(one)],
+    ids=lambda page: page.name,
 )
 def test_commands_on_a_page_are_accepted(page: Path) -> None:
     """As far as they can be parsed without a model."""
@@ -105,9 +127,14 @@ def test_commands_on_a_page_are_accepted(page: Path) -> None:
 
 
 def test_options_on_the_page_of_collapse_are_accepted() -> None:
-    [shown] = re.findall(r"`(--temperatures \"\" [^`]*)`", (ROOT / "docs" / "collapse.md").read_text("utf-8"))
+    [shown] = re.findall(
+        r"`(--temperatures \"\" [^`]*)`", (ROOT / "docs" / "collapse.md").read_text("utf-8")
+    )
     options = accept(["collapse", "MODEL", *shlex.split(shown)])
-    assert (options["temperatures"], options["treatments"]) == ([], ["tiles+temperature=1", "tiles"])
+    assert (options["temperatures"], options["treatments"]) == (
+        [],
+        ["tiles+temperature=1", "tiles"],
+    )
     with pytest.raises(FairspanError, match="is empty"):
         accept(["collapse", "MODEL", "--treatments", ""])
 
@@ -125,7 +152,9 @@ def accept(words: list[str]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
-    for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
+    for target, anchor in re.findall(
+        r"\]\(([^)#]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")
+    ):
         if not target.startswith("http"):
             there = page.parent / target if target else page
             assert there.exists(), target
@@ -134,14 +163,20 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 def test_the_reference_of_the_command_line_is_current() -> None:
     """`make docs` writes it. Other versions of typer word it otherwise."""
-    pinned = re.search(r"^typer==(.+)$", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE)
+    pinned = re.search(
+        r"^typer==(.+)$", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE
+    )
     assert pinned is not None
     if version("typer") != pinned[1]:
-        pytest.skip(f"the reference is written by typer {pinned[1]}, and {version('typer')} is installed")
+        pytest.skip(
+            f"the reference is written by typer {pinned[1]}, and {version('typer')} is installed"
+        )
     command = typer.main.get_command(app)
     made = get_docs_for_click(obj=command, ctx=typer.Context(command), name="fairspan")
     written = (ROOT / "docs" / "cli.md").read_text("utf-8")
-    assert written.strip() == made.strip(), "docs/cli.md is not what the commands say now: run `make docs`"
+    assert written.strip() == made.strip(), (
+        "docs/cli.md is not what the commands say now: run `make docs`"
+    )
 
 
 def anchors(page: Path) -> set[str]:
@@ -155,7 +190,13 @@ def anchors(page: Path) -> set[str]:
 MODULES = (
     *("calibration.calibration", "calibration.treatment", "cli.plain", "corpus.corpus"),
     *("corpus.marked_text", "corpus.sentences", "corpus.wikipedia.downloads"),
-    *("corpus.wikipedia.sitelinks", "design.parts", "model.segments", "report.text", "serving.batcher"),
+    *(
+        "corpus.wikipedia.sitelinks",
+        "design.parts",
+        "model.segments",
+        "report.text",
+        "serving.batcher",
+    ),
     "stats.equivalence",
 )
 

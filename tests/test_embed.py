@@ -64,7 +64,9 @@ def check_all(result: fairspan.Embedding, model: SentenceTransformer) -> None:
     """Every text once, in the order of the input, and its vector that of the model."""
     found = result.scan().collect()
     assert found["id"].to_list() == list(TEXTS)
-    np.testing.assert_allclose(found["vector"].to_numpy(), model.encode_document(list(TEXTS.values())), **ROUNDING)
+    np.testing.assert_allclose(
+        found["vector"].to_numpy(), model.encode_document(list(TEXTS.values())), **ROUNDING
+    )
     assert found["tokens"].to_list() == [2 + len(text.split()) for text in TEXTS.values()]
     assert not found["truncated"].any()
 
@@ -82,7 +84,9 @@ def test_every_kind_of_file(model: SentenceTransformer, tmp_path: Path, name: st
     assert (tmp_path / "out" / "rejected.jsonl").read_text() == ""
 
 
-def test_a_folder_of_files_in_the_order_of_their_names(model: SentenceTransformer, tmp_path: Path) -> None:
+def test_a_folder_of_files_in_the_order_of_their_names(
+    model: SentenceTransformer, tmp_path: Path
+) -> None:
     """One unit may hold rows of several files."""
     rows = [{"id": id, "text": text} for id, text in TEXTS.items()]
     write(tmp_path / "in" / "b" / "0.parquet", rows[5:30])
@@ -104,12 +108,19 @@ def test_a_folder_of_texts(model: SentenceTransformer, tmp_path: Path) -> None:
     expected = model.encode_document(["w1", "w7\nw8", "w2 w3"])
     np.testing.assert_allclose(found["vector"].to_numpy(), expected, **ROUNDING)
     assert rejected(tmp_path / "out") == [
-        ("bad.txt", 1, "bad.txt", "byte 4 of the file (0xff) is not UTF-8. Save the file as UTF-8."),
+        (
+            "bad.txt",
+            1,
+            "bad.txt",
+            "byte 4 of the file (0xff) is not UTF-8. Save the file as UTF-8.",
+        ),
         ("empty.txt", 1, "empty.txt", "'text' is empty."),
     ]
 
 
-def test_a_dataset_is_streamed(model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dataset_is_streamed(
+    model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     datasets = pytest.importorskip("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
     rows = [{"id": id, "text": text} for id, text in TEXTS.items()]
@@ -127,7 +138,9 @@ def test_a_dataset_is_streamed(model: SentenceTransformer, tmp_path: Path, monke
     with pytest.raises(CorpusError, match=r"has no split 'dev': name one of train, test"):
         embed(model, f"{tmp_path / 'wiki'}:dev", tmp_path / "other")
     write(tmp_path / "wiki" / "train.parquet", rows[::-1])  # a clone has no revision but its files
-    with pytest.raises(FairspanError, match=r":train was changed since \(.*, split train, revision \w+ then, "):
+    with pytest.raises(
+        FairspanError, match=r":train was changed since \(.*, split train, revision \w+ then, "
+    ):
         embed(model, name, tmp_path / "out")
 
 
@@ -146,7 +159,9 @@ def test_records_in_python(model: SentenceTransformer, tmp_path: Path) -> None:
 def _begin_again(out: Path) -> None:
     """As if the run had been killed before its end."""
     file = out / "fairspan-embed.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "status": "incomplete", "summary": None}))
+    file.write_text(
+        json.dumps({**json.loads(file.read_text()), "status": "incomplete", "summary": None})
+    )
 
 
 def test_what_it_is_made_of(model: SentenceTransformer, tmp_path: Path) -> None:
@@ -154,9 +169,19 @@ def test_what_it_is_made_of(model: SentenceTransformer, tmp_path: Path) -> None:
     model.prompts = {"query": "w1 ", "document": "w2 w3 "}
     try:
         rows = [{"key": 7, "body": words(5)}, {"key": 8, "body": words(90, 1)}]
-        options = {"calibration": "tiles", "max_seq_length": 64, "side": "query", "vectors": "float16"}
+        options = {
+            "calibration": "tiles",
+            "max_seq_length": 64,
+            "side": "query",
+            "vectors": "float16",
+        }
         result = embed(
-            model, write(tmp_path / "a.jsonl", rows), tmp_path / "out", text_field="body", id_field="key", **options
+            model,
+            write(tmp_path / "a.jsonl", rows),
+            tmp_path / "out",
+            text_field="body",
+            id_field="key",
+            **options,
         )
         fair = fairspan.calibrate(model, "tiles", max_seq_length=64)
         expected = fair.encode_query([row["body"] for row in rows])
@@ -171,7 +196,9 @@ def test_what_it_is_made_of(model: SentenceTransformer, tmp_path: Path) -> None:
     }
     assert found["id"].to_list() == ["7", "8"]
     # Half precision keeps 11 bits.
-    np.testing.assert_allclose(found["vector"].to_numpy().astype(np.float32), expected, rtol=2**-10, atol=1e-5)
+    np.testing.assert_allclose(
+        found["vector"].to_numpy().astype(np.float32), expected, rtol=2**-10, atol=1e-5
+    )
     assert found["tokens"].to_list() == [8, 93]
     assert found["truncated"].to_list() == [False, True]
     assert result.summary["truncated"] == 1
@@ -216,7 +243,9 @@ def test_bad_rows_are_listed_with_their_place(model: SentenceTransformer, tmp_pa
 
 def test_strict_stops_at_the_first(model: SentenceTransformer, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("\n".join(line for line, _ in BAD))
-    with pytest.raises(CorpusError, match=r"^a\.jsonl, line 2: not JSON .* Without strict such rows go"):
+    with pytest.raises(
+        CorpusError, match=r"^a\.jsonl, line 2: not JSON .* Without strict such rows go"
+    ):
         embed(model, tmp_path / "a.jsonl", tmp_path / "out", strict=True)
     assert not list((tmp_path / "out").glob("part-*"))
 
@@ -232,7 +261,9 @@ def test_a_vector_that_is_no_number_is_rejected(
             raise MemoryError
         found = computed(self, batch)
         for row, text in zip(found, batch, strict=True):
-            row[...] = np.where("w5" in text.text.split(), np.nan, row) * (0 if text.text == "w6" else 1)
+            row[...] = np.where("w5" in text.text.split(), np.nan, row) * (
+                0 if text.text == "w6" else 1
+            )
         return found
 
     monkeypatch.setattr(DirectEncoder, "vectors", vectors)
@@ -253,7 +284,9 @@ def test_a_run_goes_on_where_it_ended(
     model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only missing units are embedded, and only they are read; the bits are the same."""
-    given = write(tmp_path / "a.jsonl", [{"id": "d0", "text": "w1"}, *_rows(), {"id": "d9", "text": "w2"}])
+    given = write(
+        tmp_path / "a.jsonl", [{"id": "d0", "text": "w1"}, *_rows(), {"id": "d9", "text": "w2"}]
+    )
     whole = embed(model, given, tmp_path / "whole", rows_per_shard=8)
     begun = embed(model, given, tmp_path / "begun", rows_per_shard=8)
     for number in (1, 3, 5):
@@ -271,8 +304,14 @@ def test_a_run_goes_on_where_it_ended(
     again = embed(model, given, tmp_path / "begun", rows_per_shard=8)
     assert read == [*range(9, 17), *range(25, 33), *range(41, 43)]
     assert again.scan().collect().equals(whole.scan().collect())
-    assert again.summary | {"seconds": 0} == whole.summary | {"seconds": 0} == begun.summary | {"seconds": 0}
-    first, second = ((tmp_path / name / "rejected.jsonl").read_text() for name in ("whole", "begun"))
+    assert (
+        again.summary | {"seconds": 0}
+        == whole.summary | {"seconds": 0}
+        == begun.summary | {"seconds": 0}
+    )
+    first, second = (
+        (tmp_path / name / "rejected.jsonl").read_text() for name in ("whole", "begun")
+    )
     assert first == second
     assert [id for _, _, id, _ in rejected(tmp_path / "whole")] == ["d0", "d9"]
     assert not list((tmp_path / "begun").glob(".part*"))
@@ -280,7 +319,9 @@ def test_a_run_goes_on_where_it_ended(
     assert embed(model, given, tmp_path / "begun", rows_per_shard=8).summary == again.summary
 
 
-def test_an_index_keeps_the_vectors_of_texts_that_fit(model: SentenceTransformer, tmp_path: Path) -> None:
+def test_an_index_keeps_the_vectors_of_texts_that_fit(
+    model: SentenceTransformer, tmp_path: Path
+) -> None:
     """Of 40 texts only those above 24 tokens are embedded; in the plain index they make what `long` makes of all.
 
     Texts that fit have the plain model's bits in a batch of such texts, and are equal up to rounding in a mixed one.
@@ -288,19 +329,28 @@ def test_an_index_keeps_the_vectors_of_texts_that_fit(model: SentenceTransformer
     short = copy_sharing_weights(model)
     short.max_seq_length = 24
     fits = {id: 2 + len(text.split()) <= 24 for id, text in TEXTS.items()}
-    given = write(tmp_path / "a.jsonl", [*_rows(), {"id": "d0", "text": words(60)}])  # d0 is there, and fits
+    given = write(
+        tmp_path / "a.jsonl", [*_rows(), {"id": "d0", "text": words(60)}]
+    )  # d0 is there, and fits
     plain = embed(short, given, tmp_path / "plain").scan().collect()
     every = embed(short, given, tmp_path / "every", calibration="long").scan().collect()
     long: dict[str, Any] = {"calibration": "long", "only_longer_than_window": True}
     result = embed(short, given, tmp_path / "longer", **long)
     found, done = result.scan().collect(), result.summary
-    assert found["id"].to_list() == plain.filter("truncated")["id"].to_list() == [id for id in TEXTS if not fits[id]]
+    assert (
+        found["id"].to_list()
+        == plain.filter("truncated")["id"].to_list()
+        == [id for id in TEXTS if not fits[id]]
+    )
     assert (done["rows"], done["skipped"], done["rejected"]) == (len(found), sum(fits.values()), 1)
     assert (done["truncated"], done["tokens"]) == (0, found["tokens"].sum())
     index = plain.update(found, on="id", how="left")
     np.testing.assert_allclose(index["vector"].to_numpy(), every["vector"].to_numpy(), **ROUNDING)
     kept = [row for row in _rows() if fits[row["id"]]]
-    alone = [embed(short, kept, tmp_path / str(name), calibration=name).scan().collect() for name in (None, "long")]
+    alone = [
+        embed(short, kept, tmp_path / str(name), calibration=name).scan().collect()
+        for name in (None, "long")
+    ]
     assert alone[0].equals(alone[1])
 
     (tmp_path / "longer" / "part-00002.parquet").unlink()
@@ -308,19 +358,33 @@ def test_an_index_keeps_the_vectors_of_texts_that_fit(model: SentenceTransformer
     again = embed(short, given, tmp_path / "longer", **long)  # which finds d0 among the skipped ids
     assert again.scan().collect().equals(found)
     assert again.summary | {"seconds": 0} == done | {"seconds": 0}
-    with pytest.raises(FairspanError, match="another only_longer_than_window: false there, and true now"):
+    with pytest.raises(
+        FairspanError, match="another only_longer_than_window: false there, and true now"
+    ):
         embed(short, given, tmp_path / "every", **long)
-    baskets, queries = Calibration(tile_size="window"), Calibration.preset("long").but(sides="query")
+    baskets, queries = (
+        Calibration(tile_size="window"),
+        Calibration.preset("long").but(sides="query"),
+    )
     for calibration in (None, "plain", "tiles", baskets, queries):
-        with pytest.raises(DesignError, match="needs the preset long: other calibrations also change texts"):
+        with pytest.raises(
+            DesignError, match="needs the preset long: other calibrations also change texts"
+        ):
             embed(short, given, tmp_path / "other", **{**long, "calibration": calibration})
     with pytest.raises(DesignError, match="the plain model reads 24 tokens, and this one no more"):
         embed(short, given, tmp_path / "other", **long, max_seq_length=24)
 
 
-def test_shards_that_are_lost_are_embedded_again(model: SentenceTransformer, tmp_path: Path) -> None:
+def test_shards_that_are_lost_are_embedded_again(
+    model: SentenceTransformer, tmp_path: Path
+) -> None:
     """One is missing, one was cut off by a full disk, of a folder that is complete."""
-    given, out, shown, folder = write(tmp_path / "a.jsonl"), tmp_path / "out", Recorder(), str(tmp_path / "model")
+    given, out, shown, folder = (
+        write(tmp_path / "a.jsonl"),
+        tmp_path / "out",
+        Recorder(),
+        str(tmp_path / "model"),
+    )
     model.save_pretrained(folder, create_model_card=False)
     before = embed(folder, given, out).summary
     (out / "part-00002.parquet").unlink()
@@ -342,14 +406,18 @@ def test_a_folder_belongs_to_its_weights(
     embed(str(folder), given, out)
     loaded: list[str] = []
     load = subject.load_with_limit
-    monkeypatch.setattr(subject, "load_with_limit", lambda name, how: loaded.append(name) or load(name, how))
+    monkeypatch.setattr(
+        subject, "load_with_limit", lambda name, how: loaded.append(name) or load(name, how)
+    )
     embed(str(folder), given, out)
     assert not loaded
     weights = (folder / "model.safetensors").read_bytes()
     with torch.no_grad():
         next(iter(model.parameters())).mul_(2)
     model.save_pretrained(str(folder), create_model_card=False)
-    with pytest.raises(FairspanError, match="out holds vectors of another model: its fingerprint is"):
+    with pytest.raises(
+        FairspanError, match="out holds vectors of another model: its fingerprint is"
+    ):
         embed(str(folder), given, out)
     (folder / "model.safetensors").write_bytes(weights)
     monkeypatch.setattr(UnitWorker, "_vectors", None)
@@ -390,7 +458,9 @@ def test_a_full_disk_is_one_line_and_the_same_call_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(pl.DataFrame, "write_parquet", full)
-        with pytest.raises(FairspanError, match=r"out cannot be written \(No space left on device\): make room"):
+        with pytest.raises(
+            FairspanError, match=r"out cannot be written \(No space left on device\): make room"
+        ):
             embed(model, given, tmp_path / "out")
     kept = {file.name for file in (tmp_path / "out").iterdir()}
     assert {"fairspan-embed.json", "part-00000.parquet"} <= kept
@@ -420,14 +490,21 @@ def test_a_folder_belongs_to_its_model_and_input(
 ) -> None:
     given, out = write(tmp_path / "a.jsonl"), tmp_path / "out"
     embed(model, given, out)
-    with pytest.raises(FairspanError, match="out holds vectors of another model: its fingerprint is"):
+    with pytest.raises(
+        FairspanError, match="out holds vectors of another model: its fingerprint is"
+    ):
         embed(make_tiny("bert", "cls"), given, out)
     write(given, _rows()[:-1])
-    with pytest.raises(FairspanError, match=r"or .*a\.jsonl was changed since \(1 file, [\d,]+ bytes then, 1 file, "):
+    with pytest.raises(
+        FairspanError,
+        match=r"or .*a\.jsonl was changed since \(1 file, [\d,]+ bytes then, 1 file, ",
+    ):
         embed(model, given, out)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
-    with pytest.raises(FairspanError, match=r"mine is not empty and was not made by embed \(it holds notes\.txt\)"):
+    with pytest.raises(
+        FairspanError, match=r"mine is not empty and was not made by embed \(it holds notes\.txt\)"
+    ):
         embed(model, given, tmp_path / "mine")
     with pytest.raises(DesignError, match="is in the input"):
         embed(model, tmp_path, tmp_path / "new")

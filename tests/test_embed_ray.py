@@ -49,7 +49,10 @@ def cluster() -> Iterator[str]:
 def documents(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Rows of different lengths; a text that is a number, a line that is no JSON, a blank one and an id twice."""
     file = tmp_path_factory.mktemp("input") / "documents.jsonl"
-    lines = [json.dumps({"id": f"d{row}", "text": words(3 + row * 7 % 40, row)}).encode() for row in range(ROWS)]
+    lines = [
+        json.dumps({"id": f"d{row}", "text": words(3 + row * 7 % 40, row)}).encode()
+        for row in range(ROWS)
+    ]
     lines[10], lines[30], lines[31] = b'{"id": "wrong", "text": 5}', b"\xff{", b""
     lines[90] = b'{"id": "d0", "text": "w1 w2"}'
     file.write_bytes(b"\n".join(lines) + b"\n")
@@ -67,7 +70,9 @@ def assert_same(made: Path, expected: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def on_one_machine(documents: Path, save_tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def on_one_machine(
+    documents: Path, save_tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     out = tmp_path_factory.mktemp("local") / "vectors"
     embed(str(save_tiny()), documents, out, rows_per_shard=10, progress=False)
     return out
@@ -76,7 +81,9 @@ def on_one_machine(documents: Path, save_tiny: Callable[..., Path], tmp_path_fac
 # --- without a cluster ---
 
 
-def test_the_other_engine_has_no_cluster(documents: Path, tmp_path: Path, save_tiny: Callable[..., Path]) -> None:
+def test_the_other_engine_has_no_cluster(
+    documents: Path, tmp_path: Path, save_tiny: Callable[..., Path]
+) -> None:
     for options in ({"address": "auto"}, {"actors": 2}):
         with pytest.raises(DesignError, match="is for engine=ray"):
             embed(str(save_tiny()), documents, tmp_path / "out", **options)
@@ -111,7 +118,9 @@ def test_a_cluster_that_is_not_there_is_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_model_in_memory_cannot_be_sent(documents: Path, tmp_path: Path, make_tiny: Callable[..., Any]) -> None:
+def test_a_model_in_memory_cannot_be_sent(
+    documents: Path, tmp_path: Path, make_tiny: Callable[..., Any]
+) -> None:
     pytest.importorskip("ray")
     with pytest.raises(DesignError, match="given by its name or folder"):
         embed(make_tiny(), documents, tmp_path / "out", engine="ray")
@@ -122,24 +131,47 @@ def test_a_model_in_memory_cannot_be_sent(documents: Path, tmp_path: Path, make_
 
 @pytest.mark.slow
 def test_same_rows_and_vectors_as_on_one_machine(
-    cluster: str, documents: Path, on_one_machine: Path, save_tiny: Callable[..., Path], tmp_path: Path
+    cluster: str,
+    documents: Path,
+    on_one_machine: Path,
+    save_tiny: Callable[..., Path],
+    tmp_path: Path,
 ) -> None:
     out = tmp_path / "vectors"
-    made = fairspan.embed(str(save_tiny()), documents, out, rows_per_shard=10, engine="ray", actors=2, progress=False)
+    made = fairspan.embed(
+        str(save_tiny()), documents, out, rows_per_shard=10, engine="ray", actors=2, progress=False
+    )
     assert_same(out, on_one_machine)
     local = json.loads((on_one_machine / "fairspan-embed.json").read_text())["summary"]
     assert {name: made.summary[name] for name in ("rows", "rejected", "truncated", "tokens")} == {
         name: local[name] for name in ("rows", "rejected", "truncated", "tokens")
     }
     assert made.summary["rejected"] == 3
-    assert embed(str(save_tiny()), documents, out, rows_per_shard=10, progress=False).summary == made.summary
+    assert (
+        embed(str(save_tiny()), documents, out, rows_per_shard=10, progress=False).summary
+        == made.summary
+    )
     with pytest.raises(FairspanError, match="vectors of another model"):
-        embed(str(save_tiny("roberta")), documents, out, rows_per_shard=10, engine="ray", actors=1, progress=False)
+        embed(
+            str(save_tiny("roberta")),
+            documents,
+            out,
+            rows_per_shard=10,
+            engine="ray",
+            actors=1,
+            progress=False,
+        )
     assert_same(out, on_one_machine)
     short = fairspan.load(str(save_tiny()))
     short.max_seq_length = 24
-    fairspan.calibrate(short, "long").save_pretrained(str(tmp_path / "long"), create_model_card=False)
-    long: dict[str, Any] = {"rows_per_shard": 10, "only_longer_than_window": True, "progress": False}
+    fairspan.calibrate(short, "long").save_pretrained(
+        str(tmp_path / "long"), create_model_card=False
+    )
+    long: dict[str, Any] = {
+        "rows_per_shard": 10,
+        "only_longer_than_window": True,
+        "progress": False,
+    }
     for engine in ("local", "ray"):
         made = embed(str(tmp_path / "long"), documents, tmp_path / engine, engine=engine, **long)
         assert 0 < made.summary["skipped"] == ROWS - 4 - made.summary["rows"]
@@ -148,16 +180,41 @@ def test_same_rows_and_vectors_as_on_one_machine(
 
 @pytest.mark.slow
 def test_killed_drivers_leave_every_row_once(
-    cluster: str, documents: Path, on_one_machine: Path, save_tiny: Callable[..., Path], tmp_path: Path
+    cluster: str,
+    documents: Path,
+    on_one_machine: Path,
+    save_tiny: Callable[..., Path],
+    tmp_path: Path,
 ) -> None:
     """Two drivers are killed when some shards are there; a third one finishes, and so does this machine alone."""
     out = tmp_path / "vectors"
-    command = [sys.executable, "-c", "from fairspan.cli import main; main()", "embed", str(save_tiny())]
-    command += [str(documents), str(out), "--rows-per-shard", "10", "--engine", "ray", "--address", cluster]
+    command = [
+        sys.executable,
+        "-c",
+        "from fairspan.cli import main; main()",
+        "embed",
+        str(save_tiny()),
+    ]
+    command += [
+        str(documents),
+        str(out),
+        "--rows-per-shard",
+        "10",
+        "--engine",
+        "ray",
+        "--address",
+        cluster,
+    ]
     for shards in (1, 5):
-        driver = subprocess.Popen([*command, "--actors", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        driver = subprocess.Popen(
+            [*command, "--actors", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
         until = time.monotonic() + SECONDS
-        while driver.poll() is None and len(list(out.glob("part-*.parquet"))) < shards and time.monotonic() < until:
+        while (
+            driver.poll() is None
+            and len(list(out.glob("part-*.parquet"))) < shards
+            and time.monotonic() < until
+        ):
             time.sleep(0.02)
         assert driver.poll() is None, driver.communicate()[1].decode()
         os.kill(driver.pid, signal.SIGKILL)
@@ -176,7 +233,11 @@ def test_killed_drivers_leave_every_row_once(
 
 @pytest.mark.slow
 def test_an_actor_that_dies_is_started_again(
-    cluster: str, documents: Path, on_one_machine: Path, save_tiny: Callable[..., Path], tmp_path: Path
+    cluster: str,
+    documents: Path,
+    on_one_machine: Path,
+    save_tiny: Callable[..., Path],
+    tmp_path: Path,
 ) -> None:
     from fairspan.embedding import run as job
     from fairspan.embedding.ray_engine import RayActors
@@ -193,7 +254,13 @@ def test_an_actor_that_dies_is_started_again(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RayActors, "_embed", killing)
         job.embed(
-            str(save_tiny()), documents, tmp_path / "out", rows_per_shard=10, engine="ray", actors=1, progress=False
+            str(save_tiny()),
+            documents,
+            tmp_path / "out",
+            rows_per_shard=10,
+            engine="ray",
+            actors=1,
+            progress=False,
         )
     assert killed
     assert_same(tmp_path / "out", on_one_machine)

@@ -35,8 +35,12 @@ BY_PADDING = 2e-5
 # Batches.
 
 
-@given(st.lists(st.integers(1, 600), max_size=80), st.integers(1, 4000), st.integers(1, 9) | st.none())
-def test_batches_hold_every_text_once_from_long_to_short(lengths: list[int], budget: int, most: int | None) -> None:
+@given(
+    st.lists(st.integers(1, 600), max_size=80), st.integers(1, 4000), st.integers(1, 9) | st.none()
+)
+def test_batches_hold_every_text_once_from_long_to_short(
+    lengths: list[int], budget: int, most: int | None
+) -> None:
     """Longest first, so that a budget too large for memory shows in the first minute."""
     made = batches(lengths, budget, most)
     every = [number for batch in made for number in batch]
@@ -97,10 +101,21 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def run_fill(
-    encoder: Any, texts: Sequence[Text], store: Store, budget: int = 40, progress: Callable[[int], None] | None = None
+    encoder: Any,
+    texts: Sequence[Text],
+    store: Store,
+    budget: int = 40,
+    progress: Callable[[int], None] | None = None,
 ) -> Tally:
     tally = Tally()
-    fill(encoder, texts, store, budget=budget, tally=tally, progress=progress or (lambda tokens: None))
+    fill(
+        encoder,
+        texts,
+        store,
+        budget=budget,
+        tally=tally,
+        progress=progress or (lambda tokens: None),
+    )
     return tally
 
 
@@ -145,12 +160,16 @@ def test_spans_come_from_the_same_pass_and_are_asked_for_on_their_own(store: Sto
     [
         torch.OutOfMemoryError("CUDA out of memory."),
         MemoryError(),
-        RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: can't allocate memory"
+        ),
         RuntimeError("MPS backend out of memory (MPS allocated: 5.00 GB)"),
     ],
     ids=["cuda", "python", "cpu", "mps"],
 )
-def test_batches_are_halved_until_they_fit(store: Store, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_batches_are_halved_until_they_fit(
+    store: Store, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     """More than three texts at once do not fit: the results are complete, and the same as with memory enough."""
 
     def at_most_three(batch: Sequence[Text]) -> None:
@@ -182,9 +201,13 @@ def test_one_text_that_does_not_fit(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [np.full(6, np.nan), np.array([1, 2, np.inf, 4, 5, 6]), np.zeros(6)], ids=["nan", "infinity", "zero"]
+    "bad",
+    [np.full(6, np.nan), np.array([1, 2, np.inf, 4, 5, 6]), np.zeros(6)],
+    ids=["nan", "infinity", "zero"],
 )
-def test_a_vector_that_is_none_is_refused_and_the_others_are_kept(store: Store, bad: np.ndarray) -> None:
+def test_a_vector_that_is_none_is_refused_and_the_others_are_kept(
+    store: Store, bad: np.ndarray
+) -> None:
     texts = texts_of(10, 10, 10, 10, 3, 3)
     encoder = Known()
     encoder.bad[texts[1].text] = bad
@@ -192,7 +215,9 @@ def test_a_vector_that_is_none_is_refused_and_the_others_are_kept(store: Store, 
     assert "is all zero or holds NaN or infinity" in line
     assert "text 1" in line
     assert_stored(store, encoder, [texts[0], *texts[2:4]])
-    assert store.missing(encoder.key(text) for text in texts) == {encoder.key(texts[n]) for n in (1, 4, 5)}
+    assert store.missing(encoder.key(text) for text in texts) == {
+        encoder.key(texts[n]) for n in (1, 4, 5)
+    }
     # Once the model is put right, only those three are left to do.
     del encoder.bad[texts[1].text]
     tally = run_fill(encoder, texts, store, budget=40)
@@ -209,7 +234,9 @@ def test_a_batch_that_fails_loses_none_before_it(store: Store) -> None:
             raise ValueError("wrong\nshape")
 
     encoder = Known(fail_on_tens)
-    with pytest.raises(FairspanError, match="the model failed on a batch of 4 texts of up to 10 tokens") as raised:
+    with pytest.raises(
+        FairspanError, match="the model failed on a batch of 4 texts of up to 10 tokens"
+    ) as raised:
         run_fill(encoder, texts, store, budget=40)
     said = str(raised.value)
     assert "\n" not in said
@@ -246,7 +273,9 @@ def test_what_is_resumed_is_the_same_to_the_last_bit_and_what_is_shared_up_to_ro
                 try:
                     fill(encoder, own, store, budget=budget, tally=Tally(), progress=count)
                 except KeyboardInterrupt:
-                    found.append(len(texts) - len(store.missing([encoder.key(text) for text in texts])))
+                    found.append(
+                        len(texts) - len(store.missing([encoder.key(text) for text in texts]))
+                    )
             stored = store.get([encoder.key(text) for text in texts])
         return np.stack([stored[encoder.key(text)] for text in texts])
 
@@ -255,7 +284,9 @@ def test_what_is_resumed_is_the_same_to_the_last_bit_and_what_is_shared_up_to_ro
     assert 0 < found[0] < len(texts), "the premise: it was stopped in the middle"
     assert resumed.tobytes() == whole.tobytes()
     shared = vectors("shared", texts[::3], texts)
-    assert np.linalg.norm(shared - whole, axis=1).max() <= 1e-5 * np.linalg.norm(whole, axis=1).max()
+    assert (
+        np.linalg.norm(shared - whole, axis=1).max() <= 1e-5 * np.linalg.norm(whole, axis=1).max()
+    )
 
 
 # Vectors, against the models themselves.
@@ -266,11 +297,15 @@ TEXTS = [words(count, count) for count in (40, 3, 90, 17, 61)]
 
 
 def read(model: SentenceTransformer, texts: Sequence[str], prompt: str = "") -> list[Text]:
-    return [Text(text, n) for text, n in zip(texts, ModelTokens(model, prompt).count_whole(texts), strict=True)]
+    return [
+        Text(text, n)
+        for text, n in zip(texts, ModelTokens(model, prompt).count_whole(texts), strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
-    ("calibration", "prompt"), [("plain", ""), ("paper", ""), ("paper", "w1 w2 "), ("tempscale", "w1 w2 ")]
+    ("calibration", "prompt"),
+    [("plain", ""), ("paper", ""), ("paper", "w1 w2 "), ("tempscale", "w1 w2 ")],
 )
 def test_vectors_are_those_of_encode_document(
     representative: SentenceTransformer, calibration: str, prompt: str
@@ -306,13 +341,17 @@ def test_contextual_vectors_by_hand(
     wanted = PRESETS[calibration].but(basket_size=16)
     model = plain if calibration == "plain" else fairspan.calibrate(plain, wanted)
     counts = [(5, 9, 2), (30, 4, 11), (1, 1, 1)]
-    documents = [joined([words(count, seed + count) for count in row]) for seed, row in enumerate(counts)]
+    documents = [
+        joined([words(count, seed + count) for count in row]) for seed, row in enumerate(counts)
+    ]
     encoder = encoder_of(plain, wanted, prompt)
     texts = [Text(text, 2 + len((prompt + text).split()), spans) for text, spans in documents]
     found = encoder.with_spans(texts)
     for (text, _), row, (whole, contextual) in zip(documents, counts, found, strict=True):
         # Alone, so unpadded: sentence_transformers cuts padding off the right end only.
-        tokens = model.encode_document(text, prompt=prompt, output_value="token_embeddings").double()
+        tokens = model.encode_document(
+            text, prompt=prompt, output_value="token_embeddings"
+        ).double()
         begin = 1 + len(prompt.split())
         for place, count in enumerate(row):
             mean = tokens[begin : begin + count].mean(dim=0).numpy()
@@ -320,14 +359,18 @@ def test_contextual_vectors_by_hand(
             begin += count
         assert begin == len(tokens) - 1
         scale = max(1.0, float(np.abs(whole).max()))
-        assert np.allclose(whole, model.encode_document(text, prompt=prompt), atol=BY_PADDING * scale)
+        assert np.allclose(
+            whole, model.encode_document(text, prompt=prompt), atol=BY_PADDING * scale
+        )
 
 
 def test_a_text_that_the_model_cuts_is_refused(make_tiny: Make) -> None:
     """Retention would read the wrong tokens; the design refuses such texts before."""
     model = changed(make_tiny("bert", "mean"), lambda copy: setattr(copy, "max_seq_length", 8))
     text = words(20)
-    with pytest.raises(FairspanError, match=r"the model read 8 tokens .* and its tokenizer made 22"):
+    with pytest.raises(
+        FairspanError, match=r"the model read 8 tokens .* and its tokenizer made 22"
+    ):
         encoder_of(model).with_spans([Text(text, 22, ((0, len(text)),))])
 
 

@@ -37,7 +37,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     found: list[float] = []
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setattr("urllib3.util.retry.time", SimpleNamespace(time=lambda: NOW))
-    monkeypatch.setattr(f"{MODULE}.time", SimpleNamespace(sleep=found.append, monotonic=time.monotonic))
+    monkeypatch.setattr(
+        f"{MODULE}.time", SimpleNamespace(sleep=found.append, monotonic=time.monotonic)
+    )
     monkeypatch.setattr(f"{MODULE}.random", lambda: 0.0)
     return found
 
@@ -80,17 +82,28 @@ def test_fewer_texts_where_the_server_refuses_many(server: Server) -> None:
 
 def test_the_identity_names_what_decides_a_vector() -> None:
     base: dict[str, Any] = {"url": "http://host:8000/v1", "model": "m"}
-    same = [Endpoint("HTTP://Host:8000/", "m"), Endpoint("http://host:8000/v1/embeddings", "m", concurrency=9)]
+    same = [
+        Endpoint("HTTP://Host:8000/", "m"),
+        Endpoint("http://host:8000/v1/embeddings", "m", concurrency=9),
+    ]
     assert {one.identity for one in same} == {Endpoint(**base).identity}
     others: list[dict[str, Any]] = [
-        *({"url": "http://host:8001/v1"}, {"model": "n"}, {"dimensions": 3}, {"body": {"a": 1}}, {"query_body": {}}),
+        *(
+            {"url": "http://host:8001/v1"},
+            {"model": "n"},
+            {"dimensions": 3},
+            {"body": {"a": 1}},
+            {"query_body": {}},
+        ),
     ]
     assert len({Endpoint(**{**base, **one}).identity for one in [{}, *others]}) == 6
     keyed = Endpoint(**base, api_key="hush")
     assert keyed.identity == Endpoint(**base).identity
     assert "hush" not in f"{keyed!r} {keyed.description} {keyed.identity}"
     asked = Endpoint(**base, query_body={"input_type": "query"})
-    assert asked.on("document").identity == Endpoint(**base).identity, "documents need not be sent again"
+    assert asked.on("document").identity == Endpoint(**base).identity, (
+        "documents need not be sent again"
+    )
     assert asked.on("query").identity not in (asked.identity, Endpoint(**base).identity)
 
 
@@ -127,7 +140,10 @@ def test_waits_grow_until_it_gives_up(server: Server, waits: list[float]) -> Non
 
 def test_an_hour_is_not_waited_for(server: Server, waits: list[float]) -> None:
     server.script.append(says(429, Retry_After="3600"))
-    assert "does not answer (it asks to wait 3,600 s): check the address, or try again later" in refusal(at(server))
+    assert (
+        "does not answer (it asks to wait 3,600 s): check the address, or try again later"
+        in refusal(at(server))
+    )
     assert waits == []
 
 
@@ -139,7 +155,9 @@ def test_each_retry_is_said(
     server.script.extend([says(429, Retry_After="7"), says(500), hangs_up])
     np.testing.assert_array_equal(endpoint.encode(TEXTS), embed(TEXTS))
     said = "the endpoint does not answer"
-    first, second, third = [one.getMessage() for one in caplog.records if one.name == "fairspan.endpoint"]
+    first, second, third = [
+        one.getMessage() for one in caplog.records if one.name == "fairspan.endpoint"
+    ]
     assert first == f"{said} (status 429): retrying in 7 s, 9 tries left"
     assert second == f"{said} (status 500): retrying in 1 s, 8 tries left"
     assert third.startswith(said)
@@ -192,7 +210,9 @@ def test_nobody_there(waits: list[float]) -> None:
     assert waits == [0.0, 1.0]
 
 
-def test_a_proxy_of_the_environment_is_used(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_of_the_environment_is_used(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The proxy here is the server itself, which gets the whole address."""
     for name in ("HTTP_PROXY", "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
@@ -229,13 +249,21 @@ def changed(**entries: Any) -> Callable[[Any], Any]:
         (changed(embedding=None), "null, NaN or infinity"),
         (changed(embedding="%%%"), "answered without embeddings"),
         (changed(embedding=[]), "it is empty"),
-        (changed(embedding=[1.0, 2.0]), f"vectors of {DIMENSIONS} dimensions where 2 were expected"),
+        (
+            changed(embedding=[1.0, 2.0]),
+            f"vectors of {DIMENSIONS} dimensions where 2 were expected",
+        ),
         (changed(index=0), "gave 10 vectors for 10 texts, with the numbers [0, 0, 2, 3, 4] …"),
-        (lambda answer: {"answer": 42}, "answered without embeddings (it begins '{\"answer\": 42}')"),
+        (
+            lambda answer: {"answer": 42},
+            "answered without embeddings (it begins '{\"answer\": 42}')",
+        ),
         (lambda answer: [], "answered without embeddings"),
     ],
 )
-def test_answers_that_are_no_vectors(server: Server, change: Callable[[Any], Any], said: str) -> None:
+def test_answers_that_are_no_vectors(
+    server: Server, change: Callable[[Any], Any], said: str
+) -> None:
     server.change = change
     endpoint = at(server)
     assert said in refusal(endpoint)
@@ -245,13 +273,28 @@ def test_answers_that_are_no_vectors(server: Server, change: Callable[[Any], Any
 @pytest.mark.parametrize(
     ("act", "said"),
     [
-        (says(200, HTML, Content_Type="text/html; charset=utf-8"), "answered without embeddings (it begins '<html>"),
+        (
+            says(200, HTML, Content_Type="text/html; charset=utf-8"),
+            "answered without embeddings (it begins '<html>",
+        ),
         (says(302, {}, Location="https://login.example/"), "refuses the request (302: "),
-        (says(400, {"error": {"message": "input\nmust\nbe text"}}), "refuses the request (400: input must be text)"),
-        (says(400, {"error": "dimensions must be at most 8"}), "refuses the request (400: dimensions must be"),
+        (
+            says(400, {"error": {"message": "input\nmust\nbe text"}}),
+            "refuses the request (400: input must be text)",
+        ),
+        (
+            says(400, {"error": "dimensions must be at most 8"}),
+            "refuses the request (400: dimensions must be",
+        ),
         (says(400, {"detail": "odd"}), "refuses the request (400: odd)"),
-        (says(403, {"error": "not yours"}), "refuses no key, because OPENAI_API_KEY is not set (403: not yours)"),
-        (says(404, b"not found"), "/v1/embeddings refuses the request (404: not found): check the address"),
+        (
+            says(403, {"error": "not yours"}),
+            "refuses no key, because OPENAI_API_KEY is not set (403: not yours)",
+        ),
+        (
+            says(404, b"not found"),
+            "/v1/embeddings refuses the request (404: not found): check the address",
+        ),
     ],
     ids=["html", "redirect", "400", "not too long", "detail", "403", "404"],
 )
@@ -268,7 +311,10 @@ def test_a_text_that_is_too_long_is_named(server: Server) -> None:
     endpoint = at(server)
     long = "w7 " * 30
     said = refusal(endpoint, [*TEXTS[:5], long, "w1"])
-    assert f"refuses a text of 90 characters that begins {long[:40]!r} (400: This model's maximum context" in said
+    assert (
+        f"refuses a text of 90 characters that begins {long[:40]!r} (400: This model's maximum context"
+        in said
+    )
     assert said.endswith("use shorter documents, or raise the limit of the server.")
     assert server.bodies[-1]["input"] == [long]
 
@@ -278,7 +324,10 @@ def test_the_key_is_sent_and_never_shown(server: Server, monkeypatch: pytest.Mon
     monkeypatch.setenv("OPENAI_API_KEY", " right\n")
     np.testing.assert_array_equal(at(server).encode(TEXTS), embed(TEXTS))
     said = refusal(at(server, api_key="sk-wrong"))
-    assert "refuses the key (401: wrong key Bearer …): set the environment variable OPENAI_API_KEY" in said
+    assert (
+        "refuses the key (401: wrong key Bearer …): set the environment variable OPENAI_API_KEY"
+        in said
+    )
     assert "sk-wrong" not in said
     server.script.extend([says(400, {"error": "sk-wrong is odd"})])
     assert "sk-wrong" not in refusal(at(server, api_key="sk-wrong"))
@@ -304,7 +353,9 @@ def test_the_key_is_sent_and_never_shown(server: Server, monkeypatch: pytest.Mon
     ],
 )
 def test_addresses_that_are_none(url: str) -> None:
-    with pytest.raises(FairspanError, match="an endpoint is an address that begins with http://") as caught:
+    with pytest.raises(
+        FairspanError, match="an endpoint is an address that begins with http://"
+    ) as caught:
         Endpoint(url, "m")
     assert "hush" not in str(caught.value)
 
@@ -332,8 +383,14 @@ def test_every_answer_is_stored_at_once(server: Server) -> None:
     server.script.extend([server.answer, server.answer, says(400)])
     server.wait = 0.01
     with Store(":memory:") as store:
-        settings: dict[str, Any] = {"budget": 1000, "tally": Tally(), "progress": lambda tokens: None}
-        with pytest.raises(FairspanError, match=r"\(400: told to\).* What was computed is in the store"):
+        settings: dict[str, Any] = {
+            "budget": 1000,
+            "tally": Tally(),
+            "progress": lambda tokens: None,
+        }
+        with pytest.raises(
+            FairspanError, match=r"\(400: told to\).* What was computed is in the store"
+        ):
             fill(encoder, texts, store, **settings)
         # The two texts of the failed request, and of those behind it what had not been answered when it came back.
         assert len(store.missing([encoder.key(text) for text in texts])) in (2, 4, 6)
@@ -342,13 +399,18 @@ def test_every_answer_is_stored_at_once(server: Server) -> None:
         assert server.twice == 2
         assert server.most_at_once == 2
         found = store.get([encoder.key(text) for text in texts])
-        np.testing.assert_array_equal(np.stack([found[encoder.key(text)] for text in texts]), embed(TEXTS))
+        np.testing.assert_array_equal(
+            np.stack([found[encoder.key(text)] for text in texts]), embed(TEXTS)
+        )
 
 
 def test_nothing_begins_after_a_failure(server: Server) -> None:
     """All ten requests would be refused; with two at a time only those under way are sent."""
     server.script.extend([says(400)] * 10)
-    encoder, texts = ObjectEncoder(at(server, batch=1, concurrency=2)), [Text(text, len(text)) for text in TEXTS]
+    encoder, texts = (
+        ObjectEncoder(at(server, batch=1, concurrency=2)),
+        [Text(text, len(text)) for text in TEXTS],
+    )
     with Store(":memory:") as store, pytest.raises(FairspanError, match="told to"):
         fill(encoder, texts, store, budget=1000, tally=Tally(), progress=lambda tokens: None)
     assert len(server.bodies) < 10

@@ -45,7 +45,12 @@ def values(log: fairspan.RunLog) -> pl.DataFrame:
 def test_the_same_as_an_object_that_encodes(server: Server, corpus: str, verb: str) -> None:
     """To the last bit, because JSON writes every float32 exactly; under both treatments, with prompts."""
     asked = AUDIT if verb == "audit" else EVALUATE
-    asked = {**asked, "corpus": corpus, "prompt": "w1 ", **({} if verb == "audit" else {"query_prompt": "w2 "})}
+    asked = {
+        **asked,
+        "corpus": corpus,
+        "prompt": "w1 ",
+        **({} if verb == "audit" else {"query_prompt": "w2 "}),
+    }
     measure = getattr(fairspan, verb)
     near = measure(Words(), **asked, out="near")
     far = measure(Endpoint(server.url, "words"), **asked, out="far")
@@ -53,9 +58,15 @@ def test_the_same_as_an_object_that_encodes(server: Server, corpus: str, verb: s
     assert set(far.rows["treatment"]) == {"plain", "chunk-mean"}
     assert far.header["token_unit"] == "characters"
     assert all(text.startswith(("w1 ", "w2 ")) for text in server.texts)
-    assert server.twice == 0, "not even the texts of the first request and of the test for cut texts"
+    assert server.twice == 0, (
+        "not even the texts of the first request and of the test for cut texts"
+    )
     described = far.header["model"]
-    assert (described["name"], described["endpoint"], described["answers_name"]) == ("words", server.url, ["words"])
+    assert (described["name"], described["endpoint"], described["answers_name"]) == (
+        "words",
+        server.url,
+        ["words"],
+    )
     assert described["requests"] == len(server.bodies)
     assert described["prompt_tokens"] == sum(len(text.split()) for text in server.texts)
 
@@ -66,8 +77,12 @@ def test_nothing_is_asked_for_twice(server: Server, corpus: str) -> None:
     log = fairspan.audit(endpoint, corpus=corpus, **AUDIT)
     sent = len(server.texts)
     assert log.header["sending"]["stored"] == 0
-    assert log.header["sending"]["texts"] <= sent <= log.header["sending"]["texts"] + 4, "and a few without their end"
-    again = fairspan.audit(Endpoint(server.url + "/", "words", concurrency=1), corpus=corpus, **AUDIT)
+    assert log.header["sending"]["texts"] <= sent <= log.header["sending"]["texts"] + 4, (
+        "and a few without their end"
+    )
+    again = fairspan.audit(
+        Endpoint(server.url + "/", "words", concurrency=1), corpus=corpus, **AUDIT
+    )
     assert (again.folder, len(server.texts)) == (log.folder, sent)
     changed = fairspan.audit(endpoint, corpus=corpus, **AUDIT, margin=0.05)
     assert len(server.texts) == sent
@@ -103,13 +118,21 @@ def test_objects_without_an_identity_are_not_kept(corpus: str) -> None:
 
 def test_the_key_is_in_no_file(server: Server, corpus: str, tmp_path: Path) -> None:
     server.key = "sk-very-secret"
-    log = fairspan.audit(Endpoint(server.url, "words", api_key="sk-very-secret"), corpus=corpus, **AUDIT)
+    log = fairspan.audit(
+        Endpoint(server.url, "words", api_key="sk-very-secret"), corpus=corpus, **AUDIT
+    )
     assert log.header["status"] == "complete"
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert len(files) > 5
     assert not [file for file in files if b"sk-very-secret" in file.read_bytes()]
     with pytest.raises(FairspanError, match="refuses the key"):
-        fairspan.audit(Endpoint(server.url, "words", api_key="sk-wrong-one"), corpus=corpus, **AUDIT, seed=1, out="x")
+        fairspan.audit(
+            Endpoint(server.url, "words", api_key="sk-wrong-one"),
+            corpus=corpus,
+            **AUDIT,
+            seed=1,
+            out="x",
+        )
     assert b"sk-wrong-one" not in b"".join(file.read_bytes() for file in Path("x").iterdir())
     assert json.loads(Path("x/run.json").read_text())["status"] == "failed"
 
@@ -118,18 +141,28 @@ def test_a_server_that_cuts_texts_is_found_out(server: Server, corpus: str) -> N
     """An audit is refused, and again when it is asked for again; under chunks that fit it is measured."""
     server.cut = 400
     for _ in range(2):
-        with pytest.raises(FairspanError, match=r"does not read its longest document .* to the end"):
+        with pytest.raises(
+            FairspanError, match=r"does not read its longest document .* to the end"
+        ):
             fairspan.audit(Endpoint(server.url, "words"), corpus=corpus, **AUDIT)
-    log = fairspan.audit(Endpoint(server.url, "words"), corpus=corpus, **AUDIT, treatments=["chunk-mean-350"])
+    log = fairspan.audit(
+        Endpoint(server.url, "words"), corpus=corpus, **AUDIT, treatments=["chunk-mean-350"]
+    )
     assert log.header["status"] == "complete"
     server.cut = 100
     with pytest.raises(FairspanError, match="does not read its longest document"):
         fairspan.audit(
-            Endpoint(server.url, "words"), corpus=corpus, **AUDIT, treatments=["chunk-mean-300"], store="other"
+            Endpoint(server.url, "words"),
+            corpus=corpus,
+            **AUDIT,
+            treatments=["chunk-mean-300"],
+            store="other",
         )
 
 
-def test_a_collection_whose_documents_are_cut_is_measured_so(server: Server, corpus: str, tmp_path: Path) -> None:
+def test_a_collection_whose_documents_are_cut_is_measured_so(
+    server: Server, corpus: str, tmp_path: Path
+) -> None:
     """As the index behind the endpoint holds them; the log says so."""
     task = tmp_path / "task"
     (task / "qrels").mkdir(parents=True)
@@ -141,19 +174,27 @@ def test_a_collection_whose_documents_are_cut_is_measured_so(server: Server, cor
     judged = "".join(f"q{one['id']}\t{one['id']}\t1\n" for one in articles)
     (task / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
     server.cut = 100
-    asked: dict[str, Any] = {"metrics": ["mrr"], "treatments": ["plain", "chunk-mean-90"], "progress": False}
+    asked: dict[str, Any] = {
+        "metrics": ["mrr"],
+        "treatments": ["plain", "chunk-mean-90"],
+        "progress": False,
+    }
     log = fairspan.evaluate(Endpoint(server.url, "words"), f"beir:{task}", **asked)
     (note,) = [note for note in log.header["notes"] if "to the end" in note]
     assert note.startswith("the endpoint does not read the longest document (")
     with pytest.raises(FairspanError, match="to the end"):
-        fairspan.evaluate(Endpoint(server.url, "words"), f"beir:{task}", **asked, too_long="leave-out")
+        fairspan.evaluate(
+            Endpoint(server.url, "words"), f"beir:{task}", **asked, too_long="leave-out"
+        )
 
 
 def test_a_model_that_changes_is_noted(server: Server, corpus: str) -> None:
     names = iter(["words-1"] * 3 + ["words-2"] * 1000)
     server.change = lambda answer: {**answer, "model": next(names)}
     log = fairspan.audit(Endpoint(server.url, "words"), corpus=corpus, **AUDIT)
-    assert "the answers of the endpoint name several models: words-1, words-2" in log.header["notes"]
+    assert (
+        "the answers of the endpoint name several models: words-1, words-2" in log.header["notes"]
+    )
     assert log.header["model"]["answers_name"] == ["words-1", "words-2"]
 
 
@@ -164,7 +205,10 @@ def test_a_model_that_changes_is_noted(server: Server, corpus: str) -> None:
             {"treatments": ["plain", "tiles"]},
             "no access to its attention and tokens, so that only plain and chunk-mean can be measured: omit tiles.",
         ),
-        ({"treatments": ["whitening", "chunk-mean+temperature=0.8"]}, "omit whitening, chunk-mean+temperature=0.8."),
+        (
+            {"treatments": ["whitening", "chunk-mean+temperature=0.8"]},
+            "omit whitening, chunk-mean+temperature=0.8.",
+        ),
         ({"measures": ["representation", "retention"]}, "omit retention."),
     ],
 )
@@ -181,7 +225,9 @@ def test_what_an_endpoint_cannot_have_is_refused_before_it_is_asked(
 
 
 def typed(verb: str, server: Server, *more: str) -> list[str]:
-    own = ["--sizes", "2", "--sets", "5"] if verb == "audit" else ["--sets", "5", "--metrics", "mrr"]
+    own = (
+        ["--sizes", "2", "--sets", "5"] if verb == "audit" else ["--sets", "5", "--metrics", "mrr"]
+    )
     return [verb, "--endpoint", server.url, "--model", "words", "--corpus", "corpus", *own, *more]
 
 
@@ -213,11 +259,23 @@ def test_on_the_command_line(server: Server, corpus: str, run: Run, verb: str) -
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["audit", "m", "--endpoint", "http://127.0.0.1:9/v1", "--model", "x"], "MODEL 'm' and --endpoint are two"),
-        (["audit", "--endpoint", "localhost:8000", "--model", "x"], "begins with http:// or https://"),
+        (
+            ["audit", "m", "--endpoint", "http://127.0.0.1:9/v1", "--model", "x"],
+            "MODEL 'm' and --endpoint are two",
+        ),
+        (
+            ["audit", "--endpoint", "localhost:8000", "--model", "x"],
+            "begins with http:// or https://",
+        ),
         (["audit", "--endpoint", "http://localhost:8000"], "give --endpoint and --model"),
-        (["audit", "--endpoint", "http://h", "--model", "x", "--device", "cpu"], "device is for a model that is"),
-        (["audit", "--endpoint", "http://h", "--model", "x", "--treatments", "tiles"], "measured: omit tiles."),
+        (
+            ["audit", "--endpoint", "http://h", "--model", "x", "--device", "cpu"],
+            "device is for a model that is",
+        ),
+        (
+            ["audit", "--endpoint", "http://h", "--model", "x", "--treatments", "tiles"],
+            "measured: omit tiles.",
+        ),
     ],
 )
 def test_mistakes_on_the_command_line(corpus: str, run: Run, words: list[str], said: str) -> None:
@@ -225,9 +283,13 @@ def test_mistakes_on_the_command_line(corpus: str, run: Run, words: list[str], s
 
 
 @pytest.mark.slow
-def test_killed_and_resumed(server: Server, corpus: str, commands: Commands, tmp_path: Path) -> None:
+def test_killed_and_resumed(
+    server: Server, corpus: str, commands: Commands, tmp_path: Path
+) -> None:
     """At two moments: what was under way is sent again, at most, and the rows are those of a run in one go."""
-    whole = fairspan.audit(Endpoint(server.url, "words"), corpus="corpus", **AUDIT, out="whole", store="whole.db")
+    whole = fairspan.audit(
+        Endpoint(server.url, "words"), corpus="corpus", **AUDIT, out="whole", store="whole.db"
+    )
     server.bodies.clear()
     server.wait = 0.1
     asked = typed("audit", server, "--out", "run", "--store", "kept.db")

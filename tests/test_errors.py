@@ -34,6 +34,8 @@ def test_no_message_of_the_library_names_an_option_of_the_command_line() -> None
         f"{file.name}: {line.strip()}"
         for file in SOURCE.rglob("*.py")
         for line in file.read_text(encoding="utf-8").splitlines()
-        if file.relative_to(SOURCE).parts[0] not in rooms and file.name != "errors.py" and option.search(line)
+        if file.relative_to(SOURCE).parts[0] not in rooms
+        and file.name != "errors.py"
+        and option.search(line)
     ]
     assert not found

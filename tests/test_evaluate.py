@@ -51,7 +51,9 @@ BY_PADDING = 1e-5
 
 def text_of(seed: int, sentences: int = 4, shortest: int = 4) -> str:
     """Sentences of 5 to 8 words, full stop included."""
-    return " ".join(f"{words(shortest + (seed + k) % 4, 1000 * seed + k)} ." for k in range(sentences))
+    return " ".join(
+        f"{words(shortest + (seed + k) % 4, 1000 * seed + k)} ." for k in range(sentences)
+    )
 
 
 def sentences_of(text: str) -> list[str]:
@@ -79,10 +81,22 @@ def write_lines(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def in_beir(folder: Path, collection: Collection) -> str:
     (folder / "qrels").mkdir(parents=True)
-    write_lines(folder / "corpus.jsonl", [{"_id": id, "text": text} for id, text in collection.documents.items()])
-    write_lines(folder / "queries.jsonl", [{"_id": id, "text": text} for id, text in collection.queries.items()])
-    judged = [f"{q}\t{d}\t{gain:g}" for q, gains in collection.relevant.items() for d, gain in gains.items()]
-    (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]), encoding="utf-8")
+    write_lines(
+        folder / "corpus.jsonl",
+        [{"_id": id, "text": text} for id, text in collection.documents.items()],
+    )
+    write_lines(
+        folder / "queries.jsonl",
+        [{"_id": id, "text": text} for id, text in collection.queries.items()],
+    )
+    judged = [
+        f"{q}\t{d}\t{gain:g}"
+        for q, gains in collection.relevant.items()
+        for d, gain in gains.items()
+    ]
+    (folder / "qrels" / "test.tsv").write_text(
+        "\n".join(["query-id\tcorpus-id\tscore", *judged]), encoding="utf-8"
+    )
     return str(folder)
 
 
@@ -93,7 +107,12 @@ def graded() -> Collection:
     documents["d14"] = documents["d03"]
     queries = {f"q{n}": words(6 + n % 3, 500 + n) for n in range(9)}
     relevant = {
-        f"q{n}": {f"d{n:02}": 1.0 + n % 3, f"d{n + 4:02}": 1.0, **({"d14": 2.0} if n % 4 == 0 else {}), "d13": 0.0}
+        f"q{n}": {
+            f"d{n:02}": 1.0 + n % 3,
+            f"d{n + 4:02}": 1.0,
+            **({"d14": 2.0} if n % 4 == 0 else {}),
+            "d13": 0.0,
+        }
         for n in range(9)
     }
     return Collection(documents, queries, relevant)
@@ -134,7 +153,15 @@ def evidence(located: Located, tmp_path_factory: pytest.TempPathFactory) -> str:
     for query, (document, word) in located.places.items():
         start = len(" ".join(documents[document].split()[:word])) + (word > 0)
         gain = located.collection.relevant[query][document]
-        rows.append({"id": query, "text": queries[query], "document": document, "start": start, "gain": gain})
+        rows.append(
+            {
+                "id": query,
+                "text": queries[query],
+                "document": document,
+                "start": start,
+                "gain": gain,
+            }
+        )
     passages = [{"id": id, "text": text, "language": "en"} for id, text in documents.items()]
     return write_beir(tmp_path_factory.mktemp("evidence") / "located", passages, rows)
 
@@ -146,19 +173,26 @@ SEGMENTS = 14
 @pytest.fixture(scope="session")
 def articles() -> dict[tuple[str, str], Segment]:
     return {
-        (f"s{n:02}", language): Segment(f"s{n:02}", language, text_of(100 * shift + n, 4), words(4, 90 * shift + n))
+        (f"s{n:02}", language): Segment(
+            f"s{n:02}", language, text_of(100 * shift + n, 4), words(4, 90 * shift + n)
+        )
         for shift, language in enumerate(LANGUAGES)
         for n in range(SEGMENTS)
     }
 
 
 @pytest.fixture(scope="session")
-def corpus(articles: Mapping[tuple[str, str], Segment], tmp_path_factory: pytest.TempPathFactory) -> str:
+def corpus(
+    articles: Mapping[tuple[str, str], Segment], tmp_path_factory: pytest.TempPathFactory
+) -> str:
     folder = tmp_path_factory.mktemp("corpus") / "tiny"
     folder.mkdir()
     for language in LANGUAGES:
         own = [segment for (_, spoken), segment in articles.items() if spoken == language]
-        write_lines(folder / f"{language}.jsonl", [{"id": s.id, "text": s.text, "title": s.title} for s in own])
+        write_lines(
+            folder / f"{language}.jsonl",
+            [{"id": s.id, "text": s.text, "title": s.title} for s in own],
+        )
     return str(folder)
 
 
@@ -167,7 +201,11 @@ def measured(corpus: str, tmp_path: Path) -> Evaluate:
     """An evaluation with everything it writes in tmp_path; of pages of three if nothing else is said."""
 
     def measure(model: Any, task: str = "pages", **options: Any) -> RunLog:
-        settings: dict[str, Any] = {"treatments": ["plain"], "metrics": METRICS, "store": tmp_path / "s.sqlite"}
+        settings: dict[str, Any] = {
+            "treatments": ["plain"],
+            "metrics": METRICS,
+            "store": tmp_path / "s.sqlite",
+        }
         if task == "pages":
             settings |= {"corpus": corpus, "size": 3, "sets": 4}
         return evaluate(model, task, **{**settings, "out": tmp_path / "run", **options})
@@ -175,7 +213,9 @@ def measured(corpus: str, tmp_path: Path) -> Evaluate:
     return measure
 
 
-def prepared(model: Any, task: str = "pages", name: str | None = None, **options: Any) -> PreparedEvaluation:
+def prepared(
+    model: Any, task: str = "pages", name: str | None = None, **options: Any
+) -> PreparedEvaluation:
     """An evaluation before anything is embedded."""
     asked = EvaluateOptions(None, task, **options)
     return prepare_evaluation(open_subject(model, name=name), asked, Silent())
@@ -220,11 +260,16 @@ def late_chunks(model: SentenceTransformer, text: str, size: int) -> list[np.nda
     return found
 
 
-def held(index: str, text: str, embed: Embed, late: Callable[[str], list[np.ndarray]], size: int) -> list[np.ndarray]:
+def held(
+    index: str, text: str, embed: Embed, late: Callable[[str], list[np.ndarray]], size: int
+) -> list[np.ndarray]:
     """The unit vectors that an index holds of a document."""
     if index == "whole":
         return [unit(embed(text))]
-    parts = [unit(one) for one in (late(text) if index.startswith("late") else map(embed, chunks_of(text, size)))]
+    parts = [
+        unit(one)
+        for one in (late(text) if index.startswith("late") else map(embed, chunks_of(text, size)))
+    ]
     return parts if index.endswith("max") else [unit(np.mean(parts, axis=0))]
 
 
@@ -243,9 +288,16 @@ def ranked(
         if scores[one] - scores[other] > BY_PADDING:
             runs.append([])
         runs[-1].append(other)
-    found = [[id for run in orders for id in run] for orders in product(*(permutations(run) for run in runs))]
+    found = [
+        [id for run in orders for id in run]
+        for orders in product(*(permutations(run) for run in runs))
+    ]
     pairs = [(max(pair), min(pair)) for pair in exact]
-    found = [one for one in found if all(one.index(later) < one.index(earlier) for later, earlier in pairs)]
+    found = [
+        one
+        for one in found
+        if all(one.index(later) < one.index(earlier) for later, earlier in pairs)
+    ]
     assert len(found) <= 24, "the premise: nearly all documents can be told apart"
     return found
 
@@ -260,12 +312,20 @@ def worth(metric: str, ranking: Sequence[str], gains: Mapping[str, float]) -> fl
         return sum(gain > 0 for gain in found) / len(best)
     if kind == "mrr":
         return next((1 / rank for rank, gain in enumerate(found, 1) if gain > 0), 0.0)
-    dcg, ideal = (sum(gain / math.log2(r + 1) for r, gain in enumerate(row, 1)) for row in (found, best[:k]))
+    dcg, ideal = (
+        sum(gain / math.log2(r + 1) for r, gain in enumerate(row, 1)) for row in (found, best[:k])
+    )
     return dcg / ideal
 
 
-def values(rows: pl.DataFrame, treatment: str, metric: str, index: str = "whole") -> dict[Any, float]:
-    own = rows.filter((pl.col("treatment") == treatment) & (pl.col("measure") == metric) & (pl.col("part") == index))
+def values(
+    rows: pl.DataFrame, treatment: str, metric: str, index: str = "whole"
+) -> dict[Any, float]:
+    own = rows.filter(
+        (pl.col("treatment") == treatment)
+        & (pl.col("measure") == metric)
+        & (pl.col("part") == index)
+    )
     keys = own.select("lead", "later", "order", "query").rows()
     found = dict(zip(keys, own["value"].to_list(), strict=True))
     assert len(found) == len(own), "no row is there twice"
@@ -285,7 +345,11 @@ def assert_searched(
 ) -> None:
     """Every row of a collection that has one index: all metrics, and the rank of every relevant document."""
     vectors = {id: read(text) for id, text in collection.documents.items()}
-    chosen = (pl.col("treatment") == treatment) & (pl.col("part") == index) & (pl.col("measure") == "rank")
+    chosen = (
+        (pl.col("treatment") == treatment)
+        & (pl.col("part") == index)
+        & (pl.col("measure") == "rank")
+    )
     ranks: dict[str, dict[str, float]] = {id: {} for id in collection.queries}
     for query, document, rank in rows.filter(chosen).select("query", "document", "value").rows():
         assert document not in ranks[query], "no row is there twice"
@@ -294,16 +358,24 @@ def assert_searched(
     for id, text in collection.queries.items():
         answers = [document for document, gain in collection.relevant[id].items() if gain > 0]
         possible = ranked(unit(asked(text)), vectors, exact)
-        fitting = [one for one in possible if ranks[id] == {answer: 1.0 + one.index(answer) for answer in answers}]
+        fitting = [
+            one
+            for one in possible
+            if ranks[id] == {answer: 1.0 + one.index(answer) for answer in answers}
+        ]
         assert fitting, (id, ranks[id], possible)
         rankings[id] = fitting[0]
     for metric in metrics:
         found = {key[3]: value for key, value in values(rows, treatment, metric, index).items()}
-        expected = {id: worth(metric, rankings[id], collection.relevant[id]) for id in collection.queries}
+        expected = {
+            id: worth(metric, rankings[id], collection.relevant[id]) for id in collection.queries
+        }
         assert found == pytest.approx(expected, abs=1e-12)
 
 
-def sided(plain: SentenceTransformer, fair: SentenceTransformer) -> dict[str, tuple[SentenceTransformer, ...]]:
+def sided(
+    plain: SentenceTransformer, fair: SentenceTransformer
+) -> dict[str, tuple[SentenceTransformer, ...]]:
     """Names of treatments, and what each embeds queries and documents with."""
     return {
         "plain": (plain, plain),
@@ -320,7 +392,13 @@ def sided(plain: SentenceTransformer, fair: SentenceTransformer) -> dict[str, tu
     ("architecture", "pooling", "side"), [("bert", "cls", "right"), ("qwen3", "lasttoken", "left")]
 )
 def test_every_row_of_a_beir_folder(
-    make_tiny: Make, graded: Collection, beir: str, measured: Evaluate, architecture: str, pooling: str, side: str
+    make_tiny: Make,
+    graded: Collection,
+    beir: str,
+    measured: Evaluate,
+    architecture: str,
+    pooling: str,
+    side: str,
 ) -> None:
     """Graded relevance, texts that two documents share, and every side that a treatment can have."""
     plain = make_tiny(architecture, pooling, padding_side=side)
@@ -329,12 +407,18 @@ def test_every_row_of_a_beir_folder(
     relevant = sum(gain > 0 for gains in graded.relevant.values() for gain in gains.values())
     assert log.rows.height == 4 * (len(METRICS) * 9 + relevant)
     embed = {
-        model: (embedder(model.encode_query), embedder(model.encode_document)) for model in models[B8] + (plain,)
+        model: (embedder(model.encode_query), embedder(model.encode_document))
+        for model in models[B8] + (plain,)
     }
     for name, (for_queries, for_documents) in models.items():
         asked, read = embed[for_queries][0], embed[for_documents][1]
         assert_searched(
-            log.rows, name, graded, asked, lambda text, read=read: [unit(read(text))], exact=[{"d03", "d14"}]
+            log.rows,
+            name,
+            graded,
+            asked,
+            lambda text, read=read: [unit(read(text))],
+            exact=[{"d03", "d14"}],
         )
     found = [tuple(values(log.rows, name, "ndcg@10").values()) for name in models]
     assert len(set(found)) == 4, "the treatments can be told apart"
@@ -343,7 +427,9 @@ def test_every_row_of_a_beir_folder(
 # Rows of known evidence.
 
 
-def test_every_row_of_known_evidence(make_tiny: Make, located: Located, evidence: str, measured: Evaluate) -> None:
+def test_every_row_of_known_evidence(
+    make_tiny: Make, located: Located, evidence: str, measured: Evaluate
+) -> None:
     plain = make_tiny("bert", "mean")
     log = measured(plain, evidence)
     asked, read = embedder(plain.encode_query), embedder(plain.encode_document)
@@ -360,7 +446,9 @@ def test_every_row_of_known_evidence(make_tiny: Make, located: Located, evidence
     assert log.header["task"]["positions"] == "fifths"
 
 
-def test_long_documents_by_default(make_tiny: Make, evidence: str, beir: str, tmp_path: Path) -> None:
+def test_long_documents_by_default(
+    make_tiny: Make, evidence: str, beir: str, tmp_path: Path
+) -> None:
     """Left out where positions are known, cut elsewhere; what is asked for is done."""
     model = copy_sharing_weights(make_tiny("bert", "mean"))
     model.max_seq_length = 40
@@ -373,7 +461,9 @@ def test_long_documents_by_default(make_tiny: Make, evidence: str, beir: str, tm
     assert any("only their beginning is read" in note for note in notes(evidence, too_long="cut"))
     model.max_seq_length = 25
     assert any("only their beginning is read" in note for note in notes(beir))
-    with pytest.raises(CorpusError, match="longer than the 25 tokens that the model reads: leave them out"):
+    with pytest.raises(
+        CorpusError, match="longer than the 25 tokens that the model reads: leave them out"
+    ):
         notes(beir, too_long="error")
 
 
@@ -394,10 +484,14 @@ class Edition:
     collection: Collection
 
 
-def editions_of(rows: pl.DataFrame, articles: Mapping[tuple[str, str], Segment]) -> dict[Any, Edition]:
+def editions_of(
+    rows: pl.DataFrame, articles: Mapping[tuple[str, str], Segment]
+) -> dict[Any, Edition]:
     """What was searched, read from the rows and the articles alone: every segment of a page is asked for."""
     found: dict[Any, dict[str, dict[int, Segment]]] = {}
-    own = rows.filter((pl.col("measure") == METRICS[0]) & (pl.col("treatment") == rows["treatment"][0]))
+    own = rows.filter(
+        (pl.col("measure") == METRICS[0]) & (pl.col("treatment") == rows["treatment"][0])
+    )
     columns = ("lead", "later", "order", "document", "position", "segment", "language")
     for lead, later, order, document, position, segment, language in own.select(columns).rows():
         places = found.setdefault((lead, later, order), {}).setdefault(document, {})
@@ -405,8 +499,13 @@ def editions_of(rows: pl.DataFrame, articles: Mapping[tuple[str, str], Segment])
         places[position] = articles[segment, language]
     made = {}
     for key, pages in found.items():
-        told = {name: [places[position] for position in sorted(places)] for name, places in pages.items()}
-        documents = {name: " ".join(half(segment) for segment in parts) for name, parts in told.items()}
+        told = {
+            name: [places[position] for position in sorted(places)]
+            for name, places in pages.items()
+        }
+        documents = {
+            name: " ".join(half(segment) for segment in parts) for name, parts in told.items()
+        }
         queries, relevant = {}, {}
         for name, parts in told.items():
             for segment in parts:
@@ -417,7 +516,9 @@ def editions_of(rows: pl.DataFrame, articles: Mapping[tuple[str, str], Segment])
     return made
 
 
-def test_every_row_of_pages(make_tiny: Make, articles: Mapping[tuple[str, str], Segment], measured: Evaluate) -> None:
+def test_every_row_of_pages(
+    make_tiny: Make, articles: Mapping[tuple[str, str], Segment], measured: Evaluate
+) -> None:
     """English, and Italian led by English; four sets in three orders; four treatments, one of them by segments."""
     plain = make_tiny("bert", "cls")
     fair = fairspan.calibrate(plain, basket_size=8)
@@ -427,7 +528,10 @@ def test_every_row_of_pages(make_tiny: Make, articles: Mapping[tuple[str, str], 
     editions = editions_of(log.rows, articles)
     assert set(editions) == {("en", later, order) for later in LANGUAGES for order in range(3)}
     assert log.rows.height == len(names) * (len(METRICS) + 1) * 6 * 12
-    embed = {model: (embedder(model.encode_query), embedder(model.encode_document)) for model in (plain, fair)}
+    embed = {
+        model: (embedder(model.encode_query), embedder(model.encode_document))
+        for model in (plain, fair)
+    }
     different = set()
     for key, edition in editions.items():
         segmented = {
@@ -485,7 +589,9 @@ def test_every_index_by_hand(
     plain = make_tiny("bert", pooling)
     fair = fairspan.calibrate(plain, basket_size=8)
     indexes = ["whole", "chunk-mean", "chunk-max", "late-max"]
-    log = measured(plain, beir, treatments=["plain", B8], indexes=indexes, cross=True, chunk_tokens=14)
+    log = measured(
+        plain, beir, treatments=["plain", B8], indexes=indexes, cross=True, chunk_tokens=14
+    )
     found = set()
     for name, model in (("plain", plain), (B8, fair)):
         asked, read = embedder(model.encode_query), embedder(model.encode_document)
@@ -505,7 +611,9 @@ def test_every_index_by_hand(
     assert len(found) >= 7, "the indexes can be told apart"
 
 
-def test_what_indexes_cost(make_tiny: Make, graded: Collection, beir: str, measured: Evaluate) -> None:
+def test_what_indexes_cost(
+    make_tiny: Make, graded: Collection, beir: str, measured: Evaluate
+) -> None:
     """Late chunks and whole documents come from one pass, both kinds of chunks from the same vectors; a run that
     finds everything in the store knows no times."""
     model, indexes = make_tiny("bert", "mean"), ["whole", "chunk-mean", "chunk-max", "late-max"]
@@ -514,7 +622,9 @@ def test_what_indexes_cost(make_tiny: Make, graded: Collection, beir: str, measu
     chunks = sum(len(chunks_of(text, 14)) for text in graded.documents.values())
     length = sum(len(text.split()) for text in graded.documents.values())
     assert chunks > 15, "the premise"
-    counted = {index: (cost["vectors"], cost["bytes"], cost["tokens"]) for index, cost in costs.items()}
+    counted = {
+        index: (cost["vectors"], cost["bytes"], cost["tokens"]) for index, cost in costs.items()
+    }
     assert counted == {
         "whole": (15, 15 * 32 * 4, length + 2 * 15),
         "chunk-mean": (15, 15 * 32 * 4, length + 2 * chunks),
@@ -564,7 +674,9 @@ def test_inner_products(make_tiny: Make, graded: Collection, beir: str, measured
     model.similarity_fn_name = "dot"
     log = measured(model, beir, indexes=["whole", "chunk-mean", "chunk-max"], chunk_tokens=14)
     asked, read = embedder(model.encode_query), embedder(model.encode_document)
-    chunked = {text: [read(chunk) for chunk in chunks_of(text, 14)] for text in graded.documents.values()}
+    chunked = {
+        text: [read(chunk) for chunk in chunks_of(text, 14)] for text in graded.documents.values()
+    }
     lengths = [np.linalg.norm(read(text)) for text in graded.documents.values()]
     assert max(lengths) / min(lengths) > 1.01, "the premise"
     reads: dict[str, Callable[[str], list[np.ndarray]]] = {
@@ -577,7 +689,9 @@ def test_inner_products(make_tiny: Make, graded: Collection, beir: str, measured
     with pytest.raises(UnsupportedModel, match="late chunks have no length of their own"):
         measured(model, beir, indexes=["late-max"])
     model.similarity_fn_name = "euclidean"
-    with pytest.raises(UnsupportedModel, match="this model compares vectors by euclidean: only cosine and dot"):
+    with pytest.raises(
+        UnsupportedModel, match="this model compares vectors by euclidean: only cosine and dot"
+    ):
         measured(model, beir)
 
 
@@ -597,14 +711,21 @@ class Letters:
     @staticmethod
     def one(sentence: str) -> list[float]:
         """Roots of different numbers, so that no two sums are the same by chance."""
-        return [0.5 + sentence.count(letter) * math.sqrt(2 + n) for n, letter in enumerate("0123456789.")]
+        return [
+            0.5 + sentence.count(letter) * math.sqrt(2 + n)
+            for n, letter in enumerate("0123456789.")
+        ]
 
 
-def test_any_object_with_encode(graded: Collection, beir: str, measured: Evaluate, tmp_path: Path) -> None:
+def test_any_object_with_encode(
+    graded: Collection, beir: str, measured: Evaluate, tmp_path: Path
+) -> None:
     model = Letters()
     log = measured(model, beir)
     read = embedder(Letters.one)
-    assert_searched(log.rows, "plain", graded, read, lambda text: [unit(read(text))], exact=[{"d03", "d14"}])
+    assert_searched(
+        log.rows, "plain", graded, read, lambda text: [unit(read(text))], exact=[{"d03", "d14"}]
+    )
     # The queries; then the longest document with and without its end; then each different document.
     queries, (longest, without), documents = model.asked[:9], model.asked[9:11], model.asked[11:]
     assert sorted(queries) == sorted(graded.queries.values())
@@ -628,7 +749,9 @@ def test_any_object_with_encode(graded: Collection, beir: str, measured: Evaluat
         ({"treatments": ["tempscale"], "indexes": ["late-max"]}, "omit tempscale, late-max."),
     ],
 )
-def test_what_objects_cannot(beir: str, measured: Evaluate, options: dict[str, Any], named: str) -> None:
+def test_what_objects_cannot(
+    beir: str, measured: Evaluate, options: dict[str, Any], named: str
+) -> None:
     model = Letters()
     with pytest.raises(UnsupportedModel, match="Letters is not a SentenceTransformer") as error:
         measured(model, beir, **options)
@@ -649,13 +772,24 @@ class Turning(Letters):
 def test_as_many_ranks_as_a_metric_asks_for(tmp_path: Path, measured: Evaluate) -> None:
     """The last of 1,100 documents is wanted: beyond the 1,000 ranks of a reciprocal rank that names no number."""
     documents = {f"d{n:04}": str(n) for n in range(1, 1101)}
-    task = in_beir(tmp_path / "turning", Collection(documents, {"q": "0", "r": "0"}, {q: {"d1100": 1} for q in "qr"}))
-    by_hand = {"mrr": 0.0, "mrr@1099": 0.0, "mrr@2000": 1 / 1100, "recall@1099": 0.0, "recall@1100": 1.0}
+    task = in_beir(
+        tmp_path / "turning",
+        Collection(documents, {"q": "0", "r": "0"}, {q: {"d1100": 1} for q in "qr"}),
+    )
+    by_hand = {
+        "mrr": 0.0,
+        "mrr@1099": 0.0,
+        "mrr@2000": 1 / 1100,
+        "recall@1099": 0.0,
+        "recall@1100": 1.0,
+    }
     by_hand["ndcg@1100"] = 1 / math.log2(1101)
     for metrics in (["mrr"], list(by_hand)):
         log = measured(Turning(), task, metrics=metrics, out=tmp_path / f"{len(metrics)}")
         for metric in metrics:
-            assert list(values(log.rows, "plain", metric).values()) == pytest.approx([by_hand[metric]] * 2)
+            assert list(values(log.rows, "plain", metric).values()) == pytest.approx(
+                [by_hand[metric]] * 2
+            )
 
 
 # Twins: treatments on documents only.
@@ -670,11 +804,16 @@ def test_twins_are_measured_beside_their_treatments() -> None:
     assert names(["plain", B8], documents_only=False) == ["plain", B8]
     assert names([only, "plain"]) == [only, "plain"]
     assert names(["plain", f"{B8}+sides=query"]) == ["plain", f"{B8}+sides=query"]
-    assert sorted(names(["plain", only, B8])) == sorted(["plain", only, B8]), "none is measured twice"
+    assert sorted(names(["plain", only, B8])) == sorted(["plain", only, B8]), (
+        "none is measured twice"
+    )
     assert names([{"name": "mine", "preset": "tempscale"}]) == ["mine", "mine+sides=document"]
     spec = EvaluateOptions(treatments=["plain", f"{B8}+baskets=segments"])
     assert spec.measured[-1].by_segments
-    assert (spec.measured[-1].for_queries.acts, spec.measured[-1].for_documents.acts) == (False, True)
+    assert (spec.measured[-1].for_queries.acts, spec.measured[-1].for_documents.acts) == (
+        False,
+        True,
+    )
     assert spec.twin_of(spec.measured[-1]) == spec.measured[1]
     assert all(spec.twin_of(one) is None for one in spec.measured[:2])
 
@@ -690,7 +829,10 @@ def test_a_twin_of_unchanged_queries_is_passed_over(
     assert said in log.header["details"]
     assert values(log.rows, "plain", "ndcg@10") != values(log.rows, leave, "ndcg@10")
     by_name = measured(
-        make_tiny("bert", "cls"), beir, treatments=["plain", leave, f"{leave}+sides=document"], out=tmp_path / "two"
+        make_tiny("bert", "cls"),
+        beir,
+        treatments=["plain", leave, f"{leave}+sides=document"],
+        out=tmp_path / "two",
     )
     # Asked for by its name it is measured, and the same indeed.
     same = [values(by_name.rows, name, "ndcg@10") for name in (leave, f"{leave}+sides=document")]
@@ -702,10 +844,22 @@ def test_a_twin_of_unchanged_queries_is_passed_over(
 
 
 @pytest.mark.slow
-def test_to_a_bag_of_words_all_positions_are_the_same(bag_of_words: SentenceTransformer, tmp_path: Path) -> None:
+def test_to_a_bag_of_words_all_positions_are_the_same(
+    bag_of_words: SentenceTransformer, tmp_path: Path
+) -> None:
     """Every segment is looked for once at every position, and every time found at the same rank."""
-    log = evaluate(bag_of_words, "pages", treatments=["plain"], out=tmp_path / "run", store=tmp_path / "s.sqlite")
-    ranks = log.rows.filter(pl.col("measure") == "mrr").group_by("query").agg(pl.col("value").n_unique())
+    log = evaluate(
+        bag_of_words,
+        "pages",
+        treatments=["plain"],
+        out=tmp_path / "run",
+        store=tmp_path / "s.sqlite",
+    )
+    ranks = (
+        log.rows.filter(pl.col("measure") == "mrr")
+        .group_by("query")
+        .agg(pl.col("value").n_unique())
+    )
     assert ranks["value"].unique().to_list() == [1]
     for one in log.frame("quality").iter_rows(named=True):
         assert one["psi_estimate"] == pytest.approx(0, abs=1e-12)
@@ -725,8 +879,18 @@ def test_the_header(make_tiny: Make, measured: Evaluate, tmp_path: Path) -> None
     assert (header["format"], header["verb"], header["status"]) == (FORMAT, "evaluate", "complete")
     assert header["run"].startswith("model-")
     assert header["seed"] == header["spec"]["seed"] == 5
-    task = {key: value for key, value in header["task"].items() if key not in ("names", "fingerprints", "source")}
-    assert task == {"indexes": 3, "queries": 36, "documents": 12, "positions": "segments", "clusters": 4}
+    task = {
+        key: value
+        for key, value in header["task"].items()
+        if key not in ("names", "fingerprints", "source")
+    }
+    assert task == {
+        "indexes": 3,
+        "queries": 36,
+        "documents": 12,
+        "positions": "segments",
+        "clusters": 4,
+    }
     assert header["timings"]["texts_computed"] == 2 * (12 + 12)
     assert [cost["treatment"] for cost in header["costs"]] == ["plain", B8, f"{B8}+sides=document"]
     assert files_in(tmp_path / "run") == ["rows.parquet", "run.json"]
@@ -739,7 +903,9 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, beir:
     model = make_tiny("bert", "mean")
     asked: dict[str, Any] = {"corpus": corpus, "size": 3, "sets": 3, "treatments": ["plain"]}
 
-    def name(model: Any = model, task: str = "pages", name: str = "org/Tiny Model", **changes: Any) -> str:
+    def name(
+        model: Any = model, task: str = "pages", name: str = "org/Tiny Model", **changes: Any
+    ) -> str:
         return run_name(prepared(model, task, name, **{**asked, **changes}))
 
     narrower, prompted = copy_sharing_weights(model), copy_sharing_weights(model)
@@ -749,8 +915,17 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, beir:
     assert name() == name(copy_sharing_weights(model)) == name(size=3)
     changed: list[dict[str, Any]] = [
         *({name: 2} for name in ("seed", "size", "sets")),
-        *({name: [one]} for name, one in (("treatments", B8), ("metrics", "mrr"), ("languages", "it"))),
-        *({"query": "title"}, {"query_tokens": 9}, {"prompt": "w1 "}, {"margin": 0.03}, {"indexes": ["chunk-max"]}),
+        *(
+            {name: [one]}
+            for name, one in (("treatments", B8), ("metrics", "mrr"), ("languages", "it"))
+        ),
+        *(
+            {"query": "title"},
+            {"query_tokens": 9},
+            {"prompt": "w1 "},
+            {"margin": 0.03},
+            {"indexes": ["chunk-max"]},
+        ),
         *({"model": make_tiny("bert", "cls")}, {"model": fairspan.calibrate(model, basket_size=8)}),
         *({"model": narrower}, {"model": prompted}, {"name": "org/Other"}),
         {"task": beir, "corpus": "sample", "size": 4, "sets": 100},
@@ -778,18 +953,25 @@ def test_each_treatment_reads_as_far_as_it_can(
     """Documents of 22 to 30 words: the plain model has the vector of the first twenty, tiles that of all; chunks fit
     both, and late chunks come from windows of 22."""
     indexes = ["whole", "chunk-max", "late-max"]
-    log = measured(short, beir, treatments=["plain", T8], indexes=indexes, chunk_tokens=9, documents_only=False)
+    log = measured(
+        short, beir, treatments=["plain", T8], indexes=indexes, chunk_tokens=9, documents_only=False
+    )
     tiled = fairspan.calibrate(short, fairspan.Calibration.preset("tiles").but(tile_size=8))
     plain = copy_sharing_weights(short)
     plain.max_seq_length = 22
     same = [{"d03", "d14"}]
     for name, model in (("plain", plain), (T8, tiled)):
         asked, read = embedder(model.encode_query), embedder(model.encode_document)
-        assert_searched(log.rows, name, graded, asked, lambda text, read=read: [unit(read(text))], exact=same)
+        assert_searched(
+            log.rows, name, graded, asked, lambda text, read=read: [unit(read(text))], exact=same
+        )
     lengths = [2 + len(text.split()) for text in graded.documents.values()]
     longer = sum(length > 22 for length in lengths)
     assert longer > 0, "the premise"
-    found = {(one["treatment"], one["texts"]): (one["window"], one["cut"]) for one in log.header["windows"]}
+    found = {
+        (one["treatment"], one["texts"]): (one["window"], one["cut"])
+        for one in log.header["windows"]
+    }
     assert found["plain", "documents"] == (22, longer)
     assert found[T8, "documents"] == (None, 0)
     cut = f"plain: {longer} of {len(lengths)} documents were cut at 22 tokens"
@@ -798,7 +980,10 @@ def test_each_treatment_reads_as_far_as_it_can(
     assert costs["plain", "whole"] == sum(min(length, 22) for length in lengths)
     assert costs[T8, "whole"] == sum(lengths)
     assert costs["plain", "late-max"] >= sum(lengths), "windows hold all"
-    assert [one["window"] for one in log.to_dict()["windows"] if one["texts"] == "documents"] == [22, None]
+    assert [one["window"] for one in log.to_dict()["windows"] if one["texts"] == "documents"] == [
+        22,
+        None,
+    ]
 
 
 # Progress.
@@ -808,7 +993,11 @@ def test_each_treatment_reads_as_far_as_it_can(
     "options",
     [
         {"treatments": ["plain", B8]},
-        {"treatments": ["plain", "retrieval+basket_size=12"], "indexes": ["whole", "chunk-max"], "cross": True},
+        {
+            "treatments": ["plain", "retrieval+basket_size=12"],
+            "indexes": ["whole", "chunk-max"],
+            "cross": True,
+        },
     ],
     ids=["twin", "passed over with cross"],
 )
@@ -835,12 +1024,21 @@ def test_progress_ends_at_what_it_announced(
         ({"metrics": []}, "metrics must name at least one"),
         ({"metrics": ["mrr", "mrr"]}, "metrics names 'mrr' twice"),
         ({"metrics": "mrr"}, "metrics must be a list, such as \\['mrr'\\], got 'mrr'"),
-        ({"indexes": ["chunks"]}, "indexes must be among whole, chunk-mean, chunk-max, late-max, got"),
+        (
+            {"indexes": ["chunks"]},
+            "indexes must be among whole, chunk-mean, chunk-max, late-max, got",
+        ),
         ({"treatments": []}, "name at least one treatment"),
         ({"treatments": ["plain", "none"]}, "the treatment 'plain' is named twice"),
         ({"treatments": ["papre"]}, "there is no treatment 'papre'"),
-        ({"too_long": "redraw"}, "too_long must be among leave-out, shorten, cut, error, got 'redraw'"),
-        ({"chunk_tokens": 0}, "chunk_tokens, if it is not window, must be a whole number of at least 1, got 0"),
+        (
+            {"too_long": "redraw"},
+            "too_long must be among leave-out, shorten, cut, error, got 'redraw'",
+        ),
+        (
+            {"chunk_tokens": 0},
+            "chunk_tokens, if it is not window, must be a whole number of at least 1, got 0",
+        ),
         ({"margin": 1}, "margin must be from 0 to below 1, got 1"),
         ({"task": "pages", "size": 1}, "sizes must be a whole number of at least 2, got 1"),
         ({"sets": 1}, "sets must be a whole number of at least 2, got 1"),
@@ -851,7 +1049,9 @@ def test_what_cannot_be_asked(options: dict[str, Any], said: str) -> None:
     assert re.search(said, said_by(EvaluateOptions, **options))
 
 
-def test_one_query_has_no_error(make_tiny: Make, graded: Collection, measured: Evaluate, tmp_path: Path) -> None:
+def test_one_query_has_no_error(
+    make_tiny: Make, graded: Collection, measured: Evaluate, tmp_path: Path
+) -> None:
     name, gains = next(iter(graded.relevant.items()))
     alone = Collection(graded.documents, {name: graded.queries[name]}, {name: gains})
     with pytest.raises(CorpusError, match="all queries are about one document, and errors need 2"):

@@ -41,8 +41,12 @@ def texts(one: Table) -> list[list[str]]:
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     """Two metrics, three plans, two editions, a second index, and ranks of documents of several lengths."""
-    rows = rows_of(usual, metrics=METRICS, plans=PLANS, editions=2, indexes=[("plain", "chunk-max")])
-    ranks = rows.filter(measure="mrr").with_columns(measure=pl.lit("rank"), value=1 + 10 * pl.col("value"))
+    rows = rows_of(
+        usual, metrics=METRICS, plans=PLANS, editions=2, indexes=[("plain", "chunk-max")]
+    )
+    ranks = rows.filter(measure="mrr").with_columns(
+        measure=pl.lit("rank"), value=1 + 10 * pl.col("value")
+    )
     rows = pl.concat([rows, ranks]).with_columns(tokens=(100 + 40 * pl.col("set")).cast(pl.Int32))
     return log_of(tmp_path_factory.mktemp("wide") / "run", rows)
 
@@ -62,12 +66,18 @@ def by_position(rows: pl.DataFrame, column: str = "value") -> list[float]:
 
 def test_every_mean_and_every_paired_change(wide: RunLog, view: View) -> None:
     """Overall and by position, for every arm, metric and plan, joined by hand: the rows were shuffled."""
-    named = pl.when(pl.col("lead") == pl.col("later")).then("lead").otherwise(pl.format("{}:{}", "lead", "later"))
+    named = (
+        pl.when(pl.col("lead") == pl.col("later"))
+        .then("lead")
+        .otherwise(pl.format("{}:{}", "lead", "later"))
+    )
     rows, keys = wide.rows.with_columns(plan=named), ["lead", "later", "order", "query"]
     quality, positions = view.frame("quality").to_dicts(), view.frame("positions")
     assert len(quality) == 4 * 2 * 4
     for one in quality:
-        of_plan = rows.filter((pl.col("plan") == one["plan"]) | (pl.lit(one["plan"]) == ""), measure=one["metric"])
+        of_plan = rows.filter(
+            (pl.col("plan") == one["plan"]) | (pl.lit(one["plan"]) == ""), measure=one["metric"]
+        )
         own = of_plan.filter(treatment=one["treatment"], part=one["index"])
         first = of_plan.filter(treatment="plain", part="whole")
         joined = first.join(own, on=keys, suffix="_after")
@@ -76,7 +86,9 @@ def test_every_mean_and_every_paired_change(wide: RunLog, view: View) -> None:
         assert (one["queries"], one["clusters"]) == (len(own), 12)
         assert one["estimate"] == pytest.approx(own["value"].mean(), abs=1e-12)
         assert one["psi_estimate"] == pytest.approx(1 - min(means) / max(means), abs=1e-12)
-        assert one["harmonic_estimate"] == pytest.approx(4 / sum(1 / mean for mean in means), abs=1e-12)
+        assert one["harmonic_estimate"] == pytest.approx(
+            4 / sum(1 / mean for mean in means), abs=1e-12
+        )
         named_so = {name: one[name] for name in ("treatment", "index", "metric", "plan")}
         groups = positions.filter(**named_so)
         assert groups["position"].to_list() == ["1", "2", "3", "4"]
@@ -85,8 +97,12 @@ def test_every_mean_and_every_paired_change(wide: RunLog, view: View) -> None:
         if (one["treatment"], one["index"]) == ("plain", "whole"):
             assert one["change_estimate"] is one["psi_change_estimate"] is None
             continue
-        assert one["change_estimate"] == pytest.approx((joined["value_after"] - joined["value"]).mean(), abs=1e-12)
-        assert groups["change_estimate"].to_list() == pytest.approx(np.subtract(means, before).tolist(), abs=1e-12)
+        assert one["change_estimate"] == pytest.approx(
+            (joined["value_after"] - joined["value"]).mean(), abs=1e-12
+        )
+        assert groups["change_estimate"].to_list() == pytest.approx(
+            np.subtract(means, before).tolist(), abs=1e-12
+        )
         psi = one["psi_estimate"] - (1 - min(before) / max(before))
         assert one["psi_change_estimate"] == pytest.approx(psi, abs=1e-12)
         assert one["worst_change_estimate"] == pytest.approx(min(means) - min(before), abs=1e-12)
@@ -94,10 +110,14 @@ def test_every_mean_and_every_paired_change(wide: RunLog, view: View) -> None:
 
 def test_pairs_are_known_better_than_means(tmp_path: Path) -> None:
     """Clusters differ much, and every query gains 0.01: the interval of the change has no width."""
-    rows = rows_of(lambda t, m, p, c: 0.05 * c + (0.01 if t == "paper" else 0.0), ("plain", "paper"))
+    rows = rows_of(
+        lambda t, m, p, c: 0.05 * c + (0.01 if t == "paper" else 0.0), ("plain", "paper")
+    )
     first, second = frames_of(log_of(tmp_path, rows))["quality"].to_dicts()
     assert first["high"] - first["low"] > 0.1
-    assert [second[f"change_{end}"] for end in ("estimate", "low", "high")] == pytest.approx([0.01] * 3)
+    assert [second[f"change_{end}"] for end in ("estimate", "low", "high")] == pytest.approx(
+        [0.01] * 3
+    )
 
 
 def by_holm(p_values: Sequence[float]) -> list[float]:
@@ -134,7 +154,8 @@ def test_p_values_by_hand(tmp_path: Path) -> None:
             changes = []
             for swapped in product((False, True), repeat=8):
                 first, second = (
-                    np.where(np.array(swapped)[:, None], *pair) for pair in ((after, before), (before, after))
+                    np.where(np.array(swapped)[:, None], *pair)
+                    for pair in ((after, before), (before, after))
                 )
                 psi = [1 - side.mean(0).min() / side.mean(0).max() for side in (first, second)]
                 changes.append((second.mean() - first.mean(), psi[1] - psi[0]))
@@ -163,7 +184,9 @@ def test_queries_without_evidence(tmp_path: Path) -> None:
     frames = frames_of(log_of(tmp_path / "some", rows, positions="fifths"))
     assert frames["quality"]["estimate"][0] == pytest.approx(rows["value"].mean())
     assert frames["positions"]["position"].to_list() == ["1", "3"]
-    assert frames["positions"]["estimate"].to_list() == pytest.approx(by_position(rows.drop_nulls("position")))
+    assert frames["positions"]["estimate"].to_list() == pytest.approx(
+        by_position(rows.drop_nulls("position"))
+    )
     nowhere = rows_of(usual, ("plain", "paper"), positions=(None,), plans=[("", "")])
     log = log_of(tmp_path / "none", nowhere, positions=None)
     assert "positions" not in frames_of(log)
@@ -177,7 +200,9 @@ def test_queries_without_evidence(tmp_path: Path) -> None:
 Shift = Mapping[str, Sequence[float]]
 
 
-def judged(folder: Path, shift: Shift, *, scale: float = 0.01, clusters: int = 24, **spec: Any) -> dict[str, Any]:
+def judged(
+    folder: Path, shift: Shift, *, scale: float = 0.01, clusters: int = 24, **spec: Any
+) -> dict[str, Any]:
     """The verdict on paper where its values are those of plain plus these, at each of four positions, and noise."""
     base = [0.7, 0.5, 0.4, 0.3]
 
@@ -228,8 +253,13 @@ def test_verdicts_that_are_clear(tmp_path: Path, shift: Shift, verdict: str, onl
 def test_verdicts_that_are_not_clear(tmp_path: Path) -> None:
     """Much noise; a fairer search that may lose; so few clusters that a gain could be chance."""
     assert judged(tmp_path / "noisy", {"paper": [0.02] * 4}, scale=0.3)["verdict"] == "inconclusive"
-    assert judged(tmp_path / "fair", {"paper": [-0.25, 0.0, 0.1, 0.15]}, scale=0.15)["verdict"] == "inconclusive"
-    assert judged(tmp_path / "few", {"paper": GAIN}, clusters=4)["verdict"] == "not worse", "all four gain: p = 1/8"
+    assert (
+        judged(tmp_path / "fair", {"paper": [-0.25, 0.0, 0.1, 0.15]}, scale=0.15)["verdict"]
+        == "inconclusive"
+    )
+    assert judged(tmp_path / "few", {"paper": GAIN}, clusters=4)["verdict"] == "not worse", (
+        "all four gain: p = 1/8"
+    )
     # Six clusters that all gain: p = 2/64 alone, and three times that beside two others.
     assert judged(tmp_path / "one", {"paper": GAIN}, clusters=6)["verdict"] == "better"
     three = {"paper": GAIN, "tempscale": GAIN, "64-last": GAIN}
@@ -243,7 +273,10 @@ def test_the_margin_decides(tmp_path: Path) -> None:
     assert judged(tmp_path / "mild", shift, margin=0.05)["verdict"] == "better"
     # Worse by 0.01 give or take 0.006: all of that is below 0 and some of it beyond the margin.
     found = judged(tmp_path / "sure", {"paper": [-0.14, 0.0, 0.05, 0.05]}, scale=0.05)
-    low, high = (float(end.replace("−", "-")) for end in re.findall(r"\[(.*?), (.*?)\]", found["sentence"])[0])
+    low, high = (
+        float(end.replace("−", "-"))
+        for end in re.findall(r"\[(.*?), (.*?)\]", found["sentence"])[0]
+    )
     assert low < -0.01 < high < 0, "the premise"
     assert found["verdict"] == "worse"
 
@@ -265,7 +298,9 @@ def test_how_many_clusters_would_decide(tmp_path: Path) -> None:
         gap = 0.02 + 0.1 * (39 / 40) ** 0.5 * (1 - 2 * (cluster % 2))
         return 0.4 + (gap if treatment == "paper" else 0.0)
 
-    (found,) = frames_of(log_of(tmp_path, rows_of(value, ("plain", "paper"), clusters=40)))["verdicts"].to_dicts()
+    (found,) = frames_of(log_of(tmp_path, rows_of(value, ("plain", "paper"), clusters=40)))[
+        "verdicts"
+    ].to_dicts()
     assert (found["verdict"], found["more_clusters"]) == ("inconclusive", 50)
     assert found["sentence"].endswith("; about 50 more clusters of queries would decide")
 
@@ -278,10 +313,18 @@ def test_how_many_clusters_would_decide(tmp_path: Path) -> None:
         ((9, 0), "; plain: 9 of 48 documents were cut at 512 tokens; paper: no document was cut"),
     ],
 )
-def test_verdicts_name_the_documents_that_were_cut(tmp_path: Path, cut: tuple[int, int], words: str) -> None:
+def test_verdicts_name_the_documents_that_were_cut(
+    tmp_path: Path, cut: tuple[int, int], words: str
+) -> None:
     """The window belongs to the treatment, so that a gain may be that of a longer one."""
     windows = [
-        {"treatment": name, "texts": texts, "window": 512, "count": 48, "cut": own if texts == "documents" else 7}
+        {
+            "treatment": name,
+            "texts": texts,
+            "window": 512,
+            "count": 48,
+            "cut": own if texts == "documents" else 7,
+        }
         for name, own in zip(("plain", "paper"), cut, strict=True)
         for texts in ("documents", "queries")
     ]
@@ -297,14 +340,24 @@ def test_the_first_metric_of_whole_documents_decides(tmp_path: Path) -> None:
 
     def value(treatment: str, measured: str, position: int, cluster: int) -> float:
         gain = 0.1 if measured == "mrr" else -0.1
-        return 0.5 + (gain if treatment != "plain" else 0.0) + noise(0.01)(treatment, position, cluster)
+        return (
+            0.5
+            + (gain if treatment != "plain" else 0.0)
+            + noise(0.01)(treatment, position, cluster)
+        )
 
     for metrics, verdict in ((("mrr", "ndcg@10"), "better"), (("ndcg@10", "mrr"), "worse")):
         rows = rows_of(
-            value, ("plain", "paper", PAPER_ONLY, named), metrics=metrics, indexes=[("plain", "chunk-max")]
+            value,
+            ("plain", "paper", PAPER_ONLY, named),
+            metrics=metrics,
+            indexes=[("plain", "chunk-max")],
         )
         log = log_of(tmp_path / verdict, rows)
-        assert log.verdicts.select("treatment", "verdict").rows() == [("paper", verdict), (named, verdict)]
+        assert log.verdicts.select("treatment", "verdict").rows() == [
+            ("paper", verdict),
+            (named, verdict),
+        ]
         only = [f"{name}, documents only" for name in ("paper", "tempscale")]
         assert log.view.switch == ("plain", "paper", *only, "plain, chunk-max")
 
@@ -319,27 +372,57 @@ def test_cards_and_tables_are_the_frames(wide: RunLog, view: View) -> None:
     verdicts = view.frame("verdicts").select("treatment", "verdict", "sentence").rows()
     assert [(card.name, card.badge, *card.sentences) for card in view.cards[1:]] == verdicts
     reciprocal = view.frame("quality").filter(plan="", metric="mrr")["estimate"]
-    for row, name, one, other in zip(texts(table_of(view, "quality")), view.switch, quality, reciprocal, strict=True):
+    for row, name, one, other in zip(
+        texts(table_of(view, "quality")), view.switch, quality, reciprocal, strict=True
+    ):
         change = with_bounds(interval(one, "change_"), "+.3f")
         assert row[:3] == [name, number(one["estimate"]), change]
-        assert row[4:] == [number(one["psi_estimate"], ".2f"), number(one["harmonic_estimate"]), number(other)]
+        assert row[4:] == [
+            number(one["psi_estimate"], ".2f"),
+            number(one["harmonic_estimate"]),
+            number(other),
+        ]
     own = view.frame("positions").filter(metric="ndcg@10").to_dicts()
     for row, one in zip(texts(table_of(view, "positions")), own, strict=True):
-        assert (row[0], *row[2:5]) == (one["plan"], one["position"], str(one["queries"]), with_bounds(interval(one)))
+        assert (row[0], *row[2:5]) == (
+            one["plan"],
+            one["position"],
+            str(one["queries"]),
+            with_bounds(interval(one)),
+        )
     costs = {row[0]: row[1:] for row in texts(table_of(view, "index-costs"))}
-    assert costs["plain, chunk-max"] == [f"{173 / 40:.1f}", "0.1", "20,000", "2", number(quality[3]["estimate"])]
-    assert texts(table_of(view, "by-length"))[0][0] == "mean rank of the longest documents (72 of 460–540 tokens)"
+    assert costs["plain, chunk-max"] == [
+        f"{173 / 40:.1f}",
+        "0.1",
+        "20,000",
+        "2",
+        number(quality[3]["estimate"]),
+    ]
+    assert (
+        texts(table_of(view, "by-length"))[0][0]
+        == "mean rank of the longest documents (72 of 460–540 tokens)"
+    )
     assert view.sections[-1].closed, "lengths only on demand"
 
 
 def test_found_by_depth(tmp_path: Path) -> None:
     """40 queries before the window's end, 25 soon after it, 15 after these and 5 far beyond, counted with the 15."""
     depths = [*range(40), *range(50, 90), *range(1000, 1005)]
-    rows = rows_of(usual, ("plain", "paper"), clusters=17, positions=(1, 2, 3, 4, 5), metrics=("mrr", "recall@1"))
+    rows = rows_of(
+        usual,
+        ("plain", "paper"),
+        clusters=17,
+        positions=(1, 2, 3, 4, 5),
+        metrics=("mrr", "recall@1"),
+    )
     places = (pl.col("set") * 5 + pl.col("position") - 1).cast(pl.Int64)
-    rows = rows.with_columns(depth=pl.lit(pl.Series(depths)).gather(places).cast(pl.Int32), lead=None, later=None)
+    rows = rows.with_columns(
+        depth=pl.lit(pl.Series(depths)).gather(places).cast(pl.Int32), lead=None, later=None
+    )
     cut = [("plain", 50, 45), ("paper", None, 0)]
-    windows = [{"treatment": n, "texts": "evidence", "window": w, "count": 85, "cut": c} for n, w, c in cut]
+    windows = [
+        {"treatment": n, "texts": "evidence", "window": w, "count": 85, "cut": c} for n, w, c in cut
+    ]
     log = log_of(tmp_path, rows.cast({"lead": pl.String, "later": pl.String}), windows=windows)
     found = frames_of(log)["depths"]
     steps = [(0, 50, 40), (50, 75, 25), (75, None, 20)]
@@ -360,7 +443,9 @@ def test_found_by_depth(tmp_path: Path) -> None:
     png: bytes = draw(shown.chart())._repr_png_()
     assert png.startswith(b"\x89PNG"), "a notebook shows it also without pyplot"
     nothing = [{**one, "cut": 0} for one in windows]
-    assert "depths" not in frames_of(log_of(tmp_path / "read", log.rows, windows=nothing)), "all read so far"
+    assert "depths" not in frames_of(log_of(tmp_path / "read", log.rows, windows=nothing)), (
+        "all read so far"
+    )
 
 
 def test_what_is_read_is_a_step_of_its_own() -> None:
@@ -380,13 +465,18 @@ def test_what_is_read_is_a_step_of_its_own() -> None:
         ([30, 0, 40, 3], [1, 2, 2, 2]),
     ],
 )
-def test_neighbours_with_few_queries_are_counted_together(counts: list[int], numbers: list[int]) -> None:
+def test_neighbours_with_few_queries_are_counted_together(
+    counts: list[int], numbers: list[int]
+) -> None:
     assert merged(counts) == numbers
 
 
 def test_what_was_stored_has_no_time(tmp_path: Path) -> None:
     found = log_of(tmp_path, rows_of(usual, ("plain",), indexes=[("plain", "chunk-max")]))
-    costs = [{**cost, "seconds": None if cost["index"] == "whole" else 3.0} for cost in found.header["costs"]]
+    costs = [
+        {**cost, "seconds": None if cost["index"] == "whole" else 3.0}
+        for cost in found.header["costs"]
+    ]
     log = replace(found, header={**found.header, "costs": costs})
     assert [row[4] for row in texts(table_of(view_of(log), "index-costs"))] == ["stored", "3"]
 
@@ -442,7 +532,9 @@ def test_frames_are_json(tmp_path: Path) -> None:
     name = "paper+layers=[1,3]"
     rows = rows_of(lambda t, m, p, c: 0.3 * (t == name) * (p < 3), ("plain", name))
     rows = rows.filter((pl.col("position") < 4) | (pl.col("set") == 0))
-    shown = view_of(log_of(tmp_path, rows, positions="fifths", notes=["a note with [bold]brackets[/bold]"]))
+    shown = view_of(
+        log_of(tmp_path, rows, positions="fifths", notes=["a note with [bold]brackets[/bold]"])
+    )
     for frame in shown.frames.values():
         json.dumps(to_records(frame), allow_nan=False)
         assert "NaN" not in to_csv(frame)
@@ -458,14 +550,19 @@ def test_frames_are_json(tmp_path: Path) -> None:
 
 def test_two_runs_are_compared_query_by_query(tmp_path: Path) -> None:
     first = log_of(tmp_path / "one", rows_of(usual, ("plain", "paper"), metrics=METRICS))
-    higher = rows_of(usual, ("plain", "paper"), metrics=METRICS).with_columns(value=pl.col("value") + 0.25)
+    higher = rows_of(usual, ("plain", "paper"), metrics=METRICS).with_columns(
+        value=pl.col("value") + 0.25
+    )
     # The second run has fewer queries, of which one is its own.
     fewer = higher.filter(pl.col("set") < 10).with_columns(
         query=pl.when(pl.col("query") == "q9-4").then(pl.lit("new")).otherwise(pl.col("query"))
     )
     second = log_of(tmp_path / "two", fewer, run="m-87654321")
     found = compare_searches(Side(first, "plain"), Side(second, "plain"))
-    assert sorted((one.metric, one.index) for one in found) == [("mrr", "whole"), ("ndcg@10", "whole")]
+    assert sorted((one.metric, one.index) for one in found) == [
+        ("mrr", "whole"),
+        ("ndcg@10", "whole"),
+    ]
     for one in found:
         assert one.change.counts.queries == 39
         assert one.change.overall.estimate == pytest.approx(0.25)
@@ -482,7 +579,9 @@ def test_two_runs_are_compared_query_by_query(tmp_path: Path) -> None:
 
 def test_what_is_compared_with_what(tmp_path: Path) -> None:
     """Inside a run all treatments that were measured with the first one, between two runs each with itself."""
-    one = log_of(tmp_path / "one", rows_of(usual, ("plain", "paper")), spec={"documents_only": True})
+    one = log_of(
+        tmp_path / "one", rows_of(usual, ("plain", "paper")), spec={"documents_only": True}
+    )
     two = log_of(tmp_path / "two", rows_of(usual, ("plain", "paper", "retrieval")))
     assert PAPER_ONLY in one.treatments, "the premise: it is named, and was not measured"
     for given, pairs in (
@@ -497,8 +596,12 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
     """No query in common, another page of the same name or at another position."""
     rows = rows_of(usual, ("plain", "paper"))
     first = log_of(tmp_path / "one", rows)
-    other = log_of(tmp_path / "two", rows.with_columns(query=pl.lit("x") + pl.col("query")), run="m-87654321")
-    turned = log_of(tmp_path / "three", rows.with_columns(position=(pl.col("position") % 4 + 1).cast(pl.Int16)))
+    other = log_of(
+        tmp_path / "two", rows.with_columns(query=pl.lit("x") + pl.col("query")), run="m-87654321"
+    )
+    turned = log_of(
+        tmp_path / "three", rows.with_columns(position=(pl.col("position") % 4 + 1).cast(pl.Int16))
+    )
     for second in (other, turned):
         with pytest.raises(FairspanError, match="have no query in common"):
             compare(first, second)

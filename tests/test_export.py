@@ -48,7 +48,9 @@ def embed(folder: Path, texts: list[str], side: str = "document") -> np.ndarray:
         "attention_mask": [one.attention_mask for one in encoded],
         "token_type_ids": [one.type_ids for one in encoded],
     }
-    session = onnxruntime.InferenceSession(str(folder / "onnx/model.onnx"), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        str(folder / "onnx/model.onnx"), providers=["CPUExecutionProvider"]
+    )
     vectors, tokens = session.run(None, {name: np.array(values[name]) for name in facts["inputs"]})
     assert tokens.shape[:2] == np.array(values["input_ids"]).shape
     return np.asarray(vectors)
@@ -60,7 +62,9 @@ def assert_same(out: Path, model: SentenceTransformer, side: str = "document") -
     float32 has seven digits, and the vectors of tiny models pass through a few layers: 1e-5 is a hundred roundings.
     """
     encode = model.encode_query if side == "query" else model.encode_document
-    for number, counts in enumerate([(0,), (1,), (5, 2), (15,), (16, 17), (40, 3, 21, 1, 33), (101,), (90, 290)]):
+    for number, counts in enumerate(
+        [(0,), (1,), (5, 2), (15,), (16, 17), (40, 3, 21, 1, 33), (101,), (90, 290)]
+    ):
         texts = [words(count, seed=10 * number + place) for place, count in enumerate(counts)]
         assert relative_difference(embed(out, texts, side), encode(texts)) < 1e-5, counts
 
@@ -91,14 +95,24 @@ def test_a_model_in_tiles_is_one_graph(make_tiny: Make, tmp_path: Path) -> None:
     assert facts["verified"]["lengths"] == [3, 43, 11, 300]
     assert 0 < facts["verified"]["largest_difference"] < LIMIT
     graph = onnx.load(str(out / "onnx/model.onnx"))
-    assert [one.name for one in graph.graph.input] == facts["inputs"] == ["input_ids", "attention_mask"]
-    assert [one.name for one in graph.graph.output] == facts["outputs"] == ["sentence_embedding", "last_hidden_state"]
+    assert (
+        [one.name for one in graph.graph.input]
+        == facts["inputs"]
+        == ["input_ids", "attention_mask"]
+    )
+    assert (
+        [one.name for one in graph.graph.output]
+        == facts["outputs"]
+        == ["sentence_embedding", "last_hidden_state"]
+    )
     for one in (*graph.graph.input, graph.graph.output[1]):
         assert [dim.dim_param for dim in one.type.tensor_type.shape.dim][:2] == ["batch", "length"]
     assert facts["opset"] == graph.opset_import[0].version
     assert str(Path.cwd()) not in (out / "onnx/model.onnx").read_bytes().decode("latin-1")
     assert_same(out, fair)
-    with pytest.raises(UnsupportedModel, match=r"fair exists and is not an empty folder: choose another"):
+    with pytest.raises(
+        UnsupportedModel, match=r"fair exists and is not an empty folder: choose another"
+    ):
         fairspan.export(fair, out)
 
 
@@ -108,23 +122,38 @@ def test_the_command_line(run: Run, make_tiny: Make, tmp_path: Path) -> None:
     model = small(make_tiny, "xlm-roberta", "cls", layers=1)
     model.prompts = {"query": "w1 w2 ", "document": ""}
     model.save_pretrained(str(tmp_path / "model"), create_model_card=False)
-    done = run("export", "model", "x", "--preset", "paper", "--side", "query", "--max-seq-length", "90")
+    done = run(
+        "export", "model", "x", "--preset", "paper", "--side", "query", "--max-seq-length", "90"
+    )
     assert done.code == 0, done.err
     assert done.out.startswith("x: model, 32 dimensions; ")
     assert "Put this before every query, where the program you use does not: 'w1 w2 '." in done.out
-    said = [line for line in done.err.splitlines() if line and not line.startswith("Loading weights")]
+    said = [
+        line for line in done.err.splitlines() if line and not line.startswith("Loading weights")
+    ]
     assert all(line.endswith("…") for line in said), said
     facts = json.loads((tmp_path / "x/fairspan.json").read_text(encoding="utf-8"))
-    assert (facts["model"], facts["sides"], facts["max_seq_length"]) == ("model", ["query", "document"], 90)
+    assert (facts["model"], facts["sides"], facts["max_seq_length"]) == (
+        "model",
+        ["query", "document"],
+        90,
+    )
     assert facts["prompts"] == {"query": "w1 w2 ", "document": ""}
-    fair = fairspan.calibrate(SentenceTransformer(str(tmp_path / "model"), device="cpu"), "paper", max_seq_length=90)
+    fair = fairspan.calibrate(
+        SentenceTransformer(str(tmp_path / "model"), device="cpu"), "paper", max_seq_length=90
+    )
     assert_same(tmp_path / "x", fair, "query")
 
 
 ARCHITECTURES: list[tuple[str, str, str, Any]] = [
     ("bert", "mean", "right", {"basket_size": 16}),
     ("bert", "cls", "right", {"basket_size": 16, "layers": "last", "tile_size": 16}),
-    ("roberta", "cls", "right", {"basket_size": 16, "strength": 0.5, "bos": "original", "short_texts": "leave"}),
+    (
+        "roberta",
+        "cls",
+        "right",
+        {"basket_size": 16, "strength": 0.5, "bos": "original", "short_texts": "leave"},
+    ),
     ("distilbert", "mean", "right", None),
     ("modernbert", "cls", "left", {"tile_size": 16, "temperature": {"query": 1, "document": 0.7}}),
     ("qwen3", "lasttoken", "left", {"tile_size": 16, "basket_size": 16, "eos": "original"}),
@@ -138,7 +167,12 @@ ARCHITECTURES: list[tuple[str, str, str, Any]] = [
 @pytest.mark.parametrize(("architecture", "pooling", "padding_side", "settings"), ARCHITECTURES)
 @pytest.mark.slow
 def test_every_kind(
-    make_tiny: Make, tmp_path: Path, architecture: str, pooling: str, padding_side: str, settings: Any
+    make_tiny: Make,
+    tmp_path: Path,
+    architecture: str,
+    pooling: str,
+    padding_side: str,
+    settings: Any,
 ) -> None:
     model = small(make_tiny, architecture, pooling, padding_side=padding_side)
     if settings == {"tile_size": "window"}:
@@ -166,10 +200,16 @@ def test_modules_after_pooling_and_half_precision(make_tiny: Make, tmp_path: Pat
     model = small(make_tiny, "bert", "mean")
     torch.manual_seed(0)
     dense = Dense(32, 16, activation_function=torch.nn.Tanh())
-    model = SentenceTransformer(modules=[model[0], model[1], dense, Normalize()], device="cpu", truncate_dim=8)
+    model = SentenceTransformer(
+        modules=[model[0], model[1], dense, Normalize()], device="cpu", truncate_dim=8
+    )
     half = fairspan.calibrate(copy.deepcopy(model).bfloat16(), "tiles", sides="document")
     facts = fairspan.export(half, tmp_path / "x", side="query")
-    assert (facts["dimension"], facts["converted_from"], facts["calibration"]) == (8, "bfloat16", None)
+    assert (facts["dimension"], facts["converted_from"], facts["calibration"]) == (
+        8,
+        "bfloat16",
+        None,
+    )
     assert_same(tmp_path / "x", copy.deepcopy(model).bfloat16().float(), "query")
 
 
@@ -187,7 +227,9 @@ def test_a_saved_calibrated_model_keeps_its_calibration(
     assert facts["max_seq_length"] == 2048
     assert facts["inputs"] == ["input_ids", "attention_mask", "token_type_ids"]
     texts = ["A short question?", "The river was frozen for weeks. " * 250, "Ice " * 3000]
-    assert relative_difference(embed(tmp_path / "exported", texts), fair.encode_document(texts)) < 1e-5
+    assert (
+        relative_difference(embed(tmp_path / "exported", texts), fair.encode_document(texts)) < 1e-5
+    )
 
 
 @pytest.mark.slow
@@ -202,14 +244,23 @@ def test_weights_in_eight_bits_or_in_a_second_file(
     assert_same(tmp_path / "large", fair)
     config = json.loads((tmp_path / "large/config.json").read_text(encoding="utf-8"))
     assert config["transformers.js_config"] == {"use_external_data_format": True}
-    assert sorted(file.name for file in (tmp_path / "large/onnx").iterdir()) == ["model.onnx", "model.onnx_data"]
+    assert sorted(file.name for file in (tmp_path / "large/onnx").iterdir()) == [
+        "model.onnx",
+        "model.onnx_data",
+    ]
     facts = fairspan.export(fair, tmp_path / "x", int8=True)
-    assert (logging.root.level, logging.root.handlers) == before  # onnxruntime's tools would change both
+    assert (
+        logging.root.level,
+        logging.root.handlers,
+    ) == before  # onnxruntime's tools would change both
     texts = [words(5), words(290)]
     cosine = (unit(embed(tmp_path / "x", texts)) * unit(fair.encode_document(texts))).sum(axis=1)
     # 127 steps on either side of 0: a weight is off by up to 1/254 of the largest in its block.
     assert 1 - 1e-3 < min(facts["int8"]["lowest_cosine"], cosine.min()) < 1 - 1e-7
-    sizes = [sum(file.stat().st_size for file in (tmp_path / name / "onnx").iterdir()) for name in ("x", "large")]
+    sizes = [
+        sum(file.stat().st_size for file in (tmp_path / name / "onnx").iterdir())
+        for name in ("x", "large")
+    ]
     assert sizes[0] < sizes[1]
 
 
@@ -224,7 +275,9 @@ def read(folder: Path, name: str) -> Any:
     return json.loads((folder / name).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("mode", ["cls", "mean", "lasttoken", "max", "weightedmean", "mean_sqrt_len_tokens"])
+@pytest.mark.parametrize(
+    "mode", ["cls", "mean", "lasttoken", "max", "weightedmean", "mean_sqrt_len_tokens"]
+)
 def test_a_folder_has_what_programs_read(make_tiny: Make, tmp_path: Path, mode: str) -> None:
     model = copy.deepcopy(make_tiny("roberta", "cls"))
     model.tokenizer.init_kwargs |= {"max_length": 16, "stride": 0}
@@ -234,7 +287,11 @@ def test_a_folder_has_what_programs_read(make_tiny: Make, tmp_path: Path, mode: 
     config, tokens = read(tmp_path, "config.json"), read(tmp_path, "tokenizer_config.json")
     # text-embeddings-inference subtracts RoBERTa's offset; limits are whole numbers.
     assert config["max_position_embeddings"] - config["pad_token_id"] - 1 == 10**9
-    assert read(tmp_path, "sentence_bert_config.json")["max_seq_length"] == tokens["model_max_length"] == 10**9
+    assert (
+        read(tmp_path, "sentence_bert_config.json")["max_seq_length"]
+        == tokens["model_max_length"]
+        == 10**9
+    )
     assert not {"max_length", "stride"} & tokens.keys()
     assert tokens["tokenizer_class"] != "TokenizersBackend"
     assert read(tmp_path, "special_tokens_map.json")["pad_token"] == fair.tokenizer.pad_token
@@ -244,7 +301,10 @@ def test_a_folder_has_what_programs_read(make_tiny: Make, tmp_path: Path, mode: 
         ("sentence_transformers.models", name) for name in ("Transformer", "Pooling", "Normalize")
     ]
     pooling = read(tmp_path, "1_Pooling/config.json")
-    assert [pooling["pooling_mode_cls_token"], pooling["pooling_mode_mean_tokens"]] == [mode == "cls", mode == "mean"]
+    assert [pooling["pooling_mode_cls_token"], pooling["pooling_mode_mean_tokens"]] == [
+        mode == "cls",
+        mode == "mean",
+    ]
     assert Pooling.load(str(tmp_path / "1_Pooling")).pooling_mode == mode
     assert "exported by fairspan" in (tmp_path / "README.md").read_text(encoding="utf-8")
     (tmp_path / "fairspan.json").touch()
@@ -260,7 +320,11 @@ def test_a_folder_has_what_programs_read(make_tiny: Make, tmp_path: Path, mode: 
         ({"calibration": "tiles", "sides": "document"}, "query", False),
         ({"calibration": "paper"}, "query", True),
         ({"calibration": "paper", "sides": "document"}, "document", False),
-        ({"calibration": "tempscale", "temperature": {"query": 1, "document": 0.8}}, "document", False),
+        (
+            {"calibration": "tempscale", "temperature": {"query": 1, "document": 0.8}},
+            "document",
+            False,
+        ),
     ],
 )
 def test_a_folder_has_the_prompts_of_the_sides_that_it_serves(
@@ -317,7 +381,9 @@ def without_tracing(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_tracing")
-@pytest.mark.parametrize(("error", "accepted"), [(0, True), (0.5e-4, True), (2e-4, False), (np.nan, False)])
+@pytest.mark.parametrize(
+    ("error", "accepted"), [(0, True), (0.5e-4, True), (2e-4, False), (np.nan, False)]
+)
 def test_a_vector_that_differs_is_refused(
     make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: float, accepted: bool
 ) -> None:
@@ -328,7 +394,8 @@ def test_a_vector_that_differs_is_refused(
         assert facts["verified"]["largest_difference"] == pytest.approx(error, abs=2e-6)
         return
     with pytest.raises(
-        UnsupportedModel, match=r"do not give the model's vectors: on texts of \[.*\] tokens one differs by "
+        UnsupportedModel,
+        match=r"do not give the model's vectors: on texts of \[.*\] tokens one differs by ",
     ):
         fairspan.export(make_tiny("bert", "cls"), tmp_path / "deep" / "x")
     assert list(tmp_path.iterdir()) == []
@@ -336,7 +403,11 @@ def test_a_vector_that_differs_is_refused(
 
 @pytest.mark.usefixtures("without_tracing")
 @pytest.mark.parametrize(
-    "error", [OSError(errno.ENOSPC, "No space left on device"), RuntimeError("No space left on device\nand more")]
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        RuntimeError("No space left on device\nand more"),
+    ],
 )
 def test_nothing_is_left_if_the_disk_is_full(
     make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
@@ -354,10 +425,17 @@ class OwnModule(Normalize):
 def test_what_no_graph_can_have_is_refused(make_tiny: Make, tmp_path: Path) -> None:
     model = make_tiny("bert", "cls")
     transformer, pooling = model
-    static = StaticEmbedding(Tokenizer.from_str(model.tokenizer.backend_tokenizer.to_str()), embedding_dim=8)
-    router = Router.for_query_document(query_modules=[transformer, pooling], document_modules=[static])
+    static = StaticEmbedding(
+        Tokenizer.from_str(model.tokenizer.backend_tokenizer.to_str()), embedding_dim=8
+    )
+    router = Router.for_query_document(
+        query_modules=[transformer, pooling], document_modules=[static]
+    )
     chat = copy.deepcopy(model)
-    chat[0].modality_config = {**chat[0].modality_config, "message": chat[0].modality_config["text"]}
+    chat[0].modality_config = {
+        **chat[0].modality_config,
+        "message": chat[0].modality_config["text"],
+    }
     for modules, said in [
         ([router], "has a Router"),
         ([static], "no Transformer module, only StaticEmbedding"),
@@ -371,9 +449,13 @@ def test_what_no_graph_can_have_is_refused(make_tiny: Make, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_package_is_named(make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named(
+    make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(MissingExtra, match=r"exporting needs onnxscript: pip install 'fairspan\[onnx\]'"):
+    with pytest.raises(
+        MissingExtra, match=r"exporting needs onnxscript: pip install 'fairspan\[onnx\]'"
+    ):
         fairspan.export(make_tiny("bert", "cls"), tmp_path / "x")
 
 
@@ -398,7 +480,9 @@ def test_a_mistake_is_one_line(
     assert sorted(file.name for file in tmp_path.iterdir() if file.name != "vectors.db") == ["file"]
 
 
-def test_a_model_that_is_fixed_to_one_length_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_is_fixed_to_one_length_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """torch.export would take the length of its example for the only one."""
     model = tiny_model(tmp_path / "weights", "bert", "cls", num_hidden_layers=1)
     embeddings = type(model[0].model.embeddings)
@@ -409,5 +493,7 @@ def test_a_model_that_is_fixed_to_one_length_is_refused(tmp_path: Path, monkeypa
         return original(self, input_ids=input_ids, **given) * (1 + int(input_ids.shape[1]))
 
     monkeypatch.setattr(embeddings, "forward", looks_at_the_length)
-    with pytest.raises(UnsupportedModel, match="BertModel cannot be exported for texts of any length: "):
+    with pytest.raises(
+        UnsupportedModel, match="BertModel cannot be exported for texts of any length: "
+    ):
         fairspan.export(model, tmp_path / "x")

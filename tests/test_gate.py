@@ -22,11 +22,17 @@ from tests.simulated import audit_log, simulated_log, simulated_rows
 NAN = float("nan")
 
 
-def audited(folder: Path, slopes: dict[str, float], plans: Sequence[tuple[str, str]] = (("en", "en"),)) -> RunLog:
+def audited(
+    folder: Path, slopes: dict[str, float], plans: Sequence[tuple[str, str]] = (("en", "en"),)
+) -> RunLog:
     """Twenty sets of three segments; each position loses a treatment's slope, a tenth more or less by set."""
     tables = [
         simulated_rows(
-            lambda p, s, b=b: 0.7 - b * p * (1 + 0.1 * (-1) ** s), sets=20, plan=plan, treatment=name, noise=0.002
+            lambda p, s, b=b: 0.7 - b * p * (1 + 0.1 * (-1) ** s),
+            sets=20,
+            plan=plan,
+            treatment=name,
+            noise=0.002,
         )  # type: ignore[misc]
         for name, b in slopes.items()
         for plan in plans
@@ -95,7 +101,8 @@ def test_the_first_metric_decides_for_searches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "shown", "not_shown"), [(-0.011, "worse", "inconclusive"), (0.011, "better", "not worse")]
+    ("change", "shown", "not_shown"),
+    [(-0.011, "worse", "inconclusive"), (0.011, "better", "not worse")],
 )
 def test_a_change_has_to_pass_the_correction_for_several(
     tmp_path: Path, change: float, shown: str, not_shown: str
@@ -113,7 +120,9 @@ def test_compare_ends_with_exit_code_one(run: Run, tmp_path: Path) -> None:
     old, new = audited(tmp_path / "v1", {"plain": 0.01}), audited(tmp_path / "v2", {"plain": 0.05})
     failed = run("compare", old.folder, new.folder, "--fail-if", "worse")
     assert failed.code == 1
-    assert failed.err.splitlines() == [f"fairspan: failed on v1: plain → v2: plain: {changes(old, new)[0].sentence}"]
+    assert failed.err.splitlines() == [
+        f"fairspan: failed on v1: plain → v2: plain: {changes(old, new)[0].sentence}"
+    ]
     assert "v1: plain → v2: plain: worse" in failed.out, "the result is shown as without the option"
     assert run("compare", new.folder, old.folder, "--fail-if", "worse,inconclusive").code == 0
     assert run("compare", old.folder, new.folder, "--fail-if", "inconclusive").code == 0
@@ -124,19 +133,37 @@ def test_compare_ends_with_exit_code_one(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["compare", "v1", "v2", "--fail-if", "biased"], "fail_if takes worse, inconclusive, language-worse, "),
-        (["compare", "v1", "v2", "--fail-if", ","], "language-worse, language-inconclusive here, got nothing"),
+        (
+            ["compare", "v1", "v2", "--fail-if", "biased"],
+            "fail_if takes worse, inconclusive, language-worse, ",
+        ),
+        (
+            ["compare", "v1", "v2", "--fail-if", ","],
+            "language-worse, language-inconclusive here, got nothing",
+        ),
         (["compare", "v1", "", "--fail-if", "worse"], "there is an empty word in the command"),
         (["compare", "v1", "v2", "--margin", "-1"], "margin must be between 0 and 1, got -1.0"),
         (
             ["audit", "--fail-if", "bised"],
             "fail_if takes biased, worse, inconclusive, language-biased, ",
         ),
-        (["audit", "--treatments", "plain", "--fail-if", "worse"], "compares treatments with the first"),
-        (["audit", "--treatments", "plain", "--fail-if", "language-worse"], "compares treatments with the first"),
-        (["audit", "--treatments", "plain", "--fail-if", "tiles:biased"], "names 'tiles', which is not one of plain"),
+        (
+            ["audit", "--treatments", "plain", "--fail-if", "worse"],
+            "compares treatments with the first",
+        ),
+        (
+            ["audit", "--treatments", "plain", "--fail-if", "language-worse"],
+            "compares treatments with the first",
+        ),
+        (
+            ["audit", "--treatments", "plain", "--fail-if", "tiles:biased"],
+            "names 'tiles', which is not one of plain",
+        ),
         (["evaluate", "--fail-if", "biased"], "fail_if takes worse, inconclusive here, got biased"),
-        (["evaluate", "--treatments", "plain", "--fail-if", "worse"], "compares treatments with the first"),
+        (
+            ["evaluate", "--treatments", "plain", "--fail-if", "worse"],
+            "compares treatments with the first",
+        ),
     ],
 )
 def test_mistakes_are_one_line_before_anything_is_loaded(
@@ -149,7 +176,9 @@ def test_mistakes_are_one_line_before_anything_is_loaded(
     assert "loading" not in done.err
 
 
-def test_audits_end_with_exit_code_one(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audits_end_with_exit_code_one(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The verb judges every treatment of the log that it made, or the one that is named."""
     audits = {
         "pair": audited(tmp_path / "pair", {"plain": 0.06, "tiles": 0.001}),
@@ -161,8 +190,12 @@ def test_audits_end_with_exit_code_one(run: Run, tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(sys.modules["fairspan.cli.studies"], "outcome", lambda *_, **__: log)
         return run("audit", "--treatments", "none,tiles,paper", "--fail-if", condition).code
 
-    assert [exit_code(audits[name], "biased") for name in audits] == [1, 1, 1], "also the plain model"
-    assert [exit_code(audits["pair"], f"{name}:biased") for name in ("plain", "none", "tiles", "paper")] == [
+    assert [exit_code(audits[name], "biased") for name in audits] == [1, 1, 1], (
+        "also the plain model"
+    )
+    assert [
+        exit_code(audits["pair"], f"{name}:biased") for name in ("plain", "none", "tiles", "paper")
+    ] == [
         1,
         1,
         0,
@@ -172,7 +205,9 @@ def test_audits_end_with_exit_code_one(run: Run, tmp_path: Path, monkeypatch: py
     assert [exit_code(audits["back"], f"{name}:worse") for name in ("paper", "plain")] == [1, 0]
 
 
-def test_a_run_without_verdicts_does_not_pass(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_verdicts_does_not_pass(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Attention has none: that no bias was looked for must not look like that there is none."""
     log = audit_log(tmp_path / "one", treatments=("plain",), measures=["attention"])
     monkeypatch.setattr(sys.modules["fairspan.cli.studies"], "outcome", lambda *_, **__: log)

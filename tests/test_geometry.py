@@ -10,7 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairspan.stats.geometry import MEASURES, cosine_without, cosines, distance_without, distances, slope_weights
+from fairspan.stats.geometry import (
+    MEASURES,
+    cosine_without,
+    cosines,
+    distance_without,
+    distances,
+    slope_weights,
+)
 from fairspan.stats.intervals import Interval
 from fairspan.stats.resampling import Jackknife, influences
 
@@ -31,7 +38,9 @@ def jackknife(measure: str, *clouds: np.ndarray, paired: bool = True) -> Jackkni
     if paired:
         return Jackknife(estimates, (influences(np.hstack(tables)),))
     own = [influences(table) for table in tables]
-    return Jackknife(estimates, tuple(one * row for one, row in zip(own, np.eye(len(own)), strict=True)))
+    return Jackknife(
+        estimates, tuple(one * row for one, row in zip(own, np.eye(len(own)), strict=True))
+    )
 
 
 def interval(measure: str, vectors: np.ndarray) -> Interval:
@@ -57,7 +66,11 @@ def pairs_mean(vectors: np.ndarray, documents: np.ndarray | None = None) -> floa
     names = np.arange(len(vectors)) if documents is None else documents
     return float(
         np.mean(
-            [cosine(vectors[i], vectors[j]) for i, j in combinations(range(len(names)), 2) if names[i] != names[j]]
+            [
+                cosine(vectors[i], vectors[j])
+                for i, j in combinations(range(len(names)), 2)
+                if names[i] != names[j]
+            ]
         )
     )
 
@@ -69,7 +82,9 @@ def distance_by_hand(vectors: np.ndarray, documents: np.ndarray | None = None) -
     for i, row in enumerate(rows):
         others = [j for j in range(len(rows)) if names[j] != names[i]]
         to_mean = np.mean([row @ rows[j] for j in others])
-        among = np.mean([rows[j] @ rows[k] for j, k in combinations(others, 2) if names[j] != names[k]])
+        among = np.mean(
+            [rows[j] @ rows[k] for j, k in combinations(others, 2) if names[j] != names[k]]
+        )
         found.append(np.sqrt(max(0.0, 1 - 2 * to_mean + among)))
     return float(np.mean(found))
 
@@ -101,7 +116,9 @@ def test_distances_are_the_plain_ones_but_for_the_number_of_documents() -> None:
     few = [many[rng.choice(2000, 20, replace=False)] for _ in range(100)]
     plain = np.mean([np.linalg.norm(rows - rows.mean(0), axis=1).mean() for rows in few])
     assert plain < euclidean - 0.02, "the premise: a document's share of its own centroid"
-    assert np.mean([measured("distance", rows) for rows in few]) == pytest.approx(euclidean, abs=0.01)
+    assert np.mean([measured("distance", rows) for rows in few]) == pytest.approx(
+        euclidean, abs=0.01
+    )
 
 
 def test_norms_do_not_matter() -> None:
@@ -135,11 +152,15 @@ def test_the_jackknife_by_hand() -> None:
     stats = pytest.importorskip("scipy.stats")
     values = np.random.default_rng(0).normal(size=12)
     left = np.array([np.delete(values, i).mean() for i in range(12)])
-    found = Jackknife(np.array([values.mean()]), (influences(left[:, None]),)).contrast(np.array([1.0]))
+    found = Jackknife(np.array([values.mean()]), (influences(left[:, None]),)).contrast(
+        np.array([1.0])
+    )
     assert found.standard_error == pytest.approx(values.std(ddof=1) / 12**0.5, rel=1e-12)
     expected = stats.ttest_1samp(values, 0)
     assert found.p_value == pytest.approx(expected.pvalue, rel=1e-9)
-    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval(0.95)), rel=1e-9)
+    assert (found.low, found.high) == pytest.approx(
+        tuple(expected.confidence_interval(0.95)), rel=1e-9
+    )
 
 
 def test_two_samples_are_welchs() -> None:
@@ -151,7 +172,9 @@ def test_two_samples_are_welchs() -> None:
     for number, values in enumerate((first, second)):
         left = np.array([np.delete(values, i).mean() for i in range(len(values))])
         own.append(influences(left[:, None]) * np.eye(2)[number])
-    found = Jackknife(np.array([first.mean(), second.mean()]), tuple(own)).contrast(np.array([-1.0, 1.0]))
+    found = Jackknife(np.array([first.mean(), second.mean()]), tuple(own)).contrast(
+        np.array([-1.0, 1.0])
+    )
     expected = stats.ttest_ind(second, first, equal_var=False)
     assert found.degrees_of_freedom == pytest.approx(expected.df, rel=1e-9)
     assert found.p_value == pytest.approx(expected.pvalue, rel=1e-9)
@@ -205,10 +228,15 @@ def test_paired_differences_and_slopes_cover() -> None:
 
     def draw(count: int) -> list[np.ndarray]:
         documents = topics(count, rng)
-        return [documents + pull * FIRST + 0.05 * rng.normal(size=documents.shape) for pull in pulls]
+        return [
+            documents + pull * FIRST + 0.05 * rng.normal(size=documents.shape) for pull in pulls
+        ]
 
     means = [cosine_of_many(vectors) for vectors in draw(100_000)]
-    truth = {"difference": means[3] - means[0], "slope": float(np.polyfit(np.log2(lengths), means, 1)[0])}
+    truth = {
+        "difference": means[3] - means[0],
+        "slope": float(np.polyfit(np.log2(lengths), means, 1)[0]),
+    }
     hits = dict.fromkeys(truth, 0)
     for _ in range(300):
         sample = jackknife("cosine", *draw(60))

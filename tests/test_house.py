@@ -51,13 +51,26 @@ def test_no_two_files_import_each_other() -> None:
         name = ".".join(("fairspan", *file.relative_to(SOURCE).with_suffix("").parts))
         tree = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
         imported[name] = {str(node.module) for node in tree if isinstance(node, ast.ImportFrom)}
-    pairs = [(one, other) for one, found in imported.items() for other in found if one in imported.get(other, ())]
+    pairs = [
+        (one, other)
+        for one, found in imported.items()
+        for other in found
+        if one in imported.get(other, ())
+    ]
     assert pairs == []
 
 
 def test_nothing_is_used_that_windows_does_not_have() -> None:
     """The package says that it is independent of the operating system; these have no counterpart on Windows."""
-    words = ["os.sysconf", "os.fork", "os.geteuid", "sched_getaffinity", "import fcntl", "import resource", "SIGKILL"]
+    words = [
+        "os.sysconf",
+        "os.fork",
+        "os.geteuid",
+        "sched_getaffinity",
+        "import fcntl",
+        "import resource",
+        "SIGKILL",
+    ]
     sources = {path.name: path.read_text("utf-8") for path in SOURCE.rglob("*.py")}
     assert [(name, word) for name, text in sources.items() for word in words if word in text] == []
 

@@ -37,7 +37,9 @@ BY_PADDING = 2e-5
 # The identity of a model.
 
 
-def changed(model: SentenceTransformer, change: Callable[[SentenceTransformer], Any]) -> SentenceTransformer:
+def changed(
+    model: SentenceTransformer, change: Callable[[SentenceTransformer], Any]
+) -> SentenceTransformer:
     """The model with memory of its own, changed."""
     other = copy_sharing_weights(model)
     for parameter in other.parameters():
@@ -69,7 +71,9 @@ def test_the_fingerprint_knows_every_weight(make_tiny: Make) -> None:
         lambda model: setattr(model[1], "include_prompt", False),
         lambda model: setattr(model, "truncate_dim", 8),
         lambda model: SentenceTransformer(modules=[*model.children(), Normalize()], device="cpu"),
-        lambda model: SentenceTransformer(modules=[*model.children(), Dense(HIDDEN, HIDDEN)], device="cpu"),
+        lambda model: SentenceTransformer(
+            modules=[*model.children(), Dense(HIDDEN, HIDDEN)], device="cpu"
+        ),
     ],
     ids=["bfloat16", "float64", "pooling", "include_prompt", "truncate_dim", "normalize", "dense"],
 )
@@ -102,7 +106,9 @@ def test_the_fingerprint_knows_how_the_weights_are_used(
     other[0].model = type(other[0].model)(type(other[0].model.config)(**config)).eval()
     other[0].model.load_state_dict(model[0].model.state_dict())
     text = words(40)
-    assert not np.allclose(model.encode(text), other.encode(text), atol=1e-4), "the premise: other vectors"
+    assert not np.allclose(model.encode(text), other.encode(text), atol=1e-4), (
+        "the premise: other vectors"
+    )
     assert fingerprint(other) != fingerprint(model)
 
 
@@ -116,7 +122,9 @@ def test_the_fingerprint_knows_the_tokenizer(make_tiny: Make, tmp_path: Path) ->
     vocabulary["w1"], vocabulary["w2"] = vocabulary["w2"], vocabulary["w1"]
     file.write_text(json.dumps(written), encoding="utf-8")
     other = load_model(str(tmp_path))
-    assert not np.allclose(model.encode("w1 w3"), other.encode("w1 w3"), atol=1e-4), "the premise: other vectors"
+    assert not np.allclose(model.encode("w1 w3"), other.encode("w1 w3"), atol=1e-4), (
+        "the premise: other vectors"
+    )
     assert fingerprint(other) != fingerprint(model)
 
 
@@ -133,7 +141,9 @@ def test_the_fingerprint_stays(make_tiny: Make, tmp_path: Path, architecture: st
     assert fingerprint(load_model(str(tmp_path))) == first
 
 
-def encoder_of(model: SentenceTransformer, calibration: Any = "plain", prompt: str = "") -> ModelEncoder:
+def encoder_of(
+    model: SentenceTransformer, calibration: Any = "plain", prompt: str = ""
+) -> ModelEncoder:
     wanted = PRESETS[calibration] if isinstance(calibration, str) else calibration
     return ModelEncoder(model, wanted, prompt=prompt, fingerprint=fingerprint(model))
 
@@ -185,11 +195,15 @@ def test_a_calibrated_model_stays_so_under_none_and_can_be_calibrated_anew(make_
 # Loading.
 
 
-def test_the_default_model_reads_what_sentence_transformers_reads(minilm: SentenceTransformer) -> None:
+def test_the_default_model_reads_what_sentence_transformers_reads(
+    minilm: SentenceTransformer,
+) -> None:
     """Its own limit is 256 tokens of its 512 positions. Equal input gives equal bits, up to padding."""
     text, own = "river " * 298 + "end", copy_sharing_weights(minilm)
     own.max_seq_length = 256
-    assert np.linalg.norm(own.encode(text) - minilm.encode(text)) > 1e-3, "the end matters to this text"
+    assert np.linalg.norm(own.encode(text) - minilm.encode(text)) > 1e-3, (
+        "the end matters to this text"
+    )
     for model in (
         *(load_model(name, Loading(device="cpu")) for name in (None, DEFAULT)),
         fairspan.load(DEFAULT, device="cpu"),
@@ -198,7 +212,9 @@ def test_the_default_model_reads_what_sentence_transformers_reads(minilm: Senten
         encoder = DirectEncoder(model)
         (read,) = encoder.read([text])
         assert (read.length, read.read, read.cut) == (301, 256, True)
-        np.testing.assert_allclose(encoder.vectors([read])[0], own.encode_document(text), atol=BY_PADDING)
+        np.testing.assert_allclose(
+            encoder.vectors([read])[0], own.encode_document(text), atol=BY_PADDING
+        )
     raised = load_model(DEFAULT, Loading(device="cpu", max_seq_length=512))
     assert np.array_equal(raised.encode_document(text), minilm.encode_document(text))
 
@@ -215,12 +231,17 @@ def test_weights_are_float32_on_a_cpu_unless_asked_otherwise(
     folder: Path, tmp_path: Path, saved: torch.dtype
 ) -> None:
     SentenceTransformer(str(folder), device="cpu").to(saved).save_pretrained(str(tmp_path))
-    dtypes = {parameter.dtype for parameter in load_model(str(tmp_path), Loading(device="cpu")).parameters()}
+    dtypes = {
+        parameter.dtype
+        for parameter in load_model(str(tmp_path), Loading(device="cpu")).parameters()
+    }
     assert dtypes == {torch.float32}
     kept = load_model(str(tmp_path), Loading(device="cpu", dtype="bfloat16"))
     assert {parameter.dtype for parameter in kept.parameters()} == {torch.bfloat16}
     name = str(saved).removeprefix("torch.")
-    with pytest.warns(UserWarning, match=rf"was saved in {name}, .* loaded in float32: to keep {name}, use"):
+    with pytest.warns(
+        UserWarning, match=rf"was saved in {name}, .* loaded in float32: to keep {name}, use"
+    ):
         assert fairspan.load(tmp_path, device="cpu").dtype == torch.float32
     asked = fairspan.load(tmp_path, device="cpu", model_kwargs={"dtype": "auto"})
     with pytest.warns(UserWarning, match=f"the model is in {name}, which is slow on a CPU"):
@@ -228,20 +249,29 @@ def test_weights_are_float32_on_a_cpu_unless_asked_otherwise(
 
 
 def test_a_device_that_is_not_there_is_one_line(folder: Path) -> None:
-    with pytest.raises(UnsupportedModel, match=r"^there is no device 'gpu': use cpu, cuda, cuda:1 or mps\.$"):
+    with pytest.raises(
+        UnsupportedModel, match=r"^there is no device 'gpu': use cpu, cuda, cuda:1 or mps\.$"
+    ):
         Loading(device="gpu")
-    with pytest.raises(UnsupportedModel, match=r"^there is no device 'cuda:99' on this machine: torch .* finds \d+"):
+    with pytest.raises(
+        UnsupportedModel, match=r"^there is no device 'cuda:99' on this machine: torch .* finds \d+"
+    ):
         load_model(str(folder), Loading(device="cuda:99"))
 
 
 def test_texts_with_and_without_spans_share_a_batch(tmp_path: Path) -> None:
     model = tiny_model(tmp_path, "bert", "mean")
     encoder = ModelEncoder(model, Calibration.preset("plain"), prompt="", fingerprint="f")
-    spanned, plain = Text("one two three four", 6, spans=((0, 7), (8, 18))), Text("five six seven", 5)
+    spanned, plain = (
+        Text("one two three four", 6, spans=((0, 7), (8, 18))),
+        Text("five six seven", 5),
+    )
     with Store(tmp_path / "store.sqlite") as store:
         fill(encoder, [spanned, plain], store, budget=100, tally=Tally(), progress=lambda _: None)
         found = store.get([encoder.key(spanned), encoder.span_key(spanned), encoder.key(plain)])
         assert store.missing([encoder.span_key(plain)])
     assert len(found[encoder.span_key(spanned)]) == 2 * len(found[encoder.key(spanned)])
     alone = model.encode(plain.text)
-    np.testing.assert_allclose(found[encoder.key(plain)], alone, rtol=0, atol=BY_PADDING * np.abs(alone).max())
+    np.testing.assert_allclose(
+        found[encoder.key(plain)], alone, rtol=0, atol=BY_PADDING * np.abs(alone).max()
+    )

@@ -46,19 +46,30 @@ def by_hand(model: SentenceTransformer, whole: str, parts: Sequence[str]) -> Any
 def shares(cosines: Sequence[float], counted: Sequence[int]) -> tuple[float | None, ...]:
     """Those of segments of one token, which are read if they are counted."""
     seen = [int(place in counted) for place in range(len(cosines))]
-    segments = [InspectedSegment(place, None, None, "", 0, 0, 1, read, 0, 0) for place, read in enumerate(seen)]
+    segments = [
+        InspectedSegment(place, None, None, "", 0, 0, 1, read, 0, 0)
+        for place, read in enumerate(seen)
+    ]
     return Reading("plain", tuple(cosines), tuple(segments), None, 0).share
 
 
 # --- numbers
 
 
-@pytest.mark.parametrize(("architecture", "pooling"), [("bert", "mean"), ("roberta", "cls"), ("qwen3", "lasttoken")])
-def test_representation_is_what_encode_gives_by_hand(make_tiny: Make, architecture: str, pooling: str) -> None:
-    model = make_tiny(architecture, pooling, padding_side="left" if architecture == "qwen3" else "right")
+@pytest.mark.parametrize(
+    ("architecture", "pooling"), [("bert", "mean"), ("roberta", "cls"), ("qwen3", "lasttoken")]
+)
+def test_representation_is_what_encode_gives_by_hand(
+    make_tiny: Make, architecture: str, pooling: str
+) -> None:
+    model = make_tiny(
+        architecture, pooling, padding_side="left" if architecture == "qwen3" else "right"
+    )
     parts = texts(30, 18, 41)
     found = fairspan.inspect(model, parts, treatments=["none", PAPER])
-    for reading, by in zip(found.readings, [model, fairspan.calibrate(model, "paper", basket_size=16)], strict=True):
+    for reading, by in zip(
+        found.readings, [model, fairspan.calibrate(model, "paper", basket_size=16)], strict=True
+    ):
         assert reading.representation == by_hand(by, " ".join(parts), parts)
     assert found.text == " ".join(parts)
     assert [one.treatment for one in found.readings] == ["plain", PAPER]
@@ -67,7 +78,9 @@ def test_representation_is_what_encode_gives_by_hand(make_tiny: Make, architectu
 def test_shares_are_parts_of_the_sum() -> None:
     assert shares([0.5, 0.3, 0.2], range(3)) == pytest.approx((0.5, 0.3, 0.2))
     assert shares([0.6, -0.3, 0.2], range(3)) == pytest.approx((0.75, 0.0, 0.25))
-    assert shares([0.6, 0.9, 0.2], [0, 2]) == pytest.approx((0.75, 0.0, 0.25)), "what is never seen has none"
+    assert shares([0.6, 0.9, 0.2], [0, 2]) == pytest.approx((0.75, 0.0, 0.25)), (
+        "what is never seen has none"
+    )
     assert shares([0.5, 0.2], [0]) == (1.0, 0.0)
     assert shares([-0.1, -0.2], range(2)) == (None, None)
 
@@ -89,14 +102,18 @@ def test_segments_can_be_the_baskets(make_tiny: Make) -> None:
     calibrated = fairspan.calibrate(model, "paper")
     whole = fairspan.encode_segments(calibrated, [parts])[0]
     alone = [fairspan.encode_segments(calibrated, [[part]])[0] for part in parts]
-    assert found.readings[0].representation == pytest.approx([cosine(whole, one) for one in alone], abs=1e-5)
+    assert found.readings[0].representation == pytest.approx(
+        [cosine(whole, one) for one in alone], abs=1e-5
+    )
 
 
 def test_a_prompt_stands_before_every_text(make_tiny: Make) -> None:
     model, parts = make_tiny("bert", "cls"), texts(10, 10)
     found = fairspan.inspect(model, parts, treatments=["none"], prompt="w1 w2 ")
     vectors = model.encode([f"w1 w2 {text}" for text in (" ".join(parts), *parts)])
-    assert found.readings[0].representation == pytest.approx([cosine(vectors[0], v) for v in vectors[1:]], abs=1e-5)
+    assert found.readings[0].representation == pytest.approx(
+        [cosine(vectors[0], v) for v in vectors[1:]], abs=1e-5
+    )
     assert found.length == 2 + 2 + 20
     assert [segment.tokens for segment in found.segments] == [10, 10]
 
@@ -104,7 +121,9 @@ def test_a_prompt_stands_before_every_text(make_tiny: Make) -> None:
 def test_any_object_that_encodes_can_be_inspected_as_it_comes() -> None:
     class Letters:
         def encode(self, sentences: list[str]) -> np.ndarray:
-            return np.array([[text.count(letter) + 1 for letter in "abc"] for text in sentences], dtype=float)
+            return np.array(
+                [[text.count(letter) + 1 for letter in "abc"] for text in sentences], dtype=float
+            )
 
     found = fairspan.inspect(Letters(), ["aaa " * 20, "bbb " * 20], treatments=["none"])
     whole, first = np.array([61.0, 61.0, 1.0]), np.array([61.0, 1.0, 1.0])
@@ -119,7 +138,9 @@ def test_any_object_that_encodes_can_be_inspected_as_it_comes() -> None:
 def test_an_object_that_stops_reading_is_told_of() -> None:
     class Forgetful:
         def encode(self, sentences: list[str]) -> np.ndarray:
-            return np.array([[len(text[:50]), text[:50].count("a") + 1] for text in sentences], dtype=float)
+            return np.array(
+                [[len(text[:50]), text[:50].count("a") + 1] for text in sentences], dtype=float
+            )
 
     found = fairspan.inspect(Forgetful(), ["ab " * 30, "ac " * 30], treatments=["none"])
     assert any("does not read all of this text" in note for note in found.notes)
@@ -129,9 +150,12 @@ def test_an_object_that_stops_reading_is_told_of() -> None:
 
 
 @pytest.mark.parametrize(
-    ("architecture", "pooling"), [("bert", "mean"), pytest.param("roberta", "cls", marks=pytest.mark.slow)]
+    ("architecture", "pooling"),
+    [("bert", "mean"), pytest.param("roberta", "cls", marks=pytest.mark.slow)],
 )
-def test_a_document_beyond_the_window_is_cut_and_told(make_tiny: Make, architecture: str, pooling: str) -> None:
+def test_a_document_beyond_the_window_is_cut_and_told(
+    make_tiny: Make, architecture: str, pooling: str
+) -> None:
     """Of 300 + 200 + 100 words between two special tokens, 512 - 2 are read: 210 are not, of the second and third."""
     model, parts = make_tiny(architecture, pooling), texts(300, 200, 100)
     found = fairspan.inspect(model, parts, treatments=["none", "paper", "paper+baskets=segments"])
@@ -179,7 +203,9 @@ def test_a_limit_above_the_positions_does_not_let_a_text_run_out_of_them(make_ti
 def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str) -> None:
     """50 positions and 40 + 30 + 20 words: the plain model reads 8 words of the second segment, and of the third
     none; tiles read all 92 tokens."""
-    tiny_model(tmp_path / "raw", "bert", pooling, max_position_embeddings=50).save_pretrained(str(tmp_path / "short"))
+    tiny_model(tmp_path / "raw", "bert", pooling, max_position_embeddings=50).save_pretrained(
+        str(tmp_path / "short")
+    )
     names, parts = ["none", "paper", "tiles+tile_size=8"], texts(40, 30, 20)
     found = fairspan.inspect(str(tmp_path / "short"), parts, treatments=names, max_seq_length=200)
     assert [(one.window, one.unseen) for one in found.readings] == [(50, 42), (50, 42), (200, 0)]
@@ -187,13 +213,17 @@ def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str)
     cut = [(40, "seen"), (8, "cut"), (0, "never seen")]
     assert seen == [cut, cut, [(40, "seen"), (30, "seen"), (20, "seen")]]
     warning, remedy = found.warnings
-    assert warning.startswith("plain, paper: The last 42 of 92 tokens (45.7\xa0%) are not in the vector")
+    assert warning.startswith(
+        "plain, paper: The last 42 of 92 tokens (45.7\xa0%) are not in the vector"
+    )
     assert "segment 3, and 22 of the 30 tokens of segment 2" in warning
     assert remedy.startswith("The whole document is read by tiles+tile_size=8")
     # Half-read segments count by the part that is read, and unread ones not at all.
     first, second, _ = found.readings[0].representation
     weighed = [first, second * 8 / 30, 0.0]
-    assert found.readings[0].share == pytest.approx([one / sum(weighed) for one in weighed], abs=1e-12)
+    assert found.readings[0].share == pytest.approx(
+        [one / sum(weighed) for one in weighed], abs=1e-12
+    )
     # By hand: the plain model on what it reads, and tiles on all of it.
     plain = SentenceTransformer(str(tmp_path / "short"), device="cpu")
     tiled = fairspan.calibrate(plain, "tiles", tile_size=8, max_seq_length=200)
@@ -201,7 +231,9 @@ def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str)
         assert reading.representation == by_hand(model, " ".join(parts), parts)
 
 
-def test_a_long_document_by_default_is_read_whole_in_tiles_and_cut_by_the_plain_model(make_tiny: Make) -> None:
+def test_a_long_document_by_default_is_read_whole_in_tiles_and_cut_by_the_plain_model(
+    make_tiny: Make,
+) -> None:
     """512 of 602 tokens are read by a model that is set to, without a word about max_seq_length; tiles read all."""
     model, parts = make_tiny("bert", "mean"), texts(400, 100, 100)
     found = fairspan.inspect(model, parts, progress=False)
@@ -216,7 +248,9 @@ def test_a_long_document_by_default_is_read_whole_in_tiles_and_cut_by_the_plain_
     assert model.max_seq_length == 512, "the caller's model stays as it is"
 
 
-def test_a_tokenizer_that_cuts_at_the_start_is_believed(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tokenizer_that_cuts_at_the_start_is_believed(
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, parts = make_tiny("bert", "mean"), texts(100, 500)
     monkeypatch.setattr(model.tokenizer, "truncation_side", "left")
     found = fairspan.inspect(model, parts, treatments=["none"])
@@ -228,14 +262,21 @@ def test_a_tokenizer_that_cuts_at_the_start_is_believed(make_tiny: Make, monkeyp
 
 
 @pytest.mark.parametrize("name", ["minilm", "granite"])
-def test_what_is_seen_is_what_the_model_s_own_tokenizer_keeps(name: str, request: pytest.FixtureRequest) -> None:
+def test_what_is_seen_is_what_the_model_s_own_tokenizer_keeps(
+    name: str, request: pytest.FixtureRequest
+) -> None:
     """Against the tokens that preprocess really gives, on texts whose window ends in any place of a word."""
     model: SentenceTransformer = request.getfixturevalue(name)
     counter = ModelTokens(model)
     for start in range(4):
-        text = "x " * start + "Unbelievably heterogeneous microorganisms, 微生物 और जीवाणु, photosynthesise. " * 60
+        text = (
+            "x " * start
+            + "Unbelievably heterogeneous microorganisms, 微生物 और जीवाणु, photosynthesise. " * 60
+        )
         seen = read_text(counter, text)
-        kept = model.preprocess([text], processing_kwargs={"text": {"return_offsets_mapping": True}})
+        kept = model.preprocess(
+            [text], processing_kwargs={"text": {"return_offsets_mapping": True}}
+        )
         offsets = kept["offset_mapping"][0].numpy()
         own = offsets[offsets[:, 1] > offsets[:, 0]]
         mine = seen.offsets[seen.read & (seen.offsets[:, 1] > seen.offsets[:, 0])]
@@ -246,7 +287,9 @@ def test_what_is_seen_is_what_the_model_s_own_tokenizer_keeps(name: str, request
 # --- borders
 
 
-def pieces(text: str, borders: str = "auto", *, markdown: bool = False) -> list[tuple[str | None, str]]:
+def pieces(
+    text: str, borders: str = "auto", *, markdown: bool = False
+) -> list[tuple[str | None, str]]:
     found = mark(text, borders, markdown=markdown)
     return [(piece.title, found.text[piece.start : piece.end]) for piece in found.pieces]
 
@@ -260,12 +303,18 @@ def test_markdown_is_cut_at_the_highest_heading_that_is_there_twice() -> None:
 
 
 def test_text_before_the_first_heading_is_a_segment_of_its_own() -> None:
-    assert pieces("hello\n\n# A\na\n# B\nb", markdown=True) == [(None, "hello"), ("A", "# A\na"), ("B", "# B\nb")]
+    assert pieces("hello\n\n# A\na\n# B\nb", markdown=True) == [
+        (None, "hello"),
+        ("A", "# A\na"),
+        ("B", "# B\nb"),
+    ]
     assert pieces("# Page\nhello\n## A\na\n## B\nb", markdown=True)[0] == ("Page", "# Page\nhello")
 
 
 def test_underlined_headings_count_and_code_and_settings_do_not() -> None:
-    text = "---\ntitle: x\n---\n\nOne\n===\na\n\n```\n# no\n```\n\nTwo\n===\n- list\n---\nb | c\n---\n"
+    text = (
+        "---\ntitle: x\n---\n\nOne\n===\na\n\n```\n# no\n```\n\nTwo\n===\n- list\n---\nb | c\n---\n"
+    )
     assert [title for title, _ in pieces(text, markdown=True)] == [None, "One", "Two"]
 
 
@@ -279,7 +328,10 @@ def test_rules_between_blank_lines_are_borders_and_no_part_of_the_text() -> None
     assert pieces("one\n\n-=-\n\ntwo") == []
 
 
-@given(st.text(alphabet="ab \n\t.#-=`", max_size=80), st.sampled_from(["heading", "rule", "blank", "line"]))
+@given(
+    st.text(alphabet="ab \n\t.#-=`", max_size=80),
+    st.sampled_from(["heading", "rule", "blank", "line"]),
+)
 def test_segments_are_in_order_and_lose_no_letter(text: str, borders: str) -> None:
     if not text.strip():
         return
@@ -310,14 +362,18 @@ def test_every_part_has_something(lengths: list[int], data: Any) -> None:
 def test_borders_are_nearest_to_equal_shares(units: int, count: int) -> None:
     """Of equal units, none is further than half a unit away."""
     starts = balance([7] * (units + count), count)
-    assert all(abs(start - (units + count) * part / count) <= 0.5 for part, start in enumerate(starts))
+    assert all(
+        abs(start - (units + count) * part / count) <= 0.5 for part, start in enumerate(starts)
+    )
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=7), st.integers(2, 5))
 def test_parts_concatenate_to_the_text(lengths: list[int], count: int) -> None:
     """Paragraphs of sentences of three words; between parts there is nothing but white space."""
-    text = "\n\n".join(" ".join(f"Apples{n} are fruit." for n in range(length)) for length in lengths)
+    text = "\n\n".join(
+        " ".join(f"Apples{n} are fruit." for n in range(length)) for length in lengths
+    )
     try:
         spans = split_parts(text, count, Characters())
     except DesignError:
@@ -327,7 +383,9 @@ def test_parts_concatenate_to_the_text(lengths: list[int], count: int) -> None:
     assert (spans[0][0], spans[-1][1]) == (0, len(text))
     assert all(not text[a[1] : b[0]].strip() and a[1] < b[0] for a, b in pairwise(spans))
     ends = {end for _, end in paragraphs(text)} | {
-        start + last for start, end in paragraphs(text) for _, last in sentences(text[start:end], "")
+        start + last
+        for start, end in paragraphs(text)
+        for _, last in sentences(text[start:end], "")
     }
     assert {end for _, end in spans} <= ends
 
@@ -375,15 +433,25 @@ def test_every_kind_of_file_gives_the_same_document(tmp_path: Path) -> None:
         ("a.json", b'{"segments": []}', "a.json: there are no segments"),
         ("a.json", b'{"segments": "ab"}', "a.json: segments are a list"),
         ("a.json", b'{"body": "x"}', "no field 'segments' or 'text'. Fields there: body"),
-        ("a.json", b'[{"title": "x"}]', "a.json, segment 1: there is no field 'text'. Fields there: title"),
+        (
+            "a.json",
+            b'[{"title": "x"}]',
+            "a.json, segment 1: there is no field 'text'. Fields there: title",
+        ),
         ("a.json", b'["a", {"text": "  "}]', "a.json, segment 2: 'text' is empty"),
-        ("a.json", b'["a", 7]', "a.json, segment 2: a text or an object with 'text' is expected, got 7"),
+        (
+            "a.json",
+            b'["a", 7]',
+            "a.json, segment 2: a text or an object with 'text' is expected, got 7",
+        ),
         ("a.json", b'["a", {"text": "b", "title": 7}]', "a.json, segment 2: 'title' must be text"),
         ("a.json", b'["a", "\\ud800"]', "a.json, segment 2: 'text' has a lone surrogate"),
         ("a.jsonl", b'{"text": "a"}\nno', "a.jsonl, line 2: not JSON"),
     ],
 )
-def test_what_cannot_be_read_is_told_in_one_line(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+def test_what_cannot_be_read_is_told_in_one_line(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     assert said in said_by(read_document, tmp_path / name, kind=CorpusError)
 
@@ -407,5 +475,9 @@ def test_what_cannot_be_read_is_told_in_one_line(tmp_path: Path, name: str, cont
         (["w1", " "], {}, "segment 2: 'text' is empty"),
     ],
 )
-def test_what_cannot_be_inspected_is_refused(make_tiny: Make, document: Any, options: dict, said: str) -> None:
-    assert re.search(said, said_by(fairspan.inspect, make_tiny("bert", "mean"), document, **options))
+def test_what_cannot_be_inspected_is_refused(
+    make_tiny: Make, document: Any, options: dict, said: str
+) -> None:
+    assert re.search(
+        said, said_by(fairspan.inspect, make_tiny("bert", "mean"), document, **options)
+    )

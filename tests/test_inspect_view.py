@@ -54,8 +54,15 @@ def made(**changes: Any) -> Inspection:
 
 def read() -> Inspection:
     """The same with a window that holds all of it."""
-    whole = tuple(replace(one, seen=one.tokens, seen_start=one.start, seen_end=one.end) for one in made().segments)
-    return made(readings=tuple(replace(one, segments=whole, window=200, unseen=0) for one in made().readings))
+    whole = tuple(
+        replace(one, seen=one.tokens, seen_start=one.start, seen_end=one.end)
+        for one in made().segments
+    )
+    return made(
+        readings=tuple(
+            replace(one, segments=whole, window=200, unseen=0) for one in made().readings
+        )
+    )
 
 
 def alone(cosines: tuple[float, ...]) -> Inspection:
@@ -76,7 +83,14 @@ def further() -> Inspection:
 
 def test_frames_hold_everything() -> None:
     found = made()
-    assert found.frame("readings").columns == ["treatment", "segment", "tokens", "seen", "share", "representation"]
+    assert found.frame("readings").columns == [
+        "treatment",
+        "segment",
+        "tokens",
+        "seen",
+        "share",
+        "representation",
+    ]
     for reading in found.readings:
         own = found.frame("readings").filter(treatment=reading.treatment)
         assert own["segment"].to_list() == [1, 2, 3]
@@ -92,14 +106,23 @@ def test_what_is_never_seen_has_no_share_and_only_what_is_read_whole_a_spread() 
     found = made().verdicts
     assert found["spread"].to_list() == [None] * 3
     assert found["counted"].to_list() == [1] * 3
-    assert found["sentence"][0] == "the vector lacks segment 3, and 14 of the 20 tokens of segment 2"
+    assert (
+        found["sentence"][0] == "the vector lacks segment 3, and 14 of the 20 tokens of segment 2"
+    )
     first, second = 0.8, 0.4 * 6 / 20
-    assert made().readings[0].share == pytest.approx((first / (first + second), second / (first + second), 0.0))
-    assert [panel.reference for panel in chart_of(made().view, "shares").panels] == [pytest.approx(1 / 3)] * 3
+    assert made().readings[0].share == pytest.approx(
+        (first / (first + second), second / (first + second), 0.0)
+    )
+    assert [panel.reference for panel in chart_of(made().view, "shares").panels] == [
+        pytest.approx(1 / 3)
+    ] * 3
 
 
 def test_what_reads_all_of_it_is_named_where_nothing_does() -> None:
-    assert made().warnings[-1] == "The whole document is read by long, or by tiles: name one as a treatment."
+    assert (
+        made().warnings[-1]
+        == "The whole document is read by long, or by tiles: name one as a treatment."
+    )
     assert not any("name one" in one for one in (*further().warnings, *read().warnings))
 
 
@@ -110,10 +133,18 @@ def test_headings_name_the_model_without_its_folders() -> None:
 
 def test_json_holds_the_facts_as_well() -> None:
     said = json.loads(json.dumps(made().to_dict(), allow_nan=False))
-    facts = {"format": 1, "verb": "inspect", "document": "<b>page</b>.json", "borders": "as given", "length": 97}
+    facts = {
+        "format": 1,
+        "verb": "inspect",
+        "document": "<b>page</b>.json",
+        "borders": "as given",
+        "length": 97,
+    }
     facts |= {"unit": "tokens", "prompt": "", "n": 3, "notes": ["a note"]}
     assert {name: said[name] for name in facts} == facts
-    assert said["warnings"][0].startswith("The last 29 of 97 tokens (29.9\xa0%) are not in the vector")
+    assert said["warnings"][0].startswith(
+        "The last 29 of 97 tokens (29.9\xa0%) are not in the vector"
+    )
     assert "This is one document" in said["caveat"]
     second = said["segments"][1]
     assert said["text"][second["start"] : second["end"]] == EVIL_TEXT
@@ -124,7 +155,10 @@ def test_a_treatment_that_reads_further_says_so_in_json() -> None:
     said = json.loads(json.dumps(further().to_dict(), allow_nan=False))
     windows = [(one["treatment"], one["window"], one["unseen"]) for one in said["verdicts"]]
     assert windows == [*((name, 68, 29) for name in COSINES), ("tiles", 200, 0)]
-    seen = {one: [row["seen"] for row in said["readings"] if row["treatment"] == one] for one in ("none", "tiles")}
+    seen = {
+        one: [row["seen"] for row in said["readings"] if row["treatment"] == one]
+        for one in ("none", "tiles")
+    }
     assert seen == {"none": [60, 6, 0], "tiles": [60, 20, 15]}
     warning, remedy = said["warnings"]
     assert warning.startswith("none, paper, tempscale: The last 29 of 97 tokens")
@@ -151,7 +185,12 @@ def test_bars_are_shares_beside_the_fair_one() -> None:
     assert third.endswith("(zh · 15 tokens)")
     plain, *_, tiles = chart_of(further().view, "shares").panels
     assert plain.labels == tiles.labels
-    drawn = [(one.note, one.void) for panel in (plain, tiles) for one in panel.series[0].points if one is not None]
+    drawn = [
+        (one.note, one.void)
+        for panel in (plain, tiles)
+        for one in panel.series[0].points
+        if one is not None
+    ]
     assert drawn[:3] == [("0.800", False), ("0.400", False), ("unseen", True)]
     assert not any(void for _, void in drawn[3:])
     assert (plain.detail, tiles.detail) == ("29.9\xa0% never seen", "")
@@ -160,11 +199,18 @@ def test_bars_are_shares_beside_the_fair_one() -> None:
 def test_the_table_has_all_numbers() -> None:
     [table] = read().view.tables()
     rows = {row.heads: [cell.text for cell in row.cells] for row in table.rows}
-    assert rows["tempscale", "2 " + made().segments[1].label] == ["20", "20", "45.5\u00a0%", "0.500"]
+    assert rows["tempscale", "2 " + made().segments[1].label] == [
+        "20",
+        "20",
+        "45.5\u00a0%",
+        "0.500",
+    ]
     third = "3 " + made().segments[2].label
     assert rows["tempscale", third] == ["15", "15", "0.0\u00a0%", "−0.100"]
     [table] = made().view.tables()
-    cut = [cell.text for row in table.rows if row.heads == ("tempscale", third) for cell in row.cells]
+    cut = [
+        cell.text for row in table.rows if row.heads == ("tempscale", third) for cell in row.cells
+    ]
     assert cut == ["15", "0", "0.0\xa0%", "−0.100"], "the cosine is there, and counts for nothing"
 
 
@@ -190,7 +236,10 @@ def test_a_page_knows_what_each_treatment_reads() -> None:
     """The runs of a text meet at the end of what any treatment reads, and the first treatment's marks are shown."""
     source = inspection_page(further())
     [data] = Page(source).charts
-    assert [one["status"][1:] for one in data["treatments"]] == [*[["cut", "never seen"]] * 3, ["seen", "seen"]]
+    assert [one["status"][1:] for one in data["treatments"]] == [
+        *[["cut", "never seen"]] * 3,
+        ["seen", "seen"],
+    ]
     assert [one["meta"][1] for one in data["treatments"][2:]] == ["6 of 20 tokens", "20 tokens"]
     mark = "14 tokens never seen"
     before = [[True] * 4, [""] * 4]
@@ -202,7 +251,9 @@ def test_a_page_knows_what_each_treatment_reads() -> None:
 def test_the_colour_scale_has_the_fair_share_in_its_middle() -> None:
     """In multiples of it, since treatments that read more share among more."""
     low, high = colour_range(read())
-    every = [share * 3 for reading in read().readings for share in reading.share if share is not None]
+    every = [
+        share * 3 for reading in read().readings for share in reading.share if share is not None
+    ]
     assert (low + high) / 2 == pytest.approx(1)
     assert low <= min(every) + 1e-12
     assert high >= max(every) - 1e-12
@@ -220,7 +271,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("dark", [False, True])
-def test_it_opens_from_disk_and_asks_for_nothing(browser: Any, written: Path, width: int, dark: bool) -> None:
+def test_it_opens_from_disk_and_asks_for_nothing(
+    browser: Any, written: Path, width: int, dark: bool
+) -> None:
     with opened(browser, written, width=width, dark=dark) as found:
         assert found.page.locator(".segment").count() == 3
         assert found.page.evaluate("document.documentElement.scrollWidth") == width
@@ -236,7 +289,9 @@ def test_it_opens_from_disk_and_asks_for_nothing(browser: Any, written: Path, wi
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_the_switch_sets_chips_and_bars_to_the_numbers(browser: Any, tmp_path: Path, place: int) -> None:
+def test_the_switch_sets_chips_and_bars_to_the_numbers(
+    browser: Any, tmp_path: Path, place: int
+) -> None:
     inspection = read()
     reading, before = inspection.readings[place], inspection.readings[0]
     top = max(share or 0 for one in inspection.readings for share in one.share)
@@ -247,9 +302,15 @@ def test_the_switch_sets_chips_and_bars_to_the_numbers(browser: Any, tmp_path: P
         for _ in range(place):
             page.keyboard.press("ArrowDown")
         assert page.locator("[data-name]").inner_text() == reading.treatment
-        assert page.locator("[data-chip]").all_inner_texts() == [number(share, ".1%") for share in reading.share]
-        assert page.locator("[data-share]").all_inner_texts() == [number(share, ".1%") for share in reading.share]
-        assert page.locator("[data-cosine]").all_inner_texts() == [number(one) for one in reading.representation]
+        assert page.locator("[data-chip]").all_inner_texts() == [
+            number(share, ".1%") for share in reading.share
+        ]
+        assert page.locator("[data-share]").all_inner_texts() == [
+            number(share, ".1%") for share in reading.share
+        ]
+        assert page.locator("[data-cosine]").all_inner_texts() == [
+            number(one) for one in reading.representation
+        ]
         widths = page.evaluate(
             """[...document.querySelectorAll("[data-fill]")].map((fill) => fill.getBoundingClientRect().width
                 / fill.parentElement.getBoundingClientRect().width)"""
@@ -264,7 +325,9 @@ def test_the_switch_sets_chips_and_bars_to_the_numbers(browser: Any, tmp_path: P
             """[...document.querySelectorAll(".segment")].map((one) => Number(one.style.getPropertyValue("--v")))"""
         )
         low, high = colour_range(inspection)
-        assert heats == pytest.approx([((share or 0) * 3 - low) / (high - low) for share in reading.share], abs=1e-3)
+        assert heats == pytest.approx(
+            [((share or 0) * 3 - low) / (high - low) for share in reading.share], abs=1e-3
+        )
         assert not found.complaints
 
 
@@ -275,12 +338,20 @@ def test_the_switch_shows_what_the_treatment_reads(browser: Any, tmp_path: Path)
 
         def shown() -> tuple[int, int, str]:
             marks = page.locator(".cut-mark:visible").all_inner_texts()
-            return page.locator(".unseen").count(), page.locator(".segment.gone").count(), " ".join(marks)
+            return (
+                page.locator(".unseen").count(),
+                page.locator(".segment.gone").count(),
+                " ".join(marks),
+            )
 
         assert shown() == (2, 1, "14 tokens never seen")
         page.locator("input[name=treatment]").last.check()
         assert shown() == (0, 0, "")
-        assert page.locator("[data-meta]").all_inner_texts() == ["en · 60 tokens", "20 tokens", "zh · 15 tokens"]
+        assert page.locator("[data-meta]").all_inner_texts() == [
+            "en · 60 tokens",
+            "20 tokens",
+            "zh · 15 tokens",
+        ]
         page.locator("input[name=treatment]").first.check()
         assert shown() == (2, 1, "14 tokens never seen")
         assert not found.complaints

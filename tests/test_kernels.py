@@ -43,7 +43,11 @@ def test_kernels_pass_in_the_interpreter() -> None:
     """Every test below, in a process in which Triton interprets its kernels on the CPU."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
     done = subprocess.run(
-        command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
+        command,
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout
@@ -69,7 +73,9 @@ class Case:
         self.valid = self.valid.to(DEVICE)
         self.strength = torch.linspace(1, 0, n).to(DEVICE)
 
-    def exact(self, mask: Tensor, baskets: Baskets, special: SpecialShares, strength: Tensor | None) -> Tensor:
+    def exact(
+        self, mask: Tensor, baskets: Baskets, special: SpecialShares, strength: Tensor | None
+    ) -> Tensor:
         k, v = (x.repeat_interleave(self.groups, dim=1).double() for x in (self.k, self.v))
         bias = torch.zeros(self.n, 1, self.length, self.length, dtype=torch.float64, device=DEVICE)
         bias = bias.masked_fill(~mask, -torch.inf)
@@ -94,8 +100,12 @@ class Case:
         exact = self.exact(seen, baskets, special, strength)
         scale = self.dim**-0.5
         if special == SpecialShares():
-            out = all_rows_kernel(self.q, self.k, self.v, scale, baskets, strength, mask=mask, causal=causal)
-            error = (out.double() - exact).transpose(1, 2)[self.valid].abs().max() / exact.abs().max()
+            out = all_rows_kernel(
+                self.q, self.k, self.v, scale, baskets, strength, mask=mask, causal=causal
+            )
+            error = (out.double() - exact).transpose(1, 2)[
+                self.valid
+            ].abs().max() / exact.abs().max()
             assert float(error) <= tolerance
         pooled = self.valid.sum(dim=1) - 1
         text = torch.arange(self.n, device=DEVICE)
@@ -120,7 +130,9 @@ def test_special_baskets_and_strengths(bos: Any, eos: Any, size: int) -> None:
     case = Case([37, 18, 2, 1], heads=2, kv_heads=1, dim=16, seed=size, dtype=torch.float32)
     baskets = fixed_baskets(case.valid, size, own_bos=bos is not None, own_eos=eos is not None)
     turn = (SHARES.index(bos) + SHARES.index(eos) + size) % 2
-    for strength in [None, case.strength][turn : turn + 1] if INTERPRETED else (None, case.strength):
+    for strength in (
+        [None, case.strength][turn : turn + 1] if INTERPRETED else (None, case.strength)
+    ):
         case.check(baskets, SpecialShares(bos, eos), strength, 1e-5)
 
 
@@ -136,7 +148,14 @@ def test_rows_that_see_part_of_the_text(visibility: str, strength: bool) -> None
     for special in (SpecialShares(), SpecialShares("equal", "original")):
         own = special.bos is not None
         baskets = fixed_baskets(case.valid, 7, own_bos=own, own_eos=own)
-        case.check(baskets, special, case.strength if strength else None, 1e-5, mask, causal=visibility == "causal")
+        case.check(
+            baskets,
+            special,
+            case.strength if strength else None,
+            1e-5,
+            mask,
+            causal=visibility == "causal",
+        )
 
 
 @kernel_test
@@ -146,7 +165,9 @@ def test_segments_and_head_sizes_that_are_no_power_of_two() -> None:
         borders = torch.tensor([[3, 20, 21], [9, 10, 30], [40, 41, 42]])
         segment = torch.stack([torch.bucketize(torch.arange(50), b) for b in borders]).to(DEVICE)
         for special in (SpecialShares(), SpecialShares("equal", None)):
-            baskets = segment_baskets(case.valid, segment, own_bos=special.bos is not None, own_eos=False)
+            baskets = segment_baskets(
+                case.valid, segment, own_bos=special.bos is not None, own_eos=False
+            )
             case.check(baskets, special, case.strength, 1e-5)
 
 
@@ -169,15 +190,23 @@ def test_half_precision(dtype: torch.dtype, tolerance: float) -> None:
 def test_sizes_of_real_models(dim: int, size: int, dtype: torch.dtype) -> None:
     tolerance = 1e-5 if dtype == torch.float32 else 1e-2
     case = Case([1300, 777, 129], heads=4, kv_heads=2, dim=dim, seed=size, dtype=dtype)
-    for special in (SpecialShares(), SpecialShares("equal", None), SpecialShares("original", "equal")):
-        baskets = fixed_baskets(case.valid, size, own_bos=special.bos is not None, own_eos=special.eos is not None)
+    for special in (
+        SpecialShares(),
+        SpecialShares("equal", None),
+        SpecialShares("original", "equal"),
+    ):
+        baskets = fixed_baskets(
+            case.valid, size, own_bos=special.bos is not None, own_eos=special.eos is not None
+        )
         for strength in (None, case.strength):
             case.check(baskets, special, strength, tolerance)
 
 
 @kernel_test
 @pytest.mark.parametrize("visibility", ["all", "window", "causal", "bias"])
-@pytest.mark.parametrize(("size", "lead", "trail"), [(7, 1, 1), (16, 1, 0), (40, 0, 1), (70, 3, 2), (7, 0, 0)])
+@pytest.mark.parametrize(
+    ("size", "lead", "trail"), [(7, 1, 1), (16, 1, 0), (40, 0, 1), (70, 3, 2), (7, 0, 0)]
+)
 def test_tiles(visibility: str, size: int, lead: int, trail: int) -> None:
     """Tiles of one block and of several, in texts with whole, short and no tiles, against whole matrices."""
     lengths = [min(100, 5 * size + 3), min(47, 3 * size), 9, 2]
@@ -196,7 +225,9 @@ def test_tiles_of_real_models(size: int, dtype: torch.dtype) -> None:
     check_tiles(case, "all", size, 20, 1, tolerance)
 
 
-def check_tiles(case: Case, visibility: str, size: int, lead: int, trail: int, tolerance: float) -> None:
+def check_tiles(
+    case: Case, visibility: str, size: int, lead: int, trail: int, tolerance: float
+) -> None:
     from fairspan.attention.kernels import tile_rows_kernel
 
     tiles = lay_tiles(case.valid, size, lead=lead, trail=trail)
@@ -209,9 +240,9 @@ def check_tiles(case: Case, visibility: str, size: int, lead: int, trail: int, t
         mask = place <= place[:, None]
     bias = None
     if visibility == "bias":
-        bias = torch.randn(1, case.heads, len(place), len(place), generator=torch.Generator().manual_seed(1)).to(
-            case.q
-        )
+        bias = torch.randn(
+            1, case.heads, len(place), len(place), generator=torch.Generator().manual_seed(1)
+        ).to(case.q)
     view = TileView(tiles, mask, bias, causal, tiled=True)
     out = tile_rows_kernel(case.q, case.k, case.v, case.dim**-0.5, view)
     shared = tile_rows_kernel(case.q, case.k, case.v, case.dim**-0.5, view, only_shared=True)
@@ -219,10 +250,17 @@ def check_tiles(case: Case, visibility: str, size: int, lead: int, trail: int, t
     for text, tokens in enumerate(case.valid.sum(dim=1).tolist()):
         places = tile_places(tokens, size, lead=lead, trail=trail)
         seen = sees_by_tile(places) & sees_by_position(places, causal=causal, window=window)
-        added = torch.zeros(1, tokens, tokens) if bias is None else bias_by_position(bias[0].cpu().double(), places)
+        added = (
+            torch.zeros(1, tokens, tokens)
+            if bias is None
+            else bias_by_position(bias[0].cpu().double(), places)
+        )
         added = added.masked_fill(~seen, -torch.inf).double().to(DEVICE)
         q = case.q[text, :, :tokens].double()
-        k, v = (x[text, :, :tokens].double().repeat_interleave(case.groups, dim=0) for x in (case.k, case.v))
+        k, v = (
+            x[text, :, :tokens].double().repeat_interleave(case.groups, dim=0)
+            for x in (case.k, case.v)
+        )
         exact = ((q @ k.transpose(1, 2) * case.dim**-0.5 + added).softmax(-1) @ v).transpose(0, 1)
         error = (out[text, :tokens].double() - exact).abs().max() / exact.abs().max()
         assert float(error) <= tolerance

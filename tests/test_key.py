@@ -67,7 +67,9 @@ def test_the_same_call_loads_nothing(verb: Verb, here: Path, loads: list[str]) -
 
 
 @pytest.mark.slow
-def test_changed_weights_texts_settings_and_fresh_are_measured(here: Path, loads: list[str]) -> None:
+def test_changed_weights_texts_settings_and_fresh_are_measured(
+    here: Path, loads: list[str]
+) -> None:
     verb = VERBS[-1]
     runs = [measured(verb).run, measured(verb, seed=1).run, measured(verb, fresh=True).run]
     corpus = here / "corpus" / "en.jsonl"
@@ -81,15 +83,23 @@ def test_changed_weights_texts_settings_and_fresh_are_measured(here: Path, loads
     assert loads == ["model"] * 5
 
 
-def test_what_decides_a_key_and_what_cannot_be_known(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_decides_a_key_and_what_cannot_be_known(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = CollapseOptions("model", corpus="corpus")
     same = [options, replace(options, out="elsewhere", store="s", batch_tokens=8, progress=False)]
     others = [
-        replace(options, **one) for one in ({"max_seq_length": 64}, {"seed": 1}, {"name": "m"}, {"dtype": "float16"})
+        replace(options, **one)
+        for one in ({"max_seq_length": 64}, {"seed": 1}, {"name": "m"}, {"dtype": "float16"})
     ]
     assert len({key_of(one) for one in same}) == 1
     assert len({key_of(one) for one in [options, *others]}) == 5
-    unknown = [{"trust_remote_code": True}, {"model": object()}, {"corpus": "somebody/dataset"}, {"model": "a/model"}]
+    unknown = [
+        {"trust_remote_code": True},
+        {"model": object()},
+        {"corpus": "somebody/dataset"},
+        {"model": "a/model"},
+    ]
     assert [key_of(replace(options, **one)) for one in unknown] == [None] * 4
     assert key_of(replace(options, model=SimpleNamespace(identity="an object's own"))) is not None
     before = key_of(options)
@@ -99,7 +109,9 @@ def test_what_decides_a_key_and_what_cannot_be_known(here: Path, monkeypatch: py
     assert key_of(options) is None
 
 
-def test_a_model_of_the_hub_is_known_by_its_snapshot(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_of_the_hub_is_known_by_its_snapshot(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", str(here / "hub"))
     repository, found = here / "hub" / "models--sentence-transformers--some", []
     (repository / "refs").mkdir(parents=True)
@@ -129,7 +141,9 @@ def test_a_command_answers_without_torch(here: Path) -> None:
     verb = VERBS[0]
     log = measured(verb)
     command = [sys.executable, "-c", _COMMAND, *verb.typed(), "--json"]
-    ended = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True)
+    ended = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True
+    )
     assert ended.stderr.decode().splitlines()[-1] == "heavy: []"
     told = json.loads(ended.stdout)
     assert (told["run"], told["status"]) == (log.run, "complete")

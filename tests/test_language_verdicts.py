@@ -48,7 +48,9 @@ def spoken(
             favour = lead * (1 + 0.1 * (-1) ** number)
             return 0.6 + 0.1 * (position == 1) + favour * (language == "en") * (plan[0] != plan[1])
 
-        return simulated_rows(value, plan=plan, n=n, sets=sets, treatment=treatment, noise=noise, measure=measure)
+        return simulated_rows(
+            value, plan=plan, n=n, sets=sets, treatment=treatment, noise=noise, measure=measure
+        )
 
     tables = [rows(plan, name, lead) for name, lead in leads.items() for plan in plans or BOTH]
     return simulated_log(folder, tables, tuple(leads), run=folder.name)
@@ -60,7 +62,9 @@ def shown(log: RunLog) -> str:
     return " ".join(console.export_text().split())
 
 
-@pytest.mark.parametrize(("measure", "done"), [("representation", "represented"), ("retention", "retained")])
+@pytest.mark.parametrize(
+    ("measure", "done"), [("representation", "represented"), ("retention", "retained")]
+)
 def test_a_favoured_language_is_biased_everywhere(tmp_path: Path, measure: str, done: str) -> None:
     """English is .06 above German under plain, and not at all under paper."""
     log = spoken(tmp_path / "run", {"plain": 0.06, "paper": 0.0}, [*ALONE, *BOTH], measure=measure)
@@ -86,11 +90,18 @@ def test_a_favoured_language_is_biased_everywhere(tmp_path: Path, measure: str, 
     assert (chart.dots, chart.band) == (True, (-0.02, 0.02))
     [panel] = chart.panels
     assert panel.labels == ("en − de",)
-    drawn = [(point.estimate, point.low, point.high) for series in panel.series for point in series.points if point]
+    drawn = [
+        (point.estimate, point.low, point.high)
+        for series in panel.series
+        for point in series.points
+        if point
+    ]
     assert drawn == pairs.select("estimate", "low", "high").rows()
     names = [table.name for table in log.view.tables()]
     assert {f"{measure}-language-differences", f"{measure}-language-roles"} <= set(names)
-    assert log.verdicts["treatment"].to_list() == ["plain", "paper"], "one verdict on positions as before"
+    assert log.verdicts["treatment"].to_list() == ["plain", "paper"], (
+        "one verdict on positions as before"
+    )
 
 
 def test_without_mixed_documents_there_is_a_note(tmp_path: Path) -> None:
@@ -111,7 +122,9 @@ def test_one_order_says_what_is_missing(tmp_path: Path) -> None:
     assert "language_verdicts" not in log.view.frames
     missing = "not compared as languages: de and en, of which one order is missing (mixed en:de)"
     assert missing in log.view.notes
-    assert log.frame("roles")["role"].to_list() == ["lead", "later"], "each language in the role that it has"
+    assert log.frame("roles")["role"].to_list() == ["lead", "later"], (
+        "each language in the role that it has"
+    )
     partly = spoken(tmp_path / "partly", {"plain": 0.06}, [*BOTH, ("hi", "en")])
     [row] = partly.frame("language_verdicts").iter_rows(named=True)
     assert row["verdict"] == "biased"
@@ -149,7 +162,11 @@ def test_two_treatments_are_compared_by_language(tmp_path: Path) -> None:
     ],
 )
 def test_pipelines_end_on_languages(
-    tmp_path: Path, leads: dict[str, float], conditions: list[str], fails: bool, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    leads: dict[str, float],
+    conditions: list[str],
+    fails: bool,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Positions are the same in all of them: conditions on positions never fail."""
     log = spoken(tmp_path / "run", leads)
@@ -165,7 +182,9 @@ def test_pipelines_end_on_languages(
 
 def test_a_pipeline_without_languages_does_not_pass(tmp_path: Path) -> None:
     log = spoken(tmp_path / "run", {"plain": 0.0, "paper": 0.0}, ALONE)
-    with pytest.raises(DesignError, match=r"has no verdicts on languages, which .* languages have no verdict"):
+    with pytest.raises(
+        DesignError, match=r"has no verdicts on languages, which .* languages have no verdict"
+    ):
         fail_on_runs([log], ["language-biased"])
     with pytest.raises(DesignError, match="no two languages are compared"):
         fail_on_changes(changes(log, None), ["language-worse"])
@@ -178,7 +197,10 @@ class Bag:
     """Each word has a direction of its own; inside a text, English words weigh `weight` times as much."""
 
     def __init__(self, texts: list[str], weight: float) -> None:
-        self.places = {word: place for place, word in enumerate(sorted({w for text in texts for w in text.split()}))}
+        self.places = {
+            word: place
+            for place, word in enumerate(sorted({w for text in texts for w in text.split()}))
+        }
         self.weight = weight
 
     def encode(self, sentences: list[str], /) -> Any:
@@ -198,8 +220,12 @@ def test_a_model_that_favours_english_inside_documents(tmp_path: Path, weight: f
     """
     texts = []
     for language in ("en", "de"):
-        own = [" ".join(f"{language}{number}x{place}" for place in range(6)) for number in range(24)]
-        lines = [json.dumps({"id": str(number), "text": text}) + "\n" for number, text in enumerate(own)]
+        own = [
+            " ".join(f"{language}{number}x{place}" for place in range(6)) for number in range(24)
+        ]
+        lines = [
+            json.dumps({"id": str(number), "text": text}) + "\n" for number, text in enumerate(own)
+        ]
         (tmp_path / f"{language}.jsonl").write_text("".join(lines), encoding="utf-8")
         texts += own
     log = fairspan.audit(
@@ -221,7 +247,10 @@ def test_a_model_that_favours_english_inside_documents(tmp_path: Path, weight: f
         leads, follows = np.sqrt(w**2 + later), np.sqrt(1 + later * w**2)
         return float(((w / leads - 1 / follows) + later * (w / follows - 1 / leads)) / n)
 
-    found = {(one["n"], one["language"]): one["estimate"] for one in log.frame("languages").iter_rows(named=True)}
+    found = {
+        (one["n"], one["language"]): one["estimate"]
+        for one in log.frame("languages").iter_rows(named=True)
+    }
     [language] = {name for _, name in found}
     sign = 1 if language == "en" else -1
     for n in (2, 3):
@@ -264,7 +293,10 @@ def test_a_small_audit_by_hand(tmp_path: Path) -> None:
         mean = dict(zip(names, found, strict=False))
         a, b = one["language"], one["against"]
         # At position 1 a leads; at later ones it follows b.
-        parts = [mean[f"{a}1"] - mean[f"{b}1"], *(mean[f"{b}{p}"] - mean[f"{a}{p}"] for p in (2, 3))]
+        parts = [
+            mean[f"{a}1"] - mean[f"{b}1"],
+            *(mean[f"{b}{p}"] - mean[f"{a}{p}"] for p in (2, 3)),
+        ]
         assert one["estimate"] == pytest.approx(np.mean(parts), abs=1e-9)
         roles = one["lead_estimate"], one["later_estimate"]
         assert roles == pytest.approx((parts[0], np.mean(parts[1:])), abs=1e-9)

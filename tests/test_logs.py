@@ -49,7 +49,9 @@ def audited(folder: Path, treatments: tuple[str, ...] = TREATMENTS, **changes: A
     return simulated_log(folder, tables, changes.pop("asked", treatments), **changes)
 
 
-def searched(folder: Path, treatments: tuple[str, ...] = ("plain", "paper"), **changes: Any) -> RunLog:
+def searched(
+    folder: Path, treatments: tuple[str, ...] = ("plain", "paper"), **changes: Any
+) -> RunLog:
     clusters = changes.pop("clusters", 6)
     rows = searches.rows_of(searches.usual, treatments, clusters=clusters)
     return searches.log_of(folder, rows, spec={"documents_only": False}, **changes)
@@ -96,12 +98,16 @@ class Page(HTMLParser):
 
     @property
     def charts(self) -> list[dict[str, Any]]:
-        found = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', self.source, re.S)
+        found = re.findall(
+            r'<script type="application/json"[^>]*>(.*?)</script>', self.source, re.S
+        )
         return [json.loads(text) for text in found]
 
     @property
     def files(self) -> list[bytes]:
-        found = re.findall(r'<script type="text/plain" data-file="[^"]*">(.*?)</script>', self.source, re.S)
+        found = re.findall(
+            r'<script type="text/plain" data-file="[^"]*">(.*?)</script>', self.source, re.S
+        )
         return [gzip.decompress(b64decode(text)) for text in found]
 
     @property
@@ -111,12 +117,18 @@ class Page(HTMLParser):
 
     @property
     def notes(self) -> list[str]:
-        return [unescape(note) for note in re.findall(r'<p class="note">(.*?)</p>', self.source)][1:]
+        return [unescape(note) for note in re.findall(r'<p class="note">(.*?)</p>', self.source)][
+            1:
+        ]
 
     def switch(self, run: int) -> tuple[list[str], list[str]]:
         """The choices of a run's switch, and those that it opens with."""
-        own = [one for tag, one in self.elements if tag == "input" and one["name"] == f"switch{run}"]
-        return [str(one["value"]) for one in own], [str(one["value"]) for one in own if "checked" in one]
+        own = [
+            one for tag, one in self.elements if tag == "input" and one["name"] == f"switch{run}"
+        ]
+        return [str(one["value"]) for one in own], [
+            str(one["value"]) for one in own if "checked" in one
+        ]
 
 
 def page_of(tmp_path: Path, *runs: RunLog, title: str | None = None) -> Page:
@@ -127,11 +139,18 @@ def page_of(tmp_path: Path, *runs: RunLog, title: str | None = None) -> Page:
 
 
 def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
-    first, second = (simulated_rows(lambda p, s: 0.6, treatment=name) for name in ("plain", "paper"))
+    first, second = (
+        simulated_rows(lambda p, s: 0.6, treatment=name) for name in ("plain", "paper")
+    )
     log = simulated_log(tmp_path / "run", [first, second], ["plain", "paper"], notes=["mind this"])
     assert log.rows.equals(pl.concat([first, second]))
     assert log.rows.schema == pl.Schema(SCHEMA)
-    assert (log.run, log.status, log.model, log.treatments) == ("m-12345678", "complete", "m", ["plain", "paper"])
+    assert (log.run, log.status, log.model, log.treatments) == (
+        "m-12345678",
+        "complete",
+        "m",
+        ["plain", "paper"],
+    )
     assert log.notes == ["mind this"]
     assert log.header["format"] == FORMAT
     assert log.header["versions"]["fairspan"]
@@ -159,7 +178,10 @@ def damaged(tmp_path: Path, content: bytes | Mapping[str, Any]) -> Path:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({"format": FORMAT + 1, "status": "complete"}, f"has format {FORMAT + 1}, and this fairspan reads format"),
+        (
+            {"format": FORMAT + 1, "status": "complete"},
+            f"has format {FORMAT + 1}, and this fairspan reads format",
+        ),
         ({"status": "complete"}, "has format None"),
         (b"[]", "has format None"),
         (b'{"format": 1, "sta', "cannot be read"),
@@ -167,7 +189,9 @@ def damaged(tmp_path: Path, content: bytes | Mapping[str, Any]) -> Path:
         (b"\xff\xfe\x00", "cannot be read"),
     ],
 )
-def test_a_damaged_header_is_one_line(tmp_path: Path, content: bytes | dict[str, Any], said: str) -> None:
+def test_a_damaged_header_is_one_line(
+    tmp_path: Path, content: bytes | dict[str, Any], said: str
+) -> None:
     folder = damaged(tmp_path, content)
     line = said_by(lambda: read_log(folder))
     assert said in line
@@ -175,7 +199,9 @@ def test_a_damaged_header_is_one_line(tmp_path: Path, content: bytes | dict[str,
 
 
 def test_a_folder_without_a_run_is_one_line(tmp_path: Path) -> None:
-    assert f"{tmp_path} is not the folder of a run: it has no run.json" in said_by(lambda: read_log(tmp_path))
+    assert f"{tmp_path} is not the folder of a run: it has no run.json" in said_by(
+        lambda: read_log(tmp_path)
+    )
     assert "is not the folder of a run" in said_by(lambda: read_log(tmp_path / "nowhere"))
     (tmp_path / "file").write_text("x", encoding="utf-8")
     assert "cannot be read" in said_by(lambda: read_log(tmp_path / "file"))
@@ -183,7 +209,9 @@ def test_a_folder_without_a_run_is_one_line(tmp_path: Path) -> None:
 
 def test_missing_and_damaged_rows_are_one_line(tmp_path: Path) -> None:
     LogWriter(tmp_path / "begun", header(["plain"]))
-    assert "is running and has no rows yet: run its command again" in said_by(lambda: read_log(tmp_path / "begun"))
+    assert "is running and has no rows yet: run its command again" in said_by(
+        lambda: read_log(tmp_path / "begun")
+    )
     folder = simulated_log(tmp_path / "run", [simulated_rows(lambda p, s: 0.6)]).folder
     (folder / "rows.parquet").write_bytes((folder / "rows.parquet").read_bytes()[:-40])
     assert "cannot be used (ComputeError" in said_by(lambda: read_log(folder))
@@ -197,7 +225,9 @@ def test_missing_and_damaged_rows_are_one_line(tmp_path: Path) -> None:
         (lambda rows: rows.head(3), "has 3 of 135 rows"),
     ],
 )
-def test_rows_of_another_make_are_one_line(tmp_path: Path, change: Callable[..., pl.DataFrame], said: str) -> None:
+def test_rows_of_another_make_are_one_line(
+    tmp_path: Path, change: Callable[..., pl.DataFrame], said: str
+) -> None:
     log = audited(tmp_path / "run")
     change(log.rows).write_parquet(log.folder / "rows.parquet")
     line = said_by(lambda: read_log(log.folder))
@@ -210,13 +240,17 @@ ABSENT = object()
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["audit", "evaluate", "collapse"])
-def test_every_header_of_another_make_is_one_line(tmp_path: Path, logs: dict[str, RunLog], verb: str) -> None:
+def test_every_header_of_another_make_is_one_line(
+    tmp_path: Path, logs: dict[str, RunLog], verb: str
+) -> None:
     """Each entry of run.json and of its spec is removed or replaced in turn, and the log shown in every way."""
     kept = logs[verb].header
     changed = [{**kept, name: value} for name in kept for value in (ABSENT, None, 3, "x")]
     specs = [{**kept["spec"], name: value} for name in kept["spec"] for value in (ABSENT,)]
     told = [line for one in changed for line in refusals(tmp_path, logs[verb], one)]
-    told += [line for one in specs for line in refusals(tmp_path, logs[verb], {**kept, "spec": one})]
+    told += [
+        line for one in specs for line in refusals(tmp_path, logs[verb], {**kept, "spec": one})
+    ]
     assert len(told) > 50
     assert not [line for line in told if "\n" in line]
 
@@ -227,7 +261,10 @@ def test_a_header_of_another_make_is_one_line(tmp_path: Path, logs: dict[str, Ru
     for entries, said in (
         ({"rows": "x"}, "cannot be used (TypeError: "),
         ({"model": []}, "cannot be used (TypeError: "),
-        ({"spec": spec}, "cannot be used (KeyError: 'sizes'): its files were changed since they were written, or"),
+        (
+            {"spec": spec},
+            "cannot be used (KeyError: 'sizes'): its files were changed since they were written, or",
+        ),
         ({"plans": 3}, "cannot be used (TypeError: 'int' object is not subscriptable)"),
     ):
         assert said in refusals(tmp_path, logs["audit"], {**kept, **entries})[0]
@@ -240,7 +277,9 @@ def refusals(tmp_path: Path, log: RunLog, changed: Mapping[str, Any]) -> list[st
     (folder / "rows.parquet").write_bytes((log.folder / "rows.parquet").read_bytes())
     there = {name: value for name, value in changed.items() if value is not ABSENT}
     if isinstance(there.get("spec"), dict):
-        there["spec"] = {name: value for name, value in there["spec"].items() if value is not ABSENT}
+        there["spec"] = {
+            name: value for name, value in there["spec"].items() if value is not ABSENT
+        }
     (folder / "run.json").write_text(json.dumps(there), "utf-8")
     told = []
     for use in (lambda log: log.to_dict(), part_of_page, compare, changes):
@@ -271,7 +310,10 @@ def test_a_run_of_an_unknown_verb_is_one_line(tmp_path: Path, verb: Any) -> None
     known = json.loads((folder / "run.json").read_text("utf-8"))
     (folder / "run.json").write_text(json.dumps({**known, "verb": verb}), "utf-8")
     line = said_by(lambda: read_log(folder))
-    assert line == f"{folder} holds a run of {verb!r}, and this fairspan knows audit, collapse, evaluate, tune."
+    assert (
+        line
+        == f"{folder} holds a run of {verb!r}, and this fairspan knows audit, collapse, evaluate, tune."
+    )
 
 
 # --- as a result
@@ -293,7 +335,9 @@ def test_every_log_is_a_result(logs: dict[str, RunLog], verb: str, tmp_path: Pat
     assert all(f"{card.name}: {card.badge}" in line for card in log.view.cards)
     html = log._repr_html_()
     assert html.count("<tr>") == len(log.view.cards)
-    away = replace(log, header={**log.header, "model": {**log.header["model"], "name": "/home/somebody/tiny"}})
+    away = replace(
+        log, header={**log.header, "model": {**log.header["model"], "name": "/home/somebody/tiny"}}
+    )
     assert away.view.heading.startswith("tiny on ")
     assert "data:image/svg+xml;base64," in html
     told = json.loads(json.dumps(log.to_dict(), allow_nan=False))
@@ -318,7 +362,9 @@ def test_every_log_is_a_result(logs: dict[str, RunLog], verb: str, tmp_path: Pat
 )
 def test_an_unfinished_run_says_so_first(tmp_path: Path, status: str, said: str) -> None:
     """On its page, in the terminal and in JSON; what it has is shown."""
-    log = audited(tmp_path / "run", ("plain",), asked=TREATMENTS, status=status, notes=["another note"])
+    log = audited(
+        tmp_path / "run", ("plain",), asked=TREATMENTS, status=status, notes=["another note"]
+    )
     page = page_of(tmp_path, log)
     expected = [said, "another note"] if said else ["another note"]
     assert page.notes == ["; ".join(expected)], "one note on the page"
@@ -349,24 +395,43 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunLog]:
         "paper": audited(folder / "paper", ("paper",), run="paper"),
         "others": audited(folder / "others", ("64-last", "128-last"), run="others"),
         "stopped": audited(
-            folder / "stopped", ("plain", "paper"), asked=TREATMENTS, status="interrupted", run="stopped"
+            folder / "stopped",
+            ("plain", "paper"),
+            asked=TREATMENTS,
+            status="interrupted",
+            run="stopped",
         ),
     }
 
 
 def test_which_sides_are_compared(sides: dict[str, RunLog]) -> None:
     three, two, plain, paper = (sides[name] for name in ("three", "two", "plain", "paper"))
-    assert names(pairs_to_compare(three)) == [("three: plain", "three: paper"), ("three: plain", "three: retrieval")]
-    assert names(pairs_to_compare(three, two)) == [("three: plain", "two: plain"), ("three: paper", "two: paper")]
-    assert names(pairs_to_compare(two, three)) == [("two: paper", "three: paper"), ("two: plain", "three: plain")]
+    assert names(pairs_to_compare(three)) == [
+        ("three: plain", "three: paper"),
+        ("three: plain", "three: retrieval"),
+    ]
+    assert names(pairs_to_compare(three, two)) == [
+        ("three: plain", "two: plain"),
+        ("three: paper", "two: paper"),
+    ]
+    assert names(pairs_to_compare(two, three)) == [
+        ("two: paper", "three: paper"),
+        ("two: plain", "three: plain"),
+    ]
     assert names(pairs_to_compare(plain, paper)) == [("plain: plain", "paper: paper")]
-    assert names(pairs_to_compare(three, None, ["paper", "retrieval"])) == [("three: paper", "three: retrieval")]
-    assert names(pairs_to_compare(three, two, ("retrieval", "plain"))) == [("three: retrieval", "two: plain")]
+    assert names(pairs_to_compare(three, None, ["paper", "retrieval"])) == [
+        ("three: paper", "three: retrieval")
+    ]
+    assert names(pairs_to_compare(three, two, ("retrieval", "plain"))) == [
+        ("three: retrieval", "two: plain")
+    ]
 
 
 def test_what_an_interrupted_run_lacks_is_not_asked_of_a_second_run(tmp_path: Path) -> None:
     """Two treatments were asked for and one was measured: there is nothing to name, but something to finish."""
-    stopped = audited(tmp_path / "a", ("plain",), asked=("plain", "paper"), status="running", run="stopped")
+    stopped = audited(
+        tmp_path / "a", ("plain",), asked=("plain", "paper"), status="running", run="stopped"
+    )
     line = said_by(lambda: compare(stopped))
     assert line == (
         "of the run stopped only plain was measured: this run has not finished: 1 of 2 treatments were measured. Run "
@@ -374,19 +439,41 @@ def test_what_an_interrupted_run_lacks_is_not_asked_of_a_second_run(tmp_path: Pa
     )
     other = audited(tmp_path / "b", ("paper", "retrieval"), run="other")
     line = said_by(lambda: compare(stopped, other))
-    assert line.startswith("the runs share no treatment (plain; paper, retrieval): this run has not finished")
+    assert line.startswith(
+        "the runs share no treatment (plain; paper, retrieval): this run has not finished"
+    )
 
 
 @pytest.mark.parametrize(
     ("runs", "treatments", "said"),
     [
-        (("three",), ["plain"], "treatments names two treatments, such as plain and paper, got ['plain']"),
+        (
+            ("three",),
+            ["plain"],
+            "treatments names two treatments, such as plain and paper, got ['plain']",
+        ),
         (("three",), [], "got []"),
         (("three", "two"), ["plain"] * 3, "got ['plain', 'plain', 'plain']"),
-        (("three",), ["plain", "best"], "the run three has no treatment 'best', only plain, paper, retrieval"),
-        (("three", "two"), ["plain", "retrieval"], "the run two has no treatment 'retrieval', only paper, plain"),
-        (("plain",), None, "of the run plain only plain was measured: name a second run to compare with"),
-        (("three", "others"), None, "the runs share no treatment (plain, paper, retrieval; 64-last, 128-last)"),
+        (
+            ("three",),
+            ["plain", "best"],
+            "the run three has no treatment 'best', only plain, paper, retrieval",
+        ),
+        (
+            ("three", "two"),
+            ["plain", "retrieval"],
+            "the run two has no treatment 'retrieval', only paper, plain",
+        ),
+        (
+            ("plain",),
+            None,
+            "of the run plain only plain was measured: name a second run to compare with",
+        ),
+        (
+            ("three", "others"),
+            None,
+            "the runs share no treatment (plain, paper, retrieval; 64-last, 128-last)",
+        ),
         (("plain", "others"), None, "name one of each with treatments"),
     ],
 )
@@ -402,14 +489,20 @@ def test_runs_of_different_kinds_are_not_compared(logs: dict[str, RunLog]) -> No
         for second in {*logs} - {first}:
             line = said_by(lambda first=first, second=second: compare(logs[first], logs[second]))  # type: ignore[misc]
             one, two = logs[first].run, logs[second].run
-            assert line == f"{one} is a run of {first}, {two} of {second}: compare runs of one kind."
-    assert "is a run of collapse, and those are not compared" in said_by(lambda: compare(logs["collapse"]))
+            assert (
+                line == f"{one} is a run of {first}, {two} of {second}: compare runs of one kind."
+            )
+    assert "is a run of collapse, and those are not compared" in said_by(
+        lambda: compare(logs["collapse"])
+    )
 
 
 # --- the page of one run
 
 
-def test_everything_needed_to_do_it_again_is_on_the_page(logs: dict[str, RunLog], tmp_path: Path) -> None:
+def test_everything_needed_to_do_it_again_is_on_the_page(
+    logs: dict[str, RunLog], tmp_path: Path
+) -> None:
     for log in logs.values():
         page = page_of(tmp_path, log)
         [spec] = re.findall(r"<pre>(.*?)</pre>", page.source, re.S)
@@ -446,16 +539,25 @@ def test_nobody_learns_where_things_lie(tmp_path: Path) -> None:
     found = [
         audited(tmp_path / "a", run="r-1", spec={"corpus": f"{home}/texts/mine"}, **named),
         searched(tmp_path / "e", run="r-2", **{**model, "notes": [f"{home}/nq has 3 empty texts"]}),
-        studied(tmp_path / "c", run="r-3", corpus={"name": f"{home}/texts/mine", "languages": ["en"]}, **named),
+        studied(
+            tmp_path / "c",
+            run="r-3",
+            corpus={"name": f"{home}/texts/mine", "languages": ["en"]},
+            **named,
+        ),
     ]
     fitted = {**found[0].spec, "fit_corpus": f"{home}/fit"}
     read = [f"{home}/texts/mine", f"{home}/fit"]
     found[0] = replace(found[0], header={**found[0].header, "spec": fitted, "sources": read})
     task = {**found[1].header["task"], "source": f"beir:{home}/nq", "names": [f"{home}/nq"]}
     spec = {**found[1].spec, "task": f"beir:{home}/nq"}
-    found[1] = replace(found[1], header={**found[1].header, "task": task, "spec": spec, "sources": [spec["task"]]})
+    found[1] = replace(
+        found[1], header={**found[1].header, "task": task, "spec": spec, "sources": [spec["task"]]}
+    )
     asked = {**found[2].spec, "corpus": f"{home}/texts/mine"}
-    found[2] = replace(found[2], header={**found[2].header, "spec": asked, "sources": [asked["corpus"]]})
+    found[2] = replace(
+        found[2], header={**found[2].header, "spec": asked, "sources": [asked["corpus"]]}
+    )
     found = [replace(log, rows=log.rows.with_columns(model=pl.lit(log.model))) for log in found]
     assert all(home in json.dumps(log.to_dict()) for log in found), "the premise"
     for runs in ([found[0]], [found[1]], [found[2]], found):
@@ -485,8 +587,12 @@ def test_several_runs_open_side_by_side(tmp_path: Path) -> None:
     ]
     for series, log in zip(first["series"], [one] * 3 + [two] * 3, strict=True):
         means = log.frame("means").filter(treatment=series["name"].split(": ")[-1])["estimate"]
-        assert [point["v"] for point in series["points"]] == pytest.approx(means.to_list(), rel=1e-12)
-    assert [[series["name"] for series in chart["series"]] for chart in others] == [list(TREATMENTS)] * 2
+        assert [point["v"] for point in series["points"]] == pytest.approx(
+            means.to_list(), rel=1e-12
+        )
+    assert [[series["name"] for series in chart["series"]] for chart in others] == [
+        list(TREATMENTS)
+    ] * 2
     assert len(re.findall(r"[+−]0\.000 \[", page.text)) == 3, "the same documents: no difference"
     assert "Paired differences" in page.text
     for log in (one, two):
@@ -502,10 +608,21 @@ def test_runs_are_named_by_what_tells_them_apart(tmp_path: Path) -> None:
     for number, source in enumerate(("beir:/data/nq", "pages", "pages")):
         log = searched(tmp_path / f"e{number}", run=f"m-3333ccc{number}")
         task = {**log.header["task"], "source": source}
-        runs.append(replace(log, header={**log.header, "task": task, "spec": {**log.spec, "corpus": "/data/mine"}}))
+        runs.append(
+            replace(
+                log,
+                header={**log.header, "task": task, "spec": {**log.spec, "corpus": "/data/mine"}},
+            )
+        )
     page = page_of(tmp_path, *runs)
     on_mine = [f"m: search on pages of mine (3333ccc{number})" for number in (1, 2)]
-    assert page.menu == ["All runs", "m: audit", "m: search on pages of sample", "m: search on beir:nq", *on_mine]
+    assert page.menu == [
+        "All runs",
+        "m: audit",
+        "m: search on pages of sample",
+        "m: search on beir:nq",
+        *on_mine,
+    ]
 
 
 def test_why_there_are_no_paired_differences(tmp_path: Path) -> None:
@@ -513,7 +630,9 @@ def test_why_there_are_no_paired_differences(tmp_path: Path) -> None:
     other = audited(tmp_path / "b", plan=("de", "de"), run="m-2")
     page = page_of(tmp_path, one, other)
     assert len(page.notes) == 1
-    assert page.notes[0].startswith("m-1 and m-2 are not compared in pairs: m-1: plain and m-2: plain have no")
+    assert page.notes[0].startswith(
+        "m-1 and m-2 are not compared in pairs: m-1: plain and m-2: plain have no"
+    )
     assert "Paired differences" not in page.text
 
 
@@ -524,10 +643,18 @@ def test_pages_that_are_refused(logs: dict[str, RunLog], tmp_path: Path) -> None
         raise AssertionError("no statistics were to be made")
 
     log = replace(logs["audit"], show=show)
-    assert said_by(lambda: save_page([log], tmp_path / "page.pdf")) == "a page is an .html file, got 'page.pdf'."
-    assert said_by(lambda: log.save_page(str(tmp_path / "page"))) == "a page is an .html file, got 'page'."
+    assert (
+        said_by(lambda: save_page([log], tmp_path / "page.pdf"))
+        == "a page is an .html file, got 'page.pdf'."
+    )
+    assert (
+        said_by(lambda: log.save_page(str(tmp_path / "page")))
+        == "a page is an .html file, got 'page'."
+    )
     line = said_by(lambda: save_page([log, log], tmp_path / "page.html"))
     assert line == f"the run {log.run} is named twice: name each run once."
     assert "at least one run" in said_by(lambda: save_page([], tmp_path / "page.html"))
     (tmp_path / "file").write_text("")
-    assert "cannot be written" in said_by(lambda: logs["audit"].save_page(tmp_path / "file" / "page.html"))
+    assert "cannot be written" in said_by(
+        lambda: logs["audit"].save_page(tmp_path / "file" / "page.html")
+    )

@@ -21,10 +21,23 @@ WHOLE = {
         "tiles": {"verdict": "fair", "position": 2, "estimate": 0.004},
     },
     "tune": {"answer": "use", "treatment": "tiles-128", "before": 0.672, "after": 0.734}
-    | {"estimate": 0.062, "low": 0.042, "high": 0.083, "candidates": {"plain": 0.672, "chunk-mean-128": 0.73}},
+    | {
+        "estimate": 0.062,
+        "low": 0.042,
+        "high": 0.083,
+        "candidates": {"plain": 0.672, "chunk-mean-128": 0.73},
+    },
     "qmsum": {
-        **{arm: {"estimate": value} for arm, value in (("plain", 0.238), ("chunks", 0.399), ("several", 0.6))},
-        "long": {"estimate": 0.427, "change_estimate": 0.189, "change_low": 0.155, "change_high": 0.222},
+        **{
+            arm: {"estimate": value}
+            for arm, value in (("plain", 0.238), ("chunks", 0.399), ("several", 0.6))
+        },
+        "long": {
+            "estimate": 0.427,
+            "change_estimate": 0.189,
+            "change_low": 0.155,
+            "change_high": 0.222,
+        },
     },
 }
 ROW = (
@@ -52,7 +65,9 @@ def test_facts_name_versions_and_machine_and_no_place(file: Path) -> None:
 
 def test_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert measured.row(WHOLE) == ROW
-    (tmp_path / "model.json").write_text(json.dumps({**WHOLE, "tune": None, "qmsum": None}), "utf-8")
+    (tmp_path / "model.json").write_text(
+        json.dumps({**WHOLE, "tune": None, "qmsum": None}), "utf-8"
+    )
     monkeypatch.setattr(measured, "FACTS", tmp_path)
     made = measured.with_table("| a |\n|---|\n| old |\n\n| b |\n|---|\n")
     assert made == f"| a |\n|---|\n{ROW.split(' | use')[0]} |  |  |  |  |  |\n\n| b |\n|---|\n"

@@ -45,13 +45,20 @@ def by_ranx() -> Iterator[Callable[[Relevant, list[dict[int, float]]], dict[str,
     assert process.stdout is not None
 
     def named(rows: list[dict[int, float]] | Relevant) -> dict[str, dict[str, float]]:
-        return {f"q{number:04}": {f"d{d}": value for d, value in row.items()} for number, row in enumerate(rows)}
+        return {
+            f"q{number:04}": {f"d{d}": value for d, value in row.items()}
+            for number, row in enumerate(rows)
+        }
 
     def ask(relevant: Relevant, runs: list[dict[int, float]]) -> dict[str, np.ndarray]:
         print(
-            json.dumps({"qrels": named(relevant), "run": named(runs), "names": NAMES}), file=process.stdin, flush=True
+            json.dumps({"qrels": named(relevant), "run": named(runs), "names": NAMES}),
+            file=process.stdin,
+            flush=True,
         )
-        return {name: np.array(values) for name, values in json.loads(process.stdout.readline()).items()}
+        return {
+            name: np.array(values) for name, values in json.loads(process.stdout.readline()).items()
+        }
 
     yield ask
     process.communicate()
@@ -92,7 +99,9 @@ def test_random_rankings_with_ties_are_ranxs(by_ranx: Any) -> None:
         useless = [d for d in range(40) if d not in judged][:2]
         relevant.append(judged | {useless[0]: 0, useless[1]: -1})
     numbers = np.argsort(-scores, axis=1, kind="stable")[:, :12]
-    theirs = by_ranx(relevant, [{d: 12.0 - rank for rank, d in enumerate(row)} for row in numbers.tolist()])
+    theirs = by_ranx(
+        relevant, [{d: 12.0 - rank for rank, d in enumerate(row)} for row in numbers.tolist()]
+    )
     found = ours(numbers, relevant)
     for name in NAMES:
         np.testing.assert_allclose(found[name], theirs[name], atol=1e-9, err_msg=name)
@@ -103,7 +112,9 @@ def test_names() -> None:
     assert parse_metric("mrr") == Metric("mrr", None)
 
 
-@pytest.mark.parametrize("name", ["ndcg", "recall", "map@10", "ndcg@0", "mrr@", "NDCG@10", "mrr@1.5", "mrr@5\n", ""])
+@pytest.mark.parametrize(
+    "name", ["ndcg", "recall", "map@10", "ndcg@0", "mrr@", "NDCG@10", "mrr@1.5", "mrr@5\n", ""]
+)
 def test_other_names_are_refused_with_the_choices(name: str) -> None:
     with pytest.raises(CorpusError, match=r"choose from ndcg@k, recall@k, mrr, mrr@k"):
         parse_metric(name)

@@ -25,7 +25,9 @@ from tests.tiny import save_tiny, tiny_model, words
 
 QUERIES = {f"q{number}": words(6, seed=100 + number) for number in range(5)}
 DOCUMENTS = {f"d{number:02}": words(9 + 3 * number, seed=number) for number in range(14)}
-RELEVANT = {f"q{number}": {f"d{number:02}": 2, f"d{number + 5:02}": 1, "d13": 0} for number in range(5)}
+RELEVANT = {
+    f"q{number}": {f"d{number:02}": 2, f"d{number + 5:02}": 1, "d13": 0} for number in range(5)
+}
 scored = pytest.mark.skipif(find_spec("pytrec_eval") is None, reason="mteb scores with pytrec_eval")
 # What mteb warns about in its own calls, of a SentenceTransformer that it is given.
 of_mteb = pytest.mark.filterwarnings(
@@ -80,9 +82,15 @@ def search(mteb: ModuleType) -> Callable[..., Any]:
             )
 
             def load_data(self, **kwargs: Any) -> None:
-                own = {"queries": table(queries), "corpus": table(DOCUMENTS, **more), "top_ranked": None}
+                own = {
+                    "queries": table(queries),
+                    "corpus": table(DOCUMENTS, **more),
+                    "top_ranked": None,
+                }
                 judged = {query: dict(gains) for query, gains in relevant.items()}
-                self.dataset = {name: {"test": {**own, "relevant_docs": judged}} for name in subsets}
+                self.dataset = {
+                    name: {"test": {**own, "relevant_docs": judged}} for name in subsets
+                }
                 self.data_loaded = True
 
         return TinySearch()
@@ -121,15 +129,24 @@ def named(mteb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], 
     return lambda task: monkeypatch.setattr(mteb, "get_task", lambda name, **options: task)
 
 
-def test_a_task_is_read_query_by_query(search: Callable[..., Any], named: Callable[[Any], None]) -> None:
+def test_a_task_is_read_query_by_query(
+    search: Callable[..., Any], named: Callable[[Any], None]
+) -> None:
     """Titles stand before texts; q9 has no answer, and what is judged and not there counts for nothing."""
     titles = ["T", *[""] * 13]
     queries = {**QUERIES, "q9": "w1"}
-    task = search(queries=queries, relevant={**RELEVANT, "q0": {"d00": 3, "gone": 1}, "q9": {"d01": 0}}, title=titles)
+    task = search(
+        queries=queries,
+        relevant={**RELEVANT, "q0": {"d00": 3, "gone": 1}, "q9": {"d01": 0}},
+        title=titles,
+    )
     named(task)
     found = read_mteb("TinySearch")
     assert {query.id: query.text for query in found.queries} == QUERIES
-    assert {one.id: one.text for one in found.documents} == {**DOCUMENTS, "d00": f"T {DOCUMENTS['d00']}"}
+    assert {one.id: one.text for one in found.documents} == {
+        **DOCUMENTS,
+        "d00": f"T {DOCUMENTS['d00']}",
+    }
     assert found.relevant["q0"] == {"d00": 3.0}
     assert found.relevant["q1"] == {"d01": 2.0, "d06": 1.0, "d13": 0.0}
     assert found.notes == ("1 queries that nothing answers were left out",)
@@ -145,10 +162,20 @@ def test_scores_are_those_of_mteb_itself(
     fair = fairspan.calibrate(model, basket_size=4)
     named(search())
     treatments = ["none", "paper+basket_size=4"]
-    options: dict[str, Any] = {"treatments": treatments, "metrics": ["ndcg@10", "recall@3"], "documents_only": False}
-    log = fairspan.evaluate(model, "mteb:TinySearch", **options, out=tmp_path / "run", progress=False)
+    options: dict[str, Any] = {
+        "treatments": treatments,
+        "metrics": ["ndcg@10", "recall@3"],
+        "documents_only": False,
+    }
+    log = fairspan.evaluate(
+        model, "mteb:TinySearch", **options, out=tmp_path / "run", progress=False
+    )
     for treatment, one in zip(log.treatments, (model, fair), strict=True):
-        theirs = mteb.evaluate(one, search(), cache=None, co2_tracker=False).task_results[0].scores["test"][0]
+        theirs = (
+            mteb.evaluate(one, search(), cache=None, co2_tracker=False)
+            .task_results[0]
+            .scores["test"][0]
+        )
         for metric, name in (("ndcg@10", "ndcg_at_10"), ("recall@3", "recall_at_3")):
             ours = log.rows.filter(treatment=treatment, measure=metric)["value"]
             assert len(ours) == len(QUERIES)
@@ -157,7 +184,9 @@ def test_scores_are_those_of_mteb_itself(
 
 def test_one_subset_is_read(search: Callable[..., Any], named: Callable[[Any], None]) -> None:
     named(search({"de": "deu-Latn", "fr": "fra-Latn"}))
-    with pytest.raises(CorpusError, match=r"^TinySearch has 2 subsets \(de, fr, …\): choose a language"):
+    with pytest.raises(
+        CorpusError, match=r"^TinySearch has 2 subsets \(de, fr, …\): choose a language"
+    ):
         read_mteb("TinySearch")
     named(search({"de": "deu-Latn"}))
     assert len(read_mteb("TinySearch").queries) == 5
@@ -168,11 +197,17 @@ def test_one_subset_is_read(search: Callable[..., Any], named: Callable[[Any], N
     [
         ("NFCorpu", {}, "mteb has no task 'NFCorpu': did you mean 'NFCorpus'?"),
         ("no such task!", {}, "mteb has no task 'no such task!': mteb.get_tasks() lists them."),
-        ("NFCorpus", {"language": "deu"}, "NFCorpus cannot be limited to the language deu: No subsets were found"),
+        (
+            "NFCorpus",
+            {"language": "deu"},
+            "NFCorpus cannot be limited to the language deu: No subsets were found",
+        ),
         ("NFCorpus", {"split": "final"}, "NFCorpus has no split 'final': it has test."),
     ],
 )
-def test_a_task_that_is_not_there(mteb: ModuleType, name: str, limits: dict[str, str], message: str) -> None:
+def test_a_task_that_is_not_there(
+    mteb: ModuleType, name: str, limits: dict[str, str], message: str
+) -> None:
     with pytest.raises(CorpusError) as caught:
         find_task(name, **limits)
     assert str(caught.value).startswith(message)
@@ -185,13 +220,18 @@ def test_a_task_can_be_limited(mteb: ModuleType) -> None:
 
 def test_tasks_that_are_no_search_of_texts(mteb: ModuleType, named: Callable[[Any], None]) -> None:
     with pytest.raises(
-        CorpusError, match=r"^CQADupstackRetrieval is the mean of several tasks: name one of .*Android"
+        CorpusError,
+        match=r"^CQADupstackRetrieval is the mean of several tasks: name one of .*Android",
     ):
         read_mteb("CQADupstackRetrieval")
-    with pytest.raises(CorpusError, match=r"^CIFAR10 is a task of type ImageClassification on image, which cannot"):
+    with pytest.raises(
+        CorpusError, match=r"^CIFAR10 is a task of type ImageClassification on image, which cannot"
+    ):
         read_mteb("CIFAR10")
     named(sts_task(mteb))
-    with pytest.raises(CorpusError, match=r"^TinySTS is a task of type STS on text, which cannot be read query by"):
+    with pytest.raises(
+        CorpusError, match=r"^TinySTS is a task of type STS on text, which cannot be read query by"
+    ):
         read_mteb("TinySTS")
 
 
@@ -227,11 +267,15 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         raise ModuleNotFoundError("No module named 'rich'", name="rich")
 
     monkeypatch.setattr(mteb_reading, "import_module", half_installed)
-    with pytest.raises(MissingExtra, match=r"needs rich, which mteb imports: pip install 'fairspan\[mteb\]'"):
+    with pytest.raises(
+        MissingExtra, match=r"needs rich, which mteb imports: pip install 'fairspan\[mteb\]'"
+    ):
         find_task("NFCorpus")
 
 
-def test_a_calibrated_model_says_what_it_is(mteb: ModuleType, registry: dict[str, Any], tmp_path: Path) -> None:
+def test_a_calibrated_model_says_what_it_is(
+    mteb: ModuleType, registry: dict[str, Any], tmp_path: Path
+) -> None:
     model = tiny_model(tmp_path / "model", "bert", "mean")
     paper, long = mteb_model(model, "paper", basket_size=4), mteb_model(model, "long")
     assert paper.name == "local/model (paper+basket_size=4)"
@@ -243,7 +287,9 @@ def test_a_calibrated_model_says_what_it_is(mteb: ModuleType, registry: dict[str
     assert found.mteb_model_meta.revision == paper.revision
     assert found.model[0].calibration.basket_size == 4
     assert mteb_model(found.model).revision == paper.revision, "a calibrated model stays as it is"
-    changed = mteb_model(tiny_model(tmp_path / "other", "bert", "mean", initializer_range=0.4), "long")
+    changed = mteb_model(
+        tiny_model(tmp_path / "other", "bert", "mean", initializer_range=0.4), "long"
+    )
     shorter = mteb_model(model, "long", max_seq_length=99)
     assert len({one.revision for one in (paper, long, changed, shorter)}) == 4
     assert shorter.max_tokens == 99
@@ -251,27 +297,41 @@ def test_a_calibrated_model_says_what_it_is(mteb: ModuleType, registry: dict[str
     assert not set('<>:"|?*\\') & set(sides.model_name_as_path()), "folders are called so"
 
 
-def test_each_side_is_embedded_as_its_own(mteb: ModuleType, registry: dict[str, Any], tmp_path: Path) -> None:
+def test_each_side_is_embedded_as_its_own(
+    mteb: ModuleType, registry: dict[str, Any], tmp_path: Path
+) -> None:
     """With prompts that mteb has for the plain model, and a calibration of documents alone."""
     from torch.utils.data import DataLoader
 
     wrapper, folder = mteb.SentenceTransformerEncoderWrapper, save_tiny(tmp_path / "model", "bert")
-    known = {"loader": wrapper, "loader_kwargs": {"model_prompts": {"query": "w1 ", "document": "w2 "}}}
+    known = {
+        "loader": wrapper,
+        "loader_kwargs": {"model_prompts": {"query": "w1 ", "document": "w2 "}},
+    }
     registry["model"] = mteb.models.ModelMeta.create_empty({**known, "training_datasets": {"NQ"}})
     meta = mteb_model(str(folder), "paper", basket_size=4, sides="document")
     assert meta.training_datasets == {"NQ"}
     encoder, plain, texts = meta.load_model(), fairspan.load(folder), list(DOCUMENTS.values())
     given = DataLoader(table(DOCUMENTS), batch_size=4)
-    where = {"task_metadata": mteb.get_task("NFCorpus").metadata, "hf_split": "test", "hf_subset": "default"}
+    where = {
+        "task_metadata": mteb.get_task("NFCorpus").metadata,
+        "hf_split": "test",
+        "hf_subset": "default",
+    }
     found = {
-        one: encoder.encode(given, **where, prompt_type=mteb.types.PromptType(one)) for one in ("query", "document")
+        one: encoder.encode(given, **where, prompt_type=mteb.types.PromptType(one))
+        for one in ("query", "document")
     }
     fair = fairspan.calibrate(plain, "paper", basket_size=4)
     np.testing.assert_allclose(found["query"], plain.encode_query(texts, prompt="w1 "), atol=1e-5)
-    np.testing.assert_allclose(found["document"], fair.encode_document(texts, prompt="w2 "), atol=1e-5)
+    np.testing.assert_allclose(
+        found["document"], fair.encode_document(texts, prompt="w2 "), atol=1e-5
+    )
     assert np.abs(found["document"] - plain.encode_document(texts, prompt="w2 ")).max() > 0.01
     registry["model"] = registry["model"].model_copy(update={"loader": len})
-    with pytest.raises(UnsupportedModel, match=r"^mteb runs model by code of its own: give a SentenceTransformer"):
+    with pytest.raises(
+        UnsupportedModel, match=r"^mteb runs model by code of its own: give a SentenceTransformer"
+    ):
         mteb_model(str(folder))
 
 
@@ -283,15 +343,26 @@ def test_results_are_not_taken_for_those_of_the_plain_model(
     """Each is asked for twice: the second time, mteb reads what it filed, with six places."""
 
     def score(model: Any, cache: Any = None) -> Any:
-        found = mteb.evaluate(model, search(), cache=cache, co2_tracker=False, show_progress_bar=False)
+        found = mteb.evaluate(
+            model, search(), cache=cache, co2_tracker=False, show_progress_bar=False
+        )
         return found.task_results[0].scores["test"][0]["mrr_at_10"]
 
-    plain, cache = tiny_model(tmp_path / "model", "bert", "mean"), mteb.ResultCache(tmp_path / "results")
+    plain, cache = (
+        tiny_model(tmp_path / "model", "bert", "mean"),
+        mteb.ResultCache(tmp_path / "results"),
+    )
     fair = fairspan.calibrate(plain, basket_size=4)
     expected = {one: score(one) for one in (plain, fair)}
     assert abs(expected[plain] - expected[fair]) > 0.01, "the calibration shows"
-    for one, filed in ((plain, plain), (mteb_model(fair), fair), (mteb_model(plain, "plain"), plain)):
-        assert [score(one, cache), score(one, cache)] == pytest.approx([expected[filed]] * 2, abs=1e-6)
+    for one, filed in (
+        (plain, plain),
+        (mteb_model(fair), fair),
+        (mteb_model(plain, "plain"), plain),
+    ):
+        assert [score(one, cache), score(one, cache)] == pytest.approx(
+            [expected[filed]] * 2, abs=1e-6
+        )
     assert len(list(tmp_path.glob("results/*/*/*/TinySearch.json"))) == 3
 
 
@@ -300,30 +371,48 @@ def test_scores_by_position_are_those_of_evaluate(registry: dict[str, Any], tmp_
     """On a folder where four of five queries say in which fifth their answer is, by the example."""
     task, folder = tmp_path / "task", save_tiny(tmp_path / "model", "bert")
     (task / "qrels").mkdir(parents=True)
-    judged = [f"{query}\t{id}\t{gain}" for query, gains in RELEVANT.items() for id, gain in gains.items()]
+    judged = [
+        f"{query}\t{id}\t{gain}" for query, gains in RELEVANT.items() for id, gain in gains.items()
+    ]
     (task / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]))
     documents = [{"_id": id, "text": text} for id, text in DOCUMENTS.items()]
-    asked = [{"_id": id, "text": text, "metadata": {"fifth": int(id[1:]) - 1}} for id, text in QUERIES.items()]
+    asked = [
+        {"_id": id, "text": text, "metadata": {"fifth": int(id[1:]) - 1}}
+        for id, text in QUERIES.items()
+    ]
     for name, rows in (("corpus", documents), ("queries", asked)):
         (task / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     treatments, options = ("plain", "tempscale"), {"out": tmp_path / "run", "progress": False}
-    log = fairspan.evaluate(str(folder), str(task), treatments=treatments, documents_only=False, **options)
+    log = fairspan.evaluate(
+        str(folder), str(task), treatments=treatments, documents_only=False, **options
+    )
     example = runpy.run_path(str(Path(__file__).parents[1] / "examples" / "with_mteb.py"))
     found = example["compare"](str(folder), treatments, task=str(task))
     assert found["local/model (plain)"] != found["local/model (tempscale)"]
     for treatment in treatments:
-        theirs, ours = found[f"local/model ({treatment})"], log.rows.filter(treatment=treatment, measure="ndcg@10")
+        theirs, ours = (
+            found[f"local/model ({treatment})"],
+            log.rows.filter(treatment=treatment, measure="ndcg@10"),
+        )
         assert ours["value"].mean() == pytest.approx(theirs.pop("main_score"), abs=1e-5)
         by_fifth = dict(ours.select("position", "value").drop_nulls().iter_rows())
-        assert theirs == pytest.approx({f"ndcg_at_10_position_{place}": by_fifth[place] for place in (1, 2, 3, 4)})
-    (task / "queries.jsonl").write_text("\n".join(json.dumps({**one, "metadata": {}}) for one in asked))
-    with pytest.raises(CorpusError, match=r"^mteb needs one index with known positions: .*task has 1 with 0\.$"):
+        assert theirs == pytest.approx(
+            {f"ndcg_at_10_position_{place}": by_fifth[place] for place in (1, 2, 3, 4)}
+        )
+    (task / "queries.jsonl").write_text(
+        "\n".join(json.dumps({**one, "metadata": {}}) for one in asked)
+    )
+    with pytest.raises(
+        CorpusError, match=r"^mteb needs one index with known positions: .*task has 1 with 0\.$"
+    ):
         mteb_task(str(task))
 
 
 def test_passages_of_the_embedded_essays(mteb: ModuleType) -> None:
     task = mteb_task()
-    assert task.metadata.name == "FederalistPassageRetrieval", "other passages: new _REVISION, and .v2 in the name"
+    assert task.metadata.name == "FederalistPassageRetrieval", (
+        "other passages: new _REVISION, and .v2 in the name"
+    )
     assert task.metadata.is_filled()
     task.load_data()
     data = task.dataset["default"]["test"]
@@ -351,8 +440,12 @@ print(find_task("NFCorpus").metadata.name, "pytrec_eval" in sys.modules)
 
 
 @pytest.mark.slow
-def test_where_pytrec_eval_has_no_wheel(mteb: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_pytrec_eval_has_no_wheel(
+    mteb: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """mteb imports it at once and needs it to score, which is not done here."""
     monkeypatch.setenv("MTEB_CACHE", str(tmp_path))
-    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False
+    )
     assert done.stdout.split() == ["NFCorpus", "False"], done.stderr

@@ -33,9 +33,18 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Make:
     def build(architecture: str = "bert", longest: int = 64, **limits: Any) -> MultiVectorEncoder:
         folder = save_tiny(tmp_path_factory.mktemp("tiny"), architecture)
         transformer = Transformer(str(folder), max_seq_length=longest, **limits)
-        dense = Dense(HIDDEN, 8, False, nn.Identity(), torch.eye(8, HIDDEN), module_input_name=TOKENS)
-        modules = [transformer, dense, MultiVectorMask([SKIPPED]), Normalize(module_input_name=TOKENS)]
-        return MultiVectorEncoder(modules=modules, prompts={"query": "w1 ", "document": "w2 "}, device="cpu")
+        dense = Dense(
+            HIDDEN, 8, False, nn.Identity(), torch.eye(8, HIDDEN), module_input_name=TOKENS
+        )
+        modules = [
+            transformer,
+            dense,
+            MultiVectorMask([SKIPPED]),
+            Normalize(module_input_name=TOKENS),
+        ]
+        return MultiVectorEncoder(
+            modules=modules, prompts={"query": "w1 ", "document": "w2 "}, device="cpu"
+        )
 
     return build
 
@@ -45,7 +54,9 @@ def error(found: list[Tensor], wanted: list[Tensor]) -> float:
     return max(float((one - other).abs().max()) for one, other in zip(found, wanted, strict=True))
 
 
-@pytest.mark.parametrize("architecture", mostly_slow(["bert", "roberta", "modernbert", "qwen3", "t5"]))
+@pytest.mark.parametrize(
+    "architecture", mostly_slow(["bert", "roberta", "modernbert", "qwen3", "t5"])
+)
 @pytest.mark.parametrize("fields", [{}, {"tile_size": 7, "temperature": 0.6}])
 def test_every_token_of_a_document_has_the_vector_that_the_matrices_give(
     make: Make, architecture: str, fields: dict[str, Any]
@@ -67,19 +78,29 @@ def test_every_token_of_a_document_has_the_vector_that_the_matrices_give(
 
 
 FIXED, AT_LEAST = ({"strategy": kind, "length": 16} for kind in ("fixed", "min"))
-LIMITS: list[dict[str, Any]] = [{"query_expansion": FIXED}, {"query_expansion": {**FIXED, "attend": True}}]
+LIMITS: list[dict[str, Any]] = [
+    {"query_expansion": FIXED},
+    {"query_expansion": {**FIXED, "attend": True}},
+]
 LIMITS += [{"query_expansion": AT_LEAST}, {"query_length": 20}, {}]
 LIMITS += [{"query_expansion": AT_LEAST, "query_length": 40, "document_length": 50}]
 
 
 @pytest.mark.parametrize("limits", LIMITS)
-def test_queries_and_documents_that_fit_are_those_of_the_plain_model(make: Make, limits: dict[str, Any]) -> None:
+def test_queries_and_documents_that_fit_are_those_of_the_plain_model(
+    make: Make, limits: dict[str, Any]
+) -> None:
     plain = make(**limits)
     fair = fairspan.calibrate(plain, "long")
     assert error(fair.encode_query(TEXTS), plain.encode_query(TEXTS)) == 0
     short = [words(45, 8), words(20, 9), ""]
     assert error(fair.encode_document(short), plain.encode_document(short)) == 0
-    assert error(fairspan.calibrate(fair, "plain").encode_document(TEXTS), plain.encode_document(TEXTS)) == 0
+    assert (
+        error(
+            fairspan.calibrate(fair, "plain").encode_document(TEXTS), plain.encode_document(TEXTS)
+        )
+        == 0
+    )
 
 
 def test_a_limit_for_documents_is_the_window(make: Make) -> None:
@@ -90,8 +111,12 @@ def test_a_limit_for_documents_is_the_window(make: Make) -> None:
     assert max(map(len, fair.encode_document(TEXTS))) in range(70, 81)
 
 
-@pytest.mark.parametrize("load", [fairspan.load, lambda path: MultiVectorEncoder(str(path), trust_remote_code=True)])
-def test_a_saved_one_gives_the_same_vectors(make: Make, tmp_path: Path, load: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    "load", [fairspan.load, lambda path: MultiVectorEncoder(str(path), trust_remote_code=True)]
+)
+def test_a_saved_one_gives_the_same_vectors(
+    make: Make, tmp_path: Path, load: Callable[..., Any]
+) -> None:
     fair = fairspan.calibrate(make(document_length=50, query_length=20), "tiles", tile_size=9)
     fair.save_pretrained(str(tmp_path))
     loaded = load(tmp_path)
@@ -99,13 +124,19 @@ def test_a_saved_one_gives_the_same_vectors(make: Make, tmp_path: Path, load: Ca
     assert error(loaded.encode_document(TEXTS), fair.encode_document(TEXTS)) == 0
     assert error(loaded.encode_query(TEXTS), fair.encode_query(TEXTS)) == 0
     assert 'MultiVectorEncoder("…", trust_remote_code=True)' in (tmp_path / "README.md").read_text()
-    with pytest.raises(UnsupportedModel, match="a multi-vector encoder, with a vector for each token"):
+    with pytest.raises(
+        UnsupportedModel, match="a multi-vector encoder, with a vector for each token"
+    ):
         load_model(str(tmp_path))
     with pytest.raises(Exception, match=r"config\.json"):
         SentenceTransformer(str(tmp_path), trust_remote_code=True)
 
 
-@pytest.mark.parametrize("calibration", ["paper", "tempscale", Calibration.preset("long").but(sides="query")])
+@pytest.mark.parametrize(
+    "calibration", ["paper", "tempscale", Calibration.preset("long").but(sides="query")]
+)
 def test_what_acts_on_a_pooled_row_or_on_queries_is_refused(make: Make, calibration: Any) -> None:
-    with pytest.raises(DesignError, match=r"only its documents can be calibrated, in tiles: use 'long' or 'tiles'"):
+    with pytest.raises(
+        DesignError, match=r"only its documents can be calibrated, in tiles: use 'long' or 'tiles'"
+    ):
         fairspan.calibrate(make(), calibration)

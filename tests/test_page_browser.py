@@ -21,7 +21,18 @@ from fairspan.report.page import Part, make_page
 from fairspan.report.view import Section
 from fairspan.studies.logs import save_page
 from tests.browser import opened
-from tests.report_example import EVIL, FRAME, LABELS, TREATMENTS, heat, hostile_table, page, profiles, rows, view
+from tests.report_example import (
+    EVIL,
+    FRAME,
+    LABELS,
+    TREATMENTS,
+    heat,
+    hostile_table,
+    page,
+    profiles,
+    rows,
+    view,
+)
 from tests.test_logs import audited
 
 pytestmark = pytest.mark.slow
@@ -40,7 +51,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     )
     cards = tuple(replace(view().cards[0], name=name) for name in LONG)
     long = replace(view(), switch=LONG, sections=sections, cards=cards)
-    made = {"plain": page(), "hostile": page(hostile=True), "long": make_page("long", [Part("p", long)])}
+    made = {
+        "plain": page(),
+        "hostile": page(hostile=True),
+        "long": make_page("long", [Part("p", long)]),
+    }
     return {name: write_file(folder / f"{name}.html", text) for name, text in made.items()}
 
 
@@ -84,7 +99,9 @@ def expected_bars(treatment: int) -> list[tuple[str, int, float]]:
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_the_switch_sets_the_bars_to_the_data(browser: Any, pages: dict[str, Path], place: int) -> None:
+def test_the_switch_sets_the_bars_to_the_data(
+    browser: Any, pages: dict[str, Path], place: int
+) -> None:
     """Values, heights and labels are those of the treatment chosen; the dashed lines stay those of the first."""
     expected = expected_bars(place)
     with opened(browser, pages["plain"]) as found:
@@ -94,7 +111,9 @@ def test_the_switch_sets_the_bars_to_the_data(browser: Any, pages: dict[str, Pat
         assert [(name, p, value) for name, p, value, *_ in drawn] == expected
         # All panels share one axis and one size, so that heights are proportional to values.
         scale = drawn[0][4] / drawn[0][2]
-        assert [height for *_, height in drawn] == pytest.approx([value * scale for *_, value in expected], abs=0.6)
+        assert [height for *_, height in drawn] == pytest.approx(
+            [value * scale for *_, value in expected], abs=0.6
+        )
         values = shown.locator("text.value").all_text_contents()
         assert values == [f"{value:.3f}" for *_, value in expected]
         ghosts = shown.evaluate(
@@ -164,7 +183,9 @@ def test_lines_fade_and_leave_gaps(browser: Any, pages: dict[str, Path]) -> None
     """The one that is chosen stands out; nothing is drawn across a point that is unknown."""
     with opened(browser, pages["plain"]) as found:
         shown = found.page
-        layers = "document.querySelector('figure.panel svg:has(circle)').querySelectorAll('g[opacity]')"
+        layers = (
+            "document.querySelector('figure.panel svg:has(circle)').querySelectorAll('g[opacity]')"
+        )
         faded = f"[...{layers}].map((g) => g.getAttribute('opacity'))"
         for name, expected in {
             "paper": ["0.25", "1", "1"],
@@ -174,7 +195,9 @@ def test_lines_fade_and_leave_gaps(browser: Any, pages: dict[str, Path]) -> None
         }.items():
             shown.get_by_role("radio", name=name, exact=True).check()
             assert shown.evaluate(faded) == expected
-        strokes = shown.evaluate(f"[...{layers}].map((g) => g.querySelector('path').getAttribute('d'))")
+        strokes = shown.evaluate(
+            f"[...{layers}].map((g) => g.querySelector('path').getAttribute('d'))"
+        )
         assert [stroke.count("M") for stroke in strokes] == [1, 2, 1]
 
 
@@ -188,7 +211,9 @@ def test_the_keyboard_reaches_every_mark(browser: Any, pages: dict[str, Path]) -
         shown.keyboard.press("ArrowRight")
         told = tip.inner_text()
         assert told.startswith("position 2")
-        assert shown.evaluate("document.activeElement.getAttribute('aria-label')") == told.replace("\n", "; ")
+        assert shown.evaluate("document.activeElement.getAttribute('aria-label')") == told.replace(
+            "\n", "; "
+        )
         shown.keyboard.press("Escape")
         assert tip.is_hidden()
         shown.keyboard.press("Tab")
@@ -227,7 +252,9 @@ def test_markup_in_names_stays_text(browser: Any, pages: dict[str, Path]) -> Non
 
 def test_a_script_that_slipped_in_would_not_run(browser: Any, tmp_path: Path) -> None:
     """The page's policy names its own scripts by their hashes."""
-    file = write_file(tmp_path / "page.html", page().replace("</main>", f"{EVIL}<script>alert(2)</script></main>"))
+    file = write_file(
+        tmp_path / "page.html", page().replace("</main>", f"{EVIL}<script>alert(2)</script></main>")
+    )
     with opened(browser, file) as found:
         assert not [told for told in found.complaints if told.startswith("dialog")]
         assert len([told for told in found.complaints if "Content Security Policy" in told]) >= 2
@@ -249,13 +276,21 @@ def test_paper_shows_all_treatments_and_open_tables(browser: Any, pages: dict[st
 # --- pictures
 
 STORED = Path(__file__).parent / "data" / "pages"
-SHAPES = {f"{theme}-{width}": (width, theme == "dark") for theme in ("light", "dark") for width in (390, 1280)}
+SHAPES = {
+    f"{theme}-{width}": (width, theme == "dark")
+    for theme in ("light", "dark")
+    for width in (390, 1280)
+}
 SHAPES["print"] = (794, False)
 CELLS = (12, 8)
 # Grey levels of 255, the mean over a section. DejaVu and Liberation, with and without serifs, in place of Noto Sans
 # change none by more than 5.6; a lost chart, lost bars and panels of half the width change one by at least 9.2.
 TOLERANCE = 7.0
-BROKEN = ["#run0-1 { display: none }", "#run0-2 figure { display: none }", "html { filter: invert(1) }"]
+BROKEN = [
+    "#run0-1 { display: none }",
+    "#run0-2 figure { display: none }",
+    "html { filter: invert(1) }",
+]
 BROKEN += ["svg rect { display: none }", "figure.panel { width: 50% }"]
 BOXES = """(wanted) => [...document.querySelectorAll(wanted)].map((one) => one.getBoundingClientRect())
     .filter((box) => box.width && box.height).map((box) => [box.left, box.top, box.right, box.bottom])"""
@@ -278,7 +313,9 @@ def test_it_looks_as_stored(browser: Any, pages: dict[str, Path], shape: str, st
         found.page.wait_for_timeout(300)
         boxes = found.page.evaluate(BOXES, "header.top, main section")
         whole = image.open(BytesIO(found.page.screenshot(full_page=True))).convert("L")
-    seen = np.stack([np.asarray(whole.resize(CELLS, image.Resampling.BOX, box=box)) for box in boxes])
+    seen = np.stack(
+        [np.asarray(whole.resize(CELLS, image.Resampling.BOX, box=box)) for box in boxes]
+    )
     if os.environ.get("RENEW") and not style:
         image.fromarray(seen.reshape(-1, CELLS[0])).save(STORED / f"{shape}.png")
     stored = np.asarray(image.open(STORED / f"{shape}.png"), np.float64).reshape(-1, *CELLS[::-1])
@@ -287,7 +324,9 @@ def test_it_looks_as_stored(browser: Any, pages: dict[str, Path], shape: str, st
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_dark_and_light_have_the_same_boxes_on_the_screen(browser: Any, pages: dict[str, Path], width: int) -> None:
+def test_dark_and_light_have_the_same_boxes_on_the_screen(
+    browser: Any, pages: dict[str, Path], width: int
+) -> None:
     boxes = []
     for dark in (False, True):
         with opened(browser, pages["plain"], width=width, dark=dark) as found:

@@ -55,8 +55,12 @@ def article(segment: int, language: str, sentences: int) -> Segment:
     return Segment(f"a/{segment:02}", language, text, f"Title {language} {segment:02}")
 
 
-def make_corpus(count: int = 26, sentences: int = 5, languages: Sequence[str] = LANGUAGES) -> Corpus:
-    made = [article(segment, language, sentences) for language in languages for segment in range(count)]
+def make_corpus(
+    count: int = 26, sentences: int = 5, languages: Sequence[str] = LANGUAGES
+) -> Corpus:
+    made = [
+        article(segment, language, sentences) for language in languages for segment in range(count)
+    ]
     return Corpus.from_segments("made", made)
 
 
@@ -72,7 +76,9 @@ def pages(
     **design: Any,
 ) -> tuple[RetrievalTask, ...]:
     settings = {"sizes": (3,), "sets": 5, **design}
-    return build_pages(corpus or make_corpus(), plans, Design(**settings), Words(window), **(queries or {}))
+    return build_pages(
+        corpus or make_corpus(), plans, Design(**settings), Words(window), **(queries or {})
+    )
 
 
 def parts_of(page: Passage) -> list[str]:
@@ -97,13 +103,17 @@ def segment_of(text: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("n", [2, 3])
 @pytest.mark.parametrize("orders", ["latin", "williams", "permutations"])
-def test_over_all_editions_every_segment_stands_equally_often_at_every_position(n: int, orders: str) -> None:
+def test_over_all_editions_every_segment_stands_equally_often_at_every_position(
+    n: int, orders: str
+) -> None:
     """Once in a Latin design, once or (odd n) twice in Williams's, (n−1)! times in all permutations."""
     each = {"latin": 1, "williams": 1 + n % 2, "permutations": factorial(n - 1)}[orders]
     tasks = pages(sizes=(n,), design=orders)
     assert len(tasks) == n * each
     assert [task.edition for task in tasks] == list(range(n * each))
-    places = Counter((query.id, position_of(task, query.id)) for task in tasks for query in task.queries)
+    places = Counter(
+        (query.id, position_of(task, query.id)) for task in tasks for query in task.queries
+    )
     queries = {query.id for query in tasks[0].queries}
     assert len(queries) == 5 * n
     assert places == {(query, position): each for query in queries for position in range(1, n + 1)}
@@ -113,7 +123,10 @@ def test_over_all_editions_every_segment_stands_equally_often_at_every_position(
 def test_an_edition_holds_every_set_once_in_one_order(n: int) -> None:
     """The same sets in every edition, each told in another order every time; no segment is on two pages."""
     tasks = pages(sizes=(n,))
-    told = [sorted(tuple(segment_of(part)[1] for part in parts_of(page)) for page in t.documents) for t in tasks]
+    told = [
+        sorted(tuple(segment_of(part)[1] for part in parts_of(page)) for page in t.documents)
+        for t in tasks
+    ]
     sets = {frozenset(order) for order in told[0]}
     assert len(sets) == 5
     assert all(one.isdisjoint(other) for one, other in combinations(sets, 2))
@@ -132,14 +145,22 @@ def test_a_page_is_its_segments_joined_by_a_space(plans: Sequence[LanguagePlan])
         plan = LanguagePlan(task.lead, task.later)
         for page in task.documents:
             assert page.text == " ".join(parts_of(page))
-            assert [segment_of(part)[0] for part in parts_of(page)] == [task.lead, task.later, task.later]
+            assert [segment_of(part)[0] for part in parts_of(page)] == [
+                task.lead,
+                task.later,
+                task.later,
+            ]
             assert page.language == str(plan)
 
 
 @pytest.mark.parametrize("plans", [EN, ALL], ids=["one plan", "all plans"])
-def test_every_segment_of_a_page_is_asked_for_and_nothing_else(plans: Sequence[LanguagePlan]) -> None:
+def test_every_segment_of_a_page_is_asked_for_and_nothing_else(
+    plans: Sequence[LanguagePlan],
+) -> None:
     for task in pages(plans=plans):
-        places = sorted((found.document, found.start, found.end) for found in task.evidence.values())
+        places = sorted(
+            (found.document, found.start, found.end) for found in task.evidence.values()
+        )
         assert places == sorted((page.id, *span) for page in task.documents for span in page.spans)
         assert set(task.relevant) == set(task.evidence) == {query.id for query in task.queries}
         for query in task.queries:
@@ -190,7 +211,9 @@ def test_openings_are_what_stands_on_the_page() -> None:
 def test_too_little_left_to_ask_with() -> None:
     """Eight words are enough and seven are not; whole articles, whose opening is all of them, leave none."""
     lengths = {
-        segment.id: len(segment.text.split()) for segment in make_corpus().segments if segment.language == "en"
+        segment.id: len(segment.text.split())
+        for segment in make_corpus().segments
+        if segment.language == "en"
     }
     opening = sorted(lengths.values())[len(lengths) // 2] - 8
     enough = {segment for segment, length in lengths.items() if length - opening >= 8}
@@ -199,7 +222,10 @@ def test_too_little_left_to_ask_with() -> None:
     assert {query.id.rsplit("/", 1)[0] for query in tasks[0].queries} <= enough
     assert len(tasks[0].queries) == 3 * (len(enough) // 3)
     gone = len(lengths) - len(enough)
-    assert f"{gone} of 26 segments have fewer than 8 tokens left to ask with and were not used" in tasks[0].notes
+    assert (
+        f"{gone} of 26 segments have fewer than 8 tokens left to ask with and were not used"
+        in tasks[0].notes
+    )
     with pytest.raises(CorpusError) as caught:
         pages(opening=max(lengths.values()))
     assert str(caught.value) == (
@@ -226,7 +252,10 @@ def test_first_sentences() -> None:
 
 def test_titles() -> None:
     """A title that is empty or blank is none."""
-    without = [Segment(f"a/{30 + n}", "en", article(30 + n, "en", 3).text, [None, "", " \n"][n]) for n in range(3)]
+    without = [
+        Segment(f"a/{30 + n}", "en", article(30 + n, "en", 3).text, [None, "", " \n"][n])
+        for n in range(3)
+    ]
     corpus = Corpus.from_segments("made", [*make_corpus(languages=["en"]).segments, *without])
     for task in pages(corpus, queries={"query": "title"}, sets=50):
         assert len(task.queries) == 24
@@ -237,7 +266,9 @@ def test_titles() -> None:
             found = task.evidence[query.id]
             (page,) = [page for page in task.documents if page.id == found.document]
             assert page.text[found.start : found.end] == corpus.text(f"a/{number}", "en")
-    untitled = Corpus.from_segments("bare", [Segment(s.id, s.language, s.text) for s in make_corpus().segments])
+    untitled = Corpus.from_segments(
+        "bare", [Segment(s.id, s.language, s.text) for s in make_corpus().segments]
+    )
     with pytest.raises(CorpusError, match="for 0 of the 26 segments of bare: 26 have no title"):
         pages(untitled, queries={"query": "title"})
 
@@ -250,7 +281,9 @@ def test_queries_in_one_language_whatever_the_pages(kind: str) -> None:
     """Italian asks for the same article in English, in Italian and on mixed pages."""
     corpus = make_corpus()
     tasks = pages(corpus, ALL, {"query": kind, "language": "it"})
-    assert {(task.lead, task.later) for task in tasks} == {(a, b) for a in LANGUAGES for b in LANGUAGES}
+    assert {(task.lead, task.later) for task in tasks} == {
+        (a, b) for a in LANGUAGES for b in LANGUAGES
+    }
     for task in tasks:
         texts = {page.id: page.text for page in task.documents}
         for query in task.queries:
@@ -286,14 +319,18 @@ def test_the_sets_and_orders_are_those_of_every_plan() -> None:
 def test_the_order_of_the_files_does_not_matter() -> None:
     corpus = make_corpus()
     turned = Corpus.from_segments("made", reversed(corpus.segments))
-    assert [t.fingerprint for t in pages(corpus, ALL)] == [t.fingerprint for t in pages(turned, ALL)]
+    assert [t.fingerprint for t in pages(corpus, ALL)] == [
+        t.fingerprint for t in pages(turned, ALL)
+    ]
 
 
 def test_as_many_pages_as_the_corpus_yields() -> None:
     """26 segments make eight pages of three; each of them is asked for once in an edition."""
     tasks = pages(sets=100)
     assert all(len(task.documents) == 8 for task in tasks)
-    assert all("the corpus yields 8 pages of 3 different segments each" in task.notes for task in tasks)
+    assert all(
+        "the corpus yields 8 pages of 3 different segments each" in task.notes for task in tasks
+    )
     assert not any("yields" in note for note in pages(sets=8)[0].notes)
 
 
@@ -306,11 +343,18 @@ def test_pages_that_do_not_fit_are_not_made() -> None:
         assert all(2 + len(page.text.split()) <= 70 for page in task.documents)
         used = [segment_of(part)[1] for page in task.documents for part in parts_of(page)]
         assert len(used) == len(set(used))
-        assert f"the corpus yields {len(task.documents)} pages of 3 different segments each" in task.notes
-    places = Counter((query.id, position_of(task, query.id)) for task in tasks for query in task.queries)
+        assert (
+            f"the corpus yields {len(task.documents)} pages of 3 different segments each"
+            in task.notes
+        )
+    places = Counter(
+        (query.id, position_of(task, query.id)) for task in tasks for query in task.queries
+    )
     assert set(places.values()) == {1}
     assert len(places) == 9 * len(tasks[0].documents)
-    with pytest.raises(DesignError, match="the 3 shortest segments have 60 tokens, and the model reads 20"):
+    with pytest.raises(
+        DesignError, match="the 3 shortest segments have 60 tokens, and the model reads 20"
+    ):
         pages(corpus, window=20)
 
 
@@ -335,10 +379,16 @@ def test_queries_that_cannot_be(values: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"queries": {"editions": 4}}, "4 editions were asked for, and sets of 3 segments have 3 latin"),
+        (
+            {"queries": {"editions": 4}},
+            "4 editions were asked for, and sets of 3 segments have 3 latin",
+        ),
         ({"corpus": make_corpus(5)}, "only one page of 3 can be made without repeating a segment"),
         ({"corpus": make_corpus(3)}, "only 1 set"),
-        ({"corpus": make_corpus(2)}, "the corpus has 2 segments in en, and a document of 3 needs 3"),
+        (
+            {"corpus": make_corpus(2)},
+            "the corpus has 2 segments in en, and a document of 3 needs 3",
+        ),
         ({"min_tokens": 500}, "0 of 26 segments are within the length limits"),
         ({"queries": {"language": "de"}}, "'de'"),
     ],
@@ -375,7 +425,9 @@ def test_real_text_in_all_languages_of_the_sample() -> None:
     """Chinese, Korean and Hindi have sentence ends of their own: page part and query still are the article."""
     corpus = Corpus.read("sample")
     for language in corpus.languages:
-        source = TaskSource("pages", languages=[language], size=4, sets=12, editions=1, query_tokens=1000)
+        source = TaskSource(
+            "pages", languages=[language], size=4, sets=12, editions=1, query_tokens=1000
+        )
         (task,) = source.read(Letters())
         assert len(task.documents) >= 10
         texts = {page.id: page.text for page in task.documents}

@@ -37,9 +37,17 @@ Make = Callable[..., SentenceTransformer]
 
 
 def test_no_other_private_attribute_is_used() -> None:
-    trees = {str(file.relative_to(SOURCE)): ast.parse(file.read_text("utf-8")) for file in SOURCE.rglob("*.py")}
+    trees = {
+        str(file.relative_to(SOURCE)): ast.parse(file.read_text("utf-8"))
+        for file in SOURCE.rglob("*.py")
+    }
     nodes = {name: list(ast.walk(tree)) for name, tree in trees.items()}
-    own = {node.name for some in nodes.values() for node in some if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    own = {
+        node.name
+        for some in nodes.values()
+        for node in some
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+    }
     for name, some in nodes.items():
         on_self = {
             node.attr
@@ -48,11 +56,21 @@ def test_no_other_private_attribute_is_used() -> None:
             and isinstance(node.value, ast.Name)
             and node.value.id in ("self", "cls")
         }
-        private = {node.attr for node in some if isinstance(node, ast.Attribute) and node.attr.startswith("_")}
-        private |= {node.arg for node in some if isinstance(node, ast.keyword) and (node.arg or "").startswith("_")}
+        private = {
+            node.attr
+            for node in some
+            if isinstance(node, ast.Attribute) and node.attr.startswith("_")
+        }
+        private |= {
+            node.arg
+            for node in some
+            if isinstance(node, ast.keyword) and (node.arg or "").startswith("_")
+        }
         # os._exit is documented.
         foreign = {one for one in private if not one.startswith("__")} - on_self - own - {"_exit"}
-        assert foreign == PRIVATE.get(name, set()), f"{name}: use a public equivalent, or list and test it here"
+        assert foreign == PRIVATE.get(name, set()), (
+            f"{name}: use a public equivalent, or list and test it here"
+        )
 
 
 def test_pooling_leaves_out_the_prompt_in_a_method_of_its_own() -> None:
@@ -88,7 +106,9 @@ def test_torch_has_flash_attention_on_cpus_with_its_normaliser() -> None:
         "aten._scaled_dot_product_flash_attention_for_cpu is gone. fairspan.attention.all_rows uses it in "
         "restricted_attention: use its successor, or let _flash() return False, which takes the slower path below it."
     )
-    query, key, value = torch.randn(3, 1, 2, 5, 8, generator=torch.Generator().manual_seed(0)).double()
+    query, key, value = torch.randn(
+        3, 1, 2, 5, 8, generator=torch.Generator().manual_seed(0)
+    ).double()
     mask = torch.zeros(1, 1, 5, 5, dtype=torch.float64)
     mask[..., -1] = -torch.inf
     out, log_mass = operator(query, key, value, 0.0, False, attn_mask=mask, scale=0.5)
@@ -112,7 +132,9 @@ def test_transformers_marks_masks_that_hide_only_padding(make_tiny: Make) -> Non
     before = AttentionMaskInterface()[NAME]
     AttentionMaskInterface.register(NAME, remember)
     try:
-        create_bidirectional_mask(config=config, inputs_embeds=torch.zeros(1, 3, 4), attention_mask=None)
+        create_bidirectional_mask(
+            config=config, inputs_embeds=torch.zeros(1, 3, 4), attention_mask=None
+        )
     finally:
         AttentionMaskInterface.register(NAME, before)
     assert seen.get("mask_function") is bidirectional_mask_function, (
@@ -126,12 +148,16 @@ def test_transformers_marks_masks_that_hide_only_padding(make_tiny: Make) -> Non
     model = fairspan.calibrate(make_tiny("bert", "mean"), basket_size=8)
     masks = []
     attend = model[0].model.encoder.layer[0].attention.self
-    attend.register_forward_pre_hook(lambda _, args, kwargs: masks.append(args[1:] or kwargs), with_kwargs=True)
+    attend.register_forward_pre_hook(
+        lambda _, args, kwargs: masks.append(args[1:] or kwargs), with_kwargs=True
+    )
     model.encode([words(3), words(9)])
     tensors = [x for given in masks for x in (given.values() if isinstance(given, dict) else given)]
     shapes = [x for x in tensors if isinstance(x, torch.Tensor) and x.ndim == 4]
     assert shapes
-    assert all(hides_only_padding(x) for x in shapes), "a mask of a padded batch is one row: attention.interface.mask"
+    assert all(hides_only_padding(x) for x in shapes), (
+        "a mask of a padded batch is one row: attention.interface.mask"
+    )
 
 
 def test_configurations_name_their_attention() -> None:
@@ -143,9 +169,17 @@ def test_configurations_name_their_attention() -> None:
 
 
 def test_mpnet_has_the_modules_that_its_port_uses() -> None:
-    model = modeling_mpnet.MPNetModel(MPNetConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2))
+    model = modeling_mpnet.MPNetModel(
+        MPNetConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+    )
     layer = model.encoder.layer[0]
-    names = ("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o", "attention.attn.dropout")
+    names = (
+        "attention.attn.q",
+        "attention.attn.k",
+        "attention.attn.v",
+        "attention.attn.o",
+        "attention.attn.dropout",
+    )
     for name in (*names, "attention.LayerNorm", "attention.dropout", "intermediate", "output"):
         assert name in dict(layer.named_modules()), (
             f"transformers' MPNetLayer has no {name} any more: compare fairspan.attention.relative with it, "
@@ -154,7 +188,15 @@ def test_mpnet_has_the_modules_that_its_port_uses() -> None:
 
 
 def test_transformer_modules_have_what_calibrated_ones_override() -> None:
-    names = ("on_model_ready", "preprocess", "forward", "get_config_dict", "save", "load", "load_config")
+    names = (
+        "on_model_ready",
+        "preprocess",
+        "forward",
+        "get_config_dict",
+        "save",
+        "load",
+        "load_config",
+    )
     missing = [name for name in names if not callable(getattr(Transformer, name, None))]
     assert not missing, (
         f"sentence_transformers' Transformer has no {missing} any more. fairspan.model.transformer overrides them: "

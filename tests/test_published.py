@@ -50,7 +50,9 @@ def assert_printed(number: int, printed: Printed) -> None:
     table = published_table(number)
     header = [*table.heads, *(column.name for column in table.columns)]
     if table.has_groups:
-        above = ["n", ""] + [text for name, count in table.spans() for text in (name, *[""] * (count - 1))]
+        above = ["n", ""] + [
+            text for name, count in table.spans() for text in (name, *[""] * (count - 1))
+        ]
         assert printed[:2] == [above, ["", "", *header[2:]]]
     else:
         assert printed[0] == header
@@ -70,7 +72,9 @@ def test_every_published_table_is_as_in_the_text(number: int) -> None:
     files = sorted(SEEDS.glob("*.txt"))
     if not files:
         pytest.skip("needs the paper's text in ../shared/seeds")
-    [printed] = [tables for file in files if len(tables := printed_tables(file.read_text("utf-8"))) == 19]
+    [printed] = [
+        tables for file in files if len(tables := printed_tables(file.read_text("utf-8"))) == 19
+    ]
     assert_printed(number, printed[number])
     kept = read_cells(CELLS)
     assert kept.get(number, printed[number]) == printed[number]

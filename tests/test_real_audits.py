@@ -36,8 +36,12 @@ def test_the_demo_finds_what_the_pages_say(
     """Mean pooling. Rounding may change the ranks of a few of the 431 queries."""
 
     def answer(verb: str) -> dict[str, Any]:
-        (typed,) = re.findall(rf"fairspan ({verb}.*?) --out", (ROOT / "Makefile").read_text("utf-8"))
-        monkeypatch.setattr("sys.argv", ["fairspan", *typed.split(), "--out", str(tmp_path / verb), "--json"])
+        (typed,) = re.findall(
+            rf"fairspan ({verb}.*?) --out", (ROOT / "Makefile").read_text("utf-8")
+        )
+        monkeypatch.setattr(
+            "sys.argv", ["fairspan", *typed.split(), "--out", str(tmp_path / verb), "--json"]
+        )
         printed = io.StringIO()
         with redirect_stdout(printed), suppress(SystemExit):
             main()
@@ -45,12 +49,19 @@ def test_the_demo_finds_what_the_pages_say(
         return found
 
     searched, (verdict,) = (found := answer("evaluate"))["quality"], found["verdicts"]
-    (shown,) = re.findall(r"^    long +better: (.*?);", (ROOT / "docs/evaluate.md").read_text("utf-8"), re.MULTILINE)
-    numbers = [[float(one) for one in re.findall(r"-?\d+\.\d+", text)] for text in (verdict["sentence"], shown)]
+    (shown,) = re.findall(
+        r"^    long +better: (.*?);", (ROOT / "docs/evaluate.md").read_text("utf-8"), re.MULTILINE
+    )
+    numbers = [
+        [float(one) for one in re.findall(r"-?\d+\.\d+", text)]
+        for text in (verdict["sentence"], shown)
+    ]
     assert verdict["verdict"] == "better"
     assert numbers[0][: len(numbers[1])] == pytest.approx(numbers[1], abs=0.02)
     found_first = [one["estimate"] for one in searched if one["metric"] == "recall@10"]
-    (said,) = re.findall(r"(\.\d+) of all passages instead of (\.\d+)", (ROOT / "README.md").read_text("utf-8"))
+    (said,) = re.findall(
+        r"(\.\d+) of all passages instead of (\.\d+)", (ROOT / "README.md").read_text("utf-8")
+    )
     assert found_first == pytest.approx([float(said[1]), float(said[0])], abs=0.01)
     audited = [(one["treatment"], one["verdict"]) for one in answer("audit")["verdicts"]]
     assert audited == [("plain", "biased"), ("tiles", "fair")]
@@ -75,7 +86,9 @@ def test_granite_on_articles(granite: SentenceTransformer, shared: Path, tmp_pat
         out=tmp_path / "run",
     )
     assert log.verdicts["verdict"][0] == "biased"
-    before, after = (log.frame("means").filter(treatment=name)["estimate"].to_list() for name in TREATMENTS)
+    before, after = (
+        log.frame("means").filter(treatment=name)["estimate"].to_list() for name in TREATMENTS
+    )
     assert before == pytest.approx([0.879, 0.749, 0.742, 0.769], abs=0.03)
     assert after == pytest.approx([0.818, 0.781, 0.778, 0.791], abs=0.03)
     [change] = log.frame("changes").iter_rows(named=True)

@@ -37,7 +37,9 @@ UNSUPPORTED: dict[str, dict[str, Any]] = {
 }
 
 
-def refusal(model: Any, kind: type[fairspan.FairspanError] = fairspan.UnsupportedModel, **fields: Any) -> str:
+def refusal(
+    model: Any, kind: type[fairspan.FairspanError] = fairspan.UnsupportedModel, **fields: Any
+) -> str:
     """The message that `calibrate` refuses with, which is one line with no other error behind it."""
     with pytest.raises(kind) as caught:
         fairspan.calibrate(model, **fields)
@@ -93,7 +95,9 @@ def test_an_architecture_with_attention_of_its_own_is_named_and_others_are_sugge
         ("/models/gte-multilingual-base", "alibaba-nlp-community/gte-multilingual-base"),
     ],
 )
-def test_checkpoints_with_code_of_their_own_are_pointed_to_their_ports(tmp_path: Path, name: str, port: str) -> None:
+def test_checkpoints_with_code_of_their_own_are_pointed_to_their_ports(
+    tmp_path: Path, name: str, port: str
+) -> None:
     """An unsupported model under that name stands in for the checkpoint's own code."""
     model = tiny_model(tmp_path, "fnet", "cls")
     model[0].model.config._name_or_path = name
@@ -103,7 +107,9 @@ def test_checkpoints_with_code_of_their_own_are_pointed_to_their_ports(tmp_path:
 
 
 @pytest.mark.parametrize("backend", ["onnx", "openvino"])
-def test_an_exported_backend_is_named_and_the_torch_backend_suggested(make_tiny: Make, backend: str) -> None:
+def test_an_exported_backend_is_named_and_the_torch_backend_suggested(
+    make_tiny: Make, backend: str
+) -> None:
     """An exported graph has no attention function to ask."""
     model = copy.deepcopy(make_tiny())
     model[0].backend = backend
@@ -115,7 +121,14 @@ def test_an_exported_backend_is_named_and_the_torch_backend_suggested(make_tiny:
 def test_a_softmax_without_a_definition_of_baskets_is_refused(make_tiny: Make) -> None:
     """Gemma 2 caps its scores inside the softmax."""
     message = refusal(
-        make_tiny("gemma2", "mean", num_key_value_heads=2, head_dim=8, query_pre_attn_scalar=8, sliding_window=12)
+        make_tiny(
+            "gemma2",
+            "mean",
+            num_key_value_heads=2,
+            head_dim=8,
+            query_pre_attn_scalar=8,
+            sliding_window=12,
+        )
     )
     assert "softcap" in message
     assert "plain softmax" in message
@@ -124,7 +137,9 @@ def test_a_softmax_without_a_definition_of_baskets_is_refused(make_tiny: Make) -
 # Things that are not such models
 
 
-@pytest.mark.parametrize("given", ["BAAI/bge-m3", None, 3, nn.Linear(2, 2), SentenceTransformer, CrossEncoder])
+@pytest.mark.parametrize(
+    "given", ["BAAI/bge-m3", None, 3, nn.Linear(2, 2), SentenceTransformer, CrossEncoder]
+)
 def test_anything_but_a_sentence_transformer_is_named_by_its_type(given: Any) -> None:
     """A name, a module or a class is not a loaded model, and the message shows how to get one."""
     message = refusal(given)
@@ -147,22 +162,30 @@ class OwnTransformer(Transformer):
 def test_a_transformer_module_with_code_of_its_own_is_named(tmp_path: Path) -> None:
     """Replacing its class would bypass that code."""
     transformer = OwnTransformer(str(save_tiny(tmp_path, "bert")))
-    message = refusal(SentenceTransformer(modules=[transformer, Pooling(HIDDEN, "cls")], device="cpu"))
+    message = refusal(
+        SentenceTransformer(modules=[transformer, Pooling(HIDDEN, "cls")], device="cpu")
+    )
     assert "OwnTransformer" in message
     assert "sentence_transformers' Transformer" in message
 
 
 @pytest.mark.parametrize("after", [[], [Normalize()]])
-def test_a_model_without_pooling_is_refused_and_told_where_to_put_it(make_tiny: Make, after: list[nn.Module]) -> None:
+def test_a_model_without_pooling_is_refused_and_told_where_to_put_it(
+    make_tiny: Make, after: list[nn.Module]
+) -> None:
     """Without it nobody can tell which row becomes the vector."""
     message = refusal(SentenceTransformer(modules=[make_tiny()[0], *after], device="cpu"))
     assert "no Pooling module follows" in message
     assert "SentenceTransformer(modules=[transformer, Pooling(" in message
 
 
-@pytest.mark.parametrize("name", ["encoder.layer.2.attention.self.key.weight", "embeddings.LayerNorm.bias"])
+@pytest.mark.parametrize(
+    "name", ["encoder.layer.2.attention.self.key.weight", "embeddings.LayerNorm.bias"]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
-def test_a_weight_that_is_not_a_number_is_named(make_tiny: Make, name: str, dtype: torch.dtype) -> None:
+def test_a_weight_that_is_not_a_number_is_named(
+    make_tiny: Make, name: str, dtype: torch.dtype
+) -> None:
     """One NaN in one weight makes every vector NaN, so it is found before anything is calibrated."""
     model = copy.deepcopy(make_tiny()).to(dtype)
     model[0].model.get_parameter(name).data.view(-1)[3] = torch.nan
@@ -186,7 +209,9 @@ def test_a_prompt_that_leaves_no_room_for_a_tile_is_refused(make_tiny: Make) -> 
     """600 positions are enough for a tile of 590 tokens and ten others."""
     fair = fairspan.calibrate(make_tiny(), tile_size=590, max_seq_length=700)
     assert np.isfinite(fair.encode(words(690), prompt="w1 " * 8)).all()
-    with pytest.raises(fairspan.DesignError, match=r"and 11 special and prompt .* tiles of at most 589 tokens"):
+    with pytest.raises(
+        fairspan.DesignError, match=r"and 11 special and prompt .* tiles of at most 589 tokens"
+    ):
         fair.encode(words(690), prompt="w1 " * 9)
 
 
@@ -210,7 +235,10 @@ def test_positions_that_cannot_start_again_are_refused(make_tiny: Make) -> None:
 def test_a_chat_template_is_refused(make_tiny: Make) -> None:
     """Its tokens are around every text."""
     model = copy.deepcopy(make_tiny("qwen3", "lasttoken"))
-    model[0].modality_config = {**model[0].modality_config, "message": model[0].modality_config["text"]}
+    model[0].modality_config = {
+        **model[0].modality_config,
+        "message": model[0].modality_config["text"],
+    }
     assert "chat template" in refusal(model, calibration="tiles")
 
 
@@ -220,7 +248,9 @@ def test_a_chat_template_is_refused(make_tiny: Make) -> None:
 LONG = words(700)  # the tiny models take 512 tokens
 
 
-def test_odd_texts_have_the_vectors_that_follow_from_their_tokens(representative: SentenceTransformer) -> None:
+def test_odd_texts_have_the_vectors_that_follow_from_their_tokens(
+    representative: SentenceTransformer,
+) -> None:
     """Whitespace is the empty text, a long text is its beginning, and short texts are left alone if asked."""
     plain, fair = representative, fairspan.calibrate(representative, basket_size=16)
     assert np.array_equal(fair.encode(" \n"), fair.encode(""))
@@ -233,7 +263,9 @@ def test_odd_texts_have_the_vectors_that_follow_from_their_tokens(representative
     assert np.abs(left.encode(LONG) - plain.encode(LONG)).max() > 1e-2
 
 
-@pytest.mark.parametrize("settings", [{"bos": "original", "strength": 0.5}, {"tile_size": 16}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"bos": "original", "strength": 0.5}, {"tile_size": 16}], ids=str
+)
 @pytest.mark.parametrize("pooling", ["cls", "mean", "lasttoken"])
 def test_a_text_without_any_token_beside_others_stays_out_of_their_way(
     tmp_path: Path, pooling: str, settings: dict[str, Any]

@@ -16,12 +16,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairspan.errors import FairspanError, MissingExtra
-from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, domain_of, point, tick_text, ticks
+from fairspan.report.chart import (
+    Chart,
+    HeatCell,
+    HeatMap,
+    Panel,
+    Point,
+    Series,
+    domain_of,
+    point,
+    tick_text,
+    ticks,
+)
 from fairspan.report.figure import draw
 from fairspan.report.files import write_figures
 from fairspan.report.style import figure_bytes
 from fairspan.report.view import Section
-from tests.report_example import EVIL, TREATMENTS, Estimate, heat, lines, profiles, rows, value, view
+from tests.report_example import (
+    EVIL,
+    TREATMENTS,
+    Estimate,
+    heat,
+    lines,
+    profiles,
+    rows,
+    value,
+    view,
+)
 
 matplotlib = pytest.importorskip("matplotlib")
 
@@ -54,8 +75,13 @@ def curves_of(axes: Any) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]
         if isinstance(container, ErrorbarContainer) and container.get_label():
             line, _, (bars,) = container.lines
             segments = bars.get_segments()
-            ends = np.array([segment[:, 1] if len(segment) else [np.nan] * 2 for segment in segments])
-            found[container.get_label()] = (*(np.array(part, np.float64) for part in line.get_data(orig=True)), ends)
+            ends = np.array(
+                [segment[:, 1] if len(segment) else [np.nan] * 2 for segment in segments]
+            )
+            found[container.get_label()] = (
+                *(np.array(part, np.float64) for part in line.get_data(orig=True)),
+                ends,
+            )
     return found
 
 
@@ -81,7 +107,12 @@ def texts_of(figure: Any) -> Iterator[tuple[str, Any]]:
             # Ticks beyond the ends of an axis keep labels that are not drawn.
             drawn = {id(tick) for tick in axis._update_ticks()}
             found = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
-            hidden |= {id(text) for tick in found if id(tick) not in drawn for text in (tick.label1, tick.label2)}
+            hidden |= {
+                id(text)
+                for tick in found
+                if id(tick) not in drawn
+                for text in (tick.label1, tick.label2)
+            }
     for text in figure.findobj(Text):
         if text.get_visible() and text.get_text().strip() and id(text) not in hidden:
             yield text.get_text(), text.get_window_extent()
@@ -109,8 +140,12 @@ def assert_bars(figure: Any, chart: Chart) -> None:
         assert list(drawn) == [series.name for series in panel.series]
         for series in panel.series:
             heights, ends = drawn[series.name]
-            np.testing.assert_allclose(heights, [one.estimate for one in series.points if one], rtol=1e-12)
-            np.testing.assert_allclose(ends, [(one.low, one.high) for one in series.points if one], rtol=1e-9)
+            np.testing.assert_allclose(
+                heights, [one.estimate for one in series.points if one], rtol=1e-12
+            )
+            np.testing.assert_allclose(
+                ends, [(one.low, one.high) for one in series.points if one], rtol=1e-9
+            )
 
 
 @pytest.mark.parametrize("shift", [0.0, -0.6])
@@ -122,7 +157,9 @@ def test_bars_are_the_points(shift: float) -> None:
     assert value(2, 4, 0, 3) + shift == pytest.approx(chart.panels[3].series[2].points[3].estimate)  # type: ignore[union-attr]
     for axes in panels_of(figure).values():
         assert axes.get_ylim() == chart.domain(chart.panels[0])
-        assert [line.get_ydata() for line in axes.lines if line.get_label() == "_zero"] == ([[0, 0]] if shift else [])
+        assert [line.get_ydata() for line in axes.lines if line.get_label() == "_zero"] == (
+            [[0, 0]] if shift else []
+        )
     assert legend_of(figure) == list(TREATMENTS)
     assert_legible(figure)
 
@@ -134,8 +171,12 @@ def test_one_line_of_panels_for_each_heading() -> None:
     assert len(figure.axes) == 2 * 2 * 3
     strips = [axes for axes in figure.axes if axes.texts]
     for axes, count in zip(strips, (3, 3, 3, 4, 4, 4), strict=True):
-        assert [bar.get_height() for bar in axes.containers[0]] == [20.0 * (1 + place) for place in range(count)]
-        assert [text.get_text() for text in axes.texts] == [str(20 * (1 + place)) for place in range(count)]
+        assert [bar.get_height() for bar in axes.containers[0]] == [
+            20.0 * (1 + place) for place in range(count)
+        ]
+        assert [text.get_text() for text in axes.texts] == [
+            str(20 * (1 + place)) for place in range(count)
+        ]
         # On one scale: 80 is the largest size of all.
         assert axes.get_ylim() == (0, 80)
     assert [axes.get_ylabel() for axes in figure.axes].count("tokens") == 2
@@ -167,7 +208,11 @@ def test_lines_bounds_and_gaps() -> None:
         assert [panel.reference] * 2 in [list(line.get_ydata()) for line in axes.lines]
     assert legend_of(figure) == ["none", "paper", "limit in theory"]
     assert [axes.get_ylabel() for axes in panels.values()] == ["cosine", "", "rank", "distance"]
-    assert panels["cosine"].get_ylim() == panels["cosine of words"].get_ylim() != panels["rank"].get_ylim()
+    assert (
+        panels["cosine"].get_ylim()
+        == panels["cosine of words"].get_ylim()
+        != panels["rank"].get_ylim()
+    )
     assert panels["rank"].get_xlabel() == "tokens of a text"
     assert_legible(figure)
 
@@ -188,7 +233,8 @@ def test_rows_are_the_points(shift: float) -> None:
         assert widths == pytest.approx([one.estimate for one in known])
         shown = [text.get_text() for text in axes.texts]
         assert [text for text in shown if not text.startswith("#")] == [
-            "–" if one is None else f"{one.estimate:.3f}".replace("-", "−") for one in panel.series[0].points
+            "–" if one is None else f"{one.estimate:.3f}".replace("-", "−")
+            for one in panel.series[0].points
         ]
         assert [text for text in shown if text.startswith("#")] == [one.note for one in known]
         low, high = axes.get_xlim()
@@ -211,7 +257,10 @@ def test_heat_maps_of_every_entry() -> None:
     for place, axes in enumerate(panels.values()):
         [image] = axes.images
         shown = [text.get_text() for text in axes.texts]
-        expected = [[np.nan if cell is None else cell.values[place] for cell in cells] for _, cells in found.rows]
+        expected = [
+            [np.nan if cell is None else cell.values[place] for cell in cells]
+            for _, cells in found.rows
+        ]
         np.testing.assert_array_equal(np.array(image.get_array().filled(np.nan)), expected)
         assert shown == [f"{number:.3f}" for number in np.ravel(expected) if np.isfinite(number)]
         assert image.get_clim() == found.ends
@@ -222,7 +271,13 @@ def test_levels_are_on_one_scale() -> None:
     cells = (HeatCell((0.2, 0.6)), HeatCell((0.4, None)), None, HeatCell((float("nan"), 0.3)))
     found = HeatMap("h", "t", "c", "", ("1", "2"), (("en", cells[:2]), ("de", cells[2:])))
     assert found.ends == (0.2, 0.6)
-    assert [found.level(number) for number in (0.2, 0.4, 0.6, None, float("nan"))] == [0.0, 0.5, 1.0, 0.0, 0.0]
+    assert [found.level(number) for number in (0.2, 0.4, 0.6, None, float("nan"))] == [
+        0.0,
+        0.5,
+        1.0,
+        0.0,
+        0.0,
+    ]
     assert len(draw(found).axes) == 2
     flat = HeatMap("h", "t", "c", "", ("1",), (("en", (HeatCell((0.3,)),)),))
     assert flat.level(0.3) == 0.0
@@ -236,7 +291,10 @@ FRONT = [f"tiles={size},t=0.8" for size in (32, 64, 128, 256, 512)]
 def drawn_lines(axes: Any, kind: str) -> dict[str, np.ndarray]:
     """[2, N] x and y of every line or mark whose label begins with `_kind`, by the rest of its label."""
     found = [line for line in axes.lines if str(line.get_label()).startswith(f"_{kind}")]
-    return {line.get_label().removeprefix(f"_{kind}").strip(): np.array(line.get_data()) for line in found}
+    return {
+        line.get_label().removeprefix(f"_{kind}").strip(): np.array(line.get_data())
+        for line in found
+    }
 
 
 # --- axes and points
@@ -253,7 +311,9 @@ def test_ticks_are_round_and_few(low: float, reach: float) -> None:
 
 
 def test_an_axis_holds_every_interval_and_the_foot_of_bars() -> None:
-    series = Series("a", 0, (point(Estimate(0.4, 0.3, 0.52)), None, point(Estimate(-0.1, np.nan, np.nan))))
+    series = Series(
+        "a", 0, (point(Estimate(0.4, 0.3, 0.52)), None, point(Estimate(-0.1, np.nan, np.nan)))
+    )
     low, high = domain_of([[series]], zero=True)
     assert low <= -0.1
     assert high >= 0.52
@@ -278,10 +338,15 @@ def test_an_unknown_point_is_none() -> None:
 def test_files_are_the_same_each_time(tmp_path: Path) -> None:
     kinds = ("svg", "PNG", ".pdf")
     few = replace(view(), sections=view().sections[2:], picture="")
-    few = replace(few, sections=(*few.sections, Section("Heat", heats=(heat(entries=1), heat(name="languages")))))
+    few = replace(
+        few,
+        sections=(*few.sections, Section("Heat", heats=(heat(entries=1), heat(name="languages")))),
+    )
     first, second = (write_figures(few, tmp_path / folder, kinds) for folder in ("a", "b"))
     names = ["segments", "languages", "languages-2"]
-    assert [file.name for file in first] == [f"{name}.{kind}" for name in names for kind in ("svg", "png", "pdf")]
+    assert [file.name for file in first] == [
+        f"{name}.{kind}" for name in names for kind in ("svg", "png", "pdf")
+    ]
     for one, other in zip(first, second, strict=True):
         data = one.read_bytes()
         assert data == other.read_bytes(), one.name
@@ -295,8 +360,12 @@ def test_text_of_an_svg_stays_text() -> None:
         assert text in drawn
 
 
-def test_other_formats_are_refused_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(FairspanError, match=r"^a picture is one of .png, .svg, .pdf, got 'figure.gif'.$"):
+def test_other_formats_are_refused_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(
+        FairspanError, match=r"^a picture is one of .png, .svg, .pdf, got 'figure.gif'.$"
+    ):
         write_figures(view(), tmp_path / "out", ["svg", "gif"])
     monkeypatch.setattr("fairspan.report.style.find_spec", lambda name: None)
     for call in (lambda: write_figures(view(), tmp_path / "out"), lambda: draw(lines())):
@@ -311,7 +380,9 @@ def test_other_formats_are_refused_in_one_line(tmp_path: Path, monkeypatch: pyte
 def lightness(colour: str) -> float:
     """CIE L* (0 black, 100 white) of an sRGB colour, which is what is left of it in grey."""
     red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (red, green, blue)]
+    linear = [
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (red, green, blue)
+    ]
     y = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
     return 116 * (y ** (1 / 3) if y > 216 / 24389 else (24389 / 27 * y + 16) / 116) - 16
 

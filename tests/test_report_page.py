@@ -25,20 +25,37 @@ from tests.test_logs import Page
 def test_charts_are_the_view_s() -> None:
     """Every point with its interval and its text, panel by panel; folded panels are for files."""
     shown, charts = view(), Page(page()).charts
-    panels = [(chart, panel) for section in shown.sections for chart in section.charts for panel in chart.shown]
+    panels = [
+        (chart, panel)
+        for section in shown.sections
+        for chart in section.charts
+        for panel in chart.shown
+    ]
     assert len(charts) == len(panels) == 4 + 4 + 2
     for found, (chart, panel) in zip(charts, panels, strict=True):
-        assert (found["kind"], found["title"], found["labels"]) == (chart.kind, panel.title, list(panel.labels))
+        assert (found["kind"], found["title"], found["labels"]) == (
+            chart.kind,
+            panel.title,
+            list(panel.labels),
+        )
         assert found["y_label"] == (panel.y_label or chart.y_label)
         assert (found["domain"], found["reference"]) == (list(chart.domain(panel)), panel.reference)
         assert [size["v"] for size in found["strip"]] == list(panel.strip)
         for drawn, series in zip(found["series"], panel.series, strict=True):
-            assert (drawn["name"], drawn["number"], drawn["dashed"]) == (series.name, series.number, series.dashed)
+            assert (drawn["name"], drawn["number"], drawn["dashed"]) == (
+                series.name,
+                series.number,
+                series.dashed,
+            )
             for one, expected in zip(drawn["points"], series.points, strict=True):
                 if expected is None:
                     assert one is None
                     continue
-                assert (one["v"], one["lo"], one["hi"]) == (expected.estimate, expected.low, expected.high)
+                assert (one["v"], one["lo"], one["hi"]) == (
+                    expected.estimate,
+                    expected.low,
+                    expected.high,
+                )
                 assert one["shown"] == f"{expected.estimate:.3f}".replace("-", "−")
                 assert one["told"] == expected.told
 
@@ -69,7 +86,9 @@ def test_heat_maps_hold_every_entry() -> None:
     text = page()
     found = re.findall(r'data-heat="([^"]*)" data-levels="([^"]*)"', text)
     cells = [cell for _, row in heat().rows for cell in row if cell]
-    assert [shown for shown, _ in found] == ["|".join(f"{number:.3f}" for number in cell.values) for cell in cells]
+    assert [shown for shown, _ in found] == [
+        "|".join(f"{number:.3f}" for number in cell.values) for cell in cells
+    ]
     levels = [float(level) for _, own in found for level in own.split("|")]
     assert (min(levels), max(levels)) == (0, 1)
     assert text.count("data-entry") - text.count("[data-entry]") == 1
@@ -121,7 +140,9 @@ def test_the_policy_names_the_page_s_own_scripts() -> None:
     [policy] = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
     scripts = re.findall(r"<script>(.*?)</script>", text, re.S)
     assert len(scripts) == 3
-    hashes = [f"&#39;sha256-{b64encode(sha256(one.encode()).digest()).decode()}&#39;" for one in scripts]
+    hashes = [
+        f"&#39;sha256-{b64encode(sha256(one.encode()).digest()).decode()}&#39;" for one in scripts
+    ]
     assert policy.startswith(f"default-src &#39;none&#39;; script-src {' '.join(hashes)}; ")
     assert "unsafe-eval" not in policy
     assert policy.count("unsafe-inline") == 1, "for styles only"
@@ -130,7 +151,9 @@ def test_the_policy_names_the_page_s_own_scripts() -> None:
 def test_markup_stays_text() -> None:
     clean, hostile = Page(page()), Page(page(hostile=True))
     assert {tag for tag, _ in hostile.elements} == {tag for tag, _ in clean.elements}
-    assert not [name for _, attributes in hostile.elements for name in attributes if name.startswith("on")]
+    assert not [
+        name for _, attributes in hostile.elements for name in attributes if name.startswith("on")
+    ]
     for text in HOSTILE:
         assert " ".join(re.sub(r"[\x00\x07\ud800]", "\ufffd", text).split()) in hostile.text
     page(hostile=True).encode()

@@ -17,13 +17,17 @@ matplotlib = pytest.importorskip("matplotlib")
 def result(*, hostile: bool = False) -> ExampleResult:
     """With the smallest of the charts, as drawing takes time."""
     shown = view(hostile=hostile)
-    first = replace(shown.sections[0], charts=(profiles(treatments=shown.switch, sizes=(3,), plans=("en",)),))
+    first = replace(
+        shown.sections[0], charts=(profiles(treatments=shown.switch, sizes=(3,), plans=("en",)),)
+    )
     return ExampleResult(replace(shown, sections=(first,)))
 
 
 def test_one_line() -> None:
     found = repr(result())
-    assert found == ("<a model | a corpus | 12 documents | none: unfair; paper: fair; retrieval: needs more data>")
+    assert found == (
+        "<a model | a corpus | 12 documents | none: unfair; paper: fair; retrieval: needs more data>"
+    )
     broken = ExampleResult(replace(view(), heading="a\nb", cards=()))
     assert repr(broken) == "<a b>"
 
@@ -44,7 +48,9 @@ def test_in_a_notebook() -> None:
     assert "<img src=x" not in html
     assert html.count("&lt;img src=x onerror=alert(1)&gt;") >= 2
     html.encode()
-    [alt, picture] = re.findall(r"<img alt='([^']*)' src='data:image/svg\+xml;base64,([^']*)'>", html)[0]
+    [alt, picture] = re.findall(
+        r"<img alt='([^']*)' src='data:image/svg\+xml;base64,([^']*)'>", html
+    )[0]
     assert alt == "&lt;img src=x onerror=alert(1)&gt;"
     drawn = b64decode(picture).decode()
     assert drawn.startswith("<?xml")
@@ -56,4 +62,6 @@ def test_in_a_notebook_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> No
     html = result()._repr_html_()
     assert "<img" not in html
     assert re.findall(r"<b>(.*?)</b>", html)[:2] == ["none", "unfair"]
-    assert ">none is unfair.<br>A second sentence.<" in html, "sentences of a verdict have no full stop of their own"
+    assert ">none is unfair.<br>A second sentence.<" in html, (
+        "sentences of a verdict have no full stop of their own"
+    )

@@ -62,7 +62,8 @@ def test_intervals_show_what_is_known() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"), [(0.0009, "<0.001"), (0.001, "0.001"), (1.0, "1.000"), (None, "–"), (float("nan"), "–")]
+    ("value", "shown"),
+    [(0.0009, "<0.001"), (0.001, "0.001"), (1.0, "1.000"), (None, "–"), (float("nan"), "–")],
 )
 def test_p_values(value: float | None, shown: str) -> None:
     assert p_value(value) == shown
@@ -100,7 +101,9 @@ def test_a_view_can_be_cleaned() -> None:
 
 def test_groups_of_rows_and_columns() -> None:
     cells = ("1", "2", "3")
-    found = small((("3", "x"), cells), (("3", "y"), cells), (("4", "y"), cells), (("3", "y"), cells))
+    found = small(
+        (("3", "x"), cells), (("3", "y"), cells), (("4", "y"), cells), (("3", "y"), cells)
+    )
     assert found.shown_heads() == [("3", "x"), ("", "y"), ("4", "y"), ("3", "y")]
     assert [len(group) for group in found.groups()] == [2, 1, 1]
     assert found.spans() == [("left", 2), ("", 1)]
@@ -150,7 +153,13 @@ def parsed(text: str) -> tuple[list[str], list[list[str]], list[str]]:
     rows: list[list[str]] = []
     around = []
     for token, after in pairwise(tokens):
-        assert token.type not in ("html_block", "heading_open", "bullet_list_open", "ordered_list_open", "hr")
+        assert token.type not in (
+            "html_block",
+            "heading_open",
+            "bullet_list_open",
+            "ordered_list_open",
+            "hr",
+        )
         if token.type == "tr_open":
             rows.append([])
         elif token.type in ("th_open", "td_open"):
@@ -171,21 +180,38 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("made", [table(), hostile_table([text for text in HOSTILE if text.isprintable()])])
+@pytest.mark.parametrize(
+    "made", [table(), hostile_table([text for text in HOSTILE if text.isprintable()])]
+)
 def test_markdown_says_what_the_table_does(made: Table) -> None:
     """Read by a parser, it has its cells, none more, with the text as it was."""
     header, rows, around = parsed(to_markdown(made))
-    assert header == [*made.heads, *(f"{column.group} {column.name}".strip() for column in made.columns)]
+    assert header == [
+        *made.heads,
+        *(f"{column.group} {column.name}".strip() for column in made.columns),
+    ]
     shown = zip(made.shown_heads(), made.rows, strict=True)
     assert rows == [[*heads, *(one_line(cell.text) for cell in row.cells)] for heads, row in shown]
     assert around == [made.title, *made.notes]
 
 
-@given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12), min_size=6, max_size=6))
+@given(
+    st.lists(
+        st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12), min_size=6, max_size=6
+    )
+)
 def test_any_text_is_shown_as_it_is(texts: list[str]) -> None:
     title, head, column, name, cell = (one_line(text) or "x" for text in texts[:5])
     note = one_line(f"a {texts[5]}")
-    made = Table("t", title, (head,), (Column(column),), (row(name, cells=[cell]),), pl.DataFrame(), notes=(note,))
+    made = Table(
+        "t",
+        title,
+        (head,),
+        (Column(column),),
+        (row(name, cells=[cell]),),
+        pl.DataFrame(),
+        notes=(note,),
+    )
     assert parsed(to_markdown(made)) == ([head, column], [[name, cell]], [title, note])
 
 
@@ -206,7 +232,9 @@ def test_csv_reads_back_exactly() -> None:
     assert [line["fair"] for line in lines] == ["true", "false", "", "true"]
 
 
-@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", "＝1", " =1", "'=1", '=HYPERLINK("x")'])
+@pytest.mark.parametrize(
+    "text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", "＝1", " =1", "'=1", '=HYPERLINK("x")']
+)
 def test_no_text_is_a_formula(text: str) -> None:
     """The guard is one character, so that it can be taken away again; numbers have none."""
     [line] = read(to_csv(pl.DataFrame({"model": [text], "estimate": [-0.5]})))
@@ -238,12 +266,23 @@ def test_tables_are_written(tmp_path: Path) -> None:
 
 def test_names_of_files() -> None:
     names = ["a-b", "a b", "a/b", "A-B", "../x", "报告", "", "x" * 200]
-    assert file_names(names) == ["a-b", "a-b-2", "a-b-3", "A-B-4", "x", "table", "table-2", "x" * 120]
+    assert file_names(names) == [
+        "a-b",
+        "a-b-2",
+        "a-b-3",
+        "A-B-4",
+        "x",
+        "table",
+        "table-2",
+        "x" * 120,
+    ]
 
 
 def test_a_folder_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert re.search(r"cannot be written: .*\.$", said_by(write_tables, [table()], tmp_path / "file"))
+    assert re.search(
+        r"cannot be written: .*\.$", said_by(write_tables, [table()], tmp_path / "file")
+    )
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +296,9 @@ def test_a_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monkey
         raise OSError(28, os.strerror(28))
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(FairspanError, match=r"page\.html cannot be written: No space left on device\.$"):
+    with pytest.raises(
+        FairspanError, match=r"page\.html cannot be written: No space left on device\.$"
+    ):
         write_file(file, "new")
     monkeypatch.undo()
     assert file.read_text() == "old"

@@ -71,7 +71,9 @@ def test_names_are_no_markup() -> None:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("made", [table(), hostile_table(HOSTILE[:6]), hostile_table(["x" * 70, "y" * 35])])
+@pytest.mark.parametrize(
+    "made", [table(), hostile_table(HOSTILE[:6]), hostile_table(["x" * 70, "y" * 35])]
+)
 def test_tables_are_folded_and_nothing_is_cut(made: Table, width: int) -> None:
     """Columns that do not fit stand below, beside the heads again; every character of every cell is there."""
     parts = tables(made, width)

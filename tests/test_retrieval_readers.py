@@ -34,7 +34,9 @@ def relevant(task: RetrievalTask) -> dict[str, dict[str, float]]:
 def marked(task: RetrievalTask) -> dict[str, str]:
     """The characters that each query's evidence covers."""
     texts = {document.id: document.text for document in task.documents}
-    return {id: texts[found.document][found.start : found.end] for id, found in task.evidence.items()}
+    return {
+        id: texts[found.document][found.start : found.end] for id, found in task.evidence.items()
+    }
 
 
 # --- BEIR
@@ -56,7 +58,10 @@ BEIR_QRELS = "query-id\tcorpus-id\tscore\nq1\td1\t2\nq2\td2\t1\nq1\td4\t1\nq1\td
 
 
 def beir_folder(
-    place: Path, qrels: str | bytes = BEIR_QRELS, corpus: Rows = BEIR_CORPUS, queries: Rows = BEIR_QUERIES
+    place: Path,
+    qrels: str | bytes = BEIR_QRELS,
+    corpus: Rows = BEIR_CORPUS,
+    queries: Rows = BEIR_QUERIES,
 ) -> Path:
     folder = place / "small"
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
@@ -94,7 +99,10 @@ def test_beir(tmp_path: Path) -> None:
 )
 def test_other_forms_of_judgements(tmp_path: Path, qrels: str) -> None:
     """A first line that is a judgement is not taken for a header."""
-    assert relevant(read_beir(beir_folder(tmp_path, qrels))) == {"q1": {"d1": 2, "d4": 1}, "q2": {"d2": 1}}
+    assert relevant(read_beir(beir_folder(tmp_path, qrels))) == {
+        "q1": {"d1": 2, "d4": 1},
+        "q2": {"d2": 1},
+    }
 
 
 def test_beir_gzipped(tmp_path: Path) -> None:
@@ -102,7 +110,10 @@ def test_beir_gzipped(tmp_path: Path) -> None:
     plain = read_beir(folder)
     for file in (folder / "corpus.jsonl", folder / "queries.jsonl", folder / "qrels" / "test.tsv"):
         file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
-        assert said_by(read_beir, folder) == f"{file.parent} has both {file.name} and {file.name}.gz: remove one."
+        assert (
+            said_by(read_beir, folder)
+            == f"{file.parent} has both {file.name} and {file.name}.gz: remove one."
+        )
         file.unlink()
     assert read_beir(folder) == plain
     (folder / "qrels" / "test.tsv.gz").write_bytes(gzip.compress(BEIR_QRELS.encode())[:-9])
@@ -116,7 +127,10 @@ def test_splits(tmp_path: Path) -> None:
     assert task.name == "small-dev"
     assert relevant(task) == {"q2": {"d1": 1}}
     assert [query.id for query in task.queries] == ["q2"]
-    assert said_by(read_beir, folder, split="train") == f"{folder} has no qrels/train.tsv. Splits there: dev, test."
+    assert (
+        said_by(read_beir, folder, split="train")
+        == f"{folder} has no qrels/train.tsv. Splits there: dev, test."
+    )
 
 
 def test_relevant_documents_without_text(tmp_path: Path) -> None:
@@ -141,7 +155,9 @@ def test_judgements_that_change_nothing(tmp_path: Path) -> None:
 
 def test_the_same_text_twice(tmp_path: Path) -> None:
     corpus = [BEIR_CORPUS[0], {"_id": "copy", "text": "Sea It is deep."}, BEIR_CORPUS[1]]
-    assert read_beir(beir_folder(tmp_path, "q1\td1\t1\n", corpus)).notes == ("Documents with identical text: 2.",)
+    assert read_beir(beir_folder(tmp_path, "q1\td1\t1\n", corpus)).notes == (
+        "Documents with identical text: 2.",
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,24 +178,44 @@ def test_the_same_text_twice(tmp_path: Path) -> None:
 def test_faults_of_a_judgement(tmp_path: Path, line: str | bytes, message: str) -> None:
     """Line 3 is blank and counts; a header counts too, and only once."""
     middle = line.encode() if isinstance(line, str) else line
-    folder = beir_folder(tmp_path, b"query-id\tcorpus-id\tscore\nq1\td1\t1\n\n" + middle + b"\nq2\td2\t1\n")
+    folder = beir_folder(
+        tmp_path, b"query-id\tcorpus-id\tscore\nq1\td1\t1\n\n" + middle + b"\nq2\td2\t1\n"
+    )
     assert said_by(read_beir, folder) == f"qrels/test.tsv, line 4: {message}"
 
 
 @pytest.mark.parametrize(
     ("file", "row", "message"),
     [
-        ("corpus.jsonl", {"_id": "d1", "text": "x"}, "the id 'd1' was already used at corpus.jsonl, line 1."),
-        ("corpus.jsonl", {"id": "d9", "text": "x"}, "there is no field '_id'. Fields there: id, text."),
-        ("corpus.jsonl", {"_id": "d9", "title": "x"}, "there is no field 'text'. Fields there: _id, title."),
+        (
+            "corpus.jsonl",
+            {"_id": "d1", "text": "x"},
+            "the id 'd1' was already used at corpus.jsonl, line 1.",
+        ),
+        (
+            "corpus.jsonl",
+            {"id": "d9", "text": "x"},
+            "there is no field '_id'. Fields there: id, text.",
+        ),
+        (
+            "corpus.jsonl",
+            {"_id": "d9", "title": "x"},
+            "there is no field 'text'. Fields there: _id, title.",
+        ),
         ("corpus.jsonl", {"_id": "d9", "text": None}, "'text' must be text, got null."),
         ("corpus.jsonl", {"_id": "d9", "text": "x", "title": 1}, "'title' must be text, got 1."),
-        ("queries.jsonl", {"_id": "q1", "text": "x"}, "the id 'q1' was already used at queries.jsonl, line 1."),
+        (
+            "queries.jsonl",
+            {"_id": "q1", "text": "x"},
+            "the id 'q1' was already used at queries.jsonl, line 1.",
+        ),
         ("queries.jsonl", {"_id": "q2", "text": " "}, "'text' is empty."),
         ("queries.jsonl", {"_id": "q2"}, "there is no field 'text'. Fields there: _id."),
     ],
 )
-def test_faults_of_a_beir_line(tmp_path: Path, file: str, row: dict[str, object], message: str) -> None:
+def test_faults_of_a_beir_line(
+    tmp_path: Path, file: str, row: dict[str, object], message: str
+) -> None:
     folder = beir_folder(tmp_path, "q1\td1\t1\nq2\td1\t1\n")
     write(folder / file, [{"_id": "d1" if file == "corpus.jsonl" else "q1", "text": "x"}, row])
     if file == "corpus.jsonl":
@@ -190,7 +226,10 @@ def test_faults_of_a_beir_line(tmp_path: Path, file: str, row: dict[str, object]
 def test_a_beir_line_that_is_no_json(tmp_path: Path) -> None:
     folder = beir_folder(tmp_path)
     (folder / "corpus.jsonl").write_bytes(b'{"_id": "d1", "text": "x"}\n[1]\n')
-    assert said_by(read_beir, folder) == "corpus.jsonl, line 2: not an object but [1]. Each line holds one object."
+    assert (
+        said_by(read_beir, folder)
+        == "corpus.jsonl, line 2: not an object but [1]. Each line holds one object."
+    )
 
 
 def test_what_is_missing(tmp_path: Path) -> None:
@@ -221,9 +260,13 @@ PLACED: Rows = (
 )
 
 
-def placed_folder(place: Path, *metadata: object, corpus: Rows = PLACED, asked: str = "sea") -> Path:
+def placed_folder(
+    place: Path, *metadata: object, corpus: Rows = PLACED, asked: str = "sea"
+) -> Path:
     """Queries q0, q1, … with this metadata, all answered by one document."""
-    queries = [{"_id": f"q{number}", "text": "x", "metadata": one} for number, one in enumerate(metadata)]
+    queries = [
+        {"_id": f"q{number}", "text": "x", "metadata": one} for number, one in enumerate(metadata)
+    ]
     qrels = "".join(f"q{number}\t{asked}\t1\n" for number in range(len(metadata)))
     return beir_folder(place, qrels, corpus, queries)
 
@@ -251,8 +294,13 @@ def test_evidence_by_characters_segment_and_fifth(tmp_path: Path) -> None:
         "q4": Evidence("sea", 23, 24, 4),
         "q6": Evidence("sea", 0, 3, 2),
     }
-    assert task.documents == (Passage("sea", SEA, "en", ((0, 16), (17, 26))), Passage("hill", "Hill It is high."))
-    assert [query.cluster for query in task.queries] == ["sea"] * 7 + ["", ""], "queries about one document"
+    assert task.documents == (
+        Passage("sea", SEA, "en", ((0, 16), (17, 26))),
+        Passage("hill", "Hill It is high."),
+    )
+    assert [query.cluster for query in task.queries] == ["sea"] * 7 + ["", ""], (
+        "queries about one document"
+    )
     assert [query.language for query in task.queries] == ["", "de"] + [""] * 7
 
 
@@ -260,7 +308,9 @@ def test_characters_are_those_of_the_text_without_its_title(tmp_path: Path) -> N
     task = read_beir(placed_folder(tmp_path, {"start": 6, "answer": "high"}, asked="hill"))
     assert marked(task) == {"q0": "high"}
     spaced = [{"_id": "hill", "text": "  It is high."}]
-    task = read_beir(placed_folder(tmp_path, {"start": 8, "answer": "high"}, corpus=spaced, asked="hill"))
+    task = read_beir(
+        placed_folder(tmp_path, {"start": 8, "answer": "high"}, corpus=spaced, asked="hill")
+    )
     assert marked(task) == {"q0": "high"}
 
 
@@ -269,10 +319,16 @@ def test_one_language_of_a_folder(tmp_path: Path) -> None:
     folder = placed_folder(tmp_path, {"language": "de"}, {}, {"language": "en"})
     (task,) = read(folder, language="de")
     assert [(query.id, query.language) for query in task.queries] == [("q0", "de"), ("q1", "de")]
-    assert [(document.id, document.language) for document in task.documents] == [("sea", "en"), ("hill", "de")]
+    assert [(document.id, document.language) for document in task.documents] == [
+        ("sea", "en"),
+        ("hill", "de"),
+    ]
     assert task.notes == ("Queries not in 'de', left out: 1.",)
     placed_folder(tmp_path, {"language": "de"}, {"language": "en"})
-    assert said_by(read, folder, language="hi") == f"{folder} has no queries in 'hi'. Languages there: de, en."
+    assert (
+        said_by(read, folder, language="hi")
+        == f"{folder} has no queries in 'hi'. Languages there: de, en."
+    )
 
 
 @pytest.mark.parametrize(
@@ -282,15 +338,24 @@ def test_one_language_of_a_folder(tmp_path: Path) -> None:
             {"start": 10, "answer": "deep"},
             "the answer 'deep' is not at character 10 of the document 'sea'; found ' dee'.",
         ),
-        ({"start": 23, "answer": "deep"}, "characters 23 to 27 are not inside the document 'sea', which has 26."),
+        (
+            {"start": 23, "answer": "deep"},
+            "characters 23 to 27 are not inside the document 'sea', which has 26.",
+        ),
         ({"start": -4}, "characters -4 to -3 are not inside the document 'sea', which has 26."),
-        ({"start": 11, "end": 11}, "characters 11 to 11 are not inside the document 'sea', which has 26."),
+        (
+            {"start": 11, "end": 11},
+            "characters 11 to 11 are not inside the document 'sea', which has 26.",
+        ),
         ({"start": 11.0}, "'start' must be a whole number, got 11.0."),
         ({"start": 0, "end": True}, "'end' must be a whole number, got true."),
         ({"segment": 2}, "'segment' is 2, and the document 'sea' has 2, counted from 0."),
         ({"fifth": 5}, "'fifth' must be from 0 to 4, or -1 where it is not known, got 5."),
         ({"fifth": "0"}, "'fifth' must be a whole number, got \"0\"."),
-        ({"start": 0, "document": "hill"}, "'document' is 'hill', which does not answer the query: sea does."),
+        (
+            {"start": 0, "document": "hill"},
+            "'document' is 'hill', which does not answer the query: sea does.",
+        ),
         ({"language": 3}, "'language' must be text, got 3."),
     ],
 )
@@ -309,17 +374,23 @@ def test_of_several_documents_the_best_has_the_evidence(tmp_path: Path) -> None:
     queries = [{"_id": "q", "text": "x", "metadata": {"start": 0}}]
     folder = beir_folder(tmp_path, "q\tsea\t1\nq\thill\t2\n", PLACED, queries)
     assert read_beir(folder).evidence == {"q": Evidence("hill", 5, 6)}
-    write(folder / "queries.jsonl", [{"_id": "q", "text": "x", "metadata": {"start": 0, "document": "sea"}}])
+    write(
+        folder / "queries.jsonl",
+        [{"_id": "q", "text": "x", "metadata": {"start": 0, "document": "sea"}}],
+    )
     assert read_beir(folder).evidence == {"q": Evidence("sea", 0, 1)}
 
 
 @pytest.mark.parametrize(
-    "segments", [3, [[0, 4, 5]], [[0, 4.0]], [[0, 4], [3, 9]], [[5, 5]], [[0, 4], [4, 27]], [[-1, 4]]]
+    "segments",
+    [3, [[0, 4, 5]], [[0, 4.0]], [[0, 4], [3, 9]], [[5, 5]], [[0, 4], [4, 27]], [[-1, 4]]],
 )
 def test_faults_of_segments(tmp_path: Path, segments: object) -> None:
     corpus = [{"_id": "sea", "text": SEA, "metadata": {"segments": segments}}]
     message = said_by(read_beir, placed_folder(tmp_path, {}, corpus=corpus))
-    assert message.startswith("corpus.jsonl, line 1, metadata: 'segments' must list [start, end] of segments one")
+    assert message.startswith(
+        "corpus.jsonl, line 1, metadata: 'segments' must list [start, end] of segments one"
+    )
 
 
 # --- several languages
@@ -338,21 +409,39 @@ def test_a_folder_for_each_language(tmp_path: Path) -> None:
     folder = several_folder(tmp_path)
     tasks = read(folder, languages=("de", "en"))
     assert [task.name for task in tasks] == [f"{tmp_path.name}-de", f"{tmp_path.name}-en"]
-    assert [task.queries for task in tasks] == [(Query("q", "de", "de"),), (Query("q", "en", "en"),)]
-    assert [task.documents[1] for task in tasks] == [Passage("b", "de hill", "de"), Passage("b", "en hill", "en")]
+    assert [task.queries for task in tasks] == [
+        (Query("q", "de", "de"),),
+        (Query("q", "en", "en"),),
+    ]
+    assert [task.documents[1] for task in tasks] == [
+        Passage("b", "de hill", "de"),
+        Passage("b", "en hill", "en"),
+    ]
     assert read(folder, language="de") == tasks[:1]
     assert read(folder) == tasks[1:], "English unless another is named"
-    assert said_by(read, folder, language="hi") == f"{tmp_path.name} has no 'hi'. Languages there: de, en."
-    assert said_by(read, folder, languages=("de", "hi")) == f"{tmp_path.name} has no 'hi'. Languages there: de, en."
+    assert (
+        said_by(read, folder, language="hi")
+        == f"{tmp_path.name} has no 'hi'. Languages there: de, en."
+    )
+    assert (
+        said_by(read, folder, languages=("de", "hi"))
+        == f"{tmp_path.name} has no 'hi'. Languages there: de, en."
+    )
 
 
 def test_languages_that_would_do_nothing(tmp_path: Path) -> None:
     folder = beir_folder(tmp_path)
     for task in (str(folder), f"beir:{folder}", "mteb:SciFact"):
-        assert said_by(TaskSource, task, languages=("de", "en")).startswith(f"languages would do nothing for {task}")
-        assert TaskSource(task, languages=("de", "en"), fitted=True).languages, "those of the corpus to fit on"
+        assert said_by(TaskSource, task, languages=("de", "en")).startswith(
+            f"languages would do nothing for {task}"
+        )
+        assert TaskSource(task, languages=("de", "en"), fitted=True).languages, (
+            "those of the corpus to fit on"
+        )
     for languages in ((), ("de",), ("de", "de")):
-        assert "needs at least two different languages" in said_by(TaskSource, str(tmp_path), languages=languages)
+        assert "needs at least two different languages" in said_by(
+            TaskSource, str(tmp_path), languages=languages
+        )
 
 
 # --- XQuAD's positions: two paragraphs of 16 and 9 characters with an empty line between them
@@ -361,13 +450,26 @@ POSITIONS_TEXT = "The sea is deep.\n\nIt sings."
 
 
 def positions_row(**changes: object) -> dict[str, object]:
-    row: dict[str, object] = {"qid": "q1", "question": "How deep?", "article": "00", "answer": "deep"}
-    return {**row, "start_in_paragraph": 11, "paragraph_chars": 16, "start_in_article": 11, **changes}
+    row: dict[str, object] = {
+        "qid": "q1",
+        "question": "How deep?",
+        "article": "00",
+        "answer": "deep",
+    }
+    return {
+        **row,
+        "start_in_paragraph": 11,
+        "paragraph_chars": 16,
+        "start_in_article": 11,
+        **changes,
+    }
 
 
 def positions_folder(place: Path, **changes: object) -> Path:
     """Questions in German and English, whose corpus is beside."""
-    second = positions_row(qid="q2", answer="sings", start_in_paragraph=3, paragraph_chars=9, start_in_article=21)
+    second = positions_row(
+        qid="q2", answer="sings", start_in_paragraph=3, paragraph_chars=9, start_in_article=21
+    )
     folder, corpus = place / "retrieval" / "sea_positions", place / "corpora" / "sea"
     for one in (folder, corpus):
         one.mkdir(parents=True, exist_ok=True)
@@ -381,11 +483,17 @@ def test_positions(tmp_path: Path) -> None:
     folder = positions_folder(tmp_path)
     (task,) = read(folder)
     assert task.name == "sea_positions-en"
-    assert task.queries == (Query("q1", "How deep?", "en", "00"), Query("q2", "How deep?", "en", "00"))
+    assert task.queries == (
+        Query("q1", "How deep?", "en", "00"),
+        Query("q2", "How deep?", "en", "00"),
+    )
     assert task.documents == (Passage("00", POSITIONS_TEXT, "en", ((0, 16), (18, 27))),)
     assert task.evidence == {"q1": Evidence("00", 11, 15), "q2": Evidence("00", 21, 26)}
     assert relevant(task) == {"q1": {"00": 1}, "q2": {"00": 1}}
-    assert [one.name for one in read(folder, languages=("en", "de"))] == ["sea_positions-en", "sea_positions-de"]
+    assert [one.name for one in read(folder, languages=("en", "de"))] == [
+        "sea_positions-en",
+        "sea_positions-de",
+    ]
     (tmp_path / "corpora").rename(tmp_path / "elsewhere")
     assert said_by(read, folder) == (
         f"{folder} has questions but no articles: put the corpus that has them into {folder / 'documents'}."
@@ -397,7 +505,10 @@ def test_positions(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"start_in_article": 20}, "the answer 'sings' is not at character 20 of the document '00'; found ' sing'."),
+        (
+            {"start_in_article": 20},
+            "the answer 'sings' is not at character 20 of the document '00'; found ' sing'.",
+        ),
         ({"article": "01"}, "there is no article '01' in sea (en)."),
         ({"qid": "q1"}, "the id 'q1' was already used at en.jsonl, line 1."),
         ({"answer": ""}, "'answer' is empty."),
@@ -418,7 +529,10 @@ def test_xquad(shared: Path, language: str) -> None:
     if not folder.is_dir() or not (shared / "corpora" / "xquad").is_dir():
         pytest.skip("needs ../shared/retrieval/xquad_positions and ../shared/corpora/xquad")
     (task,) = read(folder, language=language)
-    rows = [json.loads(line) for line in (folder / f"{language}.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = [
+        json.loads(line)
+        for line in (folder / f"{language}.jsonl").read_text(encoding="utf-8").splitlines()
+    ]
     corpus = shared / "corpora" / "xquad" / f"{language}.jsonl"
     articles = [json.loads(line) for line in corpus.read_text(encoding="utf-8").splitlines()]
     assert (len(task.queries), len(task.documents)) == (1190, 48)
@@ -465,5 +579,7 @@ def test_scifact(shared: Path) -> None:
     assert task.documents[0] == Passage(first["_id"], f"{first['title']} {first['text']}".strip())
     assert task.notes == ()
     [linked] = link_queries([MeasuredTask(task, {}, {}, {})])
-    assert len({query.cluster or query.id for query in linked.task.queries}) == 247, "as many as share no abstract"
+    assert len({query.cluster or query.id for query in linked.task.queries}) == 247, (
+        "as many as share no abstract"
+    )
     assert len(read_beir(folder, split="train").queries) == 809

@@ -48,20 +48,26 @@ def wordpiece() -> SentenceTransformer:
 
 
 def bare(tokenizer: Tokenizer) -> ModelTokens:
-    return ModelTokens(SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=4)], device="cpu"))
+    return ModelTokens(
+        SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=4)], device="cpu")
+    )
 
 
 def with_joining_spaces() -> ModelTokens:
     """One token a word, which begins with the space before it, as in XLM-R (bge-m3, multilingual E5) and Qwen."""
     vocabulary = ["<unk>", *(f"▁w{number}" for number in range(90)), "▁."]
-    tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(vocabulary)}, unk_token="<unk>"))
+    tokenizer = Tokenizer(
+        models.WordLevel({word: n for n, word in enumerate(vocabulary)}, unk_token="<unk>")
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     return bare(tokenizer)
 
 
 def by_bytes() -> ModelTokens:
     """A token for every byte, white space included, as byte-level tokenizers have where they merged nothing."""
-    alphabet = {letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    alphabet = {
+        letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))
+    }
     tokenizer = Tokenizer(models.BPE(vocab=alphabet, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, trim_offsets=False)
     return bare(tokenizer)
@@ -101,8 +107,12 @@ def known_evidence() -> RetrievalTask:
     evidence = {}
     for query, (document, word, count) in PLACES.items():
         start = len(" ".join(texts[document][:word])) + (word > 0)
-        evidence[query] = Evidence(document, start, start + len(" ".join(texts[document][word : word + count])))
-    queries = tuple(Query(name, words(3 + number, 50 + number), "en") for number, name in enumerate(PLACES))
+        evidence[query] = Evidence(
+            document, start, start + len(" ".join(texts[document][word : word + count]))
+        )
+    queries = tuple(
+        Query(name, words(3 + number, 50 + number), "en") for number, name in enumerate(PLACES)
+    )
     relevant = {query: {document: 1.0} for query, (document, _, _) in PLACES.items()}
     return RetrievalTask("known", queries, tuple(documents), relevant, evidence)
 
@@ -114,8 +124,12 @@ def test_tokens_before_the_evidence_and_its_fifth(make_tiny: Make, prompt: str) 
     asked = ModelTokens(make_tiny(), "w1 w2 ")
     measured = measure_task(task, ModelTokens(make_tiny(), prompt), asked, too_long="leave-out")
     assert measured.task == task
-    assert measured.lengths == {name: 2 + len(prompt.split()) + length for name, length in LENGTHS.items()}
-    assert measured.query_lengths == {name: 2 + 2 + 3 + number for number, name in enumerate(PLACES)}
+    assert measured.lengths == {
+        name: 2 + len(prompt.split()) + length for name, length in LENGTHS.items()
+    }
+    assert measured.query_lengths == {
+        name: 2 + 2 + 3 + number for number, name in enumerate(PLACES)
+    }
     for query, (document, word, _) in PLACES.items():
         place = measured.positions[query]
         assert (place.offset, place.groups) == (word, FIFTHS)
@@ -132,7 +146,11 @@ def test_offsets_in_the_tokens_of_a_real_tokenizer(wordpiece: SentenceTransforme
         for name in corpus.ids()[:2]:
             document = Passage(f"{name}/{language}", corpus.text(name, language), language)
             documents.append(document)
-            starts = [n for n, letter in enumerate(document.text) if n == 0 or document.text[n - 1] in " 。，"]
+            starts = [
+                n
+                for n, letter in enumerate(document.text)
+                if n == 0 or document.text[n - 1] in " 。，"
+            ]
             (total,) = counter.count([document.text])
             for start in starts:
                 query = Query(f"{document.id}/{start}", "x", language)
@@ -143,7 +161,9 @@ def test_offsets_in_the_tokens_of_a_real_tokenizer(wordpiece: SentenceTransforme
                 expected[query.id] = (before, 1 + min(4, 5 * before // total))
     task = RetrievalTask("real", tuple(queries), tuple(documents), relevant, evidence)
     measured = measure_task(task, counter, counter, too_long="error")
-    assert {name: (place.offset, place.group) for name, place in measured.positions.items()} == expected
+    assert {
+        name: (place.offset, place.group) for name, place in measured.positions.items()
+    } == expected
     assert len(expected) > 200
 
 
@@ -176,19 +196,30 @@ def test_segments_are_the_positions_of_pages(make_tiny: Make) -> None:
     )
     counter = ModelTokens(make_tiny())
     positions = measure_task(task, counter, counter, too_long="error").positions
-    places = [(one.group, one.groups, one.offset) for one in (positions[query.id] for query in queries)]
+    places = [
+        (one.group, one.groups, one.offset) for one in (positions[query.id] for query in queries)
+    ]
     assert places == [(1, 3, 0), (2, 3, 40), (3, 3, 43)]
 
 
-def test_a_fifth_that_was_given_is_the_position_unless_the_document_is_shortened(make_tiny: Make) -> None:
+def test_a_fifth_that_was_given_is_the_position_unless_the_document_is_shortened(
+    make_tiny: Make,
+) -> None:
     """Of d1's 23 words 15 fit into a window of 17, and words 4 and 5 are in their second fifth; d0 fits."""
     task = known_evidence()
-    task = replace(task, evidence={query: replace(found, fifth=4) for query, found in task.evidence.items()})
+    task = replace(
+        task, evidence={query: replace(found, fifth=4) for query, found in task.evidence.items()}
+    )
     whole, short = (ModelTokens(narrow(make_tiny(), window)) for window in (40, 17))
     measured = measure_task(task, whole, whole, too_long="shorten")
     assert {place.group for place in measured.positions.values()} == {5}
     shorter = measure_task(task, short, short, too_long="shorten").positions
-    assert {name: place.group for name, place in shorter.items()} == {"q0": 5, "q1": 5, "q2": 2, "q3": 2}
+    assert {name: place.group for name, place in shorter.items()} == {
+        "q0": 5,
+        "q1": 5,
+        "q2": 2,
+        "q3": 2,
+    }
 
 
 def test_documents_that_are_left_out(make_tiny: Make) -> None:
@@ -197,7 +228,11 @@ def test_documents_that_are_left_out(make_tiny: Make) -> None:
     measured = measure_task(known_evidence(), counter, counter, too_long="leave-out")
     assert [document.id for document in measured.task.documents] == ["d0", "d1", "d3"]
     assert [query.id for query in measured.task.queries] == ["q0", "q1", "q2", "q3", "q4", "q8"]
-    assert set(measured.positions) == set(measured.query_lengths) == {query.id for query in measured.task.queries}
+    assert (
+        set(measured.positions)
+        == set(measured.query_lengths)
+        == {query.id for query in measured.task.queries}
+    )
     (note,) = measured.task.notes
     assert note == (
         "1 of 4 documents are longer than the 25 tokens that the model reads and were left out, with 3 of 9 queries; "
@@ -213,7 +248,15 @@ def test_of_several_relevant_documents_one_may_be_left_out(make_tiny: Make) -> N
     task = replace(task, relevant={**relevant, "q6": {"d2": 1.0, "d3": 0.5}}, evidence=without)
     counter = ModelTokens(narrow(make_tiny(), 25))
     measured = measure_task(task, counter, counter, too_long="leave-out")
-    assert [query.id for query in measured.task.queries] == ["q0", "q1", "q2", "q3", "q4", "q6", "q8"]
+    assert [query.id for query in measured.task.queries] == [
+        "q0",
+        "q1",
+        "q2",
+        "q3",
+        "q4",
+        "q6",
+        "q8",
+    ]
     assert measured.task.relevant["q0"] == {"d0": 1.0}
     assert measured.task.relevant["q6"] == {"d3": 0.5}
     assert "q6" not in measured.positions
@@ -242,7 +285,9 @@ def test_documents_that_are_shortened(make_tiny: Make) -> None:
 
 def test_a_sentence_that_does_not_fit_is_cut_between_tokens(make_tiny: Make) -> None:
     document = Passage("d", words(30, 1), "en")
-    task = RetrievalTask("t", (Query("q", "w1"),), (document,), {"q": {"d": 1.0}}, {"q": Evidence("d", 0, 2)})
+    task = RetrievalTask(
+        "t", (Query("q", "w1"),), (document,), {"q": {"d": 1.0}}, {"q": Evidence("d", 0, 2)}
+    )
     counter = ModelTokens(narrow(make_tiny(), 12), "w3 ")
     measured = measure_task(task, counter, counter, too_long="shorten")
     assert measured.task.documents[0].text.split() == document.text.split()[:9]
@@ -256,7 +301,9 @@ def test_a_shortened_document_keeps_the_border_of_its_last_segment(make_tiny: Ma
     text = " ".join(own)
     border = len(" ".join(own[:10])) + 1
     document = Passage("d", text, "en", ((0, border - 1), (border, len(text))))
-    task = RetrievalTask("t", (Query("q", "w1"),), (document,), {"q": {"d": 1.0}}, {"q": Evidence("d", 0, 2)})
+    task = RetrievalTask(
+        "t", (Query("q", "w1"),), (document,), {"q": {"d": 1.0}}, {"q": Evidence("d", 0, 2)}
+    )
     counter = ModelTokens(narrow(make_tiny(), 18))
     (shorter,) = measure_task(task, counter, counter, too_long="shorten").task.documents
     assert shorter.text.split() == own[:16]
@@ -276,7 +323,8 @@ def test_documents_that_are_cut_or_refused(make_tiny: Make) -> None:
     # 23 of 31 words are read; only the evidence of q7, at word 30, is beyond them.
     assert measured.task.notes[1] == "the evidence of 1 queries is beyond the model's window"
     with pytest.raises(
-        CorpusError, match=r"^1 of 4 documents are longer than the 25 tokens that the model reads: leave"
+        CorpusError,
+        match=r"^1 of 4 documents are longer than the 25 tokens that the model reads: leave",
     ):
         measure_task(task, counter, counter, too_long="error")
 
@@ -286,10 +334,16 @@ def test_nothing_is_left(make_tiny: Make) -> None:
     for too_long in ("leave-out", "shorten"):
         task = known_evidence()
         if too_long == "shorten":
-            task = replace(task, evidence={query: replace(e, start=e.end - 1) for query, e in task.evidence.items()})
-            task = replace(task, queries=tuple(query for query in task.queries if query.id not in ("q0", "q2")))
+            task = replace(
+                task,
+                evidence={query: replace(e, start=e.end - 1) for query, e in task.evidence.items()},
+            )
+            task = replace(
+                task, queries=tuple(query for query in task.queries if query.id not in ("q0", "q2"))
+            )
         with pytest.raises(
-            CorpusError, match="no query is left: every document that answers one is longer than the 6"
+            CorpusError,
+            match="no query is left: every document that answers one is longer than the 6",
         ):
             measure_task(task, counter, counter, too_long=too_long)
 
@@ -315,7 +369,9 @@ def real_documents(count: int = 4) -> list[Passage]:
     ]
 
 
-def assert_chunked(documents: Sequence[Passage], chunks: Sequence[Sequence[tuple[int, int]]]) -> None:
+def assert_chunked(
+    documents: Sequence[Passage], chunks: Sequence[Sequence[tuple[int, int]]]
+) -> None:
     """In order, without overlaps, and nothing but white space outside."""
     assert len(chunks) == len(documents)
     for document, spans in zip(documents, chunks, strict=True):
@@ -327,7 +383,9 @@ def assert_chunked(documents: Sequence[Passage], chunks: Sequence[Sequence[tuple
 
 
 @pytest.mark.parametrize("size", [pytest.param(1, marks=pytest.mark.slow), 7, 20, 500])
-def test_chunks_hold_everything_and_are_never_too_long(wordpiece: SentenceTransformer, size: int) -> None:
+def test_chunks_hold_everything_and_are_never_too_long(
+    wordpiece: SentenceTransformer, size: int
+) -> None:
     """English, Chinese and Hindi; at 500 each article is one chunk, at 1 every token is one."""
     counter, documents = ModelTokens(wordpiece), real_documents()
     chunks = chunk_documents(documents, counter, size)
@@ -365,7 +423,11 @@ def test_chunks_that_the_model_cannot_read(make_tiny: Make) -> None:
 def test_windows_by_hand() -> None:
     """Room for 18: 5 + 1 + 6 + 1 + 5 fit exactly, one more token does not; nothing is in two windows."""
     chunks = [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
-    assert grouped(zip(chunks, [5, 6, 5, 2, 18], strict=True), 18, 1) == [chunks[:3], chunks[3:4], chunks[4:]]
+    assert grouped(zip(chunks, [5, 6, 5, 2, 18], strict=True), 18, 1) == [
+        chunks[:3],
+        chunks[3:4],
+        chunks[4:],
+    ]
     assert grouped(zip(chunks, [5, 6, 6, 2, 8], strict=True), 18, 1) == [chunks[:2], chunks[2:]]
     assert grouped(zip(chunks, [5] * 5, strict=True), None, 1) == [chunks]
     assert grouped([], 18, 1) == []
@@ -382,7 +444,10 @@ def long_and_short(make_tiny: Make) -> tuple[list[Passage], ModelTokens]:
         own = words(length, seed).split()
         own[3::4] = ["."] * len(own[3::4])
         texts.append(" ".join(own))
-    documents = [Passage("short", texts[0], "en", ((0, 10), (11, len(texts[0])))), Passage("long", texts[1], "en")]
+    documents = [
+        Passage("short", texts[0], "en", ((0, 10), (11, len(texts[0])))),
+        Passage("long", texts[1], "en"),
+    ]
     return documents, ModelTokens(narrow(make_tiny(), 20))
 
 
@@ -394,13 +459,17 @@ def test_what_each_index_embeds(long_and_short: tuple[list[Passage], ModelTokens
     # Five chunks are the fewest; 4 and 5 words are more even than 8 and 1.
     borders = [0, 8, 16, 24, 28, 33]
     assert list(plans["whole"].texts) == ["short", "long"]
-    assert plans["whole"].texts["short"] == (Text(documents[0].text, 14, borders=(0, 11), language="en"),)
+    assert plans["whole"].texts["short"] == (
+        Text(documents[0].text, 14, borders=(0, 11), language="en"),
+    )
     assert plans["whole"].texts["long"] == (Text(documents[1].text, 35, language="en"),)
     assert plans["whole"].tokens == 49
     for kind in ("chunk-mean", "chunk-max"):
         plan = plans[kind]
         assert [text.text.split() for text in plan.texts["short"]] == [short[:8], short[8:]]
-        assert [text.text.split() for text in plan.texts["long"]] == [long[a:b] for a, b in pairwise(borders)]
+        assert [text.text.split() for text in plan.texts["long"]] == [
+            long[a:b] for a, b in pairwise(borders)
+        ]
         assert [text.length for text in plan.flat] == [10, 6, 10, 10, 10, 6, 7]
         assert plan.tokens == 59
         assert all(text.spans == () for text in plan.flat)
@@ -425,7 +494,11 @@ def test_late_windows_fit_and_cover_all(make_tiny: Make) -> None:
         parts = [f"{words(int(size), 100 * number + place)} ." for place, size in enumerate(sizes)]
         documents.append(Passage(f"d{number}", " ".join(parts), "en"))
     counter = ModelTokens(narrow(make_tiny(), 40), "w5 ")
-    lengths = dict(zip([d.id for d in documents], counter.count_whole([d.text for d in documents]), strict=True))
+    lengths = dict(
+        zip(
+            [d.id for d in documents], counter.count_whole([d.text for d in documents]), strict=True
+        )
+    )
     assert min(lengths.values()) > 40, "the premise"
     chunked = chunk_documents(documents, counter, 10)
     plan = plan_index("late-max", documents, lengths, counter, 10)
@@ -454,9 +527,14 @@ def test_assembling_by_hand() -> None:
         assert plain.vectors.tolist() == [[3, 4], [3, 4], [0, 2], [1, 0], [5, 12]]
     made = assemble("chunk-mean", found[:2], 2, normalise=True)
     means = np.stack([units[0], units[1:3].mean(0)])
-    np.testing.assert_allclose(made.vectors, means / np.linalg.norm(means, axis=1, keepdims=True), atol=1e-7)
+    np.testing.assert_allclose(
+        made.vectors, means / np.linalg.norm(means, axis=1, keepdims=True), atol=1e-7
+    )
     assert made.owners is None
-    assert assemble("chunk-mean", found[:2], 2, normalise=False).vectors.tolist() == [[3, 4], [1.5, 3]]
+    assert assemble("chunk-mean", found[:2], 2, normalise=False).vectors.tolist() == [
+        [3, 4],
+        [1.5, 3],
+    ]
     whole = assemble("whole", [[three], [four]], 2, normalise=True)
     np.testing.assert_allclose(whole.vectors, [[0.6, 0.8], [0, 1]], atol=1e-7)
     assert whole.owners is None
@@ -479,7 +557,9 @@ def test_a_cut_text_is_the_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "starts", [[], [0, 0], [3, 2], [-1, 3], [0, 99], [0, 16]], ids=["none", "twice", "back", "before", "after", "end"]
+    "starts",
+    [[], [0, 0], [3, 2], [-1, 3], [0, 99], [0, 16]],
+    ids=["none", "twice", "back", "before", "after", "end"],
 )
 def test_borders_that_cannot_be(starts: list[int]) -> None:
     with pytest.raises(DesignError, match="segments begin at growing places inside the text"):
@@ -491,7 +571,11 @@ def test_pickles() -> None:
     for page in (SegmentedText.cut("First.\n\nSecond.", [0, 8]), SegmentedText(["a", "b c"])):
         for again in (pickle.loads(pickle.dumps(page)), copy.deepcopy(page), copy.copy(page)):
             assert type(again) is SegmentedText
-            assert (str(again), again.segments, again.starts) == (str(page), page.segments, page.starts)
+            assert (str(again), again.segments, again.starts) == (
+                str(page),
+                page.segments,
+                page.starts,
+            )
 
 
 # Encoders.
@@ -503,7 +587,9 @@ BY_SIDE = Calibration(basket_size=8, temperature=PerSide(query=0.5, document=0.8
 def encoder(
     model: SentenceTransformer, calibration: Calibration, side: Any = "query", **options: Any
 ) -> ModelEncoder:
-    return ModelEncoder(model, calibration, **{"prompt": "", "fingerprint": "f", **options}, side=side)
+    return ModelEncoder(
+        model, calibration, **{"prompt": "", "fingerprint": "f", **options}, side=side
+    )
 
 
 def vectors(made: ModelEncoder, texts: Sequence[str] = TEXTS) -> np.ndarray:
@@ -515,14 +601,18 @@ def alone(encode: Callable[..., Any], **options: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "calibration", [PRESETS["plain"], Calibration(basket_size=8, sides="query"), BY_SIDE], ids=["none", "one", "both"]
+    "calibration",
+    [PRESETS["plain"], Calibration(basket_size=8, sides="query"), BY_SIDE],
+    ids=["none", "one", "both"],
 )
 @pytest.mark.parametrize("side", ["query", "document"])
 def test_an_encoder_of_a_side(make_tiny: Make, calibration: Calibration, side: str) -> None:
     """What `encode_query` and `encode_document` of the calibrated model give, prompt and side and all."""
     model = make_tiny("bert", "cls")
     prompt = {"query": "w1 w2 ", "document": "w3 "}[side]
-    by_hand = alone(getattr(fairspan.calibrate(model, calibration), f"encode_{side}"), prompt=prompt)
+    by_hand = alone(
+        getattr(fairspan.calibrate(model, calibration), f"encode_{side}"), prompt=prompt
+    )
     plain = alone(model.encode, prompt=prompt)
     found = vectors(encoder(model, calibration, side, prompt=prompt))
     assert np.abs(found - by_hand).max() < BY_PADDING
@@ -536,9 +626,19 @@ def test_keys_differ_wherever_vectors_do(make_tiny: Make) -> None:
     paper, segments = Calibration(basket_size=8), {"by_segments": True}
     made = [
         encoder(model, calibration, side, **options)
-        for calibration in (PRESETS["plain"], paper, paper.but(sides="document"), BY_SIDE, PRESETS["tempscale"])
+        for calibration in (
+            PRESETS["plain"],
+            paper,
+            paper.but(sides="document"),
+            BY_SIDE,
+            PRESETS["tempscale"],
+        )
         for side in ("query", "document")
-        for options in ({}, {"prompt": "w1 "}, *([segments] if side == "document" and calibration is paper else []))
+        for options in (
+            {},
+            {"prompt": "w1 "},
+            *([segments] if side == "document" and calibration is paper else []),
+        )
     ]
     text = Text(words(30, 1), 32, borders=(0, 40))
     found = [np.asarray(one.vectors([text])[0]) for one in made]
@@ -593,12 +693,16 @@ def test_segments_as_baskets(make_tiny: Make, pooling: str, prompt: str) -> None
         starts = [len(" ".join(parts[:number])) + (number > 0) for number in range(len(parts))]
         texts.append(Text(" ".join(parts), 40, borders=tuple(starts)))
     texts[-1] = replace(texts[-1], borders=())
-    by_hand = np.stack([fairspan.encode_segments(fair, [parts], prompt=prompt or None)[0] for parts in pages])
+    by_hand = np.stack(
+        [fairspan.encode_segments(fair, [parts], prompt=prompt or None)[0] for parts in pages]
+    )
     found = np.stack(made.vectors(texts))
     assert np.abs(found - by_hand).max() < BY_PADDING
     runs = np.stack(encoder(model, calibration, "document", prompt=prompt).vectors(texts))
     assert np.abs(found - runs)[:2].max() > 1e-3, "runs of eight tokens are other baskets"
-    with_spans = [vector for vector, _ in made.with_spans([replace(text, spans=((0, 5),)) for text in texts])]
+    with_spans = [
+        vector for vector, _ in made.with_spans([replace(text, spans=((0, 5),)) for text in texts])
+    ]
     assert np.abs(np.stack(with_spans) - by_hand).max() < BY_PADDING
 
 
@@ -613,7 +717,9 @@ def test_late_vectors_by_hand(make_tiny: Make) -> None:
     assert [len(document.text[slice(*span)].split()) for span in text.spans] == [8, 6, 10]
     made = encoder(model, Calibration(basket_size=8), "document", prompt="w4 ")
     ((whole, spans),) = made.with_spans([text])
-    tokens = fair.encode_document(document.text, output_value="token_embeddings", prompt="w4 ").double()
+    tokens = fair.encode_document(
+        document.text, output_value="token_embeddings", prompt="w4 "
+    ).double()
     assert len(tokens) == 27
     for found, (start, end) in zip(spans, [(2, 10), (10, 16), (16, 26)], strict=True):
         mean = tokens[start:end].mean(dim=0)

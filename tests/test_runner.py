@@ -51,7 +51,9 @@ class Model:
     def encode(self, texts: list[str]) -> np.ndarray:
         self.calls += 1
         self.check(self.calls)
-        return np.stack([np.random.default_rng(zlib.crc32(text.encode())).normal(size=4) for text in texts])
+        return np.stack(
+            [np.random.default_rng(zlib.crc32(text.encode())).normal(size=4) for text in texts]
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,17 +91,24 @@ class Ready:
 def measure(prepared: Ready, run: Run) -> None:
     for treatment in prepared.options.measured:
         encoder = run.under(treatment).documents
-        texts = [Text(f"{treatment.name} {prepared.options.seed} {number}", 10) for number in range(TEXTS)]
+        texts = [
+            Text(f"{treatment.name} {prepared.options.seed} {number}", 10)
+            for number in range(TEXTS)
+        ]
         run.fill(encoder, texts)
         values = [float(vector.sum()) for vector in run.read([encoder.key(text) for text in texts])]
-        run.add(as_rows({**run.label, "treatment": treatment.name, "measure": "sum", "value": values}))
+        run.add(
+            as_rows({**run.label, "treatment": treatment.name, "measure": "sum", "value": values})
+        )
 
 
 def view(log: RunLog) -> View:
     return View("title", "heading", (), (), {"verdicts": pl.DataFrame()})
 
 
-STUDY: Study[Options, Ready] = Study(lambda subject, options, progress: Ready(subject, options), measure, view)
+STUDY: Study[Options, Ready] = Study(
+    lambda subject, options, progress: Ready(subject, options), measure, view
+)
 
 
 def read(folder: Path) -> RunLog:
@@ -108,7 +117,9 @@ def read(folder: Path) -> RunLog:
 
 @pytest.fixture
 def options(tmp_path: Path) -> Options:
-    return Options(Model(), out=tmp_path / "run", store=tmp_path / "store.sqlite", name="model", progress=False)
+    return Options(
+        Model(), out=tmp_path / "run", store=tmp_path / "store.sqlite", name="model", progress=False
+    )
 
 
 @pytest.fixture
@@ -162,7 +173,9 @@ def test_a_complete_run_returns_at_once(options: Options, done: RunLog) -> None:
     assert elsewhere.header["timings"]["texts_computed"] == 0, "all from the store"
 
 
-def test_the_default_folder_and_store(options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_folder_and_store(
+    options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "default.sqlite"))
     log = STUDY(replace(options, out=None, store=None))
@@ -198,7 +211,9 @@ def test_fresh_measures_again(options: Options, done: RunLog) -> None:
 
 
 @pytest.mark.parametrize("written", ["{", "[]", "{}", json.dumps({"format": FORMAT + 1})])
-def test_a_damaged_or_newer_header_is_refused_and_kept(options: Options, done: RunLog, written: str) -> None:
+def test_a_damaged_or_newer_header_is_refused_and_kept(
+    options: Options, done: RunLog, written: str
+) -> None:
     """What cannot be read may be worth something to whoever wrote it."""
     (done.folder / "run.json").write_text(written, encoding="utf-8")
     said_by(under, options, never)
@@ -206,10 +221,14 @@ def test_a_damaged_or_newer_header_is_refused_and_kept(options: Options, done: R
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_another_study_in_the_same_folder_is_refused(options: Options, done: RunLog, fresh: bool) -> None:
+def test_another_study_in_the_same_folder_is_refused(
+    options: Options, done: RunLog, fresh: bool
+) -> None:
     """Also when told to measure anew, and before anything is embedded."""
     for other in ({"seed": 1}, {"name": "another"}):
-        with pytest.raises(DesignError, match=f"holds the run {done.run}, which asked for something else"):
+        with pytest.raises(
+            DesignError, match=f"holds the run {done.run}, which asked for something else"
+        ):
             under(options, never, fresh=fresh, **other)
     assert read(done.folder).rows.equals(done.rows)
 
@@ -230,7 +249,9 @@ def test_a_fresh_run_that_is_stopped_leaves_the_finished_one(
         assert kept.header == json.loads(json.dumps(done.header))
     log = under(options, lambda number: None, fresh=True)
     assert_same(log, done)
-    assert log.header["timings"]["texts_computed"] == 2 * TEXTS - calls, "it went on from what was stored"
+    assert log.header["timings"]["texts_computed"] == 2 * TEXTS - calls, (
+        "it went on from what was stored"
+    )
 
 
 @pytest.mark.parametrize("moved", [0, 1])
@@ -278,9 +299,13 @@ def test_a_folder_that_another_process_writes(options: Options, done: RunLog) ->
     try:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        assert under(options, never).rows.equals(done.rows), "what is complete can be read meanwhile"
+        assert under(options, never).rows.equals(done.rows), (
+            "what is complete can be read meanwhile"
+        )
         before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-        with pytest.raises(FairspanError, match=r"another process is writing .*: wait until it has finished"):
+        with pytest.raises(
+            FairspanError, match=r"another process is writing .*: wait until it has finished"
+        ):
             under(options, never, fresh=True)
         assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
     finally:
@@ -304,7 +329,9 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("calls", [0, pytest.param(3, marks=pytest.mark.slow), TEXTS + 3])
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("a bad\nbatch")], ids=["stopped", "failed"])
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), ValueError("a bad\nbatch")], ids=["stopped", "failed"]
+)
 def test_a_run_that_ends_early_says_so_and_goes_on(
     options: Options, tmp_path: Path, calls: int, error: BaseException
 ) -> None:
@@ -319,15 +346,21 @@ def test_a_run_that_ends_early_says_so_and_goes_on(
         assert "the model failed on a batch" in str(raised.value)
         assert "\n" not in str(raised.value)
     assert header["finished"] is not None
-    assert header["rows"] == (TEXTS if calls > TEXTS else 0), "each treatment's rows are on disk once it is measured"
+    assert header["rows"] == (TEXTS if calls > TEXTS else 0), (
+        "each treatment's rows are on disk once it is measured"
+    )
     assert header["timings"]["texts_computed"] == calls
     log = under(options, lambda number: None)
     assert log.header["timings"]["texts_computed"] == 2 * TEXTS - calls
-    assert_same(log, STUDY(replace(options, out=tmp_path / "whole", store=tmp_path / "other.sqlite")))
+    assert_same(
+        log, STUDY(replace(options, out=tmp_path / "whole", store=tmp_path / "other.sqlite"))
+    )
 
 
 def test_memory_that_runs_out_is_a_note(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gc.collect", lambda: 0)  # which takes most of a second in a process full of models
+    monkeypatch.setattr(
+        "gc.collect", lambda: 0
+    )  # which takes most of a second in a process full of models
 
     def small(number: int) -> None:
         if number == 1:
@@ -341,7 +374,9 @@ def test_memory_that_runs_out_is_a_note(options: Options, monkeypatch: pytest.Mo
 # A store or a folder that cannot be used
 
 
-@pytest.mark.parametrize("damage", [b"this is no database", b"SQLite format 3\0" + b"\xff" * 4000, None])
+@pytest.mark.parametrize(
+    "damage", [b"this is no database", b"SQLite format 3\0" + b"\xff" * 4000, None]
+)
 def test_a_damaged_store_is_one_line_and_left_alone(
     options: Options, done: RunLog, tmp_path: Path, damage: bytes | None
 ) -> None:
@@ -362,7 +397,9 @@ def test_a_folder_that_cannot_be_made_is_one_line(options: Options, tmp_path: Pa
     assert (tmp_path / "file").read_text(encoding="utf-8") == "kept"
 
 
-def test_rows_that_cannot_be_written(options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_that_cannot_be_written(
+    options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A disk that is full half-way through the second file: the first stands, and nothing half-written beside it."""
     plain, count = pl.DataFrame.write_parquet, [0]
 
@@ -389,13 +426,22 @@ def test_rows_that_cannot_be_written(options: Options, tmp_path: Path, monkeypat
 
 def called(verb: Verb, place: Path, folder: Path, **changes: Any) -> RunLog:
     """The verb with all that it writes in that folder."""
-    own = {"corpus": str(place / "corpus"), "out": folder / "run", "store": folder / "store.sqlite", "name": "model"}
+    own = {
+        "corpus": str(place / "corpus"),
+        "out": folder / "run",
+        "store": folder / "store.sqlite",
+        "name": "model",
+    }
     model = SentenceTransformer(str(place / "model"), device="cpu")
-    return verb.measure(model, *verb.positional, **{**verb.asked, **own, "progress": False, **changes})
+    return verb.measure(
+        model, *verb.positional, **{**verb.asked, **own, "progress": False, **changes}
+    )
 
 
 @pytest.mark.parametrize(
-    "verb", [*VERBS, pytest.param(TUNE, marks=pytest.mark.slow)], ids=lambda verb: getattr(verb, "name", None)
+    "verb",
+    [*VERBS, pytest.param(TUNE, marks=pytest.mark.slow)],
+    ids=lambda verb: getattr(verb, "name", None),
 )
 @pytest.mark.slow
 def test_every_verb_goes_on_and_answers_from_its_log(
@@ -432,7 +478,9 @@ def test_every_verb_goes_on_and_answers_from_its_log(
 
 # Processes. Each waits a little after every batch, so that a signal comes in the middle however fast the machine is.
 
-processes = pytest.mark.skipif(sys.platform != "linux", reason="forks, signals and mounts as Linux has them")
+processes = pytest.mark.skipif(
+    sys.platform != "linux", reason="forks, signals and mounts as Linux has them"
+)
 _SLOWLY = """
 import time
 from fairspan.encoding.store import Store
@@ -550,7 +598,9 @@ def test_interrupted_it_says_so_in_one_line_and_goes_on(shell: Shell) -> None:
 def test_a_store_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
     """The store of a whole run does not fit. What was stored can be taken to a larger disk."""
     disk, saved = tmp_path / "disk", tmp_path / "saved"
-    started = shell.start(store=disk / "store.sqlite", before=small_disk(disk, "24k"), after=copied(disk, saved))
+    started = shell.start(
+        store=disk / "store.sqlite", before=small_disk(disk, "24k"), after=copied(disk, saved)
+    )
     ended = skip_if_refused(started.wait())
     ended.failed_in_one_line("is full", "its contents are kept", "run the same command again")
     header = header_of(shell.run)
@@ -567,8 +617,12 @@ def test_a_store_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
 def test_a_log_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
     """Room for run.json, but not for all rows: what the folder holds is whole, and vectors are in the store."""
     disk, saved = tmp_path / "disk", tmp_path / "saved"
-    started = shell.start(out=disk / "run", before=small_disk(disk, "12k"), after=copied(disk, saved))
-    skip_if_refused(started.wait()).failed_in_one_line("cannot be written", "make room or choose another with out")
+    started = shell.start(
+        out=disk / "run", before=small_disk(disk, "12k"), after=copied(disk, saved)
+    )
+    skip_if_refused(started.wait()).failed_in_one_line(
+        "cannot be written", "make room or choose another with out"
+    )
     assert header_of(saved / "run")["status"] in ("running", "failed")
     assert "run.json" in set(files_in(saved / "run")) <= {"run.json", "rows.parquet"}
     assert shell.goes_on()["texts_from_store"] > 0

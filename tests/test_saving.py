@@ -45,7 +45,10 @@ def own_loader(path: Path, **options: Any) -> SentenceTransformer:
     return fairspan.load(path, device="cpu", **options)
 
 
-LOADERS = [pytest.param(plain_loader, id="SentenceTransformer"), pytest.param(own_loader, id="fairspan.load")]
+LOADERS = [
+    pytest.param(plain_loader, id="SentenceTransformer"),
+    pytest.param(own_loader, id="fairspan.load"),
+]
 
 
 def router(make_tiny: Make) -> SentenceTransformer:
@@ -59,17 +62,25 @@ def router(make_tiny: Make) -> SentenceTransformer:
 def dense(make_tiny: Make) -> SentenceTransformer:
     torch.manual_seed(0)
     projection = Dense(HIDDEN, 8, activation_function=nn.GELU())
-    return SentenceTransformer(modules=[*make_tiny().children(), projection, Normalize()], device="cpu")
+    return SentenceTransformer(
+        modules=[*make_tiny().children(), projection, Normalize()], device="cpu"
+    )
 
 
 # Each with a calibration that the defaults would not give.
 MODELS: dict[str, tuple[Callable[[Make], SentenceTransformer], dict[str, Any]]] = {
-    "bert-cls": (lambda make: make("bert", "cls"), {"strength": 0.5, "bos": "original", "eos": "equal"}),
+    "bert-cls": (
+        lambda make: make("bert", "cls"),
+        {"strength": 0.5, "bos": "original", "eos": "equal"},
+    ),
     "bert-mean": (
         lambda make: make("bert", "mean"),
         {"temperature": {"query": 0.9, "document": 0.7}},
     ),
-    "mpnet-mean": (lambda make: make("mpnet", "mean"), {"temperature": 0.8, "scale_position_bias": True}),
+    "mpnet-mean": (
+        lambda make: make("mpnet", "mean"),
+        {"temperature": 0.8, "scale_position_bias": True},
+    ),
     "qwen3-lasttoken-left": (
         lambda make: make("qwen3", "lasttoken", padding_side="left"),
         {"layers": [1, 3], "short_texts": "leave"},
@@ -91,7 +102,10 @@ class Saved:
     folder: Path
 
     def vectors(self) -> dict[str, np.ndarray]:
-        return {"query": self.model.encode_query(TEXTS), "document": self.model.encode_document(TEXTS)}
+        return {
+            "query": self.model.encode_query(TEXTS),
+            "document": self.model.encode_document(TEXTS),
+        }
 
 
 @pytest.fixture(scope="module")
@@ -119,18 +133,26 @@ def edit(file: Path, **changes: Any) -> None:
 # The same model again
 
 
-@pytest.mark.parametrize(("name", "load"), list(zip(MODELS, cycle([own_loader, plain_loader]), strict=False)))
-def test_a_loaded_model_gives_the_same_vectors(saved: dict[str, Saved], name: str, load: Loader) -> None:
+@pytest.mark.parametrize(
+    ("name", "load"), list(zip(MODELS, cycle([own_loader, plain_loader]), strict=False))
+)
+def test_a_loaded_model_gives_the_same_vectors(
+    saved: dict[str, Saved], name: str, load: Loader
+) -> None:
     """Bit for bit, on both sides, with the same calibration, by one loader or the other; both in a new process."""
     loaded = load(saved[name].folder)
     assert_same_vectors(loaded, saved[name].model)
     calibrations = [module.calibration for module in calibrated_transformers(loaded)]
-    assert calibrations == [module.calibration for module in calibrated_transformers(saved[name].model)]
+    assert calibrations == [
+        module.calibration for module in calibrated_transformers(saved[name].model)
+    ]
     assert len(calibrations) == (2 if name == "router" else 1)
 
 
 @pytest.mark.parametrize("load", LOADERS)
-def test_prompts_similarity_and_limits_survive(make_tiny: Make, tmp_path: Path, load: Loader) -> None:
+def test_prompts_similarity_and_limits_survive(
+    make_tiny: Make, tmp_path: Path, load: Loader
+) -> None:
     """What a SentenceTransformer keeps beside its modules is kept for a calibrated one."""
     plain = SentenceTransformer(
         modules=list(make_tiny().children()),
@@ -144,14 +166,22 @@ def test_prompts_similarity_and_limits_survive(make_tiny: Make, tmp_path: Path, 
     model.max_seq_length = 50
     model.save_pretrained(str(tmp_path), create_model_card=False)
     loaded = load(tmp_path)
-    for name in ("prompts", "default_prompt_name", "similarity_fn_name", "truncate_dim", "max_seq_length"):
+    for name in (
+        "prompts",
+        "default_prompt_name",
+        "similarity_fn_name",
+        "truncate_dim",
+        "max_seq_length",
+    ):
         assert getattr(loaded, name) == getattr(model, name), name
     assert loaded.encode(TEXTS).shape == (len(TEXTS), 12)
     assert_same_vectors(loaded, model)
 
 
 @pytest.mark.parametrize("load", LOADERS)
-def test_a_limit_beyond_the_positions_survives(make_tiny: Make, tmp_path: Path, load: Loader) -> None:
+def test_a_limit_beyond_the_positions_survives(
+    make_tiny: Make, tmp_path: Path, load: Loader
+) -> None:
     """With the limit of the side without tiles, which is the plain model's."""
     plain = make_tiny("roberta")
     model = fairspan.calibrate(plain, "tiles", sides="document", max_seq_length=2000)
@@ -166,7 +196,9 @@ def test_a_limit_beyond_the_positions_survives(make_tiny: Make, tmp_path: Path, 
     assert np.array_equal(again.encode(long), plain.encode(long))
 
 
-def test_a_loaded_model_can_be_saved_calibrated_anew_and_saved_again(saved: dict[str, Saved], tmp_path: Path) -> None:
+def test_a_loaded_model_can_be_saved_calibrated_anew_and_saved_again(
+    saved: dict[str, Saved], tmp_path: Path
+) -> None:
     """Loading is the inverse of saving, as often as one likes."""
     again = fairspan.calibrate(own_loader(saved["mpnet-mean"].folder), "paper", basket_size=8)
     again.save_pretrained(str(tmp_path), create_model_card=False)
@@ -193,20 +225,29 @@ def test_the_card_names_base_licence_calibration_and_how_to_load(
     plain = copy_sharing_weights(make_tiny())
     plain[0].model.name_or_path, plain._model_card_text = place, own_card
     fair = fairspan.calibrate(plain, "tiles")
-    for folder, how in (("one", "tiles of 64 tokens at temperature 0.8"), ("two", "baskets of 128 tokens")):
+    for folder, how in (
+        ("one", "tiles of 64 tokens at temperature 0.8"),
+        ("two", "baskets of 128 tokens"),
+    ):
         fair.save_pretrained(str(tmp_path / folder))
         card = ModelCard.load(tmp_path / folder / "README.md")
         assert card.data.base_model == base
         licence = {OWN_CARD: "own-1.0", None: None}.get(own_card, "mit" if base else None)
         assert (card.data.get("license_name") or card.data.license) == licence
-        assert f": {licence}." in card.text if licence else "Its card names no licence." in card.text
+        assert (
+            f": {licence}." in card.text if licence else "Its card names no licence." in card.text
+        )
         assert not re.search("/home/|/cache/", card.content)
-        for said in (f"calibrated by fairspan: {how}.", "fairspan.load(", fair[0].calibration.to_json()):
+        for said in (
+            f"calibrated by fairspan: {how}.",
+            "fairspan.load(",
+            fair[0].calibration.to_json(),
+        ):
             assert said in card.text
         fair = fairspan.calibrate(own_loader(tmp_path / folder), "paper")
-    assert "This is tiny, not calibrated." in (fairspan.calibrate(plain, "plain")._model_card_text or "").replace(
-        "[owner/tiny](https://huggingface.co/owner/tiny)", "tiny"
-    )
+    assert "This is tiny, not calibrated." in (
+        fairspan.calibrate(plain, "plain")._model_card_text or ""
+    ).replace("[owner/tiny](https://huggingface.co/owner/tiny)", "tiny")
 
 
 def test_the_folder_names_one_class_that_does_not_move(saved: dict[str, Saved]) -> None:
@@ -222,7 +263,9 @@ def test_the_folder_names_one_class_that_does_not_move(saved: dict[str, Saved]) 
 
 
 @pytest.mark.parametrize("name", ["bert-cls", "mpnet-mean"])
-def test_a_subfolder_holds_the_plain_checkpoint(saved: dict[str, Saved], make_tiny: Make, name: str) -> None:
+def test_a_subfolder_holds_the_plain_checkpoint(
+    saved: dict[str, Saved], make_tiny: Make, name: str
+) -> None:
     """transformers by itself reads the saved weights from there, with the class and attention of before."""
     original = MODELS[name][0](make_tiny)[0].model
     model = AutoModel.from_pretrained(saved[name].folder, subfolder=PART)
@@ -234,7 +277,11 @@ def test_a_subfolder_holds_the_plain_checkpoint(saved: dict[str, Saved], make_ti
     assert "fairspan" not in text
     # vLLM, SGLang and llama.cpp go by this name, and refuse one that they do not know.
     assert json.loads(text)["architectures"] == ["CalibratedTransformer"]
-    assert [file.name for file in saved[name].folder.rglob("*") if file.suffix in (".bin", ".py", ".pkl")] == []
+    assert [
+        file.name
+        for file in saved[name].folder.rglob("*")
+        if file.suffix in (".bin", ".py", ".pkl")
+    ] == []
 
 
 def test_a_calibrated_model_is_not_saved_beside_a_checkpoint(
@@ -254,7 +301,9 @@ def test_a_calibrated_model_is_not_saved_beside_a_checkpoint(
 @pytest.mark.parametrize("name", ["bert-cls", "router"])
 def test_weights_are_never_pickled(saved: dict[str, Saved], tmp_path: Path, name: str) -> None:
     """`BaseModel.save` catches only TypeError, so the refusal reaches the user, and no weight is written."""
-    with pytest.raises(fairspan.UnsupportedModel, match=r"safetensors only: keep safe_serialization=True"):
+    with pytest.raises(
+        fairspan.UnsupportedModel, match=r"safetensors only: keep safe_serialization=True"
+    ):
         saved[name].model.save_pretrained(str(tmp_path), safe_serialization=False)
     assert [file for file in tmp_path.rglob("*") if file.suffix in (".bin", ".safetensors")] == []
     assert not (tmp_path / "modules.json").exists()
@@ -264,7 +313,9 @@ def test_a_model_that_is_code_from_a_folder_is_not_saved(make_tiny: Make, tmp_pa
     """Its folder could not be loaded without running that code."""
     model = fairspan.calibrate(make_tiny(), basket_size=16)
     kind = type(model[0].model)
-    model[0].model.__class__ = type("RemoteModel", (kind,), {"__module__": "transformers_modules.somewhere"})
+    model[0].model.__class__ = type(
+        "RemoteModel", (kind,), {"__module__": "transformers_modules.somewhere"}
+    )
     with pytest.raises(fairspan.UnsupportedModel, match="RemoteModel is code from a model folder"):
         model.save_pretrained(str(tmp_path), create_model_card=False)
 
@@ -301,13 +352,23 @@ class Trapped:
 @pytest.fixture
 def trapped(make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trapped:
     """Code under every name that a loader might look for. transformers would copy what it runs to a cache."""
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(
+        "transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache")
+    )
     monkeypatch.setattr(sys, "path", list(sys.path))
     folder, marker = tmp_path / "model", tmp_path / "marker"
-    fairspan.calibrate(make_tiny(), basket_size=16).save_pretrained(str(folder), create_model_card=False)
+    fairspan.calibrate(make_tiny(), basket_size=16).save_pretrained(
+        str(folder), create_model_card=False
+    )
     for place in (folder, folder / PART):
         (place / "fairspan").mkdir()
-        for name in ("fairspan", "calibrated", "modeling_evil", "CalibratedTransformer", "fairspan/calibrated"):
+        for name in (
+            "fairspan",
+            "calibrated",
+            "modeling_evil",
+            "CalibratedTransformer",
+            "fairspan/calibrated",
+        ):
             (place / f"{name}.py").write_text(TRAP.format(marker=str(marker)))
     return Trapped(folder, marker)
 
@@ -317,7 +378,11 @@ def trapped(make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     "changes",
     [
         pytest.param(
-            {"config.json": {"auto_map": MODEL_MAP}, "tokenizer_config.json": {"auto_map": TOKENIZER_MAP}}, id="maps"
+            {
+                "config.json": {"auto_map": MODEL_MAP},
+                "tokenizer_config.json": {"auto_map": TOKENIZER_MAP},
+            },
+            id="maps",
         ),
         pytest.param(
             {
@@ -331,7 +396,9 @@ def trapped(make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         pytest.param(
             {
                 "config.json": {"auto_map": {**MODEL_MAP, **TOKENIZER_MAP}},
-                "sentence_bert_config.json": dict.fromkeys(("model_args", "config_args", "tokenizer_args"), TRUST),
+                "sentence_bert_config.json": dict.fromkeys(
+                    ("model_args", "config_args", "tokenizer_args"), TRUST
+                ),
             },
             id="folder-asks-for-trust-in-old-names",
             marks=pytest.mark.slow,
@@ -339,7 +406,11 @@ def trapped(make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_code_in_the_folder_is_not_run_where_transformers_has_its_own(
-    trapped: Trapped, saved: dict[str, Saved], make_tiny: Make, changes: dict[str, Any], load: Loader
+    trapped: Trapped,
+    saved: dict[str, Saved],
+    make_tiny: Make,
+    changes: dict[str, Any],
+    load: Loader,
 ) -> None:
     """The model loads with transformers' own classes, though the user trusted the folder."""
     for file, fields in changes.items():
@@ -355,16 +426,24 @@ def test_code_in_the_folder_is_not_run_where_transformers_has_its_own(
     [
         pytest.param({"config.json": {"auto_map": MODEL_MAP, "model_type": "evil"}}, id="model"),
         pytest.param(
-            {"processor_config.json": {"auto_map": {"AutoProcessor": "modeling_evil.EvilTokenizer"}}},
+            {
+                "processor_config.json": {
+                    "auto_map": {"AutoProcessor": "modeling_evil.EvilTokenizer"}
+                }
+            },
             id="processor",
         ),
     ],
 )
-def test_a_folder_that_needs_its_own_code_is_refused(trapped: Trapped, changes: dict[str, Any], load: Loader) -> None:
+def test_a_folder_that_needs_its_own_code_is_refused(
+    trapped: Trapped, changes: dict[str, Any], load: Loader
+) -> None:
     """Where transformers has no class of its own, nothing is run and the message says why."""
     for file, fields in changes.items():
         edit(trapped.folder / PART / file, **fields)
-    with pytest.raises((fairspan.UnsupportedModel, ValueError), match="contains custom code") as refusal:
+    with pytest.raises(
+        (fairspan.UnsupportedModel, ValueError), match="contains custom code"
+    ) as refusal:
         load(trapped.folder)
     assert not trapped.marker.exists()
     if load is own_loader:
@@ -398,7 +477,9 @@ def test_a_folder_cannot_have_a_kernel_of_its_choice_fetched_and_run(
         asked.append((name, allow_all_kernels))
 
     monkeypatch.setattr("transformers.modeling_utils.lazy_import_flash_attention", record)
-    fairspan.calibrate(make_tiny(), basket_size=16).save_pretrained(str(tmp_path), create_model_card=False)
+    fairspan.calibrate(make_tiny(), basket_size=16).save_pretrained(
+        str(tmp_path), create_model_card=False
+    )
     edit(tmp_path / PART / file, **fields)
     with suppress(fairspan.UnsupportedModel):  # to refuse is as good as to ignore it
         load(tmp_path)
@@ -423,11 +504,17 @@ def write_pickle(file: Path, marker: Path) -> None:
 
 
 @pytest.mark.parametrize("load", LOADERS)
-@pytest.mark.parametrize("asked", [{}, {"model_kwargs": {"use_safetensors": False, "weights_only": False}}])
-def test_pickled_weights_are_never_read(make_tiny: Make, tmp_path: Path, load: Loader, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "asked", [{}, {"model_kwargs": {"use_safetensors": False, "weights_only": False}}]
+)
+def test_pickled_weights_are_never_read(
+    make_tiny: Make, tmp_path: Path, load: Loader, asked: dict[str, Any]
+) -> None:
     """A folder without safetensors is refused, whatever it or the caller asks for."""
     folder, marker = tmp_path / "model", tmp_path / "marker"
-    fairspan.calibrate(make_tiny(), basket_size=16).save_pretrained(str(folder), create_model_card=False)
+    fairspan.calibrate(make_tiny(), basket_size=16).save_pretrained(
+        str(folder), create_model_card=False
+    )
     (folder / PART / "model.safetensors").unlink()
     write_pickle(folder / PART / "pytorch_model.bin", marker)
     edit(folder / PART / "sentence_bert_config.json", **asked)
@@ -441,7 +528,9 @@ def test_pickled_weights_are_never_read(make_tiny: Make, tmp_path: Path, load: L
     assert marker.exists()  # the premise: reading it would have been noticed
 
 
-@pytest.mark.parametrize("file", ["2_Dense/pytorch_model.bin", "training_args.bin", "1_Pooling/state.pt"])
+@pytest.mark.parametrize(
+    "file", ["2_Dense/pytorch_model.bin", "training_args.bin", "1_Pooling/state.pt"]
+)
 def test_fairspan_load_refuses_any_file_that_may_be_a_pickle(
     saved: dict[str, Saved], tmp_path: Path, file: str
 ) -> None:
@@ -449,7 +538,9 @@ def test_fairspan_load_refuses_any_file_that_may_be_a_pickle(
     folder, marker = tmp_path / "model", tmp_path / "marker"
     saved["dense"].model.save_pretrained(str(folder), create_model_card=False)
     write_pickle(folder / file, marker)
-    with pytest.raises(fairspan.UnsupportedModel, match=r"may be a pickle.*convert it to safetensors") as refusal:
+    with pytest.raises(
+        fairspan.UnsupportedModel, match=r"may be a pickle.*convert it to safetensors"
+    ) as refusal:
         fairspan.load(folder)
     assert str(folder / file) in str(refusal.value)
     assert not marker.exists()
@@ -460,7 +551,10 @@ def test_fairspan_load_refuses_any_file_that_may_be_a_pickle(
 
 @pytest.mark.parametrize(
     ("name", "reference"),
-    [("bert-cls", "fairspan.calibration.calibration.Calibration"), ("router", "modeling_evil.EvilModel")],
+    [
+        ("bert-cls", "fairspan.calibration.calibration.Calibration"),
+        ("router", "modeling_evil.EvilModel"),
+    ],
 )
 def test_fairspan_load_refuses_foreign_module_classes(
     saved: dict[str, Saved], tmp_path: Path, name: str, reference: str
@@ -475,7 +569,9 @@ def test_fairspan_load_refuses_foreign_module_classes(
         file = tmp_path / "modules.json"
         modules = json.loads(file.read_text())
         file.write_text(json.dumps([modules[0], {**modules[1], "type": reference}]))
-    with pytest.raises(fairspan.UnsupportedModel, match=r"neither sentence_transformers' nor fairspan's") as refusal:
+    with pytest.raises(
+        fairspan.UnsupportedModel, match=r"neither sentence_transformers' nor fairspan's"
+    ) as refusal:
         fairspan.load(tmp_path)
     assert reference in str(refusal.value)
 
@@ -503,8 +599,14 @@ def test_fairspan_load_does_not_replace_an_activation_function_it_may_not_import
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        pytest.param('{"calibration": {"format": 99}}', "layout 99, and this fairspan reads", id="newer-layout"),
-        pytest.param('{"calibration": {"basket_size": 0}}', "basket_size must be .*got 0", id="wrong-value"),
+        pytest.param(
+            '{"calibration": {"format": 99}}',
+            "layout 99, and this fairspan reads",
+            id="newer-layout",
+        ),
+        pytest.param(
+            '{"calibration": {"basket_size": 0}}', "basket_size must be .*got 0", id="wrong-value"
+        ),
         pytest.param('{"calibration": {"baskets": 3}}', "no field 'baskets'", id="unknown-field"),
         pytest.param('{"calibration": null}', "calibration", id="null"),
         pytest.param("{}", "calibration", id="missing"),

@@ -21,9 +21,15 @@ Kind = Callable[[Rng, int, int], np.ndarray]
 MEMORIES = (800, 4_000, MEMORY)
 
 
-def all_scores(queries: np.ndarray, vectors: np.ndarray, owners: np.ndarray | None = None) -> np.ndarray:
+def all_scores(
+    queries: np.ndarray, vectors: np.ndarray, owners: np.ndarray | None = None
+) -> np.ndarray:
     """Scores [Q, D]. Float64 is off by 1e-16, and these are at least 1e-10 away from where float32 rounds up."""
-    scores = (queries[:, None].astype(np.float64) * vectors.astype(np.float64)).sum(-1).astype(np.float32)
+    scores = (
+        (queries[:, None].astype(np.float64) * vectors.astype(np.float64))
+        .sum(-1)
+        .astype(np.float32)
+    )
     if owners is None:
         return scores
     return np.stack([scores[:, owners == number].max(1) for number in range(owners.max() + 1)], 1)
@@ -75,7 +81,9 @@ def some_owners(rng: Rng, vectors: int) -> np.ndarray:
     return np.cumsum(steps)
 
 
-@pytest.mark.parametrize("owned", [pytest.param(False, marks=pytest.mark.slow), True], ids=["alone", "owned"])
+@pytest.mark.parametrize(
+    "owned", [pytest.param(False, marks=pytest.mark.slow), True], ids=["alone", "owned"]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_hits_and_ranks_are_those_of_the_whole_order(
     monkeypatch: pytest.MonkeyPatch, kind: Kind, owned: bool
@@ -107,7 +115,12 @@ def test_hits_and_ranks_are_those_of_the_whole_order(
     owned=st.booleans(),
 )
 def test_any_shape(
-    seed: int, kinds: tuple[Kind, Kind], sizes: tuple[int, int, int], k: int, memory: int, owned: bool
+    seed: int,
+    kinds: tuple[Kind, Kind],
+    sizes: tuple[int, int, int],
+    k: int,
+    memory: int,
+    owned: bool,
 ) -> None:
     """Queries of one kind and vectors of another, of any small size; the ranks of what is found count up."""
     rng = np.random.default_rng(seed)
@@ -135,7 +148,9 @@ def test_ties_go_to_the_lower_number_by_hand(monkeypatch: pytest.MonkeyPatch, me
 
 
 @pytest.mark.parametrize("memory", [4, MEMORY])
-def test_a_document_has_the_score_of_its_best_vector_by_hand(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
+def test_a_document_has_the_score_of_its_best_vector_by_hand(
+    monkeypatch: pytest.MonkeyPatch, memory: int
+) -> None:
     """Documents of two, one and three vectors score 3, 3 and 4."""
     vectors = np.array([[3], [-1], [3], [-9], [4], [2]], np.float32)
     owners, queries = np.array([0, 0, 1, 2, 2, 2]), np.ones((1, 1), np.float32)
@@ -145,7 +160,9 @@ def test_a_document_has_the_score_of_its_best_vector_by_hand(monkeypatch: pytest
     assert ranks(queries, vectors, pairs, owners=owners).tolist() == [2, 3, 1]
 
 
-def test_copies_of_a_vector_have_one_score_wherever_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copies_of_a_vector_have_one_score_wherever_they_lie(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A hundred copies of the best vector among others, in the order of their numbers."""
     monkeypatch.setattr(module, "MEMORY", 30_000)
     rng = np.random.default_rng(5)
@@ -157,7 +174,9 @@ def test_copies_of_a_vector_have_one_score_wherever_they_lie(monkeypatch: pytest
         assert hits[0].tolist() == copies.tolist()
 
 
-def test_a_map_on_disk_is_searched_like_an_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_on_disk_is_searched_like_an_array(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "MEMORY", 500)
     rng = np.random.default_rng(9)
     queries, vectors = normal(rng, 4, 7), normal(rng, 80, 7)

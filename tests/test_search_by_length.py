@@ -49,19 +49,32 @@ def by_length(
         for name, found in own.items()
         for number, value in enumerate(found)
     ]
-    log = log_of(folder, pl.DataFrame(rows, schema=SCHEMA), positions=None, spec={"documents_only": False})
+    log = log_of(
+        folder, pl.DataFrame(rows, schema=SCHEMA), positions=None, spec={"documents_only": False}
+    )
     frame = frames_of(log).get("by_length")
-    return {} if frame is None else {(one["group"], one["treatment"]): one for one in frame.to_dicts()}
+    return (
+        {} if frame is None else {(one["group"], one["treatment"]): one for one in frame.to_dicts()}
+    )
 
 
 def test_shortest_and_longest_fifth_by_hand(tmp_path: Path) -> None:
     """Ten queries of 10 to 1 tokens: the last two are the shortest, the first two the longest."""
     found = by_length(tmp_path, SCORES, list(range(10, 0, -1)))
-    assert list(found) == [(which, name) for name in SCORES for which in ("shortest queries", "longest queries")]
-    for which, part, tokens in (("shortest queries", slice(8, 10), (1, 2)), ("longest queries", slice(2), (9, 10))):
+    assert list(found) == [
+        (which, name) for name in SCORES for which in ("shortest queries", "longest queries")
+    ]
+    for which, part, tokens in (
+        ("shortest queries", slice(8, 10), (1, 2)),
+        ("longest queries", slice(2), (9, 10)),
+    ):
         for name, values in SCORES.items():
             one = found[which, name]
-            assert (one["measure"], one["count"], one["tokens_from"], one["tokens_to"]) == ("ndcg@10", 2, *tokens)
+            assert (one["measure"], one["count"], one["tokens_from"], one["tokens_to"]) == (
+                "ndcg@10",
+                2,
+                *tokens,
+            )
             assert one["estimate"] == pytest.approx(np.mean(values[part]))
         assert found[which, "plain"]["change_estimate"] is None
         difference = np.mean(np.array(SCORES["paper"][part]) - np.array(SCORES["plain"][part]))
@@ -77,11 +90,15 @@ def test_shortest_and_longest_fifth_by_hand(tmp_path: Path) -> None:
         ([6, 6, 7, 7, 7, 8, 8, 8, 9, 9], 2, 2),
     ],
 )
-def test_ties_at_the_quantile_are_inside(tmp_path: Path, lengths: list[int], short: int, long: int) -> None:
+def test_ties_at_the_quantile_are_inside(
+    tmp_path: Path, lengths: list[int], short: int, long: int
+) -> None:
     found = by_length(tmp_path, SCORES, lengths)
     assert found["shortest queries", "plain"]["count"] == short
     assert found["longest queries", "plain"]["count"] == long
-    assert found["shortest queries", "plain"]["estimate"] == pytest.approx(np.mean(SCORES["plain"][:short]))
+    assert found["shortest queries", "plain"]["estimate"] == pytest.approx(
+        np.mean(SCORES["plain"][:short])
+    )
 
 
 def test_too_few_different_lengths(tmp_path: Path) -> None:

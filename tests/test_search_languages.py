@@ -58,7 +58,9 @@ class Speaker:
         ]
 
 
-def write_task(folder: Path, languages: Sequence[str] = ("en", "de"), articles: int = ARTICLES) -> Path:
+def write_task(
+    folder: Path, languages: Sequence[str] = ("en", "de"), articles: int = ARTICLES
+) -> Path:
     """Questions in a folder, and the articles in a corpus inside it."""
     (folder / "documents").mkdir(parents=True)
     for language in languages:
@@ -97,20 +99,31 @@ def task(tmp_path: Path) -> Path:
 
 
 def measured(model: Any, task: Path, folder: Path, **options: Any) -> RunLog:
-    settings: dict[str, Any] = {"languages": ["en", "de"], "treatments": ["plain"], "progress": False} | options
+    settings: dict[str, Any] = {
+        "languages": ["en", "de"],
+        "treatments": ["plain"],
+        "progress": False,
+    } | options
     settings.setdefault("out", folder / "run")
     return fairspan.evaluate(model, str(task), store=folder / "store.sqlite", **settings)
 
 
-def figure(log: RunLog, measure: str, query: str = "", document: str = "", column: str = "estimate") -> float:
-    found = log.frame("languages").filter(measure=measure, query_language=query, document_language=document)
+def figure(
+    log: RunLog, measure: str, query: str = "", document: str = "", column: str = "estimate"
+) -> float:
+    found = log.frame("languages").filter(
+        measure=measure, query_language=query, document_language=document
+    )
     assert len(found) == 1
     return float(found[column][0])
 
 
 def pairs(log: RunLog, metric: str = "ndcg@10") -> dict[tuple[str, str], float]:
     rows = log.frame("language_pairs").filter(metric=metric)
-    return {(row["query_language"], row["document_language"]): row["estimate"] for row in rows.iter_rows(named=True)}
+    return {
+        (row["query_language"], row["document_language"]): row["estimate"]
+        for row in rows.iter_rows(named=True)
+    }
 
 
 # The indexes.
@@ -121,7 +134,9 @@ def test_every_document_is_in_every_language_once(articles: int, count: int) -> 
     names, languages = [f"a{n}" for n in range(articles)], ["en", "de", "zh", "hi"][:count]
     editions = rotate(names, languages, seed=3)
     assert len(editions) == count
-    assert Counter(pair for edition in editions for pair in edition) == Counter(product(names, languages))
+    assert Counter(pair for edition in editions for pair in edition) == Counter(
+        product(names, languages)
+    )
     for edition in editions:
         assert [name for name, _ in edition] == names
         sizes = Counter(language for _, language in edition).values()
@@ -130,13 +145,19 @@ def test_every_document_is_in_every_language_once(articles: int, count: int) -> 
 
 
 def in_language(language: str, articles: Sequence[str], asked: dict[str, str]) -> MeasuredTask:
-    queries = tuple(Query(name, f"{language} {name}", language, article) for name, article in asked.items())
+    queries = tuple(
+        Query(name, f"{language} {name}", language, article) for name, article in asked.items()
+    )
     documents = tuple(Passage(name, f"{language} {name} text", language) for name in articles)
     evidence = {name: Evidence(article, 0, 2) for name, article in asked.items()}
     relevant = {name: {article: 1.0} for name, article in asked.items()}
-    task = RetrievalTask(f"t-{language}", queries, documents, relevant, evidence, notes=("the same", language))
+    task = RetrievalTask(
+        f"t-{language}", queries, documents, relevant, evidence, notes=("the same", language)
+    )
     lengths = {name: 10 + len(language) for name in articles}
-    return MeasuredTask(task, lengths, dict.fromkeys(asked, 5), {name: Position(1, 5, 0) for name in asked})
+    return MeasuredTask(
+        task, lengths, dict.fromkeys(asked, 5), {name: Position(1, 5, 0) for name in asked}
+    )
 
 
 def test_what_a_language_lacks_is_left_out_of_all() -> None:
@@ -147,7 +168,9 @@ def test_what_a_language_lacks_is_left_out_of_all() -> None:
     for one in mixed:
         assert {query.id for query in one.task.queries} == {"q1/en", "q1/de", "q2/en", "q2/de"}
         assert {query.cluster for query in one.task.queries} == {"a", "b"}
-        languages = {document.id.split("/")[0]: document.language for document in one.task.documents}
+        languages = {
+            document.id.split("/")[0]: document.language for document in one.task.documents
+        }
         assert sorted(languages.values()) == ["de", "en"]
         for query in one.task.queries:
             wanted = f"{query.cluster}/{languages[query.cluster]}"
@@ -168,9 +191,13 @@ def test_what_a_language_lacks_is_left_out_of_all() -> None:
 
 def test_translations_need_the_same_ids() -> None:
     english = in_language("en", ["a", "b"], {"q1": "a"})
-    with pytest.raises(CorpusError, match=r"en, de have 0 questions and 0 documents in common, too few to search"):
+    with pytest.raises(
+        CorpusError, match=r"en, de have 0 questions and 0 documents in common, too few to search"
+    ):
         combine_languages([english, in_language("de", ["x", "y"], {"q9": "x"})], seed=0)
-    with pytest.raises(CorpusError, match="the question 'q1' asks for 'a' and 'b' in different languages"):
+    with pytest.raises(
+        CorpusError, match="the question 'q1' asks for 'a' and 'b' in different languages"
+    ):
         combine_languages([english, in_language("de", ["a", "b"], {"q1": "b"})], seed=0)
 
 
@@ -244,7 +271,9 @@ def test_rows_say_both_languages(task: Path, tmp_path: Path) -> None:
     rows = log.rows.filter(measure="mrr")
     assert len(rows) == 2 * 64
     row = rows.filter(query="q3-1/de", document_language="en").to_dicts()
-    assert [(one["segment"], one["language"], one["document"]) for one in row] == [("q3-1", "de", "a03/en")]
+    assert [(one["segment"], one["language"], one["document"]) for one in row] == [
+        ("q3-1", "de", "a03/en")
+    ]
     assert row[0]["value"] == pytest.approx(1 / 9)
     assert row[0]["position"] is not None
     assert sorted(log.rows["measure"].unique()) == ["PEER", "mrr", "rank", "share@10"]
@@ -263,29 +292,47 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
         def one(self, sentence: str) -> list[float]:
             words = sentence.split()
             known = len(words) > 1 and words[1][1:].isdigit()
-            return super().one(sentence) if known else [0.1] * ARTICLES + [0.0, 0.3, 0.0, 0.02 * len(words)]
+            return (
+                super().one(sentence)
+                if known
+                else [0.1] * ARTICLES + [0.0, 0.3, 0.0, 0.02 * len(words)]
+            )
 
-    return measured(Mild("own"), task, folder, languages=["en", "de", "zh"], treatments=["plain", "chunk-mean-30"])
+    return measured(
+        Mild("own"),
+        task,
+        folder,
+        languages=["en", "de", "zh"],
+        treatments=["plain", "chunk-mean-30"],
+    )
 
 
 def test_changes_are_paired(both: RunLog) -> None:
     frame = both.frame("language_pairs").filter(treatment="chunk-mean-30", metric="ndcg@10")
     rows = both.rows.filter(measure="ndcg@10")
     for one in frame.iter_rows(named=True):
-        own = rows.filter(language=one["query_language"], document_language=one["document_language"])
+        own = rows.filter(
+            language=one["query_language"], document_language=one["document_language"]
+        )
         means = own.group_by("treatment").agg(pl.col("value").mean())
         by_hand = dict(means.iter_rows())
         assert one["estimate"] == pytest.approx(by_hand["chunk-mean-30"])
         assert one["change_estimate"] == pytest.approx(by_hand["chunk-mean-30"] - by_hand["plain"])
     advice = both.verdicts.to_dicts()[0]
     assert "weakest languages (query " in advice["sentence"]
-    figures = both.frame("languages").filter(treatment="chunk-mean-30", query_language="", document_language="")
+    figures = both.frame("languages").filter(
+        treatment="chunk-mean-30", query_language="", document_language=""
+    )
     assert figures["p_value"].is_between(0, 1).all()
     before, after = (
-        both.frame("languages").filter(treatment=name, measure="rank ratio", document_language="")["estimate"][0]
+        both.frame("languages").filter(treatment=name, measure="rank ratio", document_language="")[
+            "estimate"
+        ][0]
         for name in ("plain", "chunk-mean-30")
     )
-    assert figures.filter(measure="rank ratio")["change_estimate"][0] == pytest.approx(after / before)
+    assert figures.filter(measure="rank ratio")["change_estimate"][0] == pytest.approx(
+        after / before
+    )
     peers = both.rows.filter(measure="PEER").group_by("treatment").agg(pl.col("value").mean())
     means = dict(peers.iter_rows())
     assert figures.filter(measure="PEER")["change_estimate"][0] == pytest.approx(
@@ -297,7 +344,11 @@ def test_what_is_shown(both: RunLog) -> None:
     view = both.view
     heat = both.view.chart()
     assert isinstance(heat, HeatMap)
-    assert (heat.name, heat.columns, heat.entries) == ("languages", ("en", "de", "zh"), ("plain", "chunk-mean-30"))
+    assert (heat.name, heat.columns, heat.entries) == (
+        "languages",
+        ("en", "de", "zh"),
+        ("plain", "chunk-mean-30"),
+    )
     values = {
         (query, document): cell.values
         for query, cells in heat.rows
@@ -335,7 +386,10 @@ def test_mistakes_are_one_line(task: Path, tmp_path: Path) -> None:
     refused("needs at least two different .*, got 'en': name more", languages=["en"])
     refused("at least two different .*, got 'en', 'en'", languages=["en", "en"])
     refused("languages would do nothing", languages=["en", "de"], language="en")
-    rewrite(task / "documents" / "de.jsonl", lambda rows: [{**row, "id": "x" + row["id"]} for row in rows])
+    rewrite(
+        task / "documents" / "de.jsonl",
+        lambda rows: [{**row, "id": "x" + row["id"]} for row in rows],
+    )
     refused("there is no article 'a00' in documents")
 
 
@@ -349,7 +403,9 @@ def test_a_real_model_on_real_questions(shared: Path, tmp_path: Path) -> None:
     small.mkdir()
     (small / "documents").symlink_to(shared / "corpora" / "xquad")
     for language in ("en", "hi"):
-        lines = (questions / f"{language}.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = (
+            (questions / f"{language}.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        )
         (small / f"{language}.jsonl").write_text("".join(lines[::10]), encoding="utf-8")
     log = fairspan.evaluate(
         str(shared / "models" / "multilingual-24m"),

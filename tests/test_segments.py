@@ -34,28 +34,38 @@ def test_segments_with_the_borders_of_fixed_baskets_give_the_same_vector(
     fair = fairspan.calibrate(model, basket_size=B, bos="equal", eos="equal")
     first = B - 1 if pooling == "mean" else B
     lengths = [(first, B, B - 1), (first, 3), (first, B, B, B, 5)]
-    documents = [[words(n, seed=10 * d + s) for s, n in enumerate(parts)] for d, parts in enumerate(lengths)]
+    documents = [
+        [words(n, seed=10 * d + s) for s, n in enumerate(parts)] for d, parts in enumerate(lengths)
+    ]
     by_segments = fairspan.encode_segments(fair, documents)
     by_size = fair.encode_document([" ".join(document) for document in documents])
     assert np.abs(by_segments - by_size).max() <= 1e-5 * np.abs(by_size).max()
 
 
-def test_unequal_segments_differ_from_fixed_baskets(make_tiny: Callable[..., SentenceTransformer]) -> None:
+def test_unequal_segments_differ_from_fixed_baskets(
+    make_tiny: Callable[..., SentenceTransformer],
+) -> None:
     """Otherwise the test above would hold for a function that ignores segments."""
     fair = fairspan.calibrate(make_tiny("bert", "cls"), basket_size=B)
     document = [words(3, seed=1), words(20, seed=2), words(6, seed=3)]
     one = fairspan.encode_segments(fair, SegmentedText(document))
     assert one.ndim == 1
-    assert np.abs(fairspan.encode_segments(fair, [document])[0] - one).max() <= 1e-6, "a list is a list of documents"
+    assert np.abs(fairspan.encode_segments(fair, [document])[0] - one).max() <= 1e-6, (
+        "a list is a list of documents"
+    )
     with pytest.raises(DesignError, match=r"got '.*': one document is \[segments\]"):
         fairspan.encode_segments(fair, document)
     assert np.abs(one - fair.encode_document(" ".join(document))).max() > 1e-3
 
 
-def test_tokens_of_real_text_go_to_the_segment_they_were_cut_from(minilm: SentenceTransformer) -> None:
+def test_tokens_of_real_text_go_to_the_segment_they_were_cut_from(
+    minilm: SentenceTransformer,
+) -> None:
     """The token spans that the offsets give, checked by decoding them."""
     fair = fairspan.calibrate(minilm, "paper")
-    page = SegmentedText(["Bees dance to tell others where flowers are.", "Glaciers carve wide valleys."])
+    page = SegmentedText(
+        ["Bees dance to tell others where flowers are.", "Glaciers carve wide valleys."]
+    )
     features = fair.preprocess([page])
     segment, ids = features[SEGMENTS][0], features["input_ids"][0]
     parts = [fair.tokenizer.decode(ids[segment == s], skip_special_tokens=True) for s in (0, 1)]

@@ -75,7 +75,10 @@ def calibrate(model: SentenceTransformer, *args: Any, **fields: Any) -> Sentence
 def with_prompts(model: SentenceTransformer, default: str | None = None) -> SentenceTransformer:
     """A model with prompts of its own on the same modules."""
     return SentenceTransformer(
-        modules=list(model.children()), prompts=dict(PROMPTS), default_prompt_name=default, device="cpu"
+        modules=list(model.children()),
+        prompts=dict(PROMPTS),
+        default_prompt_name=default,
+        device="cpu",
     )
 
 
@@ -116,7 +119,9 @@ def test_batch_size_and_order_of_the_texts_do_not_matter(plain: SentenceTransfor
     for batch_size in (1, 2, 4):
         assert distance(fair.encode(TEXTS, batch_size=batch_size), expected) < ROUNDING
     order = np.random.default_rng(0).permutation(len(TEXTS))
-    assert distance(fair.encode([TEXTS[i] for i in order], batch_size=4), expected[order]) < ROUNDING
+    assert (
+        distance(fair.encode([TEXTS[i] for i in order], batch_size=4), expected[order]) < ROUNDING
+    )
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -126,7 +131,10 @@ def test_long_texts_come_in_every_form_that_encode_offers(make_tiny: Make, pooli
     assert same(fair.encode(TEXTS, truncate_dim=8), vectors[:, :8])
     assert same(fair.encode(TEXTS, convert_to_tensor=True).numpy(), vectors)
     assert same(fair.encode(TEXTS, precision="ubinary"), np.packbits(vectors > 0, axis=1))
-    assert same(np.stack([one["sentence_embedding"] for one in fair.encode(TEXTS, output_value=None)]), vectors)
+    assert same(
+        np.stack([one["sentence_embedding"] for one in fair.encode(TEXTS, output_value=None)]),
+        vectors,
+    )
     tokens = fair.encode(TEXTS, output_value="token_embeddings")
     assert [len(one) for one in tokens] == [len(text.split()) + 2 for text in TEXTS]
 
@@ -143,7 +151,9 @@ def test_a_limit_for_queries_or_of_a_call_is_kept(make_tiny: Make, sides: str) -
 # Token embeddings of models that pool one token, which `encode` for vectors does not compute
 
 
-def one_row_and_all_rows(plain: SentenceTransformer) -> tuple[SentenceTransformer, SentenceTransformer]:
+def one_row_and_all_rows(
+    plain: SentenceTransformer,
+) -> tuple[SentenceTransformer, SentenceTransformer]:
     """A calibrated model that computes only the pooled row, and one whose next module may read them all."""
     transformer, pooling = plain.children()
     kept_from = SentenceTransformer(modules=[transformer, PassOn(), pooling], device="cpu")
@@ -180,7 +190,9 @@ def test_token_embeddings_are_those_of_a_pass_that_computes_every_row(
     one_row, all_rows = one_row_and_all_rows(plain)
     tokens = one_row.encode(TEXTS, output_value="token_embeddings", batch_size=4)
     expected = all_rows.encode(TEXTS, output_value="token_embeddings", batch_size=4)
-    shapes = [part.shape for part in plain.encode(TEXTS, output_value="token_embeddings", batch_size=4)]
+    shapes = [
+        part.shape for part in plain.encode(TEXTS, output_value="token_embeddings", batch_size=4)
+    ]
     assert [part.shape for part in tokens] == shapes
     for part, other in zip(tokens, expected, strict=True):
         assert distance(part, other) < ROUNDING
@@ -193,7 +205,9 @@ def test_token_embeddings_are_those_of_a_pass_that_computes_every_row(
 @pytest.mark.parametrize(
     "rebuild",
     [
-        pytest.param(lambda f: {"sentence_embedding": f["token_embeddings"][:, 1], **f}, id="getitem"),
+        pytest.param(
+            lambda f: {"sentence_embedding": f["token_embeddings"][:, 1], **f}, id="getitem"
+        ),
         pytest.param(lambda f: dict(f.items()), id="items"),
         pytest.param(lambda f: {**f}, id="unpacking"),
         pytest.param(lambda f: dict(f), id="dict"),
@@ -207,7 +221,9 @@ def test_a_module_after_the_pooling_sees_every_token_however_it_reads_them(
     make_tiny: Make, rebuild: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> None:
     """Whichever of a dict's methods it uses."""
-    plain = SentenceTransformer(modules=[*make_tiny("bert", "cls").children(), Rebuild(rebuild)], device="cpu")
+    plain = SentenceTransformer(
+        modules=[*make_tiny("bert", "cls").children(), Rebuild(rebuild)], device="cpu"
+    )
     fair = calibrate(plain)
     expected = plain.encode(TEXTS, output_value="token_embeddings")
     tokens = fair.encode(TEXTS, output_value="token_embeddings")
@@ -221,7 +237,9 @@ def test_a_module_after_the_pooling_sees_every_token_however_it_reads_them(
 def test_prompts_are_put_in_front_of_the_texts(make_tiny: Make, pooling: str) -> None:
     """By side, by name, by value and by default, a prompt is text in front of the text."""
     fair = calibrate(with_prompts(make_tiny("bert", pooling)))
-    by_hand = {name: fair.encode([prompt + text for text in TEXTS]) for name, prompt in PROMPTS.items()}
+    by_hand = {
+        name: fair.encode([prompt + text for text in TEXTS]) for name, prompt in PROMPTS.items()
+    }
     assert distance(by_hand["query"], by_hand["document"]) > DIFFERENT
     assert same(fair.encode_query(TEXTS), by_hand["query"])
     assert same(fair.encode_document(TEXTS), by_hand["document"])
@@ -242,7 +260,9 @@ def without_prompt_in_pooling(model: SentenceTransformer) -> SentenceTransformer
     return SentenceTransformer(modules=[transformer, pooled], prompts=dict(PROMPTS), device="cpu")
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "side"), [*REPRESENTATIVES, ("bert", "lasttoken", "right")])
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "side"), [*REPRESENTATIVES, ("bert", "lasttoken", "right")]
+)
 def test_pooling_without_the_prompt_pools_the_calibrated_tokens_after_it(
     make_tiny: Make, architecture: str, pooling: str, side: str
 ) -> None:
@@ -262,7 +282,9 @@ def test_pooling_without_the_prompt_pools_the_calibrated_tokens_after_it(
 
 
 @pytest.mark.parametrize(("early", "late"), [("cls", "mean"), ("mean", "cls")])
-def test_the_pooling_mode_may_be_changed_after_calibrating(make_tiny: Make, early: str, late: str) -> None:
+def test_the_pooling_mode_may_be_changed_after_calibrating(
+    make_tiny: Make, early: str, late: str
+) -> None:
     """The calibration follows the pooling as it is now, or says that it cannot: never silently wrong."""
     fair = calibrate(make_tiny("bert", early))
     fair[1].pooling_mode = late
@@ -292,7 +314,9 @@ def test_only_the_named_side_is_calibrated_and_plain_encode_is_a_document(
 
 
 @pytest.mark.parametrize("sides", ["both", "document", "query"])
-def test_both_routes_of_a_router_are_calibrated_each_with_its_own_pooling(make_tiny: Make, sides: str) -> None:
+def test_both_routes_of_a_router_are_calibrated_each_with_its_own_pooling(
+    make_tiny: Make, sides: str
+) -> None:
     """Each tower gives the vectors that it gives when it is calibrated by itself."""
     plain = two_towers(make_tiny)
     fair = calibrate(plain, sides=sides)
@@ -301,28 +325,39 @@ def test_both_routes_of_a_router_are_calibrated_each_with_its_own_pooling(make_t
         "query": (query if sides == "document" else calibrate(query)).encode(TEXTS),
         "document": (document if sides == "query" else calibrate(document)).encode(TEXTS),
     }
-    expected = {side: tower / np.linalg.norm(tower, axis=1, keepdims=True) for side, tower in towers.items()}
+    expected = {
+        side: tower / np.linalg.norm(tower, axis=1, keepdims=True) for side, tower in towers.items()
+    }
     assert distance(fair.encode_query(TEXTS), expected["query"]) < ROUNDING
     assert distance(fair.encode_document(TEXTS), expected["document"]) < ROUNDING
     assert distance(fair.encode(TEXTS), expected["document"]) < ROUNDING
     changed = {side for side in expected if sides in ("both", side)}
-    assert (distance(fair.encode_query(TEXTS), plain.encode_query(TEXTS)) > DIFFERENT) == ("query" in changed)
+    assert (distance(fair.encode_query(TEXTS), plain.encode_query(TEXTS)) > DIFFERENT) == (
+        "query" in changed
+    )
     assert (distance(fair.encode_document(TEXTS), plain.encode_document(TEXTS)) > DIFFERENT) == (
         "document" in changed
     )
 
 
-def test_a_router_may_pool_behind_its_routes_and_have_routes_without_attention(make_tiny: Make) -> None:
+def test_a_router_may_pool_behind_its_routes_and_have_routes_without_attention(
+    make_tiny: Make,
+) -> None:
     """A pooling module shared behind the router is found, and a static query route is left alone."""
     torch.manual_seed(0)
     transformer, pooling = make_tiny("bert", "cls").children()
     shared = SentenceTransformer(
         modules=[Router.for_query_document([transformer], [transformer]), pooling], device="cpu"
     )
-    assert distance(calibrate(shared).encode_document(TEXTS), calibrate(make_tiny()).encode(TEXTS)) < ROUNDING
+    assert (
+        distance(calibrate(shared).encode_document(TEXTS), calibrate(make_tiny()).encode(TEXTS))
+        < ROUNDING
+    )
 
     static = StaticEmbedding(tiny_tokenizer().backend_tokenizer, embedding_dim=HIDDEN)
-    mixed = SentenceTransformer(modules=[Router.for_query_document([static], [transformer, pooling])], device="cpu")
+    mixed = SentenceTransformer(
+        modules=[Router.for_query_document([static], [transformer, pooling])], device="cpu"
+    )
     fair = calibrate(mixed)
     assert same(fair.encode_query(TEXTS), mixed.encode_query(TEXTS))
     assert distance(fair.encode_document(TEXTS), calibrate(make_tiny()).encode(TEXTS)) < ROUNDING
@@ -342,7 +377,10 @@ def test_casting_the_copy_leaves_the_original_alone_and_the_vectors_close(
     fair = calibrate(plain)
     calibrated = fair.encode(TEXTS)
     vectors = getattr(fair, cast)().encode(TEXTS, convert_to_tensor=True)
-    assert vectors.dtype == {"half": torch.float16, "bfloat16": torch.bfloat16, "double": torch.float64}[cast]
+    assert (
+        vectors.dtype
+        == {"half": torch.float16, "bfloat16": torch.bfloat16, "double": torch.float64}[cast]
+    )
     rounding = max(torch.finfo(vectors.dtype).eps, torch.finfo(torch.float32).eps) / 2
     error = distance(vectors.double(), calibrated)
     assert error <= 16 * rounding * np.abs(calibrated).max()
@@ -352,7 +390,9 @@ def test_casting_the_copy_leaves_the_original_alone_and_the_vectors_close(
         assert torch.equal(weight, kept), name
 
 
-@pytest.mark.parametrize("duplicate", [pytest.param(copy.deepcopy, id="deepcopy"), pytest.param(None, id="pickle")])
+@pytest.mark.parametrize(
+    "duplicate", [pytest.param(copy.deepcopy, id="deepcopy"), pytest.param(None, id="pickle")]
+)
 def test_a_duplicate_gives_the_same_vectors_from_memory_of_its_own(
     plain: SentenceTransformer, duplicate: Callable[[Any], Any] | None, tmp_path: Path
 ) -> None:
@@ -372,7 +412,9 @@ def test_a_duplicate_gives_the_same_vectors_from_memory_of_its_own(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fields", [{}, {"strength": 0.0, "tile_size": 16, "temperature": 0.8}])
-def test_a_pool_of_processes_gives_the_vectors_of_one(make_tiny: Make, fields: dict[str, Any]) -> None:
+def test_a_pool_of_processes_gives_the_vectors_of_one(
+    make_tiny: Make, fields: dict[str, Any]
+) -> None:
     """Spawned workers rebuild the calibrated model from its pickle, prompts and sides included."""
     plain = with_prompts(make_tiny("bert", "cls"))
     untouched = plain.encode_query(TEXTS)
@@ -381,11 +423,17 @@ def test_a_pool_of_processes_gives_the_vectors_of_one(make_tiny: Make, fields: d
     pool = fair.start_multi_process_pool(["cpu", "cpu"])
     try:
         assert distance(fair.encode_query(TEXTS, pool=pool, chunk_size=2), expected[0]) < ROUNDING
-        assert distance(fair.encode_document(TEXTS, pool=pool, chunk_size=2), expected[1]) < ROUNDING
-        tokens = fair.encode_document(TEXTS, pool=pool, chunk_size=2, output_value="token_embeddings")
+        assert (
+            distance(fair.encode_document(TEXTS, pool=pool, chunk_size=2), expected[1]) < ROUNDING
+        )
+        tokens = fair.encode_document(
+            TEXTS, pool=pool, chunk_size=2, output_value="token_embeddings"
+        )
     finally:
         fair.stop_multi_process_pool(pool)
-    assert [len(part) for part in tokens] == [len(text.split()) + 3 for text in TEXTS]  # <s>, </s> and the prompt
+    assert [len(part) for part in tokens] == [
+        len(text.split()) + 3 for text in TEXTS
+    ]  # <s>, </s> and the prompt
     assert distance(torch.stack([part[0] for part in tokens]), expected[1]) < ROUNDING
     assert same(plain.encode_query(TEXTS), untouched)
 
@@ -403,7 +451,10 @@ def test_threads_with_different_calibrations_and_the_original_do_not_disturb_eac
     assert min(distance(expected[i], expected[j]) for i, j in ((0, 1), (0, 2), (1, 2))) > DIFFERENT
 
     def work(number: int) -> float:
-        return max(distance(models[number].encode(TEXTS, batch_size=3), expected[number]) for _ in range(12))
+        return max(
+            distance(models[number].encode(TEXTS, batch_size=3), expected[number])
+            for _ in range(12)
+        )
 
     with ThreadPoolExecutor(3) as threads:
         assert max(threads.map(work, range(3))) < ROUNDING
@@ -421,7 +472,9 @@ def test_the_copy_shares_the_memory_of_every_weight(plain: SentenceTransformer) 
     assert [name for name in mine if mine[name].data_ptr() != theirs[name].data_ptr()] == []
     assert [name for name in mine if mine[name] is theirs[name]] == []
     buffers = dict(plain.named_buffers())
-    assert [n for n, buffer in fair.named_buffers() if buffer.data_ptr() != buffers[n].data_ptr()] == []
+    assert [
+        n for n, buffer in fair.named_buffers() if buffer.data_ptr() != buffers[n].data_ptr()
+    ] == []
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -456,7 +509,9 @@ def test_the_original_is_as_it_was(plain: SentenceTransformer, training: bool) -
 # Presets
 
 
-def test_a_calibration_that_does_nothing_gives_the_plain_vectors_bit_for_bit(plain: SentenceTransformer) -> None:
+def test_a_calibration_that_does_nothing_gives_the_plain_vectors_bit_for_bit(
+    plain: SentenceTransformer,
+) -> None:
     """Strength 0 and temperature 1 leave every number as it was."""
     fair = fairspan.calibrate(plain, temperature=1, strength=0)
     assert isinstance(fair[0], CalibratedTransformer)

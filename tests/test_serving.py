@@ -42,11 +42,17 @@ def model(make_tiny: MakeTiny) -> SentenceTransformer:
 
 @contextmanager
 def serving(
-    model: SentenceTransformer, *, key: str | None = None, routes: Any = (), allowed_hosts: Any = None, **options: Any
+    model: SentenceTransformer,
+    *,
+    key: str | None = None,
+    routes: Any = (),
+    allowed_hosts: Any = None,
+    **options: Any,
 ) -> Iterator[Any]:
     service = Service(model, **{"name": "tiny", "limits": Limits(batch_tokens=512), **options})
     with TestClient(
-        make_app(service, key=key, routes=routes, allowed_hosts=allowed_hosts), base_url="http://localhost"
+        make_app(service, key=key, routes=routes, allowed_hosts=allowed_hosts),
+        base_url="http://localhost",
     ) as client:
         yield client
 
@@ -62,7 +68,9 @@ def ask(client: Any, given: Any, **more: Any) -> Any:
 
 
 def post(client: Any, content: Any, path: str = "/v1/embeddings", **headers: str) -> Any:
-    return client.post(path, content=content, headers={"Content-Type": "application/json", **headers})
+    return client.post(
+        path, content=content, headers={"Content-Type": "application/json", **headers}
+    )
 
 
 def vectors_of(reply: Any) -> np.ndarray:
@@ -70,7 +78,9 @@ def vectors_of(reply: Any) -> np.ndarray:
     return np.array([one["embedding"] for one in reply.json()["data"]], dtype=np.float32)
 
 
-def refused(reply: Any, status: int, said: str, param: str | None = None, code: str | None = None) -> None:
+def refused(
+    reply: Any, status: int, said: str, param: str | None = None, code: str | None = None
+) -> None:
     """As OpenAI says it."""
     assert reply.status_code == status, reply.text
     error = reply.json()["error"]
@@ -93,7 +103,9 @@ def test_a_list_of_texts(client: Any, model: SentenceTransformer) -> None:
         # One token a word; each text has two special tokens and one of the prompt.
         "usage": {"prompt_tokens": 3 + 40 + 17 + 9, "total_tokens": 3 + 40 + 17 + 9},
     }
-    assert [(one["object"], one["index"]) for one in body["data"]] == [("embedding", n) for n in range(3)]
+    assert [(one["object"], one["index"]) for one in body["data"]] == [
+        ("embedding", n) for n in range(3)
+    ]
 
 
 def test_one_text_and_token_ids(client: Any, model: SentenceTransformer) -> None:
@@ -108,7 +120,9 @@ def test_base64_holds_the_same_numbers(client: Any) -> None:
     """Decimals are the shortest that are read as the same float32. The batches are alike, and so are the vectors."""
     plain = vectors_of(ask(client, TEXTS))
     coded = ask(client, TEXTS, encoding_format="base64").json()["data"]
-    decoded = np.array([np.frombuffer(base64.b64decode(one["embedding"]), dtype="<f4") for one in coded])
+    decoded = np.array(
+        [np.frombuffer(base64.b64decode(one["embedding"]), dtype="<f4") for one in coded]
+    )
     np.testing.assert_array_equal(plain, decoded)
 
 
@@ -128,34 +142,84 @@ def test_base64_holds_the_same_numbers(client: Any) -> None:
 )
 def test_sides(client: Any, model: SentenceTransformer, asked: dict[str, Any], side: str) -> None:
     encode = model.encode_query if side == "query" else model.encode_document
-    np.testing.assert_allclose(vectors_of(ask(client, ["w3 w4"], **asked)), encode(["w3 w4"]), **ROUNDING)
+    np.testing.assert_allclose(
+        vectors_of(ask(client, ["w3 w4"], **asked)), encode(["w3 w4"]), **ROUNDING
+    )
 
 
 def test_a_prompt_by_its_name(client: Any, model: SentenceTransformer) -> None:
     expected = model.encode_document(["w3 w4"], prompt_name="clustering")
     assert np.abs(expected - model.encode_document(["w3 w4"])).max() > 0.01
-    np.testing.assert_allclose(vectors_of(ask(client, ["w3 w4"], prompt_name="clustering")), expected, **ROUNDING)
+    np.testing.assert_allclose(
+        vectors_of(ask(client, ["w3 w4"], prompt_name="clustering")), expected, **ROUNDING
+    )
 
 
 @pytest.mark.parametrize(
     ("asked", "said", "param", "code"),
     [
         *(
-            ({"input": given}, "must be a string, a list of strings, a list of token ids", "input", "invalid_value")
-            for given in ("", ["w1", ""], [], [[5], []], None, 5, {"text": "w1"}, ["w1", 5], [5, "w1"], [[5], "w1"])
+            (
+                {"input": given},
+                "must be a string, a list of strings, a list of token ids",
+                "input",
+                "invalid_value",
+            )
+            for given in (
+                "",
+                ["w1", ""],
+                [],
+                [[5], []],
+                None,
+                5,
+                {"text": "w1"},
+                ["w1", 5],
+                [5, "w1"],
+                [[5], "w1"],
+            )
         ),
-        ({"input": ["w1", " \t\n"]}, "'input[1]' is empty: it has nothing but white space", "input", "invalid_value"),
+        (
+            {"input": ["w1", " \t\n"]},
+            "'input[1]' is empty: it has nothing but white space",
+            "input",
+            "invalid_value",
+        ),
         ({"input": [True]}, "'input[0]' is none", "input", "invalid_value"),
-        ({"input": [[5, 95]]}, "token id 95 is not in the model's vocabulary of 95", "input", "invalid_token"),
+        (
+            {"input": [[5, 95]]},
+            "token id 95 is not in the model's vocabulary of 95",
+            "input",
+            "invalid_token",
+        ),
         ({"input": [10**30]}, "token id 1000000", "input", "invalid_token"),
         ({"input": "w1 \ud800"}, "not JSON in UTF-8", None, "invalid_json"),
-        ({"encoding_format": "int8"}, "'float' or 'base64', got 'int8'", "encoding_format", "invalid_value"),
+        (
+            {"encoding_format": "int8"},
+            "'float' or 'base64', got 'int8'",
+            "encoding_format",
+            "invalid_value",
+        ),
         ({"dimensions": "8"}, "at least 1, got '8'", "dimensions", "invalid_value"),
         ({"dimensions": 1000}, "the vectors have 64", "dimensions", "invalid_value"),
-        ({"dimensions": 8}, "The model is not known to be trained", "dimensions", "unsupported_value"),
+        (
+            {"dimensions": 8},
+            "The model is not known to be trained",
+            "dimensions",
+            "unsupported_value",
+        ),
         ({"input_type": "title"}, "search_document, got 'title'", "input_type", "invalid_value"),
-        ({"prompt_name": "s2s"}, "query, document, clustering, got 's2s'", "prompt_name", "invalid_value"),
-        ({"model": "tiny-query", "input_type": "passage"}, "one side", "input_type", "conflicting_sides"),
+        (
+            {"prompt_name": "s2s"},
+            "query, document, clustering, got 's2s'",
+            "prompt_name",
+            "invalid_value",
+        ),
+        (
+            {"model": "tiny-query", "input_type": "passage"},
+            "one side",
+            "input_type",
+            "conflicting_sides",
+        ),
         (
             {"input": ["w1", words(58)]},
             "'input[1]' has 61 tokens, prompt and special tokens included; this model reads 60",
@@ -165,7 +229,9 @@ def test_a_prompt_by_its_name(client: Any, model: SentenceTransformer) -> None:
     ],
     ids=lambda value: json.dumps(value)[:40] if isinstance(value, dict) else "",
 )
-def test_what_is_refused(client: Any, asked: dict[str, Any], said: str, param: str, code: str) -> None:
+def test_what_is_refused(
+    client: Any, asked: dict[str, Any], said: str, param: str, code: str
+) -> None:
     refused(post(client, json.dumps({"input": "w1", **asked})), 400, said, param, code)
 
 
@@ -176,7 +242,11 @@ def test_an_unknown_model(client: Any, name: Any) -> None:
 
 
 def test_a_long_name_is_not_repeated(client: Any) -> None:
-    for asked in ({"model": "x" * 10**6}, {"input_type": "x" * 10**6}, {"encoding_format": ["x" * 10**6] * 2}):
+    for asked in (
+        {"model": "x" * 10**6},
+        {"input_type": "x" * 10**6},
+        {"encoding_format": ["x" * 10**6] * 2},
+    ):
         assert len(post(client, json.dumps({"input": "w1", **asked})).content) < 1000
 
 
@@ -191,20 +261,32 @@ def test_a_long_name_is_not_repeated(client: Any) -> None:
         ({"Host": "evil.example"}, 403),
         ({"Host": "localhost.evil.example"}, 403),
         ({"Host": "["}, 403),
-        *(({"Origin": origin}, 403) for origin in ("http://evil.example", "http://localhost:81", "null", "http://[")),
-        *(({"Content-Type": kind}, 415) for kind in ("", "text/plain", "application/x-www-form-urlencoded")),
+        *(
+            ({"Origin": origin}, 403)
+            for origin in ("http://evil.example", "http://localhost:81", "null", "http://[")
+        ),
+        *(
+            ({"Content-Type": kind}, 415)
+            for kind in ("", "text/plain", "application/x-www-form-urlencoded")
+        ),
         ({"Content-Type": "Application/JSON; charset=utf-8"}, 200),
     ],
     ids=str,
 )
-def test_pages_of_other_sites_are_refused(model: SentenceTransformer, headers: dict[str, str], status: int) -> None:
+def test_pages_of_other_sites_are_refused(
+    model: SentenceTransformer, headers: dict[str, str], status: int
+) -> None:
     """By DNS rebinding, a page has its own name for the server; otherwise its origin or content type tell."""
     with serving(model, allowed_hosts=["embed.example"]) as client:
         reply = post(client, json.dumps({"input": "w1"}), **headers)
         assert reply.status_code == status, reply.text
         assert status == 200 or set(reply.json()["error"]) == {"message", "type", "param", "code"}
     with serving(model, key="secret") as client:
-        behind_a_proxy = {"Host": "evil.example", "Origin": "http://other.example", "Authorization": "Bearer secret"}
+        behind_a_proxy = {
+            "Host": "evil.example",
+            "Origin": "http://other.example",
+            "Authorization": "Bearer secret",
+        }
         assert post(client, json.dumps({"input": "w1"}), **behind_a_proxy).status_code == 200
 
 
@@ -226,10 +308,18 @@ def test_long_texts_are_not_tokenised_whole(
             reply = ask(client, ["w2", given])
             if truncate and len(given.split()) > 60:
                 assert reply.json()["truncated"] == [1]
-                np.testing.assert_allclose(vectors_of(reply), model.encode_document(["w2", given[:9000]]), **ROUNDING)
+                np.testing.assert_allclose(
+                    vectors_of(reply), model.encode_document(["w2", given[:9000]]), **ROUNDING
+                )
             else:
                 code = "context_length_exceeded"
-                refused(reply, 400, f"'input[1]' has {len(given):,} characters; this model", "input", code)
+                refused(
+                    reply,
+                    400,
+                    f"'input[1]' has {len(given):,} characters; this model",
+                    "input",
+                    code,
+                )
         assert most <= 2 + 60 * 64
         # 2,000 texts of 40 tokens are refused before all of them are tokenised.
         most = 0
@@ -241,7 +331,16 @@ def test_long_texts_are_not_tokenised_whole(
 
 @pytest.mark.parametrize(
     "body",
-    [b"", b"{", b"nonsense", b"\xff\xfe", b"[" * 100_000, b'{"input": ' + b"1" * 5000 + b"}", b'"input"', b"[]"],
+    [
+        b"",
+        b"{",
+        b"nonsense",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"input": ' + b"1" * 5000 + b"}",
+        b'"input"',
+        b"[]",
+    ],
 )
 def test_what_is_no_request(client: Any, body: bytes) -> None:
     reply = post(client, body)
@@ -256,7 +355,9 @@ def test_dimensions_of_a_model_that_says_so(make_tiny: MakeTiny, tmp_path: Path)
     for served, options in ((model, {}), (make_tiny("bert", "mean"), {"force_dimensions": True})):
         with serving(served, **options) as client:
             found = vectors_of(ask(client, ["w1 w2", "w3"], dimensions=8))
-            whole = vectors_of(ask(client, ["w1 w2", "w3"], dimensions=served.get_embedding_dimension()))
+            whole = vectors_of(
+                ask(client, ["w1 w2", "w3"], dimensions=served.get_embedding_dimension())
+            )
         expected = model.encode_document(["w1 w2", "w3"])
         np.testing.assert_allclose(whole, expected, **ROUNDING)
         cut = expected[:, :8] / np.linalg.norm(expected[:, :8], axis=1, keepdims=True)
@@ -280,8 +381,18 @@ def test_truncated_texts_are_named(model: SentenceTransformer) -> None:
 @pytest.mark.parametrize(
     ("limits", "given", "said", "param"),
     [
-        (Limits(inputs=3), ["w1"] * 4, "'input' has 4 texts; a request may have at most 3", "input"),
-        (Limits(request_tokens=20), [words(10), words(10)], "has 26 tokens; at most 20 are allowed", "input"),
+        (
+            Limits(inputs=3),
+            ["w1"] * 4,
+            "'input' has 4 texts; a request may have at most 3",
+            "input",
+        ),
+        (
+            Limits(request_tokens=20),
+            [words(10), words(10)],
+            "has 26 tokens; at most 20 are allowed",
+            "input",
+        ),
         (Limits(request_bytes=200), words(100), "larger than 200 bytes", None),
         (Limits(request_tokens=100_000), " " * 1_600_000, "larger than 1,600,000 bytes", None),
     ],
@@ -298,7 +409,9 @@ def test_a_request_that_is_too_large(
         assert ask(client, "w1").status_code == 200
 
 
-def test_a_full_queue_says_when_to_come_again(model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_queue_says_when_to_come_again(
+    model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with serving(model) as client:
         batcher = client.app.state.service.batcher
         monkeypatch.setattr(batcher, "room", 10)
@@ -314,7 +427,9 @@ def test_a_full_queue_says_when_to_come_again(model: SentenceTransformer, monkey
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
-def test_vectors_that_are_none(model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch, value: float) -> None:
+def test_vectors_that_are_none(
+    model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch, value: float
+) -> None:
     def spoilt(self: Any, batch: Any) -> np.ndarray:
         return np.array([[value if one.read == 7 else 1.0] * 64 for one in batch], dtype=np.float32)
 
@@ -322,7 +437,13 @@ def test_vectors_that_are_none(model: SentenceTransformer, monkeypatch: pytest.M
         assert ask(client, "w1").status_code == 200
         monkeypatch.setattr(DirectEncoder, "vectors", spoilt)
         reply = ask(client, [words(3), words(4)])
-        refused(reply, 500, "a vector for 'input[1]' that is all zero or not numbers", "input", "unusable_vector")
+        refused(
+            reply,
+            500,
+            "a vector for 'input[1]' that is all zero or not numbers",
+            "input",
+            "unusable_vector",
+        )
         assert ask(client, words(3)).status_code == 200
         assert "fairspan_unusable_vectors_total 1.0" in client.get("/metrics").text
 
@@ -370,7 +491,15 @@ def test_the_key(model: SentenceTransformer) -> None:
     with serving(model, key="secret", routes=[page, Route("/page/data", page.endpoint)]) as client:
         for open_path in ("/", "/health"):
             assert client.get(open_path).status_code in (200, 503)
-        guarded = ["/v1/models", "/v1/models/tiny", "/info", "/metrics", "/page/data", "/nowhere", "/v1/embeddings"]
+        guarded = [
+            "/v1/models",
+            "/v1/models/tiny",
+            "/info",
+            "/metrics",
+            "/page/data",
+            "/nowhere",
+            "/v1/embeddings",
+        ]
         for path in guarded:
             for header in (
                 {},
@@ -378,7 +507,9 @@ def test_the_key(model: SentenceTransformer) -> None:
                 {"Authorization": "secret"},
                 {"Authorization": "ö"},
             ):
-                reply = client.get(path, headers={name: value.encode() for name, value in header.items()})
+                reply = client.get(
+                    path, headers={name: value.encode() for name, value in header.items()}
+                )
                 refused(reply, 401, "API key", None, "invalid_api_key")
                 assert reply.headers["WWW-Authenticate"] == "Bearer"
         for scheme in ("Bearer", "bearer"):
@@ -394,6 +525,9 @@ def test_health_follows_the_service(model: SentenceTransformer) -> None:
         reply = client.get("/health")
         assert (reply.status_code, reply.json()) == (503, {"status": "draining"})
         service.is_draining = False
-        assert (client.get("/health").status_code, client.get("/health").json()) == (200, {"status": "ready"})
+        assert (client.get("/health").status_code, client.get("/health").json()) == (
+            200,
+            {"status": "ready"},
+        )
         service.batcher.broken = RuntimeError("CUDA error")
         assert client.get("/health").json() == {"status": "broken"}

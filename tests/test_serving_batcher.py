@@ -114,7 +114,10 @@ def test_a_request_does_not_wait_forever_behind_longer_ones(age: float, second: 
     async def test() -> None:
         model = Model()
         async with held(model, age=age, budget=100) as batcher:
-            waiting = [ask(batcher, model, Text(10, "short")), ask(batcher, model, Text(100, "long"))]
+            waiting = [
+                ask(batcher, model, Text(10, "short")),
+                ask(batcher, model, Text(100, "long")),
+            ]
             await asyncio.sleep(0.001)
             model.go.set()
             await asyncio.gather(*waiting)
@@ -127,7 +130,10 @@ def test_a_cancelled_request_leaves_its_batch() -> None:
     async def test() -> None:
         model = Model()
         async with held(model, pass_tokens=1000) as batcher:
-            stays, leaves = ask(batcher, model, *texts(10, 20)), ask(batcher, model, *texts(15, 25, name="gone"))
+            stays, leaves = (
+                ask(batcher, model, *texts(10, 20)),
+                ask(batcher, model, *texts(15, 25, name="gone")),
+            )
             await asyncio.sleep(0)
             leaves.cancel()
             await asyncio.wait([leaves])
@@ -201,17 +207,25 @@ def test_a_full_queue_refuses_and_says_for_how_long() -> None:
 
 def test_only_the_request_whose_text_fails_is_failed() -> None:
     async def test() -> None:
-        model = Model(fails=lambda batch: ValueError("poison") if any(one.name == "bad" for one in batch) else None)
+        model = Model(
+            fails=lambda batch: (
+                ValueError("poison") if any(one.name == "bad" for one in batch) else None
+            )
+        )
         async with held(model, pass_tokens=1000) as batcher:
             good = [ask(batcher, model, *texts(10 + n, 20 + n)) for n in range(3)]
             bad = ask(batcher, model, Text(15), Text(12, "bad"), Text(15))
             await asyncio.sleep(0)
             model.go.set()
-            with pytest.raises(Refusal, match=r"The model failed on 'input\[1\]', of 12 tokens: poison") as failed:
+            with pytest.raises(
+                Refusal, match=r"The model failed on 'input\[1\]', of 12 tokens: poison"
+            ) as failed:
                 await bad
             assert failed.value.body["error"]["code"] == "model_failed"
             for n, one in enumerate(good):
-                np.testing.assert_array_equal(await one, [vector(text) for text in texts(10 + n, 20 + n)])
+                np.testing.assert_array_equal(
+                    await one, [vector(text) for text in texts(10 + n, 20 + n)]
+                )
             assert (batcher.tokens, batcher.broken) == (0, None)
 
     check(test())

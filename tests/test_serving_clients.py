@@ -29,7 +29,10 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
 KEY = "sesame"
-DOCUMENT = "The bridge at Marlow was closed in March. Engineers from the county replaced the bearings. " * 12
+DOCUMENT = (
+    "The bridge at Marlow was closed in March. Engineers from the county replaced the bearings. "
+    * 12
+)
 TEXTS = [DOCUMENT, "Another document,\nwith two lines."]
 QUESTION = "who repaired the bridge?"
 # Vectors of length 1 whose texts are read in batches of other widths: some hundred float32 roundings of 6e-8.
@@ -53,7 +56,9 @@ class Served:
         return self.model.encode_query(QUESTION)
 
     def client(self, **options: Any) -> Any:
-        return openai.OpenAI(**{"base_url": self.url, "api_key": KEY, "max_retries": 0, "timeout": 30, **options})
+        return openai.OpenAI(
+            **{"base_url": self.url, "api_key": KEY, "max_retries": 0, "timeout": 30, **options}
+        )
 
 
 def near(vectors: Any, expected: Any) -> bool:
@@ -64,9 +69,14 @@ def near(vectors: Any, expected: Any) -> bool:
 def serving(folder: Path, *options: str, key: str | None = None) -> Iterator[str]:
     """`fairspan serve` in a process of its own, and its base URL."""
     command = [sys.executable, "-c", "from fairspan.cli import main; main()", "serve", str(folder)]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if key is None else {"FAIRSPAN_API_KEY": key})
+    env = {**os.environ, "OMP_NUM_THREADS": "1"} | (
+        {} if key is None else {"FAIRSPAN_API_KEY": key}
+    )
     with subprocess.Popen(
-        [*command, "--port", "0", "--device", "cpu", *options], env=env, stderr=subprocess.PIPE, text=True
+        [*command, "--port", "0", "--device", "cpu", *options],
+        env=env,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stderr
         said = []
@@ -82,7 +92,9 @@ def serving(folder: Path, *options: str, key: str | None = None) -> Iterator[str
 
 
 @pytest.fixture(scope="module")
-def served(minilm: SentenceTransformer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(
+    minilm: SentenceTransformer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
     """MiniLM with prompts, in tiles on the side of documents only: the sides of a text differ."""
     folder = tmp_path_factory.mktemp("served") / "my-model"
     fair = fairspan.calibrate(minilm, "tiles", sides="document", max_seq_length=1024)
@@ -135,7 +147,9 @@ def test_curl(served: Served) -> None:
     if shutil.which("curl") is None:
         pytest.skip("needs curl")
     (line,) = re.findall(r"^    (curl .*)$", PAGE, flags=re.MULTILINE)
-    typed = shlex.split(line.replace("http://localhost:8000/v1", served.url).replace("$FAIRSPAN_API_KEY", KEY))
+    typed = shlex.split(
+        line.replace("http://localhost:8000/v1", served.url).replace("$FAIRSPAN_API_KEY", KEY)
+    )
     reply = json.loads(subprocess.run(typed, capture_output=True, check=True).stdout)
     assert near(reply["data"][0]["embedding"], served.query)
 
@@ -161,24 +175,36 @@ def told(served: Served, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     blocks = tmp_path_factory.mktemp("page") / "blocks.json"
     blocks.write_text(json.dumps(sections(page)), encoding="utf-8")
     typed = [python, "-m", "tests.clients", blocks, served.url, KEY, served.folder]
-    done = subprocess.run(list(map(str, typed)), cwd=ROOT, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        list(map(str, typed)), cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-@pytest.mark.parametrize("block", ["openai 0", "LangChain 0", "LangChain 1", "LlamaIndex 0", "LlamaIndex 1"])
+@pytest.mark.parametrize(
+    "block", ["openai 0", "LangChain 0", "LangChain 1", "LlamaIndex 0", "LlamaIndex 1"]
+)
 def test_code_on_the_page(served: Served, told: dict[str, Any], block: str) -> None:
     assert near(told[block]["documents"], served.documents)
     query = served.query
     if block == "LlamaIndex 1":
-        query = served.model.encode(QUESTION, prompt_name="query")  # calibrated as a document, as the page says
+        query = served.model.encode(
+            QUESTION, prompt_name="query"
+        )  # calibrated as a document, as the page says
     assert near(told[block]["query"], query)
 
 
 def test_every_block_of_the_page_is_tested(told: dict[str, Any]) -> None:
-    counted = {f"{title} {number}" for title, codes in sections(PAGE).items() for number in range(len(codes))}
-    tested = next(mark for mark in test_code_on_the_page.pytestmark if mark.name == "parametrize").args[1]
+    counted = {
+        f"{title} {number}"
+        for title, codes in sections(PAGE).items()
+        for number in range(len(codes))
+    }
+    tested = next(
+        mark for mark in test_code_on_the_page.pytestmark if mark.name == "parametrize"
+    ).args[1]
     assert counted == {*tested, "Clients 0"}
 
 

@@ -102,7 +102,11 @@ def serving(
     before += _SLOW.format(seconds=seconds)
     process = commands.start(model.parent, "serve", model, "--port", "0", *words, before=before)
     stop = time.monotonic() + SOON
-    while (found := re.search(r"on http://127\.0\.0\.1:(\d+)$", process.stderr.read_text(), re.MULTILINE)) is None:
+    while (
+        found := re.search(
+            r"on http://127\.0\.0\.1:(\d+)$", process.stderr.read_text(), re.MULTILINE
+        )
+    ) is None:
         assert time.monotonic() < stop, process.stderr.read_text()
         time.sleep(0.02)
     server = Server(process, int(found[1]))
@@ -157,7 +161,9 @@ def test_a_huge_body_is_refused(server: Server, size: int) -> None:
     server.is_well()
 
 
-@pytest.mark.parametrize("head", [b"a: " + b"x" * 70_000, b"a: b\r\n" * 12_000, b"a: " + b"x" * 70_000 + b"\r\n\r\n"])
+@pytest.mark.parametrize(
+    "head", [b"a: " + b"x" * 70_000, b"a: b\r\n" * 12_000, b"a: " + b"x" * 70_000 + b"\r\n\r\n"]
+)
 def test_large_headers_are_431(server: Server, head: bytes) -> None:
     with server.connect() as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n" + head)
@@ -168,7 +174,9 @@ def test_large_headers_are_431(server: Server, head: bytes) -> None:
 def test_a_body_that_ends_halfway_is_no_error_of_the_server(server: Server) -> None:
     for path in (b"/v1/embeddings", b"/page/inspect"):
         with server.connect() as connection:
-            connection.sendall(HEAD.replace(b"/v1/embeddings", path) + b'Content-Length: 100\r\n\r\n{"na')
+            connection.sendall(
+                HEAD.replace(b"/v1/embeddings", path) + b'Content-Length: 100\r\n\r\n{"na'
+            )
             time.sleep(0.2)
     server.is_well()
     assert "Traceback" not in server.process.stderr.read_text()
@@ -197,8 +205,13 @@ def test_sockets_without_a_request_are_closed(commands: Commands, model: Path) -
 
 def test_the_key_from_the_environment(commands: Commands, model: Path) -> None:
     """And a full queue, which is 429."""
-    key, limit = "import os; os.environ['FAIRSPAN_API_KEY'] = 'secret'\n", ["--max-queue-tokens", "60"]
-    with serving(commands, model, *limit, "--max-request-tokens", "60", before=key, how=signal.SIGINT) as server:
+    key, limit = (
+        "import os; os.environ['FAIRSPAN_API_KEY'] = 'secret'\n",
+        ["--max-queue-tokens", "60"],
+    )
+    with serving(
+        commands, model, *limit, "--max-request-tokens", "60", before=key, how=signal.SIGINT
+    ) as server:
         assert server.ask("w1")[0] == 401
         with server.connect() as first:
             sent = request_bytes(SLOW).replace(b"\r\n", b"\r\nAuthorization: Bearer secret\r\n", 1)
@@ -263,7 +276,10 @@ def test_the_end_does_not_wait_forever(commands: Commands, model: Path) -> None:
     [
         (["--host", "nowhere.invalid"], "cannot listen on nowhere.invalid:8000: "),
         (["--host", "192.0.2.1", "--port", "0"], "cannot listen on 192.0.2.1:0: "),
-        (["--max-seq-length", "9999", "--port", "0"], "max_seq_length=9999 is more than the model's 600 positions"),
+        (
+            ["--max-seq-length", "9999", "--port", "0"],
+            "max_seq_length=9999 is more than the model's 600 positions",
+        ),
         (["--preset", "tiles", "--calibration", "x.json"], "preset and calibration both"),
         (["--api-key", "schlüssel"], "printable ASCII"),
         (["--dtype", "int3"], "there is no dtype 'int3'"),
@@ -274,16 +290,22 @@ def test_mistakes_are_one_line(run: Run, model: Path, options: list[str], said: 
     run("serve", model, *options).is_one_line(said)
 
 
-def test_a_missing_package_is_one_line(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_one_line(
+    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys.modules["fairspan.cli.serve"], "_NEEDED", ("uvicorn", "not_there"))
     run("serve", model).is_one_line("serving needs not_there: pip install 'fairspan[serve]'")
 
 
-def test_memory_that_is_too_small_is_one_line(run: Run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_is_too_small_is_one_line(
+    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from fairspan.encoding.direct import DirectEncoder
 
     def full(self: Any, batch: Any) -> Any:
         raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB.\nMore.")
 
     monkeypatch.setattr(DirectEncoder, "vectors", full)
-    run("serve", model, "--port", "0").is_one_line("use a smaller max_batch_tokens or max_seq_length")
+    run("serve", model, "--port", "0").is_one_line(
+        "use a smaller max_batch_tokens or max_seq_length"
+    )

@@ -70,7 +70,11 @@ def test_shares_are_those_of_inspect(desk: Desk, plain: Any, served: Any) -> Non
     document = Document("Document 1", text(0, 20, 40, 60))
     found = desk.inspect(document)
     expected = fairspan.inspect(
-        plain, document.text, treatments=["plain", "tiles+tile_size=8"], borders="rule", progress=False
+        plain,
+        document.text,
+        treatments=["plain", "tiles+tile_size=8"],
+        borders="rule",
+        progress=False,
     )
     assert [one.treatment for one in found.readings] == ["plain", "tiles+tile_size=8"]
     assert found.borders == "by rules"
@@ -78,7 +82,9 @@ def test_shares_are_those_of_inspect(desk: Desk, plain: Any, served: Any) -> Non
         assert own.representation == pytest.approx(other.representation, abs=ROUNDING)
     # And by hand, with the model that is served.
     whole, *alone = served.encode_document([found.text, *(one.text for one in found.segments)])
-    assert found.readings[1].representation == pytest.approx([cosine(whole, one) for one in alone], abs=ROUNDING)
+    assert found.readings[1].representation == pytest.approx(
+        [cosine(whole, one) for one in alone], abs=ROUNDING
+    )
 
 
 def test_what_only_tiles_read_is_never_seen_before(desk: Desk, plain: Any) -> None:
@@ -114,14 +120,19 @@ def app_of(desk: Desk, key: str | None = None) -> Any:
 
 @pytest.fixture(scope="module")
 def client(served: Any) -> Any:
-    return TestClient(app_of(open_desk(served, "some/folder/tiny-bert")), base_url="http://localhost")
+    return TestClient(
+        app_of(open_desk(served, "some/folder/tiny-bert")), base_url="http://localhost"
+    )
 
 
 def test_the_page_is_open_and_what_it_asks_for_needs_the_key(desk: Desk) -> None:
     client = TestClient(app_of(desk, "secret"))
     assert client.get("/").status_code == 200
     assert client.get("/page/about").status_code == 401
-    assert client.get("/page/about", headers={"Authorization": "Bearer secret"}).json()["model"] == "tiny-bert"
+    assert (
+        client.get("/page/about", headers={"Authorization": "Bearer secret"}).json()["model"]
+        == "tiny-bert"
+    )
 
 
 def test_the_page_holds_nothing_of_the_model(client: Any) -> None:
@@ -147,7 +158,9 @@ def test_a_document_comes_back_in_columns(client: Any, desk: Desk) -> None:
     assert re.findall(r'<h3 class="over">(\S+)', source) == ["plain", "tiles+tile_size=8"]
     shown = [one.replace("&nbsp;", " ") for one in re.findall(r"data-chip>(.*?)</span>", source)]
     readings = desk.inspect(Document(**sent)).readings
-    expected = [f"{100 * (one.share[place] or 0):.1f}\u00a0%" for place in range(3) for one in readings]
+    expected = [
+        f"{100 * (one.share[place] or 0):.1f}\u00a0%" for place in range(3) for one in readings
+    ]
     assert shown == expected
 
 
@@ -202,7 +215,9 @@ def address(served: Any) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
-def test_a_pasted_document_is_coloured_side_by_side(browser: Any, address: str, desk: Desk, width: int) -> None:
+def test_a_pasted_document_is_coloured_side_by_side(
+    browser: Any, address: str, desk: Desk, width: int
+) -> None:
     """And the page asks nobody else and complains of nothing."""
     content = text(0, 20, 40, 60)
     with opened(browser, address, width=width) as shown:
@@ -218,10 +233,15 @@ def test_a_pasted_document_is_coloured_side_by_side(browser: Any, address: str, 
             segments = page.locator(f".segment[data-treatment='{which}']")
             chips = segments.locator("[data-chip]").all_inner_texts()
             assert chips == [f"{100 * (share or 0):.1f}\u00a0%" for share in reading.share]
-            heats = segments.evaluate_all("all => all.map((one) => Number(one.style.getPropertyValue('--v')))")
+            heats = segments.evaluate_all(
+                "all => all.map((one) => Number(one.style.getPropertyValue('--v')))"
+            )
             assert np.argsort(heats).tolist() == np.argsort(reading.representation).tolist()
         assert legend_of(page) == (True, ["none"] * 3)
-        left, right = (page.locator(f".segment[data-treatment='{which}']").first.bounding_box() for which in (0, 1))
+        left, right = (
+            page.locator(f".segment[data-treatment='{which}']").first.bounding_box()
+            for which in (0, 1)
+        )
         assert left["y"] == right["y"]
         assert left["x"] + left["width"] < right["x"]
         assert page.evaluate("document.documentElement.scrollWidth") == width

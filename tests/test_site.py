@@ -19,10 +19,21 @@ OUTSIDE = {"CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/RESULTS.md"}
 
 def test_every_page_is_once_in_the_navigation() -> None:
     docs = ROOT / "docs"
-    there = {page.relative_to(docs).as_posix() for kind in ("*.md", "*.ipynb") for page in docs.rglob(kind)}
+    there = {
+        page.relative_to(docs).as_posix()
+        for kind in ("*.md", "*.ipynb")
+        for page in docs.rglob(kind)
+    }
     nav = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
-    assert re.findall(r"^  - (.+):$", nav, re.MULTILINE) == ["Start", "Measure", "Use", "Understand"]
-    assert sorted(re.findall(r"^ +- (?:.+: )?(\S+)$(?<!:)", nav, re.MULTILINE)) == sorted(there | OUTSIDE)
+    assert re.findall(r"^  - (.+):$", nav, re.MULTILINE) == [
+        "Start",
+        "Measure",
+        "Use",
+        "Understand",
+    ]
+    assert sorted(re.findall(r"^ +- (?:.+: )?(\S+)$(?<!:)", nav, re.MULTILINE)) == sorted(
+        there | OUTSIDE
+    )
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +44,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [str(MKDOCS), "build", "--strict", "--site-dir", str(folder)]
     built = subprocess.run(
-        command, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True
+        command,
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
     )
     assert built.returncode == 0, built.stderr
     return folder
@@ -42,9 +57,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_the_site_has_every_public_name_and_loads_nothing_from_elsewhere(site: Path) -> None:
     reference = (site / "reference.html").read_text("utf-8")
-    assert set(re.findall(r'id="fairspan\.(\w+)"', reference)) == set(fairspan.__all__) - {"__version__"}
-    loading = re.compile(r'<(?:script|img|iframe)[^>]* src="(?:https?:)?//|<link[^>]* href="(?:https?:)?//')
-    assert [page.name for page in site.rglob("*.html") if loading.search(page.read_text("utf-8"))] == []
+    assert set(re.findall(r'id="fairspan\.(\w+)"', reference)) == set(fairspan.__all__) - {
+        "__version__"
+    }
+    loading = re.compile(
+        r'<(?:script|img|iframe)[^>]* src="(?:https?:)?//|<link[^>]* href="(?:https?:)?//'
+    )
+    assert [
+        page.name for page in site.rglob("*.html") if loading.search(page.read_text("utf-8"))
+    ] == []
 
 
 @pytest.mark.slow

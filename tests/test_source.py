@@ -62,20 +62,25 @@ def test_a_model_that_the_hub_has(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = hub(monkeypatch, None)
     assert find_model("owner/name") == "owner/name"
     assert find_model("short-name") == "sentence-transformers/short-name"
-    assert asked == ["owner/name", "sentence-transformers/short-name"], "as sentence_transformers looks for it"
+    assert asked == ["owner/name", "sentence-transformers/short-name"], (
+        "as sentence_transformers looks for it"
+    )
 
 
 def test_a_model_that_the_hub_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = hub(monkeypatch, answered(RepositoryNotFoundError))
     with pytest.raises(
-        UnsupportedModel, match=r"^nope could not be loaded: it is neither a folder nor a model on the hub"
+        UnsupportedModel,
+        match=r"^nope could not be loaded: it is neither a folder nor a model on the hub",
     ):
         find_model("nope")
     assert asked == ["sentence-transformers/nope", "nope"]
 
 
 @pytest.mark.parametrize("kind", [GatedRepoError, HfHubHTTPError])
-def test_other_answers_are_left_to_loading(monkeypatch: pytest.MonkeyPatch, kind: type[HfHubHTTPError]) -> None:
+def test_other_answers_are_left_to_loading(
+    monkeypatch: pytest.MonkeyPatch, kind: type[HfHubHTTPError]
+) -> None:
     hub(monkeypatch, answered(kind))
     assert find_model("owner/name") == "owner/name"
 
@@ -84,7 +89,8 @@ def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch: pytest.MonkeyPa
     asked = hub(monkeypatch, OSError("Name or service not known"))
     for load in (find_model, load_model, fairspan.load):
         with pytest.raises(
-            UnsupportedModel, match=r"^nope could not be loaded: .* and the hub cannot be reached, or"
+            UnsupportedModel,
+            match=r"^nope could not be loaded: .* and the hub cannot be reached, or",
         ):
             load("nope")
     assert len(asked) == 3
@@ -98,7 +104,9 @@ def test_offline_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked == []
 
 
-def test_without_the_hub_a_cached_model_loads(monkeypatch: pytest.MonkeyPatch, cached: str, make_tiny: Make) -> None:
+def test_without_the_hub_a_cached_model_loads(
+    monkeypatch: pytest.MonkeyPatch, cached: str, make_tiny: Make
+) -> None:
     asked = hub(monkeypatch, OSError("Name or service not known"))
     assert find_model(cached).endswith("models--owner--tiny/snapshots/c0ffee")
     loaded = load_model(cached, Loading(device="cpu"))
@@ -108,14 +116,22 @@ def test_without_the_hub_a_cached_model_loads(monkeypatch: pytest.MonkeyPatch, c
 
 @pytest.mark.parametrize("load", [load_model, fairspan.load])
 def test_a_calibrated_model_on_the_hub_opens_by_name(
-    monkeypatch: pytest.MonkeyPatch, make_tiny: Make, tmp_path: Path, load: Callable[..., SentenceTransformer]
+    monkeypatch: pytest.MonkeyPatch,
+    make_tiny: Make,
+    tmp_path: Path,
+    load: Callable[..., SentenceTransformer],
 ) -> None:
     """By a short name too; downloads are copies of a folder."""
     fair, asked = fairspan.calibrate(make_tiny(), "paper", basket_size=8), hub(monkeypatch, None)
     fair.save_pretrained(str(tmp_path))
-    name, there = "sentence-transformers/fair", lambda name, file, **options: (tmp_path / file).resolve(strict=True)
+    name, there = (
+        "sentence-transformers/fair",
+        lambda name, file, **options: (tmp_path / file).resolve(strict=True),
+    )
     monkeypatch.setattr("huggingface_hub.hf_hub_download", there)
-    monkeypatch.setattr("fairspan.model.loading.snapshot_download", lambda repo, **how: {name: str(tmp_path)}[repo])
+    monkeypatch.setattr(
+        "fairspan.model.loading.snapshot_download", lambda repo, **how: {name: str(tmp_path)}[repo]
+    )
     assert (load("fair").encode(words(40)) == fair.encode(words(40))).all()
     assert asked == [name]
 
@@ -152,7 +168,9 @@ def test_what_is_no_model_is_one_line(tmp_path: Path) -> None:
 def test_a_damaged_model_is_one_line(
     make_tiny: Make, tmp_path: Path, file: str, damage: Callable[[bytes], bytes]
 ) -> None:
-    fairspan.calibrate(make_tiny(), "paper").save_pretrained(str(tmp_path / "model"), create_model_card=False)
+    fairspan.calibrate(make_tiny(), "paper").save_pretrained(
+        str(tmp_path / "model"), create_model_card=False
+    )
     damaged = min((tmp_path / "model").rglob(file), key=lambda found: "1_Pooling" in found.parts)
     damaged.write_bytes(damage(damaged.read_bytes()))
     for load in (load_model, fairspan.load):

@@ -37,12 +37,18 @@ def all_layers(model: SentenceTransformer, texts: list[Any], **options: Any) -> 
     return list(spectra(model, texts, layers="all", **options))
 
 
-def assert_agree(found: list[Spectrum], expected: list[list[Matrices]], tolerance: float = 1e-6) -> None:
+def assert_agree(
+    found: list[Spectrum], expected: list[list[Matrices]], tolerance: float = 1e-6
+) -> None:
     """Float64 on both sides, of the same queries and keys."""
     for one, layers in zip(found, expected, strict=True):
         assert one.tokens == layers[0].weights.shape[-1]
-        assert one.sigma_a_of_heads == pytest.approx(np.stack([layer.sigma_a for layer in layers]), rel=tolerance)
-        assert one.sigma_s_of_heads == pytest.approx(np.stack([layer.sigma_s for layer in layers]), rel=tolerance)
+        assert one.sigma_a_of_heads == pytest.approx(
+            np.stack([layer.sigma_a for layer in layers]), rel=tolerance
+        )
+        assert one.sigma_s_of_heads == pytest.approx(
+            np.stack([layer.sigma_s for layer in layers]), rel=tolerance
+        )
 
 
 # σ_a and σ_s
@@ -60,7 +66,9 @@ def test_plain_models_agree_with_the_svd(make_tiny: Make, architecture: str) -> 
 def test_temperatures(make_tiny: Make, architecture: str) -> None:
     """Also one that divides T5's position bias too."""
     model = make_tiny(architecture, "mean")
-    scaled = fairspan.calibrate(model, "tempscale", temperature=0.5, scale_position_bias=architecture == "t5")
+    scaled = fairspan.calibrate(
+        model, "tempscale", temperature=0.5, scale_position_bias=architecture == "t5"
+    )
     found = all_layers(scaled, TEXTS)
     assert_agree(found, matrices(scaled, TEXTS))
     assert not any(one.calibrated.any() for one in found)
@@ -72,13 +80,19 @@ def test_temperatures(make_tiny: Make, architecture: str) -> None:
     ("architecture", "pooling", "settings"),
     [
         ("bert", "mean", {"basket_size": 7, "layers": "all"}),
-        ("qwen3", "lasttoken", {"basket_size": 7, "strength": 0.5, "bos": "original", "temperature": 0.8}),
+        (
+            "qwen3",
+            "lasttoken",
+            {"basket_size": 7, "strength": 0.5, "bos": "original", "temperature": 0.8},
+        ),
         ("t5", "mean", {"basket_size": 16, "short_texts": "leave", "layers": [1, 3]}),
         ("mistral", "cls", {"basket_size": 7, "eos": "equal"}),
     ],
 )
 @pytest.mark.slow
-def test_baskets(make_tiny: Make, architecture: str, pooling: str, settings: dict[str, Any]) -> None:
+def test_baskets(
+    make_tiny: Make, architecture: str, pooling: str, settings: dict[str, Any]
+) -> None:
     """σ_a of the calibrated matrix, where only the pooled row or every row is calibrated."""
     fair = fairspan.calibrate(make_tiny(architecture, pooling), **settings)
     found = all_layers(fair, TEXTS)
@@ -97,7 +111,9 @@ def test_baskets(make_tiny: Make, architecture: str, pooling: str, settings: dic
         pytest.param({"tile_size": 7, "strength": 0.5, "layers": "all"}, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.parametrize("architecture", mostly_slow(["mistral", "bert", "modernbert", "t5", "mpnet"], ["mistral"]))
+@pytest.mark.parametrize(
+    "architecture", mostly_slow(["mistral", "bert", "modernbert", "t5", "mpnet"], ["mistral"])
+)
 def test_tiles(make_tiny: Make, architecture: str, settings: dict[str, Any]) -> None:
     """σ_a and σ_s of what tokens see in tiles. In float64, in which the engine and the matrices have the same queries
     and keys, but for norms that some models take in float32.
@@ -186,7 +202,9 @@ def test_chosen_layers(make_tiny: Make) -> None:
 def head_of(weights: Tensor) -> LayerInputs:
     """An attention of one head with these weights [L, L]: the logarithms as position bias on queries of 0."""
     zeros = torch.zeros(1, 1, len(weights), 1)
-    return LayerInputs(0, zeros, zeros, zeros, 1.0, None, weights.double().log()[None, None], False, None)
+    return LayerInputs(
+        0, zeros, zeros, zeros, 1.0, None, weights.double().log()[None, None], False, None
+    )
 
 
 def test_a_flat_spectrum() -> None:
@@ -278,7 +296,9 @@ def test_theorem_2_bounds_what_the_heads_make_of_the_signals(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     heads, length, d = 3, 80, 12
     attention = random_attention(length, heads)
-    weights = (attention.query[0] @ attention.key[0].transpose(1, 2) * 0.25).double().softmax(dim=-1)
+    weights = (
+        (attention.query[0] @ attention.key[0].transpose(1, 2) * 0.25).double().softmax(dim=-1)
+    )
     value = torch.randn(heads, 4, d, generator=generator, dtype=torch.float64)
     x = torch.randn(length, d, generator=generator, dtype=torch.float64) + 3
     out = torch.cat(list(weights @ x @ value.transpose(1, 2)), dim=-1)
@@ -309,16 +329,18 @@ def test_sigma_s_of_gaussian_queries_and_keys() -> None:
     """LC Theorem 3's own setting: σ_s² = σ_q² σ_k² · D · scale², here 2² · 3² · 64 / 64."""
     generator = torch.Generator().manual_seed(0)
     query, key = (torch.randn(1, 4, 2000, 64, generator=generator) * width for width in (2, 3))
-    assert sigma_s(LayerInputs(0, query, key, key, 1 / 8, None, None, False, None)).numpy() == pytest.approx(
-        [6] * 4, rel=0.02
-    )
+    assert sigma_s(
+        LayerInputs(0, query, key, key, 1 / 8, None, None, False, None)
+    ).numpy() == pytest.approx([6] * 4, rel=0.02)
 
 
 # Value weights
 
 VALUES: dict[str, Callable[[nn.Module, int], Tensor]] = {
     "bert": lambda model, layer: model.encoder.layer[layer].attention.self.value.weight,
-    "albert": lambda model, layer: model.encoder.albert_layer_groups[0].albert_layers[0].attention.value.weight,
+    "albert": lambda model, layer: (
+        model.encoder.albert_layer_groups[0].albert_layers[0].attention.value.weight
+    ),
     "modernbert": lambda model, layer: model.layers[layer].attn.Wqkv.weight[2 * HIDDEN :],
     "qwen3": lambda model, layer: model.layers[layer].self_attn.v_proj.weight,
     "mpnet": lambda model, layer: model.encoder.layer[layer].attention.attn.v.weight,
@@ -365,8 +387,13 @@ def test_the_model_stays_as_it_is(make_tiny: Make, architecture: str) -> None:
     model = make_tiny(architecture, "mean")
 
     def state() -> list[Any]:
-        modules = [(type(module), module.training, sorted(vars(module))) for module in model.modules()]
-        hooks = [(len(module._forward_hooks), len(module._forward_pre_hooks)) for module in model.modules()]
+        modules = [
+            (type(module), module.training, sorted(vars(module))) for module in model.modules()
+        ]
+        hooks = [
+            (len(module._forward_hooks), len(module._forward_pre_hooks))
+            for module in model.modules()
+        ]
         registered = dict(AttentionInterface._global_mapping)
         return [modules, hooks, registered, model[0].model.config._attn_implementation]
 
@@ -381,14 +408,18 @@ def test_the_model_stays_as_it_is(make_tiny: Make, architecture: str) -> None:
 # Refusals, before any text goes through
 
 
-def refused(model: SentenceTransformer, because: str, texts: list[str] = TEXTS, **options: Any) -> None:
+def refused(
+    model: SentenceTransformer, because: str, texts: list[str] = TEXTS, **options: Any
+) -> None:
     with pytest.raises(UnsupportedModel, match=because) as caught:
         spectra(model, texts, **options)
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
 
 
-def test_models_and_texts_that_are_refused(make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_and_texts_that_are_refused(
+    make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     refused(tiny_model(tmp_path, "fnet", "mean"), "'fnet'")
     model = make_tiny("bert", "cls")
     refused(model, "text 1 has 602 tokens", [words(5), words(600)])

@@ -38,7 +38,9 @@ def linked(
     names = dict.fromkeys(name for gains in relevant.values() for name in gains if name not in own)
     every = (*documents, *(Passage(name, f"text {name}") for name in names))
     asked = tuple(Query(name, (queries or {}).get(name, f"ask {name}")) for name in relevant)
-    (found,) = link_queries([measured(RetrievalTask("linked", asked, every, relevant, {}))], texts=texts)
+    (found,) = link_queries(
+        [measured(RetrievalTask("linked", asked, every, relevant, {}))], texts=texts
+    )
     return found.task
 
 
@@ -76,7 +78,13 @@ def random_tasks(draw: st.DrawFn) -> list[MeasuredTask]:
             relevant[own] = gains
             if draw(st.booleans()):
                 evidence[own] = Evidence(f"d{number}", 0, 3)
-        tasks.append(measured(RetrievalTask("random", tuple(queries), tuple(documents), relevant, evidence, edition)))
+        tasks.append(
+            measured(
+                RetrievalTask(
+                    "random", tuple(queries), tuple(documents), relevant, evidence, edition
+                )
+            )
+        )
     return tasks
 
 
@@ -105,7 +113,9 @@ def companies(tasks: Sequence[MeasuredTask], *, texts: bool) -> set[frozenset[st
             if node not in seen:
                 seen.add(node)
                 ahead.extend(neighbours[node])
-        found.add(frozenset(name.removeprefix("query ") for name in seen if name.startswith("query ")))
+        found.add(
+            frozenset(name.removeprefix("query ") for name in seen if name.startswith("query "))
+        )
     return found
 
 
@@ -130,7 +140,8 @@ def test_what_shares_something_is_one_cluster_and_nothing_else_changes(
     assert as_sets(found) == wanted
     for one, before in zip(found, tasks, strict=True):
         queries = tuple(
-            replace(own, cluster=was.cluster) for own, was in zip(one.task.queries, before.task.queries, strict=True)
+            replace(own, cluster=was.cluster)
+            for own, was in zip(one.task.queries, before.task.queries, strict=True)
         )
         assert replace(one, task=replace(one.task, queries=queries, notes=())) == before
 
@@ -155,7 +166,10 @@ RELEVANT = {f"q{number}": {f"d{number}": 1.0} for number in range(6)}
     [
         ([Passage("d1", "the same"), Passage("d4", "the same")], {}),
         (
-            [Passage("d1", "one, two", spans=((0, 3), (5, 8))), Passage("d4", "three, two", spans=((0, 5), (7, 10)))],
+            [
+                Passage("d1", "one, two", spans=((0, 3), (5, 8))),
+                Passage("d4", "three, two", spans=((0, 5), (7, 10))),
+            ],
             {},
         ),
         ([Passage("d1", "one, two", spans=((0, 3), (5, 8))), Passage("d4", "two")], {}),
@@ -180,7 +194,9 @@ def test_a_document_that_nobody_asks_for_links_those_that_share_its_segments() -
 
 def test_editions_of_a_query_stay_in_one_cluster() -> None:
     """Linked in one edition, they are linked in both, under the cluster of the first."""
-    queries = tuple(Query(f"q{number}", f"ask {number}", cluster=f"set{number}") for number in range(6))
+    queries = tuple(
+        Query(f"q{number}", f"ask {number}", cluster=f"set{number}") for number in range(6)
+    )
     tasks = []
     for edition, shared in enumerate(("d4", "d1")):
         relevant = {**RELEVANT, "q4": {shared: 1.0}}

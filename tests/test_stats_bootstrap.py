@@ -25,7 +25,9 @@ def test_resampled_intervals_are_scipys() -> None:
     def of_sets(numbers: np.ndarray, axis: int = -1) -> np.ndarray:
         return spread(means[numbers].mean(-2))
 
-    reference = stats.bootstrap((np.arange(25),), of_sets, n_resamples=9999, method="BCa", vectorized=True, rng=1)
+    reference = stats.bootstrap(
+        (np.arange(25),), of_sets, n_resamples=9999, method="BCa", vectorized=True, rng=1
+    )
     close = 0.15 * reference.standard_error
     assert found.low == pytest.approx(reference.confidence_interval.low, abs=close)
     assert found.high == pytest.approx(reference.confidence_interval.high, abs=close)

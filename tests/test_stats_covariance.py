@@ -12,7 +12,16 @@ import pytest
 from fairspan.stats.arrays import group
 from fairspan.stats.contrasts import Robust, regress, robust
 from fairspan.stats.distributions import f_above
-from fairspan.stats.least_squares import Clustered, LeastSquares, cluster, cr1, cr2, fit, hotelling, two_way
+from fairspan.stats.least_squares import (
+    Clustered,
+    LeastSquares,
+    cluster,
+    cr1,
+    cr2,
+    fit,
+    hotelling,
+    two_way,
+)
 from fairspan.stats.positions import difference_weights
 from tests.test_stats_rows import Rows, dummies, make_rows, uneven_rows
 
@@ -67,7 +76,9 @@ def test_two_way_is_statsmodels(rows: Rows) -> None:
     """Crossed clusters, so that the three terms differ, with effects strong enough that V_ab is less than both."""
     rng = np.random.default_rng(3)
     shared = rng.integers(0, 15, len(rows.values))
-    rows = replace(rows, values=rows.values + rng.normal(0, 0.2, (15, 4))[shared, rows.positions - 1])
+    rows = replace(
+        rows, values=rows.values + rng.normal(0, 0.2, (15, 4))[shared, rows.positions - 1]
+    )
     theirs = statsmodels_fit(rows, np.stack([rows.sets, shared], 1), use_t=True)
     fitted = fit(rows.values, design(rows))
     found = two_way(fitted, group(rows.sets), group(shared))
@@ -155,7 +166,9 @@ def test_balanced_sets_have_one_less_degrees_of_freedom() -> None:
     """Then CR2 is the paired t-test."""
     rows = make_rows(np.random.default_rng(2), documents=12)
     clustered = clustered_by_set(rows)
-    np.testing.assert_allclose([hotelling(clustered, row[None]) for row in np.eye(4)], 11, rtol=1e-10)
+    np.testing.assert_allclose(
+        [hotelling(clustered, row[None]) for row in np.eye(4)], 11, rtol=1e-10
+    )
 
 
 def test_one_cluster_that_decides_a_coefficient() -> None:
@@ -174,13 +187,19 @@ def test_merged_rows_give_what_all_rows_give(inference: str) -> None:
     rng = np.random.default_rng(1)
     sets, positions = np.repeat(np.arange(6), 40), np.tile(np.repeat(np.arange(4), 10), 6)
     segments = sets * 4 + rng.integers(0, 4, len(sets))
-    design = np.column_stack([*(positions == p for p in range(4)), np.log(segments + 2)]).astype(float)
-    values = design @ [0.6, 0.5, 0.55, 0.4, 0.03] + rng.normal(0, 0.05, len(sets)) + 0.04 * (sets % 3)
+    design = np.column_stack([*(positions == p for p in range(4)), np.log(segments + 2)]).astype(
+        float
+    )
+    values = (
+        design @ [0.6, 0.5, 0.55, 0.4, 0.03] + rng.normal(0, 0.05, len(sets)) + 0.04 * (sets % 3)
+    )
     whole = robust(fit(values, design), group(sets), group(segments), inference=inference)
     merged = regress(values, group(positions), sets, segments, design[:, -1], inference=inference)
     found, expected = (one.contrasts(np.eye(5)) for one in (merged, whole))
     for name in ("estimate", "standard_error", "degrees_of_freedom", "p_value", "low", "high"):
-        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-6, err_msg=name)
+        np.testing.assert_allclose(
+            getattr(found, name), getattr(expected, name), rtol=1e-6, err_msg=name
+        )
 
 
 def test_later_positions_against_any_other() -> None:

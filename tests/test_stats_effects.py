@@ -43,7 +43,11 @@ def test_shares_of_means_that_are_not_positive_are_nan() -> None:
     for name in ("gini", "psi", "first_second", "first_last"):
         assert np.isnan(found[name].estimate)
     assert np.isfinite(found["spread"].low)
-    assert np.isnan(gini_test(rows.values, rows.positions, rows.documents, rng=np.random.default_rng(0), draws=99))
+    assert np.isnan(
+        gini_test(
+            rows.values, rows.positions, rows.documents, rng=np.random.default_rng(0), draws=99
+        )
+    )
 
 
 def test_all_measures_together() -> None:
@@ -61,7 +65,9 @@ def test_gini_permutes_inside_documents() -> None:
     """Without position effects p-values are at least as large as uniform ones; with them it sees them."""
     rng = np.random.default_rng(1)
     fair, biased = make_rows(rng, 40, noise=0.0), make_rows(rng, 40, effects=EFFECTS)
-    assert gini_test(biased.values, biased.positions, biased.documents, rng=rng, draws=999) == pytest.approx(0.001)
+    assert gini_test(
+        biased.values, biased.positions, biased.documents, rng=rng, draws=999
+    ) == pytest.approx(0.001)
     p_values = []
     for _ in range(100):
         fair = make_rows(rng, 10, noise=0.0)
@@ -72,9 +78,14 @@ def test_gini_permutes_inside_documents() -> None:
 def test_a_paired_comparison_is_one_of_differences() -> None:
     rng = np.random.default_rng(5)
     rows = make_rows(rng, 30, effects=EFFECTS)
-    second = rows.values + np.array([-0.03, 0.0, 0.015, 0.005])[rows.positions - 1] + rng.normal(0, 0.01, 480)
+    second = (
+        rows.values
+        + np.array([-0.03, 0.0, 0.015, 0.005])[rows.positions - 1]
+        + rng.normal(0, 0.01, 480)
+    )
     first, other, change = (
-        position_effects(values, rows.positions, rows.sets) for values in (rows.values, second, second - rows.values)
+        position_effects(values, rows.positions, rows.sets)
+        for values in (rows.values, second, second - rows.values)
     )
     table = (second - rows.values).reshape(30, 4, 4).mean(1)
     gaps = table[:, 1:] - table[:, :1]
@@ -82,18 +93,31 @@ def test_a_paired_comparison_is_one_of_differences() -> None:
     np.testing.assert_allclose(error, gaps.std(0, ddof=1) / np.sqrt(30), rtol=1e-8)
     assert (error < first.standard_error[1:] / 2).all(), "pairing pays"
     found = spread_change(rows.values, second, rows.positions, rows.sets, families=3)
-    assert found.estimate == pytest.approx(spread(other.means.estimate) - spread(first.means.estimate))
+    assert found.estimate == pytest.approx(
+        spread(other.means.estimate) - spread(first.means.estimate)
+    )
     # The limits by scipy's t tests: 12 differences in both directions, of which 4 can be the largest at once.
     before, after = (values.reshape(30, 4, 4).mean(1) for values in (rows.values, second))
     highs, lows = [], []
     for i, j in (pairs := list(permutations(range(4), 2))):
         own = after[:, i] - after[:, j]
-        tests = {pair: stats.ttest_1samp(own - before[:, pair[0]] + before[:, pair[1]], 0) for pair in pairs}
+        tests = {
+            pair: stats.ttest_1samp(own - before[:, pair[0]] + before[:, pair[1]], 0)
+            for pair in pairs
+        }
         ends = [tests.pop((i, j)).confidence_interval(1 - 2 * 0.025 / 2)]
-        ends += [one.confidence_interval(1 - 2 * 0.025 / 24) for one in (stats.ttest_1samp(own, 0), *tests.values())]
+        ends += [
+            one.confidence_interval(1 - 2 * 0.025 / 24)
+            for one in (stats.ttest_1samp(own, 0), *tests.values())
+        ]
         highs.append(min(one.high for one in ends))
         gaps = [own - before[:, k] + before[:, m] for k, m in pairs]
-        lows.append(min(stats.ttest_1samp(gap, 0).confidence_interval(1 - 2 * 0.025 / 4 / 3).low for gap in gaps))
+        lows.append(
+            min(
+                stats.ttest_1samp(gap, 0).confidence_interval(1 - 2 * 0.025 / 4 / 3).low
+                for gap in gaps
+            )
+        )
     assert (found.low, found.high) == pytest.approx((max(lows), max(highs)), abs=1e-10)
     assert found.high < 0
 
@@ -102,19 +126,27 @@ def test_sizes_mind_both_signs() -> None:
     """β3 turns from −0.05 to about +0.03: its size shrinks by 0.02. Of two positions, the size is the spread."""
     rng = np.random.default_rng(5)
     rows = make_rows(rng, 50, effects=EFFECTS, noise=0.005)
-    second = rows.values + np.array([0.0, -0.02, 0.08, 0.02])[rows.positions - 1] + rng.normal(0, 0.01, 800)
+    second = (
+        rows.values
+        + np.array([0.0, -0.02, 0.08, 0.02])[rows.positions - 1]
+        + rng.normal(0, 0.01, 800)
+    )
     before, after, change = (
         position_effects(values, rows.positions, rows.sets).robust.contrasts(difference_weights(4))
         for values in (rows.values, second, second - rows.values)
     )
     found = size_changes(before, after, change)
-    np.testing.assert_allclose([one.estimate for one in found], np.abs(after.estimate) - np.abs(before.estimate))
+    np.testing.assert_allclose(
+        [one.estimate for one in found], np.abs(after.estimate) - np.abs(before.estimate)
+    )
     for place, one in enumerate(found):
         kept = np.isin(rows.positions, [1, place + 2])
         columns = (rows.values[kept], second[kept], 1 + (rows.positions[kept] > 1), rows.sets[kept])
         alone = spread_change(*columns)
         # CR1's factor (N − 1)/(N − K) is that of 800 rows and 4 means, or of twice 400 and 4.
-        assert (one.low, one.estimate, one.high) == pytest.approx((alone.low, alone.estimate, alone.high), abs=1e-5)
+        assert (one.low, one.estimate, one.high) == pytest.approx(
+            (alone.low, alone.estimate, alone.high), abs=1e-5
+        )
 
 
 LOSSES = {
@@ -143,15 +175,24 @@ def test_errors_of_a_gate_are_rare() -> None:
         kinds = []
         for _ in range(runs):
             common = rng.normal(0, shared, (40, 4))
-            one, two = ((m + common + rng.normal(0, own, (40, 4))).ravel() for m in map(np.array, truths))
+            one, two = (
+                (m + common + rng.normal(0, own, (40, 4))).ravel() for m in map(np.array, truths)
+            )
             found = spread_change(one, two, positions, sets)
             sums = position_sums(one, positions, sets).beside(position_sums(two, positions, sets))
             bca = resample(sums, rng=rng, draws=199).interval(change_of(spread))
             kinds.append(
-                [judge_loss(one.low, one.high, 0.02, gain) for one, gain in ((found, "fairer"), (bca, "not worse"))]
+                [
+                    judge_loss(one.low, one.high, 0.02, gain)
+                    for one, gain in ((found, "fairer"), (bca, "not worse"))
+                ]
             )
         told = [100 * np.mean([one[way] == kind for one in kinds]) for kind, way in asked]
-        print("{:22}{:9.2f}{:7.1f}{:11.1f}{:8.1f} |{:11.1f}{:11.1f}".format(name, np.hypot(shared, own), *told))
+        print(
+            "{:22}{:9.2f}{:7.1f}{:11.1f}{:8.1f} |{:11.1f}{:11.1f}".format(
+                name, np.hypot(shared, own), *told
+            )
+        )
         worse, not_worse, fairer, *_ = told
         lost = spread(np.array(truths[1])) - spread(np.array(truths[0]))
         assert lost > 0 or worse <= 4.6
@@ -164,7 +205,9 @@ def test_the_normal_limit_has_the_moments_of_permutations() -> None:
     """Covariances of 20,000 draws of both, on rows of unequal variance and skew."""
     rng = np.random.default_rng(0)
     table = 0.5 + rng.exponential(0.1, (60, 4)) * rng.uniform(0.2, 2, (60, 1))
-    drawn, limit = (draw(table, np.random.default_rng(1), 20_000) for draw in (_permuted_means, _limit_means))
+    drawn, limit = (
+        draw(table, np.random.default_rng(1), 20_000) for draw in (_permuted_means, _limit_means)
+    )
     np.testing.assert_allclose(limit.mean(0), drawn.mean(0), atol=4 * drawn.std() / 20_000**0.5)
     # The standard error of a variance over m draws is a share √(2/m) = 1 % of it.
     np.testing.assert_allclose(np.cov(limit.T), np.cov(drawn.T), atol=0.05 * np.cov(drawn.T).max())

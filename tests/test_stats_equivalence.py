@@ -15,8 +15,12 @@ from fairspan.stats.positions import PositionEffects, difference_weights, positi
 from tests.test_stats_rows import make_rows
 
 
-def simulated(effects: tuple[float, ...], noise: float, sets: int = 30, seed: int = 0) -> PositionEffects:
-    rows = make_rows(np.random.default_rng(seed), sets, n=len(effects), effects=effects, noise=noise)
+def simulated(
+    effects: tuple[float, ...], noise: float, sets: int = 30, seed: int = 0
+) -> PositionEffects:
+    rows = make_rows(
+        np.random.default_rng(seed), sets, n=len(effects), effects=effects, noise=noise
+    )
     return position_effects(*rows.columns)
 
 
@@ -59,7 +63,9 @@ def test_tests_are_those_of_the_intervals() -> None:
     for margin in np.linspace(0.002, 0.1, 50):
         within, beyond = p_values(effects, margin)
         plain = effects.robust.contrasts(difference_weights(4))
-        inside = np.array([-margin < plain[j].lower() and plain[j].upper() < margin for j in range(3)])
+        inside = np.array(
+            [-margin < plain[j].lower() and plain[j].upper() < margin for j in range(3)]
+        )
         outside = (plain.low > margin) | (plain.high < -margin)
         np.testing.assert_array_equal(within < 0.05, inside)
         assert (holm(beyond) < 0.05).any() <= outside.any()
@@ -69,7 +75,9 @@ def test_tests_are_those_of_the_intervals() -> None:
 
 def test_errors_of_both_kinds_are_rare_at_the_margin() -> None:
     """At |β2| = δ exactly both tests err in at most 5 % of 200 samples, up to three standard errors of 0.015."""
-    tests = [p_values(simulated((0.0, 0.02, 0.0), noise=0.02, sets=60, seed=seed)) for seed in range(200)]
+    tests = [
+        p_values(simulated((0.0, 0.02, 0.0), noise=0.02, sets=60, seed=seed)) for seed in range(200)
+    ]
     assert np.mean([(within < 0.05).all() for within, _ in tests]) < 0.05 + 3 * 0.015
     assert np.mean([(holm(beyond) < 0.05).any() for _, beyond in tests]) < 0.05 + 3 * 0.015
 
@@ -79,7 +87,9 @@ def like(effects: PositionEffects, sets: int, rng: np.random.Generator) -> Posit
     n = len(effects)
     root = np.linalg.cholesky(effects.robust.covariance * effects.sets)
     values = effects.means.estimate + rng.normal(size=(sets, n)) @ root.T
-    return position_effects(values.ravel(), np.tile(np.arange(1, n + 1), sets), np.repeat(np.arange(sets), n))
+    return position_effects(
+        values.ravel(), np.tile(np.arange(1, n + 1), sets), np.repeat(np.arange(sets), n)
+    )
 
 
 @pytest.mark.slow
@@ -91,7 +101,9 @@ def like(effects: PositionEffects, sets: int, rng: np.random.Generator) -> Posit
         ((0.0, 0.05), 0.05, 7, "biased"),
     ],
 )
-def test_as_many_sets_as_asked_for_decide(effects: tuple[float, ...], noise: float, sets: int, kind: str) -> None:
+def test_as_many_sets_as_asked_for_decide(
+    effects: tuple[float, ...], noise: float, sets: int, kind: str
+) -> None:
     """80 % of 400 runs, up to four standard errors of 0.02."""
     pilot = simulated(effects, noise, sets, seed=2)
     found = verdict(pilot)
@@ -113,7 +125,9 @@ def test_no_number_near_the_margin() -> None:
 # --- several families
 
 
-def paired(difference: float, rng: np.random.Generator, sets: int = 40, error: float = 0.005) -> PositionEffects:
+def paired(
+    difference: float, rng: np.random.Generator, sets: int = 40, error: float = 0.005
+) -> PositionEffects:
     """Two positions whose true difference is known to a standard error of about `error`."""
     noise = rng.normal(0, error * np.sqrt(sets / 2), (sets, 2))
     values = 0.5 + noise + np.array([0.0, difference])
@@ -133,7 +147,9 @@ def test_many_families_at_the_margin_are_rarely_biased(monkeypatch: pytest.Monke
     together = alone = 0
     for _ in range(runs):
         families = [paired(0.02, rng) for _ in range(FAMILIES)]
-        together += any(one.kind == "biased" for one in decide([one.compared() for one in families]))
+        together += any(
+            one.kind == "biased" for one in decide([one.compared() for one in families])
+        )
         alone += any((p_values(one)[1] < 0.05).any() for one in families)
     slack = 3 * np.sqrt(0.05 * 0.95 / runs)
     assert together / runs <= 0.05 + slack
@@ -158,7 +174,10 @@ def test_families_together_are_corrected_by_holm() -> None:
 
 def test_more_comparisons_need_more_sets() -> None:
     """A family that points to bias has a higher hurdle among many; one that points to fairness has not."""
-    biased, fair = simulated((0.0, -0.03, -0.04), noise=0.06), simulated((0.0, 0.001, -0.001), noise=0.06)
+    biased, fair = (
+        simulated((0.0, -0.03, -0.04), noise=0.06),
+        simulated((0.0, 0.001, -0.001), noise=0.06),
+    )
     needs = [further_sets(biased.compared(), 0.02, comparisons=count) for count in (2, 20, 200)]
     assert needs == sorted(needs, key=lambda need: need or 0)
     assert len(set(needs)) == 3
@@ -175,16 +194,27 @@ def test_later_positions_against_the_second() -> None:
     wanted = verdict(position_effects(values[kept], positions[kept] - 1, sets[kept]))
     assert (found.kind, found.subject, found.against) == ("biased", "position 4", "position 2")
     assert (found.kind, found.worst) == (wanted.kind, wanted.worst)
-    assert (found.estimate, found.low, found.high) == pytest.approx((wanted.estimate, wanted.low, wanted.high))
+    assert (found.estimate, found.low, found.high) == pytest.approx(
+        (wanted.estimate, wanted.low, wanted.high)
+    )
     assert "less represented than position 2 [" in found.sentence()
 
 
 @pytest.mark.parametrize(
     ("numbers", "sentence"),
     [
-        (("biased", -0.09, -0.1, -0.08, None), "position 2 is 0.09 less represented than position 1 [−0.10, −0.08]"),
-        (("biased", 0.031, 0.024, 0.038, None), "0.031 more represented than position 1 [0.024, 0.038]"),
-        (("biased", 0.0203, 0.02004, 0.0205, None), "0.02030 more represented than position 1 [0.02004,"),
+        (
+            ("biased", -0.09, -0.1, -0.08, None),
+            "position 2 is 0.09 less represented than position 1 [−0.10, −0.08]",
+        ),
+        (
+            ("biased", 0.031, 0.024, 0.038, None),
+            "0.031 more represented than position 1 [0.024, 0.038]",
+        ),
+        (
+            ("biased", 0.0203, 0.02004, 0.0205, None),
+            "0.02030 more represented than position 1 [0.02004,",
+        ),
         (("inconclusive", 0.01, 0.0, 0.03, 1), "about 1 more set would decide"),
         (("inconclusive", 0.01, 0.0, 0.03, 1234), "about 1300 more sets would decide"),
         (

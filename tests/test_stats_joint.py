@@ -13,7 +13,9 @@ SETS, N = 45, 3
 LANGUAGES = ("de", "en", "fr")
 
 
-def plan_rows(rng: np.random.Generator, plans: list[tuple[str, str]], sets: int = SETS) -> dict[str, np.ndarray]:
+def plan_rows(
+    rng: np.random.Generator, plans: list[tuple[str, str]], sets: int = SETS
+) -> dict[str, np.ndarray]:
     """Every set under every (lead, later) plan, three Latin orders each; longer segments are less represented."""
     lengths = rng.normal(5, 0.4, (sets, N))
     central = rng.normal(0, 0.05, (sets, N))
@@ -25,13 +27,24 @@ def plan_rows(rng: np.random.Generator, plans: list[tuple[str, str]], sets: int 
                 for position in range(N):
                     segment, language = (position + shift) % N, lead if position == 0 else later
                     tokens = np.exp(lengths[number, segment] + 0.1 * LANGUAGES.index(language))
-                    value = 0.5 - 0.05 * position + 0.03 * (language == "en") + 0.02 * (language == "en") * position
-                    value += central[number, segment] + noise[number, position] - 0.04 * np.log(tokens)
-                    rows.append((value + rng.normal(0, 0.01), position + 1, language, number, tokens))
+                    value = (
+                        0.5
+                        - 0.05 * position
+                        + 0.03 * (language == "en")
+                        + 0.02 * (language == "en") * position
+                    )
+                    value += (
+                        central[number, segment] + noise[number, position] - 0.04 * np.log(tokens)
+                    )
+                    rows.append(
+                        (value + rng.normal(0, 0.01), position + 1, language, number, tokens)
+                    )
     columns = zip(*rows, strict=True)
     return {
         name: np.array(column)
-        for name, column in zip(("values", "positions", "languages", "sets", "tokens"), columns, strict=True)
+        for name, column in zip(
+            ("values", "positions", "languages", "sets", "tokens"), columns, strict=True
+        )
     }
 
 
@@ -77,14 +90,18 @@ def test_averages_are_averages_of_cells(model: JointModel) -> None:
     effect = model.effect("position")
     assert (effect.names, effect.baseline) == ((2, 3), 1)
     assert effect.over == (tuple((language, "") for language in LANGUAGES),) * 2
-    by_hand = [np.mean([contrast(model, (p, k, ""), (1, k, "")).estimate for k in LANGUAGES]) for p in (2, 3)]
+    by_hand = [
+        np.mean([contrast(model, (p, k, ""), (1, k, "")).estimate for k in LANGUAGES])
+        for p in (2, 3)
+    ]
     np.testing.assert_allclose(effect.contrasts.estimate, by_hand, rtol=1e-10)
     assert effect.p_value < 1e-6
     spoken = model.effect("language")
     assert (spoken.names, spoken.baseline) == (("en", "fr"), "de")
     assert spoken.over == (((1, ""), (2, ""), (3, "")),) * 2
     by_hand = [
-        np.mean([contrast(model, (p, k, ""), (p, "de", "")).estimate for p in (1, 2, 3)]) for k in ("en", "fr")
+        np.mean([contrast(model, (p, k, ""), (p, "de", "")).estimate for p in (1, 2, 3)])
+        for k in ("en", "fr")
     ]
     np.testing.assert_allclose(spoken.contrasts.estimate, by_hand, rtol=1e-9, atol=1e-12)
 
@@ -124,7 +141,9 @@ def test_lengths_that_hardly_vary_have_no_slope(rows: dict[str, np.ndarray]) -> 
             strict=True,
         ):
             np.testing.assert_array_equal(found.contrasts.estimate, wanted.contrasts.estimate)
-            np.testing.assert_array_equal(found.contrasts.standard_error, wanted.contrasts.standard_error)
+            np.testing.assert_array_equal(
+                found.contrasts.standard_error, wanted.contrasts.standard_error
+            )
         reasons.append(model.no_slope)
     assert reasons[0] == (
         "segment lengths do not vary within a language, so the effect of length is not estimated; differences "
@@ -155,11 +174,18 @@ def test_company_is_kept_apart() -> None:
     spoken = model.effect("language")
     assert spoken.over == (((1, "alone"), (2, "not alone"), (3, "not alone")),)
     plain = joint_model(**rows)
-    np.testing.assert_allclose(spoken.contrasts.estimate, plain.effect("language").contrasts.estimate, rtol=1e-9)
-    beside = plan_rows(np.random.default_rng(1), [("en", "de"), ("de", "en"), ("en", "en")], sets=12)
+    np.testing.assert_allclose(
+        spoken.contrasts.estimate, plain.effect("language").contrasts.estimate, rtol=1e-9
+    )
+    beside = plan_rows(
+        np.random.default_rng(1), [("en", "de"), ("de", "en"), ("en", "en")], sets=12
+    )
     same = np.arange(len(beside["positions"])) % 27 >= 18
     company = np.where(same, 0, np.where(beside["positions"] == 1, 1, 2))
-    assert joint_model(**beside, companies=(company, COMPANIES)).effect("position").over == ((("en", ""),),) * 2
+    assert (
+        joint_model(**beside, companies=(company, COMPANIES)).effect("position").over
+        == ((("en", ""),),) * 2
+    )
 
 
 def test_a_language_that_is_never_beside_the_first_is_named() -> None:
@@ -170,7 +196,9 @@ def test_a_language_that_is_never_beside_the_first_is_named() -> None:
     found = joint_model(**rows, companies=(company, COMPANIES)).effect("language")
     assert (found.names, found.refused) == (("en",), ("fr",))
     assert found.over == (((1, ""), (2, ""), (3, "")),)
-    alone = joint_model(**{name: column[~mixed] for name, column in rows.items()}).effect("language")
+    alone = joint_model(**{name: column[~mixed] for name, column in rows.items()}).effect(
+        "language"
+    )
     # The slope of the lengths is estimated from more rows, so up to its error.
     np.testing.assert_allclose(found.contrasts.estimate, alone.contrasts.estimate, atol=0.005)
 

@@ -9,7 +9,9 @@ from fairspan.stats.equivalence import Verdict, decide
 from fairspan.stats.languages import LanguageEffects, Plan, language_effects
 
 BOTH: list[Plan] = [("en", "de"), ("de", "en")]
-ALL: list[Plan] = [(lead, later) for lead in ("en", "de", "hi") for later in ("en", "de", "hi") if lead != later]
+ALL: list[Plan] = [
+    (lead, later) for lead in ("en", "de", "hi") for later in ("en", "de", "hi") if lead != later
+]
 LONGER = {"en": 0.0, "de": 0.2, "hi": 0.5}
 """How much longer the log of a segment is in each language."""
 
@@ -34,16 +36,24 @@ def mixed_rows(
                 for place in range(n):
                     language = plan[0] if place == 0 else plan[1]
                     logs = lengths[number, (place + shift) % n] + LONGER[language]
-                    value = 0.7 + 0.2 * (place == 0) + (favour or {}).get(language, 0.0) + slope * logs
+                    value = (
+                        0.7 + 0.2 * (place == 0) + (favour or {}).get(language, 0.0) + slope * logs
+                    )
                     value += own[list(LONGER).index(language)] + rng.normal(0, 0.005)
                     rows.append((value, place + 1, code, number, np.exp(logs)))
     names = ("values", "positions", "plans", "sets", "tokens")
-    return {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
+    return {
+        name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)
+    }
 
 
-def effects_of(rows: dict[str, np.ndarray], plans: list[Plan] = BOTH, *, lengths: bool = True) -> LanguageEffects:
+def effects_of(
+    rows: dict[str, np.ndarray], plans: list[Plan] = BOTH, *, lengths: bool = True
+) -> LanguageEffects:
     tokens = rows["tokens"] if lengths else None
-    return language_effects(rows["values"], rows["positions"], (rows["plans"], plans), rows["sets"], tokens)
+    return language_effects(
+        rows["values"], rows["positions"], (rows["plans"], plans), rows["sets"], tokens
+    )
 
 
 def language_verdicts(families: list[LanguageEffects]) -> list[Verdict]:
@@ -58,8 +68,12 @@ def test_it_is_statsmodels_contrast(n: int) -> None:
     found = effects_of(rows, ALL)
     assert found.pairs == (("en", "de"), ("en", "hi"), ("de", "hi"))
     cells = rows["plans"] * n + rows["positions"] - 1
-    design = np.column_stack([cells[:, None] == np.arange(len(ALL) * n), np.log(rows["tokens"])]).astype(float)
-    theirs = api.OLS(rows["values"], design).fit(cov_type="cluster", cov_kwds={"groups": rows["sets"]}, use_t=True)
+    design = np.column_stack(
+        [cells[:, None] == np.arange(len(ALL) * n), np.log(rows["tokens"])]
+    ).astype(float)
+    theirs = api.OLS(rows["values"], design).fit(
+        cov_type="cluster", cov_kwds={"groups": rows["sets"]}, use_t=True
+    )
 
     def weights(pair: Plan, places: range) -> np.ndarray:
         """At each place the first language, from the plan that has it there, minus the second from the other."""
@@ -76,7 +90,9 @@ def test_it_is_statsmodels_contrast(n: int) -> None:
             test = theirs.t_test(weights(pair, places))
             assert ours.estimate[place] == pytest.approx(test.effect[0], rel=1e-8, abs=1e-12)
             assert ours.standard_error[place] == pytest.approx(test.sd[0, 0], rel=1e-8)
-            np.testing.assert_allclose([ours.low[place], ours.high[place]], test.conf_int()[0], rtol=1e-7, atol=1e-12)
+            np.testing.assert_allclose(
+                [ours.low[place], ours.high[place]], test.conf_int()[0], rtol=1e-7, atol=1e-12
+            )
 
 
 def test_a_favoured_language_is_found_and_named_first() -> None:
@@ -112,7 +128,14 @@ def test_a_language_in_each_role_is_a_mean_of_plans() -> None:
     first = rows["positions"] == 1
 
     def mean(plans: list[Plan], where: np.ndarray) -> float:
-        return float(np.mean([rows["values"][where & (rows["plans"] == ALL.index(plan))].mean() for plan in plans]))
+        return float(
+            np.mean(
+                [
+                    rows["values"][where & (rows["plans"] == ALL.index(plan))].mean()
+                    for plan in plans
+                ]
+            )
+        )
 
     lead, later = [("en", "de"), ("en", "hi")], [("de", "en"), ("hi", "en")]
     by_hand = [mean(lead, first), mean(lead, ~first), mean(later, ~first), mean(later, first)]

@@ -43,7 +43,9 @@ def test_measures_of_a_grid_by_hand() -> None:
     assert grid.across(means) == pytest.approx(0.35)
     assert grid.of_documents(lambda own: own)(means) == pytest.approx([0.65, 0.4])
     # Documents in the second language come 0.6 sooner than those in the query's own, those in the first 0.1 sooner.
-    assert [float(grid.lag_to_own(k)(means)) for k in (0, 1, None)] == pytest.approx([-0.1, -0.6, -0.35])
+    assert [float(grid.lag_to_own(k)(means)) for k in (0, 1, None)] == pytest.approx(
+        [-0.1, -0.6, -0.35]
+    )
     assert grid.lag_to(0, 1)(means) == pytest.approx(-0.25)
     shares = np.array([0.5, 0.9, 0.1, 0.5, 0.5])
     assert grid.share_distance(shares) == pytest.approx(0.2)

@@ -18,17 +18,25 @@ def test_balanced_latin_is_a_paired_t_test() -> None:
     assert found.robust.inference == "cr1"
     np.testing.assert_allclose(found.estimate, [table[:, 0].mean(), *gaps.mean(0)], rtol=1e-10)
     factor = np.sqrt((800 - 1) / (800 - 4))
-    np.testing.assert_allclose(found.standard_error[1:], factor * gaps.std(0, ddof=1) / np.sqrt(50), rtol=1e-10)
+    np.testing.assert_allclose(
+        found.standard_error[1:], factor * gaps.std(0, ddof=1) / np.sqrt(50), rtol=1e-10
+    )
     np.testing.assert_allclose(found.degrees_of_freedom, 49)
     np.testing.assert_allclose(found.means.estimate, table.mean(0), rtol=1e-10)
-    np.testing.assert_allclose(found.means.standard_error, factor * table.std(0, ddof=1) / np.sqrt(50), rtol=1e-10)
+    np.testing.assert_allclose(
+        found.means.standard_error, factor * table.std(0, ddof=1) / np.sqrt(50), rtol=1e-10
+    )
 
 
 @pytest.mark.parametrize(("size", "sign"), [(1e-6, "•"), (1e-5, "")])
 def test_what_rounding_does_is_zero(size: float, sign: str) -> None:
     """Cosines of float32 vectors are known to about 1e-6. All 50 sets differ alike: anything is significant."""
     rows = make_rows(np.random.default_rng(0), documents=50)
-    values = 0.7 + size * (rows.positions == 2) + np.random.default_rng(1).normal(0, size / 10, len(rows.values))
+    values = (
+        0.7
+        + size * (rows.positions == 2)
+        + np.random.default_rng(1).normal(0, size / 10, len(rows.values))
+    )
     found = position_effects(values, rows.positions, rows.sets)
     assert marker(found.p_value[1]) == sign
     assert (found.estimate[1] == 0) == bool(sign)
@@ -105,7 +113,11 @@ def test_segments_shared_between_sets_are_covered() -> None:
         positions, sets = np.tile(place + 1, 160), np.repeat(np.arange(40), 16)
         for inference, found in hits.items():
             found.append(
-                covers(position_effects(values.ravel(), positions, sets, segments.ravel(), inference=inference))
+                covers(
+                    position_effects(
+                        values.ravel(), positions, sets, segments.ravel(), inference=inference
+                    )
+                )
             )
     shares = {inference: float(np.mean(found)) for inference, found in hits.items()}
     print(f"\nshared segments: coverage {shares}")
@@ -129,7 +141,8 @@ def test_values_without_any_noise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("p", "sign"), [(0.0005, ""), (0.001, "◇"), (0.009, "◇"), (0.01, "□"), (0.049, "□"), (0.05, "•"), (1.0, "•")]
+    ("p", "sign"),
+    [(0.0005, ""), (0.001, "◇"), (0.009, "◇"), (0.01, "□"), (0.049, "□"), (0.05, "•"), (1.0, "•")],
 )
 def test_markers_are_the_papers(p: float, sign: str) -> None:
     assert marker(p) == sign

@@ -40,12 +40,16 @@ class Queries:
     clusters: np.ndarray
 
 
-def make_queries(rng: np.random.Generator, clusters: int = 30, each: int = 12, *, shared: bool = True) -> Queries:
+def make_queries(
+    rng: np.random.Generator, clusters: int = 30, each: int = 12, *, shared: bool = True
+) -> Queries:
     """Values around the rate of their group, times a factor of mean 1 that a cluster shares, or else each query's."""
     numbers, groups = np.repeat(np.arange(clusters), each), np.arange(clusters * each) % 3
 
     def draw() -> np.ndarray:
-        factors = 2 * rng.beta(2, 2, clusters)[numbers] if shared else 2 * rng.beta(2, 2, len(numbers))
+        factors = (
+            2 * rng.beta(2, 2, clusters)[numbers] if shared else 2 * rng.beta(2, 2, len(numbers))
+        )
         return RATES[groups] * factors * rng.uniform(0.5, 1.5, len(numbers))
 
     return Queries(draw(), draw(), groups, numbers)
@@ -66,7 +70,9 @@ def effects_of(queries: Queries, rng: np.random.Generator, draws: int = 399) -> 
 
 
 def change_of(queries: Queries, rng: np.random.Generator, swaps: int = 399) -> QueryChange:
-    return query_change(queries.first, queries.second, queries.groups, queries.clusters, rng=rng, swaps=swaps)
+    return query_change(
+        queries.first, queries.second, queries.groups, queries.clusters, rng=rng, swaps=swaps
+    )
 
 
 def ends(interval: Interval) -> tuple[float, float, float]:
@@ -137,7 +143,10 @@ def test_changes_of_uneven_clusters_have_the_error_of_cr3() -> None:
         return float(means(queries.second, kept).min() - means(queries.first, kept).min())
 
     fewest = min(len(np.unique(queries.clusters[queries.groups == group])) for group in (1, 2, 3))
-    for ours, statistic, clusters in ((found.overall, overall, 10), (found.worst, of_worst, fewest)):
+    for ours, statistic, clusters in (
+        (found.overall, overall, 10),
+        (found.worst, of_worst, fewest),
+    ):
         estimate = statistic(queries.clusters >= 0)
         without = np.array([statistic(queries.clusters != number) for number in range(10)])
         reach = stats.t.ppf(0.975, clusters - 1) * np.sqrt(0.9 * ((without - estimate) ** 2).sum())
@@ -150,7 +159,9 @@ def test_a_change_counts_the_clusters_that_have_its_queries() -> None:
     for clusters in (3, 1):
         groups = np.where((queries.groups == 2) & (queries.clusters >= clusters), 0, queries.groups)
         rng = np.random.default_rng(0)
-        found = query_change(queries.first, queries.second, groups, queries.clusters, rng=rng, swaps=9)
+        found = query_change(
+            queries.first, queries.second, groups, queries.clusters, rng=rng, swaps=9
+        )
         if clusters == 1:
             assert np.isnan(found.groups[1].low)
             continue
@@ -176,12 +187,18 @@ def test_plain_intervals_are_scipys() -> None:
 def test_enumerated_tests_are_scipys(seed: int, hits: bool) -> None:
     """All 2^10 swaps of ten uneven clusters, which scipy swaps by their numbers."""
     queries = uneven_queries(np.random.default_rng(seed), hits=hits)
-    one, two = (query_sums(values, queries.groups, queries.clusters) for values in (queries.first, queries.second))
+    one, two = (
+        query_sums(values, queries.groups, queries.clusters)
+        for values in (queries.first, queries.second)
+    )
     table, counts = np.vstack([one.sums, two.sums]), one.counts.sum(0)
 
     def theirs(measure: Callable[[np.ndarray], np.ndarray]) -> float:
         def statistic(first: np.ndarray, second: np.ndarray, axis: int = -1) -> np.ndarray:
-            means = [table[np.moveaxis(numbers, axis, -1)].sum(-2) / counts for numbers in (first, second)]
+            means = [
+                table[np.moveaxis(numbers, axis, -1)].sum(-2) / counts
+                for numbers in (first, second)
+            ]
             # What scipy takes for a tie is finer than the rounding of these sums.
             return np.round(measure(means[1]) - measure(means[0]), 12)
 
@@ -203,7 +220,11 @@ def test_no_p_value_of_draws_is_0() -> None:
     """Thirty clusters that all say the same: no draw is as far, and the observed sample counts as one."""
     queries = make_queries(np.random.default_rng(5))
     found = query_change(
-        queries.first, queries.first + 0.5, queries.groups, queries.clusters, rng=np.random.default_rng(0)
+        queries.first,
+        queries.first + 0.5,
+        queries.groups,
+        queries.clusters,
+        rng=np.random.default_rng(0),
     )
     assert found.p_value == 1 / 10_000
 
@@ -242,7 +263,9 @@ def _shares(rows: list[dict[str, bool]]) -> dict[str, float]:
     [lambda rng: make_queries(rng, 60, 1, shared=False), make_queries],
     ids=["60 queries", "30 clusters"],
 )
-def test_intervals_hold_the_truth_and_tests_keep_their_level(make: Callable[[np.random.Generator], Queries]) -> None:
+def test_intervals_hold_the_truth_and_tests_keep_their_level(
+    make: Callable[[np.random.Generator], Queries],
+) -> None:
     """200 runs: a share of 0.95 or 0.05 has a standard error of 0.015. A bootstrap knows no t, so that with 30
     clusters it falls short: 2000 runs with another seed found 0.92 (PSI) to 0.94.
     """
@@ -274,11 +297,16 @@ def test_as_many_clusters_more_rule_out_a_loss() -> None:
     """
     change = t_interval(-0.005, 0.015 / stats.t.ppf(0.975, 99), 99)
     assert (change.low, change.high) == pytest.approx((-0.02, 0.01))
-    by_hand = 100 * ((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * change.standard_error / 0.005) ** 2 - 100
+    by_hand = (
+        100 * ((stats.norm.ppf(0.975) + stats.norm.ppf(0.8)) * change.standard_error / 0.005) ** 2
+        - 100
+    )
     more = clusters_to_decide(change, 100, margin=0.01)
     # Rounded up to two digits, of t instead of the normal.
     assert more == pytest.approx(by_hand, abs=100)
-    samples = np.random.default_rng(4).normal(-0.005, change.standard_error * 10, (1000, 100 + more))
+    samples = np.random.default_rng(4).normal(
+        -0.005, change.standard_error * 10, (1000, 100 + more)
+    )
     lows = samples.mean(1) - 1.96 * samples.std(1, ddof=1) / np.sqrt(100 + more)
     # A share of .8 over 1000 samples has a standard error of .013.
     assert np.mean(lows > -0.01) == pytest.approx(0.8, abs=0.05)
@@ -288,7 +316,9 @@ def test_differences_are_seen() -> None:
     """The second treatment evens the groups out and leaves the overall mean as it was."""
     queries = make_queries(np.random.default_rng(6), 60)
     second = queries.first * np.array([1.0, 0.75, 1.5])[queries.groups]
-    found = query_change(queries.first, second, queries.groups, queries.clusters, rng=np.random.default_rng(0))
+    found = query_change(
+        queries.first, second, queries.groups, queries.clusters, rng=np.random.default_rng(0)
+    )
     assert found.psi.high < 0
     assert found.worst.low > 0
     assert found.groups[0].high < 0 < found.groups[1].low
@@ -303,7 +333,9 @@ def test_a_group_that_gets_nothing() -> None:
     found = query_effects(values, queries.groups, queries.clusters, rng=rng, draws=99)
     assert ends(found.psi) == (1, 1, 1)
     assert ends(found.harmonic) == ends(found.groups[1]) == (0, 0, 0)
-    change = query_change(values, queries.first, queries.groups, queries.clusters, rng=rng, swaps=999)
+    change = query_change(
+        values, queries.first, queries.groups, queries.clusters, rng=rng, swaps=999
+    )
     assert change.psi.estimate == pytest.approx(shortfall(query_mean(queries)) - 1)
     assert change.psi.high < 0
     assert change.p_psi == 1 / 1000
@@ -316,13 +348,17 @@ def test_swaps_that_leave_a_treatment_nothing_count_against_a_change() -> None:
     given, to_first = rng.random(21), np.repeat(rng.permutation([1, 0, 0, 0, 0, 0, 0]), 3)
 
     def change(to_first: np.ndarray) -> float:
-        treatments = [np.where(to_first == side, given, 0.0).reshape(7, 3).sum(0) for side in (1, 0)]
+        treatments = [
+            np.where(to_first == side, given, 0.0).reshape(7, 3).sum(0) for side in (1, 0)
+        ]
         return float(shortfall(treatments[1]) - shortfall(treatments[0]))
 
     observed = change(to_first)
     samples = np.array([change(np.repeat(sides, 3)) for sides in product([0, 1], repeat=7)])
     assert np.isnan(samples).sum() == 2
-    found = query_change(given * to_first, given * (1 - to_first), groups, clusters, rng=rng, swaps=128)
+    found = query_change(
+        given * to_first, given * (1 - to_first), groups, clusters, rng=rng, swaps=128
+    )
     assert found.p_psi == np.mean(np.isnan(samples) | (np.abs(samples) >= abs(observed) - 1e-9))
 
 
@@ -338,13 +374,17 @@ def test_what_is_not_defined_is_nan() -> None:
         assert np.isfinite(ends(one.overall)).all()
         assert len(one.groups) == groups.max()
         assert np.isnan([one.psi.estimate, one.harmonic.estimate]).all()
-        change = query_change(queries.first, queries.second, groups, queries.clusters, rng=rng, swaps=99)
+        change = query_change(
+            queries.first, queries.second, groups, queries.clusters, rng=rng, swaps=99
+        )
         assert np.isnan([change.p_psi, change.worst.estimate]).all()
         assert 0 < change.p_value <= 1
     nothing = query_effects(np.zeros(360), queries.groups, queries.clusters, rng=rng, draws=99)
     assert np.isnan(nothing.psi.estimate)
     assert ends(nothing.harmonic) == (0, 0, 0)
-    change = query_change(np.zeros(360), queries.first, queries.groups, queries.clusters, rng=rng, swaps=99)
+    change = query_change(
+        np.zeros(360), queries.first, queries.groups, queries.clusters, rng=rng, swaps=99
+    )
     assert np.isnan([change.psi.estimate, change.p_psi]).all()
 
 
@@ -362,9 +402,13 @@ def test_holm_is_statsmodels() -> None:
     rng = np.random.default_rng(0)
     for size in (1, 2, 7, 30):
         p_values = np.round(rng.random(size) ** 4, 2)
-        np.testing.assert_allclose(holm(p_values), multitest.multipletests(p_values, method="holm")[1], rtol=1e-12)
+        np.testing.assert_allclose(
+            holm(p_values), multitest.multipletests(p_values, method="holm")[1], rtol=1e-12
+        )
 
 
 def test_one_cluster_is_refused() -> None:
     with pytest.raises(DesignError, match="at least 2 different clusters, got 1"):
-        query_effects([0.5, 0.2, 0.1, 0.9], [1, 2, 1, 2], [0, 0, 0, 0], rng=np.random.default_rng(0))
+        query_effects(
+            [0.5, 0.2, 0.1, 0.9], [1, 2, 1, 2], [0, 0, 0, 0], rng=np.random.default_rng(0)
+        )

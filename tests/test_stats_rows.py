@@ -20,7 +20,9 @@ UNEVEN = (1, 1, 2, 2, 3, 4, 8, 16, 24)
 
 def dummies(positions: np.ndarray) -> np.ndarray:
     """The design [N, n]: a constant, and one column for each of positions 2…n."""
-    return np.column_stack([np.ones(len(positions)), *(positions == p for p in range(2, positions.max() + 1))])
+    return np.column_stack(
+        [np.ones(len(positions)), *(positions == p for p in range(2, positions.max() + 1))]
+    )
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,10 @@ def make_rows(
     `documents` are those of each set, or a number of sets that all have n: then the design is Latin and balanced.
     """
     per_set = np.full(documents, n) if isinstance(documents, int) else np.array(documents)
-    sets, shifts = np.repeat(np.arange(len(per_set)), per_set), np.concatenate([np.arange(d) for d in per_set])
+    sets, shifts = (
+        np.repeat(np.arange(len(per_set)), per_set),
+        np.concatenate([np.arange(d) for d in per_set]),
+    )
     position = np.tile(np.arange(n), len(sets))
     set_of, shift = np.repeat(sets, n), np.repeat(shifts, n)
     segments = set_of * n + (position + shift) % n
@@ -75,7 +80,12 @@ def uneven_rows(rng: np.random.Generator, **options: Any) -> Rows:
 def test_labels_of_any_kind_group_alike() -> None:
     numbers = np.array([7, 3, 7, 5, 3])
     reference = group(numbers)
-    for labels in (numbers.astype(str), numbers.astype(object), numbers.astype(float), numbers.tolist()):
+    for labels in (
+        numbers.astype(str),
+        numbers.astype(object),
+        numbers.astype(float),
+        numbers.tolist(),
+    ):
         groups = group(labels)
         assert groups.count == reference.count == 3
         np.testing.assert_array_equal(

@@ -137,7 +137,9 @@ def writer(path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 
 @pytest.mark.slow
-def test_two_processes_write_at_once(path: Path, writer: Callable[..., subprocess.Popen[str]]) -> None:
+def test_two_processes_write_at_once(
+    path: Path, writer: Callable[..., subprocess.Popen[str]]
+) -> None:
     """Half of their keys are the same; each key holds one of the two vectors whole, and none is missing."""
     one, other = writer(0, 400, 1.0), writer(200, 600, 3.0)
     for process in (one, other):
@@ -195,7 +197,12 @@ def test_six_processes_may_create_it_together(path: Path) -> None:
     )
     root = Path(__file__).parents[1]
     started = [
-        subprocess.Popen([sys.executable, "-c", code, str(path), str(n)], cwd=root, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(path), str(n)],
+            cwd=root,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         for n in range(6)
     ]
     for process in started:
@@ -228,7 +235,9 @@ def nearly_full(plain: Connect, pages: int) -> Connect:
     return connect
 
 
-def test_a_full_disk_keeps_what_was_stored(path: Path, connected: Callable[[Connect], None]) -> None:
+def test_a_full_disk_keeps_what_was_stored(
+    path: Path, connected: Callable[[Connect], None]
+) -> None:
     with Store(path) as store:
         store.put(numbered(1, 2))
     plain = sqlite3.connect
@@ -260,7 +269,9 @@ def test_a_store_of_another_layout(path: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA user_version = {LAYOUT + 1}")
     connection.close()
-    assert f"has layout {LAYOUT + 1}, and this fairspan writes layout {LAYOUT}" in said_by(Store, path)
+    assert f"has layout {LAYOUT + 1}, and this fairspan writes layout {LAYOUT}" in said_by(
+        Store, path
+    )
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA user_version").fetchone() == (LAYOUT + 1,)
     assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (1,)

@@ -38,7 +38,9 @@ class Letters:
 
 
 @pytest.mark.parametrize("verb", ["audit", "collapse", "evaluate", "tune"])
-def test_what_cannot_be_read_is_reported_before_a_model_is_loaded(verb: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_read_is_reported_before_a_model_is_loaded(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("fairspan.runs.subject.load_with_limit", None)
     with pytest.raises(CorpusError, match=r"there is no file or folder 'nowhere\.jsonl'"):
         getattr(fairspan, verb)(corpus="nowhere.jsonl", progress=False)
@@ -56,20 +58,27 @@ def test_a_model_as_it_is_a_name_and_a_folder(make_tiny: Make, tmp_path: Path) -
     assert given.counter.window == 512
 
 
-def test_models_that_are_given_as_objects_have_different_names(make_tiny: Make, tmp_path: Path) -> None:
+def test_models_that_are_given_as_objects_have_different_names(
+    make_tiny: Make, tmp_path: Path
+) -> None:
     """As their weights were loaded; a card that names one goes first; a hash of the weights where nothing does."""
     model = make_tiny("bert", "mean")
     for name in ("one", "other"):
         model.save_pretrained(str(tmp_path / name), create_model_card=False)
         loaded = SentenceTransformer(str(tmp_path / name), device="cpu")
         assert open_subject(loaded).name == str(tmp_path / name)
-        assert open_subject(fairspan.calibrate(loaded, "paper")).name == f"{tmp_path / name} (calibrated)"
+        assert (
+            open_subject(fairspan.calibrate(loaded, "paper")).name
+            == f"{tmp_path / name} (calibrated)"
+        )
         assert open_subject(fairspan.calibrate(loaded, "none")).name == str(tmp_path / name)
     loaded.model_card_data.model_id = "owner/model"
     assert open_subject(loaded).name == "owner/model"
     names = []
     for words in (["w1", "w2"], ["w1", "w3"]):
-        tokenizer = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, words[0]))
+        tokenizer = Tokenizer(
+            models.WordLevel({word: number for number, word in enumerate(words)}, words[0])
+        )
         embedding = StaticEmbedding(tokenizer, embedding_weights=np.eye(2, dtype=np.float32))
         unnamed = SentenceTransformer(modules=[embedding], device="cpu")
         names.append(open_subject(unnamed).name)
@@ -87,7 +96,8 @@ def test_the_default_model_has_one_name() -> None:
 
 def test_the_word_default_is_answered_with_the_name() -> None:
     with pytest.raises(
-        UnsupportedModel, match="there is no model 'default': the default model is called all-MiniLM-L6-v2"
+        UnsupportedModel,
+        match="there is no model 'default': the default model is called all-MiniLM-L6-v2",
     ):
         load_model("default")
 
@@ -101,7 +111,9 @@ def test_a_window_of_no_tokens(window: Any) -> None:
 def beyond(folder: Path, window: int | None) -> Subject:
     """A model of 40 positions, loaded by its folder."""
     if not (folder / "tiny").exists():
-        tiny_model(folder / "raw", "bert", "mean", max_position_embeddings=40).save_pretrained(str(folder / "tiny"))
+        tiny_model(folder / "raw", "bert", "mean", max_position_embeddings=40).save_pretrained(
+            str(folder / "tiny")
+        )
     return open_subject(str(folder / "tiny"), loading=Loading(max_seq_length=window))
 
 
@@ -119,7 +131,12 @@ def test_the_window_belongs_to_the_treatment(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("names", "longest", "shortest"),
-    [(["none"], 40, 40), (["none", "long"], None, 40), (["tiles"], None, None), (["none", "chunk-mean"], 40, 40)],
+    [
+        (["none"], 40, 40),
+        (["none", "long"], None, 40),
+        (["tiles"], None, None),
+        (["none", "chunk-mean"], 40, 40),
+    ],
 )
 def test_without_a_window_tiles_read_any_length(
     tmp_path: Path, names: list[str], longest: int | None, shortest: int | None
@@ -133,11 +150,17 @@ def test_without_a_window_tiles_read_any_length(
 @pytest.mark.parametrize(
     ("names", "whole", "said"),
     [
-        (["none", "paper"], False, "the model can read: use at most 40, or name a treatment in tiles, such as tiles"),
+        (
+            ["none", "paper"],
+            False,
+            "the model can read: use at most 40, or name a treatment in tiles, such as tiles",
+        ),
         (["tiles", "paper"], True, "paper can read: use at most 40, or only treatments in tiles"),
     ],
 )
-def test_a_window_that_nothing_reads_is_one_line(tmp_path: Path, names: list[str], whole: bool, said: str) -> None:
+def test_a_window_that_nothing_reads_is_one_line(
+    tmp_path: Path, names: list[str], whole: bool, said: str
+) -> None:
     with pytest.raises(DesignError) as caught:
         beyond(tmp_path, 99999).reading(as_treatments(names), whole=whole)
     assert str(caught.value).startswith("max_seq_length=99999 is more than the 40 tokens that ")
@@ -148,7 +171,9 @@ def test_a_window_that_nothing_reads_is_one_line(tmp_path: Path, names: list[str
 def test_a_model_that_comes_in_tiles_reads_what_it_is_set_to(tmp_path: Path) -> None:
     """Under a treatment that puts another calibration in its place it does not."""
     none, paper = treatments = as_treatments(["none", "paper"])
-    tiled = fairspan.calibrate(beyond(tmp_path, None).model, "tiles", tile_size=16, max_seq_length=100)  # type: ignore[arg-type]
+    tiled = fairspan.calibrate(
+        beyond(tmp_path, None).model, "tiles", tile_size=16, max_seq_length=100
+    )  # type: ignore[arg-type]
     subject = open_subject(tiled).reading(treatments)
     assert (subject.window(none), subject.window(paper), subject.counter.window) == (100, 40, 100)
     tiled.save_pretrained(str(tmp_path / "tiled"))
@@ -194,9 +219,13 @@ def test_any_object_that_encodes() -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_inspecting_does_not_hash_the_weights(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inspecting_does_not_hash_the_weights(
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("fairspan.runs.subject.fingerprint", lambda model: pytest.fail("hashed"))
-    found = fairspan.inspect(make_tiny("bert", "mean"), ["w1 w2 w3", "w4 w5 w6"], treatments=["none"], progress=False)
+    found = fairspan.inspect(
+        make_tiny("bert", "mean"), ["w1 w2 w3", "w4 w5 w6"], treatments=["none"], progress=False
+    )
     assert found.n == 2
 
 
@@ -220,7 +249,18 @@ def test_progress_is_a_bar_unless_it_is_not_wanted(capsys: pytest.CaptureFixture
 # The command line beside Python.
 
 # What is shown or planned on the command line, and what only Python has.
-TERMINAL = {"context", "picture", "html", "as_json", "verbose", "dry_run", "fail_if", "config", "file", "help"}
+TERMINAL = {
+    "context",
+    "picture",
+    "html",
+    "as_json",
+    "verbose",
+    "dry_run",
+    "fail_if",
+    "config",
+    "file",
+    "help",
+}
 # In Python an endpoint is an object.
 TERMINAL |= set(get_type_hints(EndpointOptions))
 
@@ -243,11 +283,15 @@ def test_texts_beyond_the_limit_that_a_model_comes_with(tmp_path: Path) -> None:
     tiny_model(tmp_path / "weights").save_pretrained(str(tmp_path / "model"))
     file = next((tmp_path / "model").rglob("sentence_bert_config.json"))
     file.write_text(json.dumps({**json.loads(file.read_text()), "max_seq_length": 40}))
-    within, beyond = (open_subject(str(tmp_path / "model"), loading=Loading(max_seq_length=n)) for n in (40, 300))
+    within, beyond = (
+        open_subject(str(tmp_path / "model"), loading=Loading(max_seq_length=n)) for n in (40, 300)
+    )
     assert limit_note(within, [10, 40]) == []
     (note,) = limit_note(beyond, [10, 41, 300])
     assert "comes with a limit of 40 tokens, and 2 of 3 documents are longer" in note
-    assert limit_note(open_subject(beyond.model), [300]) == [], "of an object nobody knows what it came with"
+    assert limit_note(open_subject(beyond.model), [300]) == [], (
+        "of an object nobody knows what it came with"
+    )
 
 
 def test_the_default_model_has_its_name_however_it_was_loaded() -> None:

@@ -37,7 +37,13 @@ Make = Callable[..., SentenceTransformer]
 
 # Unequal lengths, so that every batch is padded: two tiles of 64, ends inside a tile of 7, exactly at a border, one
 # token after it, less than a tile, one token, none.
-TEXTS = [words(70, seed=1), words(45, seed=2), words(28, seed=3), words(8, seed=4), words(7, seed=5)]
+TEXTS = [
+    words(70, seed=1),
+    words(45, seed=2),
+    words(28, seed=3),
+    words(8, seed=4),
+    words(7, seed=5),
+]
 TEXTS += [words(3, seed=6), words(1, seed=7), ""]
 PLAIN: list[dict[str, Any]] = [
     {"tile_size": 7},
@@ -50,13 +56,22 @@ PLAIN: list[dict[str, Any]] = [
 # For the pooled row alone: every row of a tiled layer in baskets is refused.
 WITH_BASKETS: list[dict[str, Any]] = [
     {"tile_size": 7, "strength": 1.0, "basket_size": 5, "layers": "all"},
-    {"tile_size": 16, "temperature": 0.9, "strength": 0.5, "basket_size": 7, "bos": "original", "eos": "equal"},
+    {
+        "tile_size": 16,
+        "temperature": 0.9,
+        "strength": 0.5,
+        "basket_size": 7,
+        "bos": "original",
+        "eos": "equal",
+    },
 ]
 # Four layers of float32 arithmetic in another order.
 TOLERANCE = 1e-5
 
 
-def assert_agrees(fair: SentenceTransformer, texts: list[Any], tolerance: float = TOLERANCE, **options: Any) -> None:
+def assert_agrees(
+    fair: SentenceTransformer, texts: list[Any], tolerance: float = TOLERANCE, **options: Any
+) -> None:
     """Vectors and the states of all tokens, relative to the largest value."""
     vectors, tokens = run(fair, texts, **options)
     with matrices_instead():
@@ -78,7 +93,9 @@ def run(model: SentenceTransformer, texts: list[Any], **options: Any) -> tuple[T
 def test_places_by_hand() -> None:
     """Nine tokens: <s>, seven of content in tiles of three at most, and </s>, which stands after the longest tile."""
     f, e = Place(None, 0), Place(None, 4)
-    first, second, third = ([Place(tile, 1 + o) for o in range(n)] for tile, n in ((0, 3), (1, 2), (2, 2)))
+    first, second, third = (
+        [Place(tile, 1 + o) for o in range(n)] for tile, n in ((0, 3), (1, 2), (2, 2))
+    )
     assert tile_places(9, 3, lead=1, trail=1) == [f, *first, *second, *third, e]
     segments = [0, 0, 0, 1, 1, 1, 1, 1, 2, 2]
     places = tile_places(10, None, lead=1, trail=1, segment=segments)
@@ -143,7 +160,10 @@ def test_tiles_lie_where_the_definition_has_them(drawn: Any) -> None:
         assert tiles.tile[text, where].tolist() == numbers
         assert set(tiles.tile[text][~valid[text]].tolist()) <= {NO_TILE}
         runs = [numbers.count(tile) for tile in range(max([*numbers, -1]) + 1)]
-        starts = [where.start + numbers.index(tile) if left else numbers.index(tile) for tile in range(len(runs))]
+        starts = [
+            where.start + numbers.index(tile) if left else numbers.index(tile)
+            for tile in range(len(runs))
+        ]
         there = tiles.length[text] > 0
         assert tiles.length[text][there].tolist() == runs
         assert tiles.start[text][there].tolist() == starts
@@ -179,14 +199,23 @@ def test_tiles_agree_with_whole_matrices(
 
 def one_each(*quick: str) -> list[Any]:
     """Every architecture once; all but the quick ones are slow."""
-    return [pytest.param(*kind, marks=() if kind[0] in quick else pytest.mark.slow) for kind in ONE_EACH]
+    return [
+        pytest.param(*kind, marks=() if kind[0] in quick else pytest.mark.slow) for kind in ONE_EACH
+    ]
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "padding_side"), one_each("roberta", "mistral", "mpnet"))
-def test_segments_are_tiles(make_tiny: Make, architecture: str, pooling: str, padding_side: str) -> None:
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "padding_side"), one_each("roberta", "mistral", "mpnet")
+)
+def test_segments_are_tiles(
+    make_tiny: Make, architecture: str, pooling: str, padding_side: str
+) -> None:
     """Beside texts without segments; segments that are longer than the positions reach are cut into runs."""
     pages = [[9, 3, 20], [1, 1, 1, 30], [40], [5, 5]]
-    documents = [SegmentedText([words(n, seed=n + number) for number, n in enumerate(counts)]) for counts in pages]
+    documents = [
+        SegmentedText([words(n, seed=n + number) for number, n in enumerate(counts)])
+        for counts in pages
+    ]
     model = make_tiny(architecture, pooling, padding_side=padding_side)
     assert_agrees(fairspan.calibrate(model, tile_size=7), documents)
     few = make_tiny(architecture, pooling, padding_side=padding_side, max_position_embeddings=20)
@@ -194,7 +223,9 @@ def test_segments_are_tiles(make_tiny: Make, architecture: str, pooling: str, pa
     assert_agrees(fair, [*documents, words(50), "", "w1"])
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "padding_side"), one_each("xlm-roberta", "gemma3_text"))
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "padding_side"), one_each("xlm-roberta", "gemma3_text")
+)
 @pytest.mark.parametrize("include_prompt", [True, False])
 def test_prompts_are_shared(
     make_tiny: Make, architecture: str, pooling: str, padding_side: str, include_prompt: bool
@@ -208,7 +239,9 @@ def test_prompts_are_shared(
     assert_agrees(fair, pages, prompt="w1 w2 w3 ")
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "padding_side"), one_each("bert", "electra", "t5"))
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "padding_side"), one_each("bert", "electra", "t5")
+)
 def test_tokenizers_without_special_tokens(
     make_tiny: Make, architecture: str, pooling: str, padding_side: str
 ) -> None:
@@ -257,7 +290,9 @@ def test_blocks_do_not_show(
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_a_very_large_dimension_does_not_hide_the_others(make_tiny: Make, dtype: torch.dtype) -> None:
+def test_a_very_large_dimension_does_not_hide_the_others(
+    make_tiny: Make, dtype: torch.dtype
+) -> None:
     """Trained models have some, the same in every token. Beside it the influence of one token on another is small,
     3 % at most, and must not be taken for rounding, of which bfloat16 has much: the model is not causal.
     """
@@ -281,7 +316,9 @@ def test_bidirectional_gemma(make_tiny: Make) -> None:
 # 1. Texts of at most one tile
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "padding_side"), one_each("roberta", "qwen3", "mpnet"))
+@pytest.mark.parametrize(
+    ("architecture", "pooling", "padding_side"), one_each("roberta", "qwen3", "mpnet")
+)
 def test_texts_of_one_tile_are_read_as_they_were(
     make_tiny: Make, architecture: str, pooling: str, padding_side: str
 ) -> None:
@@ -334,7 +371,10 @@ ORDERLESS = [
 
 @pytest.mark.parametrize(
     ("architecture", "pooling", "padding_side"),
-    [pytest.param(*one, marks=() if number < 4 else pytest.mark.slow) for number, one in enumerate(ORDERLESS)],
+    [
+        pytest.param(*one, marks=() if number < 4 else pytest.mark.slow)
+        for number, one in enumerate(ORDERLESS)
+    ],
 )
 def test_the_order_of_tiles_does_not_matter(
     make_tiny: Make, architecture: str, pooling: str, padding_side: str
@@ -353,7 +393,10 @@ def test_the_order_of_tiles_does_not_matter(
     @settings(max_examples=8)
     @given(order=st.permutations(range(4)), length=st.integers(5, 6))
     def check(order: list[int], length: int) -> None:
-        assert both_orders(fair, [words(length, seed=number) for number in range(4)], order) <= TOLERANCE
+        assert (
+            both_orders(fair, [words(length, seed=number) for number in range(4)], order)
+            <= TOLERANCE
+        )
         unequal = [words(3 * number + 1, seed=number) for number in range(4)]
         pages = [unequal, [unequal[number] for number in order]]
         one, other = fairspan.encode_segments(fair, pages, convert_to_tensor=True)
@@ -382,7 +425,9 @@ def test_long_texts_are_read_few_at_a_time(
     monkeypatch.setattr(transformer_module, "AT_A_TIME", 100)
     assert [part.stop for part in few_at_a_time(together["attention_mask"])] == [1, 3, 7]
     own = fair[0].model.forward
-    spy = patch.object(fair[0].model, "forward", lambda **x: passes.append((*x["input_ids"].shape,)) or own(**x))
+    spy = patch.object(
+        fair[0].model, "forward", lambda **x: passes.append((*x["input_ids"].shape,)) or own(**x)
+    )
     with spy:
         parts = fair(fair.preprocess(texts))
     assert passes == [(1, 92), (2, 42), (4, 11)]
@@ -406,7 +451,8 @@ def position_ids_seen(fair: SentenceTransformer) -> Iterator[list[int]]:
 
 
 @pytest.mark.parametrize(
-    ("architecture", "pooling", "padding_side"), one_each("bert", "camembert", "mpnet", "gemma3_text")
+    ("architecture", "pooling", "padding_side"),
+    one_each("bert", "camembert", "mpnet", "gemma3_text"),
 )
 def test_texts_may_be_longer_than_the_positions(
     make_tiny: Make, architecture: str, pooling: str, padding_side: str
@@ -422,7 +468,9 @@ def test_texts_may_be_longer_than_the_positions(
         assert_agrees(fair, [words(200, seed=1), words(90, seed=2), words(16, seed=3), "w1"])
     base = fair[0].tiling.positions.base
     assert set(seen) == (set() if base is None else {base + 17})
-    assert base == {"t5": None, "mpnet": 2, "roberta": 2, "xlm-roberta": 2, "camembert": 2}.get(architecture, 0)
+    assert base == {"t5": None, "mpnet": 2, "roberta": 2, "xlm-roberta": 2, "camembert": 2}.get(
+        architecture, 0
+    )
     longer, cut = (fair.encode(words(count, seed=1)) for count in (300, 200))
     assert np.array_equal(longer, cut)
 
@@ -442,10 +490,15 @@ def test_batch_mates_and_padding_do_not_change_a_text(
     make_tiny: Make, architecture: str, pooling: str, padding_side: str
 ) -> None:
     """Texts of several tiles, whatever is beside them. Learned positions may be padded on the left as well."""
-    fair = fairspan.calibrate(make_tiny(architecture, pooling, padding_side=padding_side), tile_size=8)
+    fair = fairspan.calibrate(
+        make_tiny(architecture, pooling, padding_side=padding_side), tile_size=8
+    )
 
     @settings(max_examples=10)
-    @given(st.lists(st.integers(9, 40), min_size=1, max_size=3), st.lists(st.integers(0, 8), max_size=2))
+    @given(
+        st.lists(st.integers(9, 40), min_size=1, max_size=3),
+        st.lists(st.integers(0, 8), max_size=2),
+    )
     def check(lengths: list[int], short: list[int]) -> None:
         texts = [words(length, seed=length) for length in [*lengths, *short]]
         together, _ = outputs(fair, texts)
@@ -457,12 +510,20 @@ def test_batch_mates_and_padding_do_not_change_a_text(
 
 # 4. Cost
 
-FIVE = [("bert", "cls"), ("modernbert", "mean"), ("qwen3", "lasttoken"), ("t5", "mean"), ("mpnet", "mean")]
+FIVE = [
+    ("bert", "cls"),
+    ("modernbert", "mean"),
+    ("qwen3", "lasttoken"),
+    ("t5", "mean"),
+    ("mpnet", "mean"),
+]
 TWO_OF_FIVE = [*FIVE[:2], *(pytest.param(*one, marks=pytest.mark.slow) for one in FIVE[2:])]
 
 
 @pytest.mark.parametrize(("architecture", "pooling"), TWO_OF_FIVE)
-def test_no_tensor_grows_with_the_square_of_the_length(make_tiny: Make, architecture: str, pooling: str) -> None:
+def test_no_tensor_grows_with_the_square_of_the_length(
+    make_tiny: Make, architecture: str, pooling: str
+) -> None:
     """A text of 2,050 tokens, alone and beside a shorter one: no tensor has a quarter of L×L elements, all heads
     together.
     """
@@ -473,7 +534,9 @@ def test_no_tensor_grows_with_the_square_of_the_length(make_tiny: Make, architec
         with torch.no_grad(), LargestTensor() as largest:
             fair(fair.preprocess(texts))
         assert largest.elements < 2050**2 // 4
-    if architecture == "modernbert":  # whose plain attention makes one, so that the test would see it
+    if (
+        architecture == "modernbert"
+    ):  # whose plain attention makes one, so that the test would see it
         with torch.no_grad(), LargestTensor() as largest:
             model[0](model.preprocess(texts, processing_kwargs={"text": {"max_length": 2050}}))
         assert largest.elements >= 2050**2
@@ -515,11 +578,15 @@ def test_without_tiles_the_plain_limit_is_back(make_tiny: Make) -> None:
     for again in (fairspan.calibrate(tiled, "paper"), fairspan.calibrate(tiled, "none")):
         assert again.max_seq_length == model.max_seq_length
         assert np.isfinite(again.encode(words(900))).all()
-    assert np.array_equal(fairspan.calibrate(tiled, "none").encode(words(900)), model.encode(words(900)))
+    assert np.array_equal(
+        fairspan.calibrate(tiled, "none").encode(words(900)), model.encode(words(900))
+    )
 
 
 @pytest.mark.parametrize("preset", ["paper", "tempscale", "plain"])
-def test_a_limit_beyond_the_positions_of_a_plain_model_is_left_alone(tmp_path: Path, preset: str) -> None:
+def test_a_limit_beyond_the_positions_of_a_plain_model_is_left_alone(
+    tmp_path: Path, preset: str
+) -> None:
     """Rotary positions have no table: whoever raised the limit had it raised, and no calibration lowers it."""
     model = tiny_model(tmp_path, "qwen3", "lasttoken", max_position_embeddings=60)
     model.max_seq_length = 200
@@ -539,7 +606,10 @@ def test_each_tower_of_a_router_has_tiles_of_its_own(make_tiny: Make) -> None:
     both = fairspan.calibrate(model, tile_size=16, max_seq_length=900)
     one = fairspan.calibrate(both, tile_size=16, sides="document")
     alone = {"query": make_tiny("roberta", "mean"), "document": make_tiny("bert", "cls")}
-    tiled = {side: fairspan.calibrate(plain, tile_size=16, max_seq_length=900) for side, plain in alone.items()}
+    tiled = {
+        side: fairspan.calibrate(plain, tile_size=16, max_seq_length=900)
+        for side, plain in alone.items()
+    }
     assert np.array_equal(both.encode_query(texts), tiled["query"].encode(texts))
     assert np.array_equal(both.encode_document(texts), tiled["document"].encode(texts))
     assert np.array_equal(one.encode_query(texts), model.encode_query(texts))
@@ -547,7 +617,9 @@ def test_each_tower_of_a_router_has_tiles_of_its_own(make_tiny: Make) -> None:
 
 
 @pytest.mark.parametrize(("architecture", "pooling"), TWO_OF_FIVE)
-def test_gradients_are_those_of_the_matrices(make_tiny: Make, architecture: str, pooling: str) -> None:
+def test_gradients_are_those_of_the_matrices(
+    make_tiny: Make, architecture: str, pooling: str
+) -> None:
     """Of a padded batch, against each text alone: a row of a matrix that sees nothing has no gradient.
 
     In float64, so that they can be compared to the last weight; norms inside some models are in float32 all the same.
@@ -568,7 +640,9 @@ def test_gradients_are_those_of_the_matrices(make_tiny: Make, architecture: str,
     assert fast.keys() == exact.keys()
     assert len(fast) > 20
     for name, wanted in exact.items():
-        assert float((fast[name] - wanted).abs().max()) <= 1e-5 * float(wanted.abs().max()) + 1e-9, name
+        assert (
+            float((fast[name] - wanted).abs().max()) <= 1e-5 * float(wanted.abs().max()) + 1e-9
+        ), name
 
 
 @pytest.mark.parametrize("fields", [{"tile_size": 7}, {"basket_size": 7, "layers": 2}])
@@ -593,14 +667,18 @@ def test_gradient_checkpointing_computes_every_layer_as_before(
         assert found.keys() == wanted.keys()
         # The same sums, some in another order; a gradient that is zero but for rounding has no scale of its own.
         scale = max(float(gradient.abs().max()) for gradient in wanted.values())
-        assert max(float((found[name] - wanted[name]).abs().max()) for name in wanted) <= 1e-5 * scale
+        assert (
+            max(float((found[name] - wanted[name]).abs().max()) for name in wanted) <= 1e-5 * scale
+        )
 
 
 def test_a_module_of_several_layers_is_not_computed_again() -> None:
     plan, shared = Plan(), torch.nn.Linear(1, 1)
     assert [plan.enter_layer(shared), plan.enter_layer(shared)] == [0, 1]
     plan.ended = True
-    with pytest.raises(UnsupportedModel, match=r"one module for 2 layers.*train it without gradient checkpointing"):
+    with pytest.raises(
+        UnsupportedModel, match=r"one module for 2 layers.*train it without gradient checkpointing"
+    ):
         plan.enter_layer(shared)
 
 

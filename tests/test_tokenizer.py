@@ -21,7 +21,9 @@ def test_counts_are_those_of_transformers() -> None:
     texts = [segment.text for segment in Corpus.read("sample").segments[::7]]
     texts += ["", " ", " ".join(texts[:9]), "naïve \u0301 ½ ﷺ 👩‍👩‍👧"]
     reference = AutoTokenizer.from_pretrained(find_model(DEFAULT_MODEL))
-    expected = [len(reference(text, add_special_tokens=False, verbose=False)["input_ids"]) for text in texts]
+    expected = [
+        len(reference(text, add_special_tokens=False, verbose=False)["input_ids"]) for text in texts
+    ]
     tokenizer = load_tokenizer(DEFAULT_MODEL)
     assert tokenizer.count(texts) == expected
     assert tokenizer.window == 256 - 2
@@ -51,8 +53,12 @@ def test_fingerprints_tell_tokenizers_apart(tmp_path: Path) -> None:
 
 
 def test_a_model_without_a_tokenizer(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedModel, match=rf"the tokenizer of {tmp_path.name} could not be loaded"):
+    with pytest.raises(
+        UnsupportedModel, match=rf"the tokenizer of {tmp_path.name} could not be loaded"
+    ):
         load_tokenizer(str(tmp_path))
     (tmp_path / "tokenizer.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(UnsupportedModel, match=rf"the tokenizer of {tmp_path.name} could not be loaded"):
+    with pytest.raises(
+        UnsupportedModel, match=rf"the tokenizer of {tmp_path.name} could not be loaded"
+    ):
         load_tokenizer(str(tmp_path))

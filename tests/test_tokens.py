@@ -39,7 +39,10 @@ def byte_level(folder: Path) -> SentenceTransformer:
     """Byte-level BPE without merges, as GPT-2's and RoBERTa's on a script they were not trained on: several tokens to
     one character, and the space belongs to the word after it."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocabulary = {token: number for number, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", *alphabet, "Ġw"])}
+    vocabulary = {
+        token: number
+        for number, token in enumerate(["<s>", "<pad>", "</s>", "<unk>", *alphabet, "Ġw"])
+    }
     tokenizer = Tokenizer(models.BPE(vocabulary, merges=[("Ġ", "w")], unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -48,7 +51,9 @@ def byte_level(folder: Path) -> SentenceTransformer:
     )
     save_tiny(folder, "bert", vocab_size=len(vocabulary))
     special = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
-    own = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special, pad_token="<pad>", unk_token="<unk>")
+    own = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, **special, pad_token="<pad>", unk_token="<unk>"
+    )
     own.model_max_length = 512
     own.save_pretrained(folder)
     transformer = Transformer(str(folder))
@@ -66,7 +71,9 @@ def test_counts_and_offsets_are_the_tokenizers(make_tiny: Make, side: str, promp
     texts = [words(count, count) for count in (1, 7, 40, 3)]
     tokens = ModelTokens(model, prompt)
     assert tokens.count(texts) == [1, 7, 40, 3]
-    assert tokens.count_whole(texts) == [len(direct(model, prompt + text)["input_ids"]) for text in texts]
+    assert tokens.count_whole(texts) == [
+        len(direct(model, prompt + text)["input_ids"]) for text in texts
+    ]
     for text, offsets in zip(texts, tokens.offsets(texts), strict=True):
         whole = direct(model, prompt + text)["offset_mapping"]
         assert len(offsets) == len(whole)
@@ -79,7 +86,12 @@ def test_counts_and_offsets_are_the_tokenizers(make_tiny: Make, side: str, promp
 
 def test_counts_are_what_the_model_reads(make_tiny: Make, bytewise: SentenceTransformer) -> None:
     """The attention mask of the model's own preprocessing, with and without a prompt, blank edges included."""
-    for model, prompt in ((make_tiny(), ""), (make_tiny(), "w3 "), (bytewise, ""), (bytewise, "w ")):
+    for model, prompt in (
+        (make_tiny(), ""),
+        (make_tiny(), "w3 "),
+        (bytewise, ""),
+        (bytewise, "w "),
+    ):
         texts = [words(5), "  w4 w5\n", "w1", " w2"]
         mask = model.preprocess(texts, prompt=prompt or None)["attention_mask"]
         assert ModelTokens(model, prompt).count_whole(texts) == mask.sum(dim=1).tolist()
@@ -87,9 +99,17 @@ def test_counts_are_what_the_model_reads(make_tiny: Make, bytewise: SentenceTran
 
 @pytest.mark.parametrize(
     ("architecture", "positions", "window"),
-    [("bert", 600, 512), ("bert", 100, 100), ("roberta", 100, 98), ("xlm-roberta", 100, 98), ("qwen3", 100, 100)],
+    [
+        ("bert", 600, 512),
+        ("bert", 100, 100),
+        ("roberta", 100, 98),
+        ("xlm-roberta", 100, 98),
+        ("qwen3", 100, 100),
+    ],
 )
-def test_the_window_is_what_the_weights_allow(tmp_path: Path, architecture: str, positions: int, window: int) -> None:
+def test_the_window_is_what_the_weights_allow(
+    tmp_path: Path, architecture: str, positions: int, window: int
+) -> None:
     """Even where max_seq_length was raised beyond them. RoBERTa loses its padding index and the number before it."""
     model = tiny_model(tmp_path, architecture, "mean", max_position_embeddings=positions)
     model.max_seq_length = 512
@@ -140,7 +160,9 @@ def test_an_encoder_cuts_at_its_own_window(tmp_path: Path) -> None:
     tiled = encoder(model, "tiles+tile_size=8")
     assert tiled.window == 200
     assert not np.allclose(tiled.vectors([long])[0], tiled.vectors([beginning])[0], atol=1e-3)
-    by_hand = fairspan.calibrate(short, tile_size=8, temperature=0.8, max_seq_length=200).encode(text)
+    by_hand = fairspan.calibrate(short, tile_size=8, temperature=0.8, max_seq_length=200).encode(
+        text
+    )
     assert np.allclose(tiled.vectors([long])[0], by_hand, atol=1e-6)
     assert tiled.key(long) != encoder(short, "tiles+tile_size=8").key(long), "which cuts it"
     assert model.max_seq_length == 200
@@ -186,7 +208,9 @@ def test_prompts_are_the_ones_that_the_library_takes(
     monkeypatch.setattr(model, "encode", taken)
     for texts in product((None, "", "w1 "), repeat=5):
         named = zip(("document", "passage", "corpus", "query", "other"), texts, strict=True)
-        model.prompts = {name: f"{text}{name} " if text else "" for name, text in named if text is not None}
+        model.prompts = {
+            name: f"{text}{name} " if text else "" for name, text in named if text is not None
+        }
         model.default_prompt_name = default if default in model.prompts else None
         assert prompt_of(model, "document") == model.encode_document([]), model.prompts
         assert prompt_of(model, "query") == model.encode_query([]), model.prompts

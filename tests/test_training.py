@@ -23,8 +23,14 @@ from tests.tiny import REPRESENTATIVES, Kind, tiny_model, words
 TEXTS = [words(40, 1), words(150, 2), words(5, 3)]
 
 
-def tiny(folder: Path, architecture: str = "bert", pooling: str = "mean", side: str = "right") -> SentenceTransformer:
-    options: dict[str, Any] = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "padding_side": side}
+def tiny(
+    folder: Path, architecture: str = "bert", pooling: str = "mean", side: str = "right"
+) -> SentenceTransformer:
+    options: dict[str, Any] = {
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "padding_side": side,
+    }
     model = tiny_model(folder / "tiny", architecture, pooling, **options)
     model.max_seq_length = 64
     return model
@@ -37,7 +43,11 @@ def adapted(model: SentenceTransformer) -> SentenceTransformer:
 
 
 BASKETS = {"basket_size": 16, "temperature": 0.7, "layers": "all"}
-CASES = [(kind, fields) for kind in REPRESENTATIVES for fields in ({"tile_size": 16, "temperature": 0.8}, BASKETS)]
+CASES = [
+    (kind, fields)
+    for kind in REPRESENTATIVES
+    for fields in ({"tile_size": 16, "temperature": 0.8}, BASKETS)
+]
 CASES += [(("bert", "cls", "right"), {"tile_size": 16, "strength": 1.0, "basket_size": 7})]
 
 
@@ -77,7 +87,10 @@ def test_weights_are_trained_in_both_models_an_adapter_or_a_copy_in_one(tmp_path
     plain = tiny(tmp_path)
     before = plain.encode(TEXTS)
     fair = adapted(fairspan.calibrate(plain))
-    models, changes = [copy.deepcopy(fairspan.calibrate(plain)), fair, fairspan.calibrate(plain)], []
+    models, changes = (
+        [copy.deepcopy(fairspan.calibrate(plain)), fair, fairspan.calibrate(plain)],
+        [],
+    )
     for model in models:
         start = model.encode(TEXTS)
         model(model.preprocess(TEXTS))["sentence_embedding"].square().sum().backward()
@@ -89,18 +102,40 @@ def test_weights_are_trained_in_both_models_an_adapter_or_a_copy_in_one(tmp_path
 
 @pytest.mark.filterwarnings("ignore")  # those of the trainer
 @pytest.mark.parametrize(("pooling", "preset"), [("mean", "long"), ("cls", "paper")])
-def test_the_trainer_trains_an_adapter_finds_the_best_and_goes_on(tmp_path: Path, pooling: str, preset: str) -> None:
+def test_the_trainer_trains_an_adapter_finds_the_best_and_goes_on(
+    tmp_path: Path, pooling: str, preset: str
+) -> None:
     """With gradient checkpointing, onto a calibrated model that was loaded from its folder."""
-    fairspan.calibrate(tiny(tmp_path, "bert", pooling), preset).save_pretrained(str(tmp_path / "fair"))
+    fairspan.calibrate(tiny(tmp_path, "bert", pooling), preset).save_pretrained(
+        str(tmp_path / "fair")
+    )
     fair = adapted(fairspan.load(tmp_path / "fair", device="cpu"))
-    data = Dataset.from_dict({str(length): [words(length, seed) for seed in range(8)] for length in (6, 90)})
-    options: dict[str, Any] = {"gradient_checkpointing": True, "load_best_model_at_end": True, "save_steps": 1}
-    options |= {"eval_strategy": "steps", "eval_steps": 1, "report_to": [], "use_cpu": True, "disable_tqdm": True}
-    options |= {"output_dir": str(tmp_path), "per_device_train_batch_size": 4, "learning_rate": 1e-2}
+    data = Dataset.from_dict(
+        {str(length): [words(length, seed) for seed in range(8)] for length in (6, 90)}
+    )
+    options: dict[str, Any] = {
+        "gradient_checkpointing": True,
+        "load_best_model_at_end": True,
+        "save_steps": 1,
+    }
+    options |= {
+        "eval_strategy": "steps",
+        "eval_steps": 1,
+        "report_to": [],
+        "use_cpu": True,
+        "disable_tqdm": True,
+    }
+    options |= {
+        "output_dir": str(tmp_path),
+        "per_device_train_batch_size": 4,
+        "learning_rate": 1e-2,
+    }
 
     def train(steps: int, checkpoint: str | None = None) -> Any:
         loss = MultipleNegativesRankingLoss(fair)
-        trainer = SentenceTransformerTrainer(fair, Arguments(max_steps=steps, **options), data, data, loss)
+        trainer = SentenceTransformerTrainer(
+            fair, Arguments(max_steps=steps, **options), data, data, loss
+        )
         trainer.train(resume_from_checkpoint=checkpoint)
         return trainer.state
 
@@ -116,14 +151,20 @@ def test_the_trainer_trains_an_adapter_finds_the_best_and_goes_on(tmp_path: Path
 
 
 @pytest.mark.parametrize("trap", ["adapter_model.bin", "megatron_config"])
-@pytest.mark.parametrize("load", [fairspan.load, lambda path: SentenceTransformer(path, trust_remote_code=True)])
-def test_an_adapter_cannot_run_anything(tmp_path: Path, trap: str, load: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    "load", [fairspan.load, lambda path: SentenceTransformer(path, trust_remote_code=True)]
+)
+def test_an_adapter_cannot_run_anything(
+    tmp_path: Path, trap: str, load: Callable[..., Any]
+) -> None:
     """peft imports the module that an adapter for Megatron names, and reads pickles."""
     adapted(fairspan.calibrate(tiny(tmp_path))).save_pretrained(str(tmp_path / "fair"))
     part = tmp_path / "fair" / "0_CalibratedTransformer"
     if trap == "megatron_config":
         values = json.loads((part / "adapter_config.json").read_text())
-        (part / "adapter_config.json").write_text(json.dumps({**values, trap: {"a": 1}, "megatron_core": "this"}))
+        (part / "adapter_config.json").write_text(
+            json.dumps({**values, trap: {"a": 1}, "megatron_core": "this"})
+        )
     else:
         (part / "adapter_model.safetensors").rename(part / trap)
     with pytest.raises(UnsupportedModel, match=r"foreign code or pickles|may be a pickle"):

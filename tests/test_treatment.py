@@ -27,11 +27,16 @@ from fairspan.calibration.treatment import Treatment, as_treatment
         ("512-last+strength=0.5", Calibration(basket_size=512, layers="last", strength=0.5)),
         (
             "retrieval + basket_size = 64 + eos=equal",
-            Calibration(strength=0.5, bos="original", eos="equal", short_texts="leave", basket_size=64),
+            Calibration(
+                strength=0.5, bos="original", eos="equal", short_texts="leave", basket_size=64
+            ),
         ),
         ("paper+layers=[1,3]", Calibration(layers=[1, 3])),
         ("plain+temperature=0.9", Calibration(strength=0, temperature=0.9)),
-        ("tempscale+scale_position_bias=true", Calibration(strength=0, temperature=0.8, scale_position_bias=True)),
+        (
+            "tempscale+scale_position_bias=true",
+            Calibration(strength=0, temperature=0.8, scale_position_bias=True),
+        ),
         ("tiles+tile_size=32", PRESETS["tiles"].but(tile_size=32)),
         ("tiles-256", PRESETS["tiles"].but(tile_size=256)),
         ("tiles-256+sides=document", PRESETS["tiles"].but(tile_size=256, sides="document")),
@@ -77,12 +82,21 @@ def test_segments_as_tiles_or_baskets(given: Any, wanted: bool) -> None:
         ({"name": "plain"}, PRESETS["plain"]),
         ({"name": "512-last"}, Calibration(basket_size=512, layers="last")),
         ({"name": "tiles-256"}, PRESETS["tiles"].but(tile_size=256)),
-        ({"name": "tiles-256", "temperature": 1}, PRESETS["tiles"].but(tile_size=256, temperature=1)),
+        (
+            {"name": "tiles-256", "temperature": 1},
+            PRESETS["tiles"].but(tile_size=256, temperature=1),
+        ),
         ({"name": "paper+basket_size=64"}, Calibration(basket_size=64)),
         ({"name": "mine", "preset": "retrieval"}, PRESETS["retrieval"]),
-        ({"name": "mine", "preset": "retrieval", "basket_size": 64}, PRESETS["retrieval"].but(basket_size=64)),
+        (
+            {"name": "mine", "preset": "retrieval", "basket_size": 64},
+            PRESETS["retrieval"].but(basket_size=64),
+        ),
         ({"name": "mine, documents only", "sides": "document"}, Calibration(sides="document")),
-        ({"name": "cooler", "strength": 0, "temperature": 0.9}, as_treatment("plain+temperature=0.9")),
+        (
+            {"name": "cooler", "strength": 0, "temperature": 0.9},
+            as_treatment("plain+temperature=0.9"),
+        ),
     ],
 )
 def test_tables(table: dict[str, Any], wanted: Calibration | Treatment) -> None:
@@ -108,9 +122,18 @@ def test_tables(table: dict[str, Any], wanted: Calibration | Treatment) -> None:
         ("paper+basket_size=many", "got 'many'"),
         ("paper+strength=2", "strength must be a number from 0 to 1, got 2"),
         ("paper+sides=left", "'both', 'document', 'query', got 'left'"),
-        ("tiles+tiles=words", "tiles can be segments, as in tiles+tiles=segments, or omitted, got 'words'"),
-        ("paper+tiles=segments", "'paper+tiles=segments' has no tiles: give it a tile_size such as 64"),
-        ({"name": "mine", "preset": "paper", "tiles": "segments"}, "'mine' has no tiles: give it a tile_size"),
+        (
+            "tiles+tiles=words",
+            "tiles can be segments, as in tiles+tiles=segments, or omitted, got 'words'",
+        ),
+        (
+            "paper+tiles=segments",
+            "'paper+tiles=segments' has no tiles: give it a tile_size such as 64",
+        ),
+        (
+            {"name": "mine", "preset": "paper", "tiles": "segments"},
+            "'mine' has no tiles: give it a tile_size",
+        ),
         (
             "tempscale+baskets=segments",
             "has no baskets, tiles or chunks: give it a strength above 0 or a tile_size",
@@ -135,7 +158,8 @@ def test_what_is_no_treatment_is_one_line(given: Any, said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sides", "documents", "segments"), [("both", True, True), ("document", True, False), ("query", False, True)]
+    ("sides", "documents", "segments"),
+    [("both", True, True), ("document", True, False), ("query", False, True)],
 )
 def test_sides(sides: str, documents: bool, segments: bool) -> None:
     """IRF's control calibrates documents only. What is calibrated is so under `encode_document`, whatever it is."""

@@ -39,7 +39,14 @@ Asked = dict[str, Any]
 Gains = Mapping[str, float | tuple[float, float]]
 MILD, TILES, CHUNKS = "tempscale+temperature=0.5", "tiles-8", "chunk-mean-8"
 DOCUMENTS, WINDOW = 40, 64
-PARTS: Asked = {"parts": True, "size": 2, "sets": 20, "query": "first-sentence", "min_tokens": 5, "editions": 1}
+PARTS: Asked = {
+    "parts": True,
+    "size": 2,
+    "sets": 20,
+    "query": "first-sentence",
+    "min_tokens": 5,
+    "editions": 1,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -49,12 +56,22 @@ def _brief(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairspan.runs.forecast._TRIAL_SECONDS", 0.01)
 
 
-def write_asked(folder: Path, documents: int, seed: int = 0, prompts: tuple[str, str] = ("", "")) -> Path:
+def write_asked(
+    folder: Path, documents: int, seed: int = 0, prompts: tuple[str, str] = ("", "")
+) -> Path:
     """Every document is asked for once, by four of its words: every third time the first ones, or else the last."""
     texts = [words(16 + number % 5, 1000 * seed + number).split() for number in range(documents)]
-    asked = [" ".join(text[:4] if number % 3 == 0 else text[-4:]) for number, text in enumerate(texts)]
-    found = [{"id": f"d{number}", "text": prompts[0] + " ".join(text)} for number, text in enumerate(texts)]
-    named = [{"id": f"q{n}", "document": f"d{n}", "text": prompts[1] + text} for n, text in enumerate(asked)]
+    asked = [
+        " ".join(text[:4] if number % 3 == 0 else text[-4:]) for number, text in enumerate(texts)
+    ]
+    found = [
+        {"id": f"d{number}", "text": prompts[0] + " ".join(text)}
+        for number, text in enumerate(texts)
+    ]
+    named = [
+        {"id": f"q{n}", "document": f"d{n}", "text": prompts[1] + text}
+        for n, text in enumerate(asked)
+    ]
     return Path(write_beir(folder, found, named))
 
 
@@ -90,12 +107,19 @@ def tuned(make_tiny: Make, place: Path, tmp_path: Path) -> Tuned:
     """Vectors are kept from one test to the next; without progress nobody sees a forecast."""
 
     def call(tasks: Path | Sequence[str] = (), folder: str = "run", **asked: Any) -> RunLog:
-        given = {"candidates": [MILD, TILES], "progress": False, "store": place / "vectors.db", **asked}
+        given = {
+            "candidates": [MILD, TILES],
+            "progress": False,
+            "store": place / "vectors.db",
+            **asked,
+        }
         named = str(tasks) if isinstance(tasks, Path) else tasks
         with pytest.MonkeyPatch.context() as patch:
             if not given["progress"]:
                 patch.setattr(tune_run, "forecast", lambda *_: SimpleNamespace(sentence=""))
-            return fairspan.tune(given.pop("model", make_tiny()), named, out=tmp_path / folder, **given)
+            return fairspan.tune(
+                given.pop("model", make_tiny()), named, out=tmp_path / folder, **given
+            )
 
     return call
 
@@ -105,7 +129,9 @@ def crafted(gains: Gains) -> Iterator[None]:
     """What searches find, replaced: 0.5, and a gain that spreads; "tiles-8 on guard-test" is one on one task only."""
     search = Searching.index_and_search
 
-    def found(self: Searching, run: Run, treated: Any, plan: Any) -> tuple[pl.DataFrame, dict[str, Any]]:
+    def found(
+        self: Searching, run: Run, treated: Any, plan: Any
+    ) -> tuple[pl.DataFrame, dict[str, Any]]:
         rows, cost = search(self, run, treated, plan)
         name = treated.treatment.name
         given = gains.get(f"{name} on {self.tasks[0].task.name}", gains.get(name, (0.0, 0.0)))
@@ -140,56 +166,107 @@ GUARDED = [{"guards": ["guard"]}, {"tasks": ["few", "guard"]}]
     ("gains", "given", "held", "answer", "said"),
     [
         ({MILD: 0.05, TILES: 0.2}, {}, TILES, "use", "ndcg@10 0.500 → 0.700 (+0.200"),
-        ({MILD: 0.05, TILES: 0.2}, {"strict": True}, TILES, "use", "40 of 40 documents need a new vector"),
+        (
+            {MILD: 0.05, TILES: 0.2},
+            {"strict": True},
+            TILES,
+            "use",
+            "40 of 40 documents need a new vector",
+        ),
         (LIKELY, {}, TILES, "probably", "is probably better: ndcg@10 0.500 → 0.520 (+0.020"),
         (LIKELY, {"strict": True}, "plain", "probably", "calibration.json holds the plain model"),
         ({MILD: -0.2, TILES: -0.05}, {}, "plain", "keep", "gain above 0.01 is ruled out"),
-        ({MILD: -0.2, TILES: (-0.005, 0.2)}, {}, "plain", "keep", "no candidate is shown to find more"),
+        (
+            {MILD: -0.2, TILES: (-0.005, 0.2)},
+            {},
+            "plain",
+            "keep",
+            "no candidate is shown to find more",
+        ),
         *(({MILD: 0.1, TILES: 0.4}, given, TILES, "use", "Use tiles") for given in GUARDED),
-        *(({MILD: 0.1, TILES: 0.4, **LOST}, given, MILD, "use", "loses ndcg@10 on guard") for given in GUARDED),
-        *(({MILD: 0.1, TILES: 0.4, **LOST, **LOST_TOO}, given, "plain", "keep", "0.5 loses") for given in GUARDED),
-        *(({MILD: 0.1, TILES: 0.4, **UNSURE}, given, TILES, "probably", "ruled out on guard (") for given in GUARDED),
+        *(
+            ({MILD: 0.1, TILES: 0.4, **LOST}, given, MILD, "use", "loses ndcg@10 on guard")
+            for given in GUARDED
+        ),
+        *(
+            ({MILD: 0.1, TILES: 0.4, **LOST, **LOST_TOO}, given, "plain", "keep", "0.5 loses")
+            for given in GUARDED
+        ),
+        *(
+            ({MILD: 0.1, TILES: 0.4, **UNSURE}, given, TILES, "probably", "ruled out on guard (")
+            for given in GUARDED
+        ),
     ],
 )
 def test_every_answer(
     tuned: Tuned, place: Path, gains: Gains, given: Asked, held: str, answer: str, said: str
 ) -> None:
     """What loses on a guard, or on one of several tasks, makes room for the next."""
-    folders = {option: [str(place / name) for name in names] for option, names in given.items() if option != "strict"}
+    folders = {
+        option: [str(place / name) for name in names]
+        for option, names in given.items()
+        if option != "strict"
+    }
     with crafted(gains):
         log = tuned(**{"tasks": [str(place / "few")], **given, **folders})
     assert log.verdicts.select("treatment", "verdict").row(0) == (held, answer)
     assert said in log.verdicts["sentence"][0]
     assert calibration_of(log) == as_treatment(held).calibration
-    outcomes, lost = log.frame("candidates").filter(outcome="loses on guard")["treatment"], len(gains) - 2
+    outcomes, lost = (
+        log.frame("candidates").filter(outcome="loses on guard")["treatment"],
+        len(gains) - 2,
+    )
     assert outcomes.to_list() == ([] if answer == "probably" else [TILES, MILD][:lost])
     if "guards" in given:
         arms = ["plain", TILES, MILD] if outcomes.len() else ["plain", TILES]
-        assert log.rows.filter(task="guard")["treatment"].unique(maintain_order=True).to_list() == arms
+        assert (
+            log.rows.filter(task="guard")["treatment"].unique(maintain_order=True).to_list() == arms
+        )
 
 
-def test_a_choice_is_compared_with_chunks_and_can_be_used(tuned: Tuned, place: Path, make_tiny: Make) -> None:
+def test_a_choice_is_compared_with_chunks_and_can_be_used(
+    tuned: Tuned, place: Path, make_tiny: Make
+) -> None:
     """Chunks as long as its tiles are measured after the choice. Figures by hand: a gain with a known spread."""
     with crafted(LIKELY):
         log = tuned(place / "few")
-    assert log.rows["treatment"].unique(maintain_order=True).to_list() == ["plain", MILD, TILES, CHUNKS]
-    assert log.header["costs"] == {"time": 1.0, "read": 1.0, "documents": DOCUMENTS, "changed": DOCUMENTS}
+    assert log.rows["treatment"].unique(maintain_order=True).to_list() == [
+        "plain",
+        MILD,
+        TILES,
+        CHUNKS,
+    ]
+    assert log.header["costs"] == {
+        "time": 1.0,
+        "read": 1.0,
+        "documents": DOCUMENTS,
+        "changed": DOCUMENTS,
+    }
     error, freedom = 0.2 / np.sqrt(DOCUMENTS - 1), DOCUMENTS - 1
-    assert log.verdicts["probability"][0] == pytest.approx(scipy.stats.t.cdf(0.02 / error, freedom), abs=1e-6)
+    assert log.verdicts["probability"][0] == pytest.approx(
+        scipy.stats.t.cdf(0.02 / error, freedom), abs=1e-6
+    )
     (row,) = log.frame("candidates").filter(treatment=TILES).to_dicts()
     low = 0.02 - scipy.stats.t.ppf(0.975, freedom) * error
     assert (row["change_estimate"], row["change_low"]) == pytest.approx((0.02, low))
     wanted, text = PRESETS["tiles"].but(tile_size=8), words(30, 7)
-    given, by_hand = (fairspan.calibrate(make_tiny(), own).encode_document([text]) for own in (log.folder, wanted))
+    given, by_hand = (
+        fairspan.calibrate(make_tiny(), own).encode_document([text]) for own in (log.folder, wanted)
+    )
     np.testing.assert_array_equal(given, by_hand)
 
 
 @pytest.mark.parametrize(("gain", "answer"), [(0.2, "use"), (-0.2, "keep")])
-def test_averaged_chunks_are_never_chosen(tuned: Tuned, place: Path, gain: float, answer: str) -> None:
+def test_averaged_chunks_are_never_chosen(
+    tuned: Tuned, place: Path, gain: float, answer: str
+) -> None:
     """They are named if they are better. Candidates may have any name."""
     with crafted({MILD: -0.3, "mine": gain, CHUNKS: 0.4}):
         log = tuned(place / "few", candidates=[CHUNKS, MILD, {"name": "mine", "preset": TILES}])
-    assert log.verdicts.select("treatment", "verdict").row(0) == ("mine" if gain > 0 else "plain", answer)
+    assert log.verdicts.select("treatment", "verdict").row(0) == (
+        "mine" if gain > 0 else "plain",
+        answer,
+    )
     assert calibration_of(log) == as_treatment(TILES if gain > 0 else "plain").calibration
     assert re.search(r"chunk\S* .*finds? more", log.verdicts["sentence"][0])
     assert log.rows["treatment"].n_unique() == 4, "no other chunks are measured"
@@ -230,7 +307,9 @@ def changed(log: RunLog, gains: Mapping[str, np.ndarray]) -> RunLog:
 
 def test_each_half_is_judged_by_what_the_other_prefers(tuned: Tuned, place: Path) -> None:
     """By hand, from rows in any order: one half prefers tiles, the other the mild one."""
-    log = changed(tuned(place / "few"), {TILES: np.where(FIRST, 0.2, 0.06), MILD: np.where(FIRST, 0.05, 0.19)})
+    log = changed(
+        tuned(place / "few"), {TILES: np.where(FIRST, 0.2, 0.06), MILD: np.where(FIRST, 0.05, 0.19)}
+    )
     found, frames = decide(log.rows, log.header), view_of(log).frames
     assert found.choice is not None
     assert (found.answer, found.choice.preferred) == ("use", (TILES, MILD))
@@ -245,11 +324,16 @@ def test_each_half_is_judged_by_what_the_other_prefers(tuned: Tuned, place: Path
 def test_a_choice_that_varies_too_much(tuned: Tuned, place: Path) -> None:
     """The halves confirm each other, and the candidate by itself does not gain: no guard is to blame."""
     sign = np.where(np.argsort(np.argsort(FIRST, kind="stable")) % 2, 1, -1)
-    gains = {MILD: np.where(FIRST, 0.3 + sign, 0.05 + sign / 100), TILES: np.where(FIRST, 0.05, 0.06) + sign / 100}
+    gains = {
+        MILD: np.where(FIRST, 0.3 + sign, 0.05 + sign / 100),
+        TILES: np.where(FIRST, 0.05, 0.06) + sign / 100,
+    }
     log = changed(tuned(place / "few"), gains)
     found = decide(log.rows, log.header)
     assert found.choice is not None
-    assert (found.choice.preferred, found.choice.gain.low > 0) == ((MILD, TILES), True), "the premise"
+    assert (found.choice.preferred, found.choice.gain.low > 0) == ((MILD, TILES), True), (
+        "the premise"
+    )
     assert (found.name, found.answer) == (MILD, "probably")
     assert not re.search(r"ruled out on \W", view_of(log).frames["verdicts"]["sentence"][0])
 
@@ -264,7 +348,10 @@ def test_documents_beyond_the_window(tuned: Tuned, place: Path, make_tiny: Make)
     with crafted({"long": 0.2}):
         log = tuned(**asked)
     assert log.verdicts.select("treatment", "verdict").row(0) == ("long", "use")
-    texts = [text.text for text in tune_run.STUDY.ready(TuneOptions(**asked), Silent()).searched[0].plan.flat]
+    texts = [
+        text.text
+        for text in tune_run.STUDY.ready(TuneOptions(**asked), Silent()).searched[0].plan.flat
+    ]
     plain, long = (one.encode_document(texts) for one in (near, fairspan.calibrate(near, "long")))
     lengths = np.array([len(text.split()) + 2 for text in texts])
     assert (np.abs(plain - long).max(1) > 1e-4).tolist() == (lengths > WINDOW).tolist()
@@ -287,14 +374,22 @@ def test_all_documents_are_used(tuned: Tuned, place: Path, make_tiny: Make, cand
     assert (log.rows["tokens"].to_numpy().max() <= WINDOW) == (candidate == MILD)
 
 
-@pytest.mark.parametrize(("found", "wanted"), [([0.5], 60), ([0.9, 0.81, 0.8], 15), ([1.0] * 4, 8), ([1.0], None)])
+@pytest.mark.parametrize(
+    ("found", "wanted"), [([0.5], 60), ([0.9, 0.81, 0.8], 15), ([1.0] * 4, 8), ([1.0], None)]
+)
 def test_queries_are_shortened_until_the_plain_model_misses_some(
-    tuned: Tuned, place: Path, monkeypatch: pytest.MonkeyPatch, found: list[float], wanted: int | None
+    tuned: Tuned,
+    place: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    found: list[float],
+    wanted: int | None,
 ) -> None:
     """All candidates are asked the same; a length that is given stays."""
     tried, search = list[list[str]](), Searching.index_and_search
 
-    def crafted_search(self: Searching, run: Run, treated: Any, plan: Any) -> tuple[pl.DataFrame, dict[str, Any]]:
+    def crafted_search(
+        self: Searching, run: Run, treated: Any, plan: Any
+    ) -> tuple[pl.DataFrame, dict[str, Any]]:
         rows, cost = search(self, run, treated, plan)
         tried.append([query.text for one in self.tasks for query in one.task.queries])
         return rows.with_columns(value=pl.lit(found[min(len(tried), len(found)) - 1])), cost
@@ -302,7 +397,9 @@ def test_queries_are_shortened_until_the_plain_model_misses_some(
     monkeypatch.setattr(Searching, "index_and_search", crafted_search)
     log = tuned(corpus=str(place / "notes"), query_tokens=None if wanted else 20)
     assert log.header["query_tokens"] == {"notes": wanted}
-    assert (f"notes: queries have at most {wanted} tokens" in view_of(log).notes) == (wanted is not None)
+    assert (f"notes: queries have at most {wanted} tokens" in view_of(log).notes) == (
+        wanted is not None
+    )
     attempts, used = tried[: len(found)], tried[len(found) :]
     most = [max(len(text.split()) for text in texts) for texts in attempts]
     assert most == ([50, 30, 15, 8][: len(found)] if wanted else [20])
@@ -312,7 +409,9 @@ def test_queries_are_shortened_until_the_plain_model_misses_some(
 
 
 @pytest.mark.parametrize("kind", ["collection", "documents", "parts"])
-def test_a_forecast_is_exact(tuned: Tuned, place: Path, tmp_path: Path, make_tiny: Make, kind: str) -> None:
+def test_a_forecast_is_exact(
+    tuned: Tuned, place: Path, tmp_path: Path, make_tiny: Make, kind: str
+) -> None:
     """To the token, but for chunks: those of the window are documents here, whose vectors are there already."""
     kinds: dict[str, Asked] = {
         "collection": {"tasks": str(place / "few"), "guards": [str(place / "guard")]},
@@ -320,7 +419,10 @@ def test_a_forecast_is_exact(tuned: Tuned, place: Path, tmp_path: Path, make_tin
         "parts": {"corpus": str(write_texts(tmp_path / "segments", [4] * 40, ["en"])), **PARTS},
     }
     asked: Asked = {**kinds[kind], "candidates": [TILES, MILD], "store": tmp_path / "own.db"}
-    said = {one["name"]: one["tokens"] for one in tune_run.STUDY.forecast(TuneOptions(make_tiny(), **asked)).rows}
+    said = {
+        one["name"]: one["tokens"]
+        for one in tune_run.STUDY.forecast(TuneOptions(make_tiny(), **asked)).rows
+    }
     again = Recorder()
     with crafted({MILD: 0.2}):
         log = tuned(**asked)
@@ -336,7 +438,11 @@ def test_usual_candidates_that_are_no_smaller_than_the_window_are_left_out(
     tuned: Tuned, place: Path, make_tiny: Make
 ) -> None:
     """And the same call finds what it left."""
-    asked: Asked = {"model": limited(make_tiny), "corpus": str(place / "notes"), "candidates": CANDIDATES}
+    asked: Asked = {
+        "model": limited(make_tiny),
+        "corpus": str(place / "notes"),
+        "candidates": CANDIDATES,
+    }
     log = tuned(**asked)
     assert [one["name"] for one in log.spec["treatments"]] == ["plain", "long"]
     assert tuned(**asked).header == log.header
@@ -345,9 +451,13 @@ def test_usual_candidates_that_are_no_smaller_than_the_window_are_left_out(
 def test_of_long_parts_the_beginnings_are_joined(tmp_path: Path, make_tiny: Make) -> None:
     """Two halves of texts of 150 tokens do not fit into a window of 64."""
     corpus = str(write_texts(tmp_path / "corpus", [30] * 40))
-    options = TuneOptions(limited(make_tiny), corpus=corpus, parts=True, size=2, query_tokens=8, candidates=[MILD])
+    options = TuneOptions(
+        limited(make_tiny), corpus=corpus, parts=True, size=2, query_tokens=8, candidates=[MILD]
+    )
     (one,) = tune_run.STUDY.ready(options, Silent()).searched
-    assert "pages hold the first 30 tokens of every segment" in " ".join(one.searching.tasks[0].task.notes)
+    assert "pages hold the first 30 tokens of every segment" in " ".join(
+        one.searching.tasks[0].task.notes
+    )
     assert one.counted["clusters"] == 20
 
 
@@ -393,7 +503,10 @@ def test_a_model_with_prompts(tuned: Tuned, place: Path, tmp_path: Path) -> None
         ({"size": 3}, "size would do nothing for passages"),
         ({"tasks": "beir:a", "query_tokens": 20}, "query_tokens would do nothing for beir:a"),
         ({"tasks": "beir:a", "parts": True}, "parts is for documents that are made from a corpus"),
-        ({"guards": "passages"}, "passages is named twice: tasks and guards need documents of their own"),
+        (
+            {"guards": "passages"},
+            "passages is named twice: tasks and guards need documents of their own",
+        ),
         ({"query_tokens": 7}, "query_tokens must be a whole number of at least 8"),
     ],
 )
@@ -405,14 +518,26 @@ def test_a_mistake_in_the_options_is_one_line(changes: Asked, said: str) -> None
 
 
 def test_options_go_to_the_tasks_that_take_them() -> None:
-    options = TuneOptions(tasks=["pages", "passages:other"], guards=["beir:a"], corpus="mine", size=3, split="dev")
+    options = TuneOptions(
+        tasks=["pages", "passages:other"], guards=["beir:a"], corpus="mine", size=3, split="dev"
+    )
     pages, passages, guard = options.searched
     assert (pages.corpus, pages.size, pages.sets, pages.split) == ("mine", 3, 220, "test")
-    assert (passages.corpus, passages.size, passages.sets, passages.query_tokens) == ("other", 4, 250, 60)
+    assert (passages.corpus, passages.size, passages.sets, passages.query_tokens) == (
+        "other",
+        4,
+        250,
+        60,
+    )
     assert (guard.split, guard.sets) == ("dev", 100)
     assert (TuneOptions().tasks, TuneOptions(parts=True).tasks) == (("passages",), ("pages",))
     given: list[Any] = [MILD, PRESETS["paper"], {"name": "mine", "tile_size": 48}]
-    assert [one.name for one in TuneOptions(candidates=given).measured] == ["plain", MILD, "paper", "mine"]
+    assert [one.name for one in TuneOptions(candidates=given).measured] == [
+        "plain",
+        MILD,
+        "paper",
+        "mine",
+    ]
     assert [one.name for one in TuneOptions().measured] == ["plain", *CANDIDATES]
 
 
@@ -429,5 +554,7 @@ def test_a_guard_on_which_little_changes(tuned: Tuned, place: Path) -> None:
 
 
 def test_what_cannot_be_compared_is_refused(tuned: Tuned, place: Path) -> None:
-    with pytest.raises(CorpusError, match="share 40 documents, so that one would be judged by data"):
+    with pytest.raises(
+        CorpusError, match="share 40 documents, so that one would be judged by data"
+    ):
         tuned(place / "few", guards=[f"beir:{place / 'few'}"])

@@ -65,7 +65,9 @@ def test_the_simulator_has_the_means_that_it_says() -> None:
         assert unfairness([sample], name) == pytest.approx(left, abs=0.02)
     # What is realistic: a paired difference varies by 0.1 to 0.15 between clusters of four queries.
     assert 0.1 < gain([sample], PLAIN, "null").standard_error * 20_000**0.5 < 0.15
-    on_guard = Task(10_000, SHORT.means).draw({"loses": Arm(0.1, 0.0, gains=-MARGIN)}, np.random.default_rng(0))
+    on_guard = Task(10_000, SHORT.means).draw(
+        {"loses": Arm(0.1, 0.0, gains=-MARGIN)}, np.random.default_rng(0)
+    )
     assert gain([on_guard], PLAIN, "loses").estimate == pytest.approx(-MARGIN, abs=0.006)
 
 
@@ -115,7 +117,10 @@ def test_a_candidate_that_helps_is_found(names: list[str]) -> None:
 def test_a_candidate_that_loses_on_the_guard_is_not_advised(changed: float, clusters: int) -> None:
     """It helps, and is what is chosen first. What is left after it does not help, and is advised by chance only."""
     arms = {**dict.fromkeys(FOUR, Arm()), GOOD: HELPS}
-    on_guard = {**dict.fromkeys(FOUR, Arm(changed, 0.0)), GOOD: Arm(changed, 0.0, gains=-2 * MARGIN)}
+    on_guard = {
+        **dict.fromkeys(FOUR, Arm(changed, 0.0)),
+        GOOD: Arm(changed, 0.0, gains=-2 * MARGIN),
+    }
     found = simulate_tunings(arms, on_guard, guard=Task(clusters, SHORT.means))
     assert sum(one.chosen[0] == GOOD for one in found) > 0.9 * RUNS
     assert sum(one.used == GOOD for one in found) <= at_most(0.025, RUNS)
@@ -128,7 +133,9 @@ def test_a_candidate_that_loses_on_the_guard_is_not_advised(changed: float, clus
 def test_if_all_candidates_lose_on_the_guard_none_is_advised(changed: float, clusters: int) -> None:
     """To go on after a loss is one more chance to err, so this is asked of all of them together."""
     on_guard = dict.fromkeys(FOUR, Arm(changed, 0.0, gains=-2 * MARGIN))
-    found = simulate_tunings(dict.fromkeys(FOUR, HELPS), on_guard, guard=Task(clusters, SHORT.means))
+    found = simulate_tunings(
+        dict.fromkeys(FOUR, HELPS), on_guard, guard=Task(clusters, SHORT.means)
+    )
     assert sum(one.used is not None for one in found) <= at_most(0.025, RUNS)
 
 
@@ -143,7 +150,9 @@ def test_the_probability_of_a_gain_is_not_overstated(count: int) -> None:
     rng, stated, true = np.random.default_rng(0), list[float](), 0
     for _ in range(1200):
         gains = dict(zip(NAMES, rng.normal(0, 0.02, count).tolist(), strict=False))
-        found = simulate_tuning({name: Arm(gains=own) for name, own in gains.items()}, None, rng, task=Task(400))
+        found = simulate_tuning(
+            {name: Arm(gains=own) for name, own in gains.items()}, None, rng, task=Task(400)
+        )
         if found.finding in ("probably", "use") and 0.8 <= found.choice.probability <= 0.95:
             stated.append(found.choice.probability)
             true += gains[found.choice.name] > 0

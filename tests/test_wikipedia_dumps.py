@@ -18,7 +18,14 @@ from fairspan.corpus.wikipedia.dump import read_pages, recognise
 from fairspan.corpus.wikipedia.sitelinks import item_of
 from fairspan.corpus.wikipedia.sitelinks import write_sitelinks as reduce_sitelinks
 from fairspan.errors import CorpusError, MissingExtra
-from tests.wikipedia_builds import MadePage, write_cirrus, write_parquet, write_sitelinks, write_xml, xml_parts
+from tests.wikipedia_builds import (
+    MadePage,
+    write_cirrus,
+    write_parquet,
+    write_sitelinks,
+    write_xml,
+    xml_parts,
+)
 
 PAGES = [MadePage(100 + number, f"Article {number}", 30, number) for number in range(25)]
 
@@ -33,7 +40,9 @@ def cut_streams(folder: Path, language: str, pages: list[MadePage]) -> Path:
     """Streams that end inside pages, as parallel compressors cut them."""
     text = "".join(xml_parts(language, pages)).encode()
     path = folder / "a.xml.bz2"
-    path.write_bytes(b"".join(bz2.compress(text[at : at + 1000]) for at in range(0, len(text), 1000)))
+    path.write_bytes(
+        b"".join(bz2.compress(text[at : at + 1000]) for at in range(0, len(text), 1000))
+    )
     return path
 
 
@@ -55,7 +64,11 @@ def test_every_format_gives_the_same_pages(tmp_path: Path, write: Writer) -> Non
     expected = [(page.number, page.title, None, page.text) for page in PAGES]
     assert [(page.page_id, page.title, page.fault, page.clean()) for page in pages] == expected
     # A file that is cut off gives the pages before; Parquet's index is at its end, so that gives none.
-    broken = "is not a Parquet file" if write is write_parquet else "is damaged or cut off. Download it again"
+    broken = (
+        "is not a Parquet file"
+        if write is write_parquet
+        else "is damaged or cut off. Download it again"
+    )
     whole = path.read_bytes()
     for share in (0.3, 0.6, 0.99):
         path.write_bytes(whole[: int(len(whole) * share)])
@@ -69,18 +82,31 @@ def test_what_xml_says_of_pages(tmp_path: Path) -> None:
     pages = [
         MadePage(1, "A", kind="redirect", wikitext="#REDIRECT [[Elsewhere]]"),
         MadePage(2, "B", 20, kind="disambiguation"),
-        MadePage(3, "C <&> d", wikitext="[[Datei:x.jpg|A caption.]] Text & more. [[Kategorie:x|Not this.]]"),
+        MadePage(
+            3,
+            "C <&> d",
+            wikitext="[[Datei:x.jpg|A caption.]] Text & more. [[Kategorie:x|Not this.]]",
+        ),
     ]
     found = [page for page, _ in read_pages(plain_xml(tmp_path, "de", pages), "de")]
     assert [page.fault for page in found] == ["redirect", "disambiguation", None]
     assert (found[2].title, found[2].revision, found[2].clean()) == ("C <&> d", 30, "Text & more.")
 
 
-@pytest.mark.parametrize("content", [b"", b"<html>Not found</html>", b'{"id": "a", "text": "b"}\n', b"7z\xbc\xaf"])
+@pytest.mark.parametrize(
+    "content", [b"", b"<html>Not found</html>", b'{"id": "a", "text": "b"}\n', b"7z\xbc\xaf"]
+)
 def test_what_is_no_dump(tmp_path: Path, content: bytes) -> None:
-    for name, data in (("a", content), ("a.gz", gzip.compress(content)), ("a.bz2", bz2.compress(content))):
+    for name, data in (
+        ("a", content),
+        ("a.gz", gzip.compress(content)),
+        ("a.bz2", bz2.compress(content)),
+    ):
         (tmp_path / name).write_bytes(data)
-        with pytest.raises(CorpusError, match=f"^{name} is not a dump that can be read. Formats: pages-articles XML"):
+        with pytest.raises(
+            CorpusError,
+            match=f"^{name} is not a dump that can be read. Formats: pages-articles XML",
+        ):
             recognise(tmp_path / name)
 
 
@@ -93,17 +119,25 @@ def test_a_line_that_is_no_document(tmp_path: Path, line: str) -> None:
 
 @pytest.mark.parametrize("write", [write_xml, write_cirrus, write_parquet])
 def test_the_dump_of_another_language(tmp_path: Path, write: Writer) -> None:
-    with pytest.raises(CorpusError, match="is a dump of dewiki, and the Wikipedia of 'en' is enwiki"):
+    with pytest.raises(
+        CorpusError, match="is a dump of dewiki, and the Wikipedia of 'en' is enwiki"
+    ):
         list(read_pages(write(tmp_path, "de", PAGES), "en"))
 
 
 def test_wikis_with_two_names(tmp_path: Path) -> None:
-    assert len(list(read_pages(plain_xml(tmp_path, "be", PAGES, "be_taraskwiki"), "be-tarask"))) == 25
+    assert (
+        len(list(read_pages(plain_xml(tmp_path, "be", PAGES, "be_taraskwiki"), "be-tarask"))) == 25
+    )
 
 
-def test_a_missing_package_is_named_before_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_named_before_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plain_text, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match=r"mwparserfromhell: pip install 'fairspan\[wikipedia\]'"):
+    with pytest.raises(
+        MissingExtra, match=r"mwparserfromhell: pip install 'fairspan\[wikipedia\]'"
+    ):
         recognise(write_xml(tmp_path, "en", PAGES))
     assert recognise(write_cirrus(tmp_path, "en", PAGES)) == "CirrusSearch"
 
@@ -112,19 +146,30 @@ def test_files_are_found_by_their_names(tmp_path: Path) -> None:
     """The newest, clean text before XML, whole before parts, and no index, table or unfinished download."""
     found = {
         "de": ["dewiki-20260101-cirrussearch-content.json.gz"],
-        "en": [f"enwiki-20260101-pages-articles{number}.xml-p{number}p9.bz2" for number in (1, 10, 2)],
+        "en": [
+            f"enwiki-20260101-pages-articles{number}.xml-p{number}p9.bz2" for number in (1, 10, 2)
+        ],
         "fr": ["frwiki-20260101-pages-articles-multistream.xml.bz2"],
         "it": ["itwiki_content-20260101-00000.json.bz2", "itwiki_content-20260101-00001.json.bz2"],
         "hi": ["train-00000.parquet", "train-00001.parquet"],
         "ko": [],
     }
-    others = ["dewiki-20260101-pages-articles.xml.bz2", "dewiki-20251201-cirrussearch-content.json.gz"]
-    others += ["frwiki-20260101-pages-articles-multistream1.xml-p1p9.bz2", "frwiki-20260101-langlinks.sql.gz"]
+    others = [
+        "dewiki-20260101-pages-articles.xml.bz2",
+        "dewiki-20251201-cirrussearch-content.json.gz",
+    ]
+    others += [
+        "frwiki-20260101-pages-articles-multistream1.xml-p1p9.bz2",
+        "frwiki-20260101-langlinks.sql.gz",
+    ]
     others += [
         "kowiki-20260101-pages-articles-multistream-index.txt.bz2",
         ".kowiki-20260101-pages-articles.xml.bz2.part",
     ]
-    for name in [*others, *(name for names in found.values() for name in names if "train" not in name)]:
+    for name in [
+        *others,
+        *(name for names in found.values() for name in names if "train" not in name),
+    ]:
         (tmp_path / name).touch()
     for folder in ("20231101.hi", "20220301.hi"):
         (tmp_path / folder).mkdir()
@@ -142,14 +187,22 @@ def test_titles_that_look_like_rows(tmp_path: Path) -> None:
     """Quotes and backslashes come back, no text is taken for a row, and only items with both languages stay."""
     titles = ["d'Arc", 'a "b" \\', "(1,2,'dewiki','x')", "),(3,4,'enwiki','hidden'", "Ж_ß", "alone"]
     wikis = {
-        one: [MadePage(n, title, item=n) for n, title in enumerate(titles, start=1)] for one in ("en", "de", "fr")
+        one: [MadePage(n, title, item=n) for n, title in enumerate(titles, start=1)]
+        for one in ("en", "de", "fr")
     }
     path = write_sitelinks(tmp_path, {**wikis, "de": wikis["de"][:5]})
     positions: list[int] = []
-    reduce_sitelinks(path, ["en", "de"], tmp_path / "links", lambda position, found: positions.append(position))
+    reduce_sitelinks(
+        path, ["en", "de"], tmp_path / "links", lambda position, found: positions.append(position)
+    )
     links = sqlite3.connect(tmp_path / "links")
     assert [item_of(links, "en", title) for title in titles] == [1, 2, 3, 4, 5, None]
-    assert item_of(links, "fr", "d'Arc") is item_of(links, "en", "hidden") is item_of(links, "de", "x") is None
+    assert (
+        item_of(links, "fr", "d'Arc")
+        is item_of(links, "en", "hidden")
+        is item_of(links, "de", "x")
+        is None
+    )
     assert positions[-1] == path.stat().st_size
 
 
@@ -169,6 +222,10 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 @pytest.mark.parametrize("write", [write_xml, write_cirrus])
 def test_memory_does_not_grow_with_the_dump(tmp_path: Path, write: Writer) -> None:
     """60 MB of text; more than half of it would have to be held by a reader that does not stream."""
-    path = write(tmp_path, "en", [MadePage(number, f"Article {number}", 3000) for number in range(2000)])
-    done = subprocess.run([sys.executable, "-c", MEASURED, path], check=True, stdout=subprocess.PIPE, text=True)
+    path = write(
+        tmp_path, "en", [MadePage(number, f"Article {number}", 3000) for number in range(2000)]
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, path], check=True, stdout=subprocess.PIPE, text=True
+    )
     assert int(done.stdout) // (1024 if sys.platform == "darwin" else 1) < 30 * 1024

@@ -105,7 +105,9 @@ BROKEN = [
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_broken_markup_takes_no_other_paragraph_along(broken: str) -> None:
-    text = from_wikitext(f"Before it.\n\n{broken}\n\nRight after it.\n\n== Section ==\nLast one.", HIDDEN)
+    text = from_wikitext(
+        f"Before it.\n\n{broken}\n\nRight after it.\n\n== Section ==\nLast one.", HIDDEN
+    )
     assert text == "Before it.\n\nRight after it.\n\nLast one."
 
 

@@ -28,7 +28,9 @@ def by_hand(model: SentenceTransformer, text: str) -> np.ndarray:
     return np.asarray(sum(rows) / len(rows))
 
 
-@pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES, ("bert", "gemma3_text", "mpnet", "t5")))
+@pytest.mark.parametrize(
+    "architecture", mostly_slow(ARCHITECTURES, ("bert", "gemma3_text", "mpnet", "t5"))
+)
 def test_means_of_the_words_own_rows(make_tiny: Make, architecture: str) -> None:
     """Texts of unequal length, and neither <s>, </s>, <pad> nor a prompt among the rows.
 
@@ -57,8 +59,12 @@ def test_prompts_are_not_words(make_tiny: Make) -> None:
         model.prompts, model.default_prompt_name = before, default
 
 
-def test_models_without_word_embeddings_are_refused(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    static = SentenceTransformer(modules=[StaticEmbedding(tiny_tokenizer().backend_tokenizer, embedding_dim=8)])
+def test_models_without_word_embeddings_are_refused(
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    static = SentenceTransformer(
+        modules=[StaticEmbedding(tiny_tokenizer().backend_tokenizer, embedding_dim=8)]
+    )
     said = said_by(word_means, static, ["w1"], kind=UnsupportedModel)
     assert "SentenceTransformer has no input word embeddings" in said
     model = make_tiny("bert", "mean")
@@ -78,7 +84,9 @@ def test_real_words(minilm: SentenceTransformer) -> None:
     for row, text in zip(word_means(minilm, texts), texts, strict=True):
         names = tokenizer.tokenize(text)
         assert not {"[CLS]", "[SEP]", "[PAD]"} & set(names)
-        np.testing.assert_allclose(row, matrix[tokenizer.convert_tokens_to_ids(names)].mean(0), atol=1e-7)
+        np.testing.assert_allclose(
+            row, matrix[tokenizer.convert_tokens_to_ids(names)].mean(0), atol=1e-7
+        )
 
 
 # --- repeated words

@@ -52,7 +52,9 @@ _OWN: dict[str, dict[str, Any]] = {
 }
 
 
-def mostly_slow(every: Sequence[str], quick: Sequence[str] = ("bert", "mpnet", "qwen3")) -> list[Any]:
+def mostly_slow(
+    every: Sequence[str], quick: Sequence[str] = ("bert", "mpnet", "qwen3")
+) -> list[Any]:
     """Parameters for a test of something other than the engine: all but the quick ones are slow."""
     return [pytest.param(name, marks=() if name in quick else pytest.mark.slow) for name in every]
 
@@ -84,10 +86,14 @@ def tiny_tokenizer(padding_side: str = "right") -> PreTrainedTokenizerFast:
     )
 
 
-def save_tiny(folder: Path, architecture: str, *, padding_side: str = "right", **changes: Any) -> Path:
+def save_tiny(
+    folder: Path, architecture: str, *, padding_side: str = "right", **changes: Any
+) -> Path:
     """Write a random transformers checkpoint of that architecture, with its tokenizer."""
     torch.manual_seed(7)
-    config = AutoConfig.for_model(architecture, **{**_BASE, **_OWN.get(architecture, {}), **changes})
+    config = AutoConfig.for_model(
+        architecture, **{**_BASE, **_OWN.get(architecture, {}), **changes}
+    )
     model = T5EncoderModel(config) if architecture == "t5" else AutoModel.from_config(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -112,7 +118,9 @@ def tiny_model(
     path = save_tiny(folder, architecture, padding_side=padding_side, **changes)
     transformer = Transformer(str(path))
     modules = [transformer, Pooling(transformer.get_embedding_dimension(), pooling)]
-    return SentenceTransformer(modules=[*modules, Normalize()] if normalize else modules, device="cpu").eval()
+    return SentenceTransformer(
+        modules=[*modules, Normalize()] if normalize else modules, device="cpu"
+    ).eval()
 
 
 def words(count: int, seed: int = 0) -> str:

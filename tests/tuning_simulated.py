@@ -57,16 +57,22 @@ class Task:
         places = len(self.means)
         shared = rng.normal(0, _OF_CLUSTER, (self.clusters, 1))
         plain = self._values(shared, rng.normal(0, _OF_QUERY, (self.clusters, places)))
-        found = {PLAIN: plain} | {name: self._changed(arm, plain, shared, rng) for name, arm in arms.items()}
+        found = {PLAIN: plain} | {
+            name: self._changed(arm, plain, shared, rng) for name, arm in arms.items()
+        }
         groups = np.tile(np.arange(1, places + 1) if places > 1 else [0], self.clusters)
         clusters = np.repeat(np.arange(self.clusters), places)
-        return make_sample({name: values.ravel() for name, values in found.items()}, groups, clusters)
+        return make_sample(
+            {name: values.ravel() for name, values in found.items()}, groups, clusters
+        )
 
     def _values(self, shared: np.ndarray, own: np.ndarray) -> np.ndarray:
         latent = np.array(self.means) + shared + own
         return np.asarray(_VALUES[(latent[..., None] < _LIMITS).sum(-1)])
 
-    def _changed(self, arm: Arm, plain: np.ndarray, shared: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    def _changed(
+        self, arm: Arm, plain: np.ndarray, shared: np.ndarray, rng: np.random.Generator
+    ) -> np.ndarray:
         def drawn() -> np.ndarray:
             anew = rng.random(shared.shape) < arm.clusters_redrawn
             of_cluster = np.where(anew, rng.normal(0, _OF_CLUSTER, shared.shape), shared)
@@ -77,7 +83,9 @@ class Task:
         means = true_means(self.means)
         gains = np.broadcast_to(arm.gains, means.shape)
         rates = np.where(gains > 0, gains / (1 - means), -gains / means / (1 - _VALUES[1]))
-        return np.where(rng.random(values.shape) < rates, np.where(gains > 0, 1.0, _VALUES[1] * values), values)
+        return np.where(
+            rng.random(values.shape) < rates, np.where(gains > 0, 1.0, _VALUES[1] * values), values
+        )
 
 
 PAGES, SHORT = Task(), Task(means=(0.3,))

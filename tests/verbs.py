@@ -29,7 +29,10 @@ def write_articles(folder: Path, count: int = ARTICLES) -> Path:
         for number in range(count):
             seed = 1000 * (number + count * shift)
             text = " ".join(words(SENTENCE, seed + place) + "." for place in range(SENTENCES))
-            lines.append(json.dumps({"id": f"a{number:02}", "text": text, "title": words(3, seed + 500)}) + "\n")
+            lines.append(
+                json.dumps({"id": f"a{number:02}", "text": text, "title": words(3, seed + 500)})
+                + "\n"
+            )
         (folder / f"{language}.jsonl").write_text("".join(lines), encoding="utf-8")
     return folder
 
@@ -87,7 +90,10 @@ class Verb:
             if isinstance(value, bool):
                 typed += [f"--{option}"] if value else []
             else:
-                typed += [f"--{option}", ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+                typed += [
+                    f"--{option}",
+                    ",".join(map(str, value)) if isinstance(value, list) else str(value),
+                ]
         return typed
 
 
@@ -102,7 +108,13 @@ VERBS = [
             "batch_tokens": 100,
         },
         [
-            *({"seed": 1}, {"sizes": [3]}, {"treatments": ["paper"]}, {"margin": 0.05}, {"languages": ["it"]}),
+            *(
+                {"seed": 1},
+                {"sizes": [3]},
+                {"treatments": ["paper"]},
+                {"margin": 0.05},
+                {"languages": ["it"]},
+            ),
             *({"prompt": "w1 "}, {"measures": ["representation"]}, {"sets": 5}),
         ],
     ),
@@ -117,7 +129,13 @@ VERBS = [
             "batch_tokens": 100,
         },
         [
-            *({"seed": 1}, {"size": 3}, {"treatments": ["paper"]}, {"margin": 0.05}, {"languages": ["it"]}),
+            *(
+                {"seed": 1},
+                {"size": 3},
+                {"treatments": ["paper"]},
+                {"margin": 0.05},
+                {"languages": ["it"]},
+            ),
             *({"prompt": "w1 "}, {"query_prompt": "w1 "}, {"query": "title"}, {"editions": 1}),
             *({"metrics": ["ndcg@10"]}, {"indexes": ["whole"]}, {"documents_only": False}),
         ],
@@ -133,8 +151,19 @@ VERBS = [
             "batch_tokens": 25,
         },
         [
-            *({"seed": 1}, {"lengths": [10, 20]}, {"temperatures": [1.0]}, {"treatments": ["paper"]}),
-            *({"documents": 7}, {"language": "it"}, {"start": "beginning"}, {"tolerance": 0.1}, {"spectra": 2}),
+            *(
+                {"seed": 1},
+                {"lengths": [10, 20]},
+                {"temperatures": [1.0]},
+                {"treatments": ["paper"]},
+            ),
+            *(
+                {"documents": 7},
+                {"language": "it"},
+                {"start": "beginning"},
+                {"tolerance": 0.1},
+                {"spectra": 2},
+            ),
             *({"layers": "all"}, {"prompt": "w1 "}),
         ],
     ),

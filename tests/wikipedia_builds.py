@@ -40,7 +40,9 @@ class MadePage:
     def text(self) -> str:
         """Sentences of ten words, five to a paragraph."""
         words = [f"{self.title.split()[0].lower()}{n % 97}" for n in range(self.words)]
-        sentences = [" ".join(words[n : n + 10]).capitalize() + "." for n in range(0, self.words, 10)]
+        sentences = [
+            " ".join(words[n : n + 10]).capitalize() + "." for n in range(0, self.words, 10)
+        ]
         return "\n\n".join(" ".join(sentences[n : n + 5]) for n in range(0, len(sentences), 5))
 
     @property
@@ -53,7 +55,9 @@ class MadePage:
 Wikis = Mapping[str, Sequence[MadePage]]
 
 
-def topics(languages: Sequence[str], words: Mapping[int, int | Mapping[str, int]]) -> dict[str, list[MadePage]]:
+def topics(
+    languages: Sequence[str], words: Mapping[int, int | Mapping[str, int]]
+) -> dict[str, list[MadePage]]:
     """The same topics in every language; `words` by item, for all languages or for each."""
 
     def page(place: int, language: str, item: int, length: int | Mapping[str, int]) -> MadePage:
@@ -104,7 +108,9 @@ def xml_parts(language: str, pages: Sequence[MadePage], wiki: str | None = None)
     return [head, *texts, "</mediawiki>\n"]
 
 
-def write_xml(folder: Path, language: str, pages: Sequence[MadePage], date: str = "20260101") -> Path:
+def write_xml(
+    folder: Path, language: str, pages: Sequence[MadePage], date: str = "20260101"
+) -> Path:
     """pages-articles in bz2, two pages to a stream."""
     head, *texts, end = xml_parts(language, pages)
     groups = ["".join(texts[n : n + 2]) for n in range(0, len(texts), 2)]
@@ -113,7 +119,9 @@ def write_xml(folder: Path, language: str, pages: Sequence[MadePage], date: str 
     return path
 
 
-def write_cirrus(folder: Path, language: str, pages: Sequence[MadePage], date: str = "20260101") -> Path:
+def write_cirrus(
+    folder: Path, language: str, pages: Sequence[MadePage], date: str = "20260101"
+) -> Path:
     """Paragraphs are lost in this format, except after the opening."""
     rows: list[dict[str, object]] = []
     for page in pages:
@@ -136,7 +144,9 @@ def write_cirrus(folder: Path, language: str, pages: Sequence[MadePage], date: s
     return path
 
 
-def write_parquet(folder: Path, language: str, pages: Sequence[MadePage], date: str = "20231101") -> Path:
+def write_parquet(
+    folder: Path, language: str, pages: Sequence[MadePage], date: str = "20231101"
+) -> Path:
     """A file in the folder of a language."""
     prefix = prefix_of(language)
     path = folder / f"{date}.{prefix}" / "train-00000-of-00001.parquet"
@@ -161,13 +171,21 @@ CREATE TABLE `wb_items_per_site` (
 
 def write_sitelinks(folder: Path, wikis: Wikis, extra: Sequence[tuple[int, str, str]] = ()) -> Path:
     """Wikidata's table, in two statements."""
-    rows = [(page.item, database(language), page.title) for language, pages in wikis.items() for page in pages]
+    rows = [
+        (page.item, database(language), page.title)
+        for language, pages in wikis.items()
+        for page in pages
+    ]
     values = []
     for number, (item, site, title) in enumerate([*rows, *extra], start=1):
         escaped = title.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')
         values.append(f"({number},{item},'{site}','{escaped}')")
     halves = (values[: len(values) // 2], values[len(values) // 2 :])
-    statements = [f"INSERT INTO `wb_items_per_site` VALUES {','.join(half)};\n" for half in halves if half]
+    statements = [
+        f"INSERT INTO `wb_items_per_site` VALUES {','.join(half)};\n" for half in halves if half
+    ]
     path = folder / "wikidatawiki-20260101-wb_items_per_site.sql.gz"
-    path.write_bytes(gzip.compress(f"{_TABLE}{''.join(statements)}-- Dump completed\n".encode(), mtime=0))
+    path.write_bytes(
+        gzip.compress(f"{_TABLE}{''.join(statements)}-- Dump completed\n".encode(), mtime=0)
+    )
     return path

@@ -54,7 +54,15 @@ _LAZY = {
 }
 
 __all__ = [
-    *("Calibration", "CorpusError", "DesignError", "FairspanError", "MissingExtra", "PerSide", "UnsupportedModel"),
+    *(
+        "Calibration",
+        "CorpusError",
+        "DesignError",
+        "FairspanError",
+        "MissingExtra",
+        "PerSide",
+        "UnsupportedModel",
+    ),
     *("__version__", *_LAZY),
 ]
 

@@ -23,13 +23,17 @@ class DesignError(FairspanError, ValueError):
     """An option has an invalid value, or the data do not allow it."""
 
 
-def require_whole(name: str, value: object, *, least: int = 1, kind: type[FairspanError] = DesignError) -> None:
+def require_whole(
+    name: str, value: object, *, least: int = 1, kind: type[FairspanError] = DesignError
+) -> None:
     """Raise unless an option's value is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise kind(f"{name} must be a whole number of at least {least}, got {value!r}.")
 
 
-def require_list(name: str, value: object, example: str, kind: type[FairspanError] = DesignError) -> None:
+def require_list(
+    name: str, value: object, example: str, kind: type[FairspanError] = DesignError
+) -> None:
     """Raise if an option that takes a list was given one word, or something else."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise kind(f"{name} must be a list, such as {example}, got {value!r}.")

@@ -116,7 +116,9 @@ def _mix(query: Tensor, pieces: Iterable[Piece], scale: float, strength: Tensor 
     calibrated = total / count.clamp(min=1)
     if plain is None or strength is None:
         return calibrated.to(query.dtype)
-    return torch.lerp(plain.value, calibrated, strength[:, None, None, None].to(dtype)).to(query.dtype)
+    return torch.lerp(plain.value, calibrated, strength[:, None, None, None].to(dtype)).to(
+        query.dtype
+    )
 
 
 class _PlainAttention:
@@ -160,7 +162,14 @@ def restricted_attention(
 
 
 def _pieces(
-    block: slice, query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, baskets: Baskets, *, causal: bool
+    block: slice,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    baskets: Baskets,
+    *,
+    causal: bool,
 ) -> Iterator[Piece]:
     """The baskets as the rows of `block` see them."""
     row = torch.arange(block.start, block.stop, device=key.device)[:, None]
@@ -187,7 +196,9 @@ def _pieces(
         yield Piece(keys, values, torch.where(present, part, 0), present)
 
 
-def _cut(key: Tensor, value: Tensor, baskets: Baskets, slot: int, width: int) -> tuple[Tensor, Tensor]:
+def _cut(
+    key: Tensor, value: Tensor, baskets: Baskets, slot: int, width: int
+) -> tuple[Tensor, Tensor]:
     """The keys and values of one slot: a view where it begins at the same place in every text."""
     start = baskets.start[:, slot]
     if _may_look(key):

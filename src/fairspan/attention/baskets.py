@@ -81,7 +81,12 @@ def _without_padding(
 ) -> Baskets:
     """Batches without padding have the same baskets whatever their texts, so that these need not be found again."""
     with lasting():
-        return _fixed(torch.ones(shape, dtype=torch.bool, device=device), size, own_bos=own_bos, own_eos=own_eos)
+        return _fixed(
+            torch.ones(shape, dtype=torch.bool, device=device),
+            size,
+            own_bos=own_bos,
+            own_eos=own_eos,
+        )
 
 
 def _fixed(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> Baskets:
@@ -91,11 +96,15 @@ def _fixed(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> Baskets
 
     first = valid.int().argmax(dim=1)
     last = first + (total - 1).clamp(min=0)
-    has_own = torch.stack([(total > 0) & own_bos, (total > int(own_bos)) & own_eos], dim=1).long()  # BOS, EOS
+    has_own = torch.stack(
+        [(total > 0) & own_bos, (total > int(own_bos)) & own_eos], dim=1
+    ).long()  # BOS, EOS
     content = total - has_own.sum(dim=1)
     count, width = runs(valid.shape[1], size)
     offset = torch.arange(count, device=valid.device) * size
-    start = torch.cat([torch.stack([first, last], dim=1), first[:, None] + int(own_bos) + offset], dim=1)
+    start = torch.cat(
+        [torch.stack([first, last], dim=1), first[:, None] + int(own_bos) + offset], dim=1
+    )
     length = torch.cat([has_own, (content[:, None] - offset).clamp(min=0, max=size)], dim=1)
     widths = () if is_exporting() else (1, 1, *[width] * count)
     return Baskets(slot, start, length, widths, content, size)

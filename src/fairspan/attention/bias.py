@@ -14,11 +14,15 @@ def rows_of(x: Tensor | None, block: slice) -> Tensor | None:
     return x if x is None or x.shape[2] == 1 else x[:, :, block]
 
 
-def additive(mask: Tensor | None, position_bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+def additive(
+    mask: Tensor | None, position_bias: Tensor | None, dtype: torch.dtype
+) -> Tensor | None:
     """Mask and position bias as one tensor to add to the scores, -inf where a key is hidden."""
     if mask is None:
         return position_bias
-    shown = torch.zeros((), dtype=dtype, device=mask.device) if position_bias is None else position_bias
+    shown = (
+        torch.zeros((), dtype=dtype, device=mask.device) if position_bias is None else position_bias
+    )
     if mask.dtype == torch.bool:
         return torch.where(mask, shown, -torch.inf)
     return (mask + shown).masked_fill(hidden(mask), -torch.inf)

@@ -55,7 +55,10 @@ def attention(
         return _sdpa(module, query, key, value, attention_mask, scaling, position_bias, **kwargs)
     _refuse_unknown_softmax(module, kwargs)
     layer = plan.enter_layer(module)
-    scale, sharper = query.shape[-1] ** -0.5 if scaling is None else scaling, plan.inverse_temperature
+    scale, sharper = (
+        query.shape[-1] ** -0.5 if scaling is None else scaling,
+        plan.inverse_temperature,
+    )
     if isinstance(sharper, Tensor):
         sharper = sharper[:, None, None, None].to(query.dtype)
         query = query * sharper
@@ -67,8 +70,12 @@ def attention(
     rule = plan.rule if layer in plan.layers else None
     if plan.tiles is None:
         given = kwargs.get("is_causal")
-        causal = attention_mask is None and bool(getattr(module, "is_causal", True) if given is None else given)
-        inputs = LayerInputs(layer, query, key, value, scale, attention_mask, position_bias, causal, rule)
+        causal = attention_mask is None and bool(
+            getattr(module, "is_causal", True) if given is None else given
+        )
+        inputs = LayerInputs(
+            layer, query, key, value, scale, attention_mask, position_bias, causal, rule
+        )
     else:
         view = _view(module, plan, plan.tiles, attention_mask, position_bias)
         inputs = LayerInputs(layer, query, key, value, scale, None, None, False, rule, view)
@@ -99,7 +106,9 @@ def _view(
 ) -> TileView:
     """What the rows of a layer see in a pass in tiles; `table` is what `mask` made of the layer's mask."""
     positions = tiles.positions
-    if table is not None and (table.dtype != torch.bool or table.shape != (1, 1, 1, 2 * positions - 1)):
+    if table is not None and (
+        table.dtype != torch.bool or table.shape != (1, 1, 1, 2 * positions - 1)
+    ):
         raise UnsupportedModel(
             f"{type(module).__name__} builds its own attention mask, so it cannot be read in tiles. Use a model "
             "whose masks come from transformers."
@@ -113,13 +122,19 @@ def _all_rows(inputs: LayerInputs, rule: BasketRule, gpu: ModuleType | None) -> 
     """[N, L, H, D], every row in baskets."""
     given = (inputs.query, inputs.key, inputs.value, inputs.scale, rule.baskets, rule.strength)
     if gpu is not None:
-        out: Tensor = gpu.all_rows_kernel(*given, mask=_mask_for_kernels(inputs), causal=inputs.causal)
+        out: Tensor = gpu.all_rows_kernel(
+            *given, mask=_mask_for_kernels(inputs), causal=inputs.causal
+        )
     else:
-        out = all_rows(*given, mask=inputs.mask, position_bias=inputs.position_bias, causal=inputs.causal)
+        out = all_rows(
+            *given, mask=inputs.mask, position_bias=inputs.position_bias, causal=inputs.causal
+        )
     return out.transpose(1, 2).contiguous()
 
 
-def _with_pooled_row(out: Tensor, inputs: LayerInputs, rule: BasketRule, gpu: ModuleType | None) -> Tensor:
+def _with_pooled_row(
+    out: Tensor, inputs: LayerInputs, rule: BasketRule, gpu: ModuleType | None
+) -> Tensor:
     """`out` [N, L, H, D] with the pooled row of each text in baskets."""
     assert rule.pooled is not None
     if gpu is not None and inputs.view is None:
@@ -128,8 +143,12 @@ def _with_pooled_row(out: Tensor, inputs: LayerInputs, rule: BasketRule, gpu: Mo
         gpu.pooled_row_kernel(*given, *how, mask=_mask_for_kernels(inputs), causal=inputs.causal)
         return out
     if out.requires_grad:
-        out = out.clone()  # SDPA's backward pass reads its output, so nothing may be written into it
-    out[torch.arange(out.shape[0], device=out.device), rule.pooled] = pooled_row(inputs, rule.pooled)
+        out = (
+            out.clone()
+        )  # SDPA's backward pass reads its output, so nothing may be written into it
+    out[torch.arange(out.shape[0], device=out.device), rule.pooled] = pooled_row(
+        inputs, rule.pooled
+    )
     return out
 
 
@@ -162,7 +181,9 @@ def _table_of_distances(shows: Callable[..., Tensor], tiles: Tiles) -> Tensor | 
     row, key, zero = ahead.clamp(min=0), (-ahead).clamp(min=0), ahead.new_zeros(())
     table = shows(zero, zero, row, key).expand(len(ahead))
     # The same at the other end: what is seen may depend on the distance, and not on the place.
-    if not torch.compiler.is_compiling() and not torch.equal(table, shows(zero, zero, last - key, last - row)):
+    if not torch.compiler.is_compiling() and not torch.equal(
+        table, shows(zero, zero, last - key, last - row)
+    ):
         raise UnsupportedModel(
             "the model's attention masks depend on more than the distance of two tokens, so it cannot be read in "
             "tiles. Use baskets, such as the preset 'paper'."

@@ -50,7 +50,9 @@ def count_layers(model: PreTrainedModel) -> int:
         probe(model, plan)
     found = len(plan.asked)
     if found == 0:
-        raise unsupported(model, "does not compute its attention through transformers' attention interface")
+        raise unsupported(
+            model, "does not compute its attention through transformers' attention interface"
+        )
     expected = getattr(model.config.get_text_config(), "num_hidden_layers", found)
     if found != expected:
         raise unsupported(
@@ -79,10 +81,16 @@ def probe_input(model: PreTrainedModel) -> Tensor:
     return torch.tensor([[token % vocabulary for token in (2, 3, 5, 7)]], device=model.device)
 
 
-def probe(model: PreTrainedModel, plan: Plan, input_ids: Tensor | None = None, **options: Any) -> Any:
+def probe(
+    model: PreTrainedModel, plan: Plan, input_ids: Tensor | None = None, **options: Any
+) -> Any:
     """What a routed model gives for one short text under a plan."""
     input_ids = probe_input(model) if input_ids is None else input_ids
-    given = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids), PLAN_ARGUMENT: plan}
+    given = {
+        "input_ids": input_ids,
+        "attention_mask": torch.ones_like(input_ids),
+        PLAN_ARGUMENT: plan,
+    }
     with evaluating(model), torch.inference_mode():
         return model(**given, **options)
 

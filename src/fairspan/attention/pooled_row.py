@@ -24,7 +24,9 @@ def pooled_row(inputs: LayerInputs, pooled: Tensor) -> Tensor:
     """
     n, heads, _, dim = inputs.query.shape
     p = row_weights(inputs, pooled[None])
-    grouped = p.view(n, inputs.value.shape[1], -1, p.shape[-1])  # heads that share values are rows of one head
+    grouped = p.view(
+        n, inputs.value.shape[1], -1, p.shape[-1]
+    )  # heads that share values are rows of one head
     return (grouped @ accumulate(inputs.value)).view(n, heads, dim).to(inputs.query.dtype)
 
 
@@ -50,7 +52,9 @@ def row_weights(inputs: LayerInputs, block: Tensor) -> Tensor:
     if bias is not None:
         scores = scores + bias
     if rule is None:
-        return (scores if visible is None else scores.masked_fill(~visible[:, None], -torch.inf)).softmax(dim=-1)
+        return (
+            scores if visible is None else scores.masked_fill(~visible[:, None], -torch.inf)
+        ).softmax(dim=-1)
     slot = rule.baskets.slot.repeat(many, 1)
     if visible is not None:
         slot = torch.where(visible, slot, NO_BASKET)
@@ -80,7 +84,9 @@ def calibrated_weights(
         count: how many slots there are.
     """
     n, heads, length = scores.shape
-    slot = torch.where(slot == NO_BASKET, count, slot)  # one more slot collects what is in no basket
+    slot = torch.where(
+        slot == NO_BASKET, count, slot
+    )  # one more slot collects what is in no basket
     present = torch.zeros(n, count + 1, dtype=torch.bool, device=slot.device)
     present = present.scatter(1, slot, torch.ones_like(slot, dtype=torch.bool))[:, None, :count]
     slot = slot[:, None, :].expand(n, heads, length)
@@ -89,9 +95,13 @@ def calibrated_weights(
     peak = scores.new_full((n, heads, count + 1), floor).scatter_reduce(2, slot, scores, "amax")
     inside = (scores - peak.gather(2, slot)).exp()
     total = scores.new_zeros(n, heads, count + 1).scatter_add(2, slot, inside)[..., :count]
-    total = total.masked_fill(~present, 1)  # 0/0 would be masked out of the result, but not out of its gradient
+    total = total.masked_fill(
+        ~present, 1
+    )  # 0/0 would be masked out of the result, but not out of its gradient
     log_mass = (peak[..., :count] + total.log()).masked_fill(~present, floor)
     mass = log_mass.softmax(dim=-1) * present
-    shares = basket_shares(mass, present, special, None if strength is None else strength[:, None, None])
+    shares = basket_shares(
+        mass, present, special, None if strength is None else strength[:, None, None]
+    )
     factor = torch.where(present, shares / total, 0)
     return inside * torch.nn.functional.pad(factor, (0, 1)).gather(2, slot)

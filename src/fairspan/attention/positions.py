@@ -35,7 +35,8 @@ def find_positions(model: PreTrainedModel) -> Positions:
     bases = [0] if padding is None else [0, padding + 1]
     given = {base: _states(model, ids, position_ids=place + base) for base in bases}
     takes = any(
-        not torch.equal(_states(model, ids, position_ids=place.flip(1) + base), given[base]) for base in bases
+        not torch.equal(_states(model, ids, position_ids=place.flip(1) + base), given[base])
+        for base in bases
     )
     base = min(bases, key=lambda base: float((given[base] - plain).abs().max()))
 
@@ -43,7 +44,9 @@ def find_positions(model: PreTrainedModel) -> Positions:
     other[0, -1] = ids[0, 0]
     # To the last bit: a first token may take next to no notice of the last one, and shapes are the same.
     causal = torch.equal(_states(model, other)[:, :1], plain[:, :1])
-    return Positions(base, position_limit(model), causal) if takes else Positions(None, None, causal)
+    return (
+        Positions(base, position_limit(model), causal) if takes else Positions(None, None, causal)
+    )
 
 
 def position_limit(model: PreTrainedModel) -> int | None:

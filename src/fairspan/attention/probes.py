@@ -27,7 +27,11 @@ def find_value_weights(model: PreTrainedModel) -> list[Tensor] | str:
         linear.clear()
 
     # A subclass may do more than its weight says.
-    hooks = [module.register_forward_hook(remember) for module in model.modules() if type(module) is nn.Linear]
+    hooks = [
+        module.register_forward_hook(remember)
+        for module in model.modules()
+        if type(module) is nn.Linear
+    ]
     try:
         probe(model, Plan(watch=look))
     finally:
@@ -45,7 +49,9 @@ def find_value_weights(model: PreTrainedModel) -> list[Tensor] | str:
 def _rows_behind(value: Tensor, weight: Tensor, output: Tensor) -> Tensor | None:
     """The rows of a linear map's weight that made `value` [1, K, L, D], as [K, D, d]; None if it did not."""
     columns = {column.tobytes(): number for number, column in enumerate(_columns(output))}
-    wanted = [columns.get(column.tobytes()) for column in _columns(value.transpose(1, 2).flatten(2))]
+    wanted = [
+        columns.get(column.tobytes()) for column in _columns(value.transpose(1, 2).flatten(2))
+    ]
     if None in wanted:
         return None
     return weight[wanted].view(value.shape[1], value.shape[3], -1)

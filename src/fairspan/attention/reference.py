@@ -15,7 +15,9 @@ from fairspan.attention.baskets import NO_BASKET, Baskets
 from fairspan.attention.shares import SpecialShares, basket_shares
 
 
-def attention_weights(query: Tensor, key: Tensor, bias: Tensor, scale: float, temperature: Tensor) -> Tensor:
+def attention_weights(
+    query: Tensor, key: Tensor, bias: Tensor, scale: float, temperature: Tensor
+) -> Tensor:
     """LC §3, equation 5: softmax(Q Kᵀ · scale / temperature + bias), with -inf in `bias` where a key is hidden.
 
     Args:
@@ -25,7 +27,9 @@ def attention_weights(query: Tensor, key: Tensor, bias: Tensor, scale: float, te
     return torch.softmax(scores + bias, dim=-1)
 
 
-def calibrate_weights(p: Tensor, baskets: Baskets, special: SpecialShares, strength: Tensor | None) -> Tensor:
+def calibrate_weights(
+    p: Tensor, baskets: Baskets, special: SpecialShares, strength: Tensor | None
+) -> Tensor:
     """IRF §5: give every basket its share and keep the proportions inside each.
 
         p'_j = share(basket of j) · p_j / Σ_{k in basket of j} p_k
@@ -63,9 +67,14 @@ def tile_places(
     """
     places = [Place(None, token) for token in range(min(lead, tokens))]
     content = range(lead, max(lead, tokens - trail))
-    lengths = [len(list(own)) for _, own in groupby(content, lambda token: segment[token] if segment else 0)]
+    lengths = [
+        len(list(own))
+        for _, own in groupby(content, lambda token: segment[token] if segment else 0)
+    ]
     tiles = [length for count in lengths for length in balanced(count, longest or count)]
-    places += [Place(tile, lead + offset) for tile, length in enumerate(tiles) for offset in range(length)]
+    places += [
+        Place(tile, lead + offset) for tile, length in enumerate(tiles) for offset in range(length)
+    ]
     after = tokens - len(places)
     return places + [Place(None, lead + max(tiles, default=0) + number) for number in range(after)]
 

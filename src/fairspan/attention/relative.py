@@ -35,11 +35,17 @@ class MPNetLayer(modeling_mpnet.MPNetLayer):
         attn = self.attention.attn
         heads = (*hidden_states.shape[:-1], attn.num_attention_heads, attn.attention_head_size)
         query, key, value = (
-            project(hidden_states).view(heads).transpose(1, 2) for project in (attn.q, attn.k, attn.v)
+            project(hidden_states).view(heads).transpose(1, 2)
+            for project in (attn.q, attn.k, attn.v)
         )
-        kwargs |= {"dropout": attn.dropout.p if self.training else 0.0, "position_bias": position_bias}
+        kwargs |= {
+            "dropout": attn.dropout.p if self.training else 0.0,
+            "position_bias": position_bias,
+        }
         scaling = attn.attention_head_size**-0.5
-        context, _ = AttentionInterface()[NAME](self, query, key, value, attention_mask, scaling=scaling, **kwargs)
+        context, _ = AttentionInterface()[NAME](
+            self, query, key, value, attention_mask, scaling=scaling, **kwargs
+        )
         mixed = self.attention.dropout(attn.o(context.flatten(2)))
         attended = self.attention.LayerNorm(mixed + hidden_states)
         return (self.output(self.intermediate(attended), attended),)
@@ -68,8 +74,12 @@ class MPNetModel(modeling_mpnet.MPNetModel):
         return_dict: bool | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPooling | tuple[Any, ...]:
-        embedded = self.embeddings(input_ids=input_ids, position_ids=position_ids, inputs_embeds=inputs_embeds)
-        mask = create_bidirectional_mask(config=self.config, inputs_embeds=embedded, attention_mask=attention_mask)
+        embedded = self.embeddings(
+            input_ids=input_ids, position_ids=position_ids, inputs_embeds=inputs_embeds
+        )
+        mask = create_bidirectional_mask(
+            config=self.config, inputs_embeds=embedded, attention_mask=attention_mask
+        )
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         kwargs |= {"output_hidden_states": output_hidden_states, "return_dict": True}

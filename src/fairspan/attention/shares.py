@@ -49,7 +49,9 @@ def target_shares(mass: Tensor, present: Tensor, special: SpecialShares) -> Tens
     return torch.where(total > 0, shares / total.clamp(min=torch.finfo(mass.dtype).tiny), mass)
 
 
-def basket_shares(mass: Tensor, present: Tensor, special: SpecialShares, strength: Tensor | None) -> Tensor:
+def basket_shares(
+    mass: Tensor, present: Tensor, special: SpecialShares, strength: Tensor | None
+) -> Tensor:
     """The share of each basket: `strength` of the way from what it had to its target, all of it for None."""
     target = target_shares(mass, present, special)
     return target if strength is None else strength * target + (1 - strength) * mass

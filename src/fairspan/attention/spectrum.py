@@ -28,7 +28,9 @@ def signal_norms(x: Tensor) -> tuple[float, float]:
     """‖HC[X]‖_F and ‖DC[X]‖_F of token signals [L, d]."""
     x = x.double()
     mean = x.mean(dim=0)
-    return float(torch.linalg.vector_norm(x - mean)), len(x) ** 0.5 * float(torch.linalg.vector_norm(mean))
+    return float(torch.linalg.vector_norm(x - mean)), len(x) ** 0.5 * float(
+        torch.linalg.vector_norm(mean)
+    )
 
 
 def value_norms(value_weight: Tensor) -> Tensor:
@@ -62,14 +64,22 @@ def _heads(inputs: LayerInputs) -> Iterator[LayerInputs]:
     for head in range(inputs.query.shape[1]):
         key = inputs.key[:, head // groups, None].double()
         mask, position_bias = of_head(inputs.mask, head), of_head(inputs.position_bias, head)
-        view = None if inputs.view is None else replace(inputs.view, bias=of_head(inputs.view.bias, head))
+        view = (
+            None
+            if inputs.view is None
+            else replace(inputs.view, bias=of_head(inputs.view.bias, head))
+        )
         query = inputs.query[:, head, None].double()
-        yield replace(inputs, query=query, key=key, mask=mask, position_bias=position_bias, view=view)
+        yield replace(
+            inputs, query=query, key=key, mask=mask, position_bias=position_bias, view=view
+        )
 
 
 def _rows(one: LayerInputs) -> Iterable[Tensor]:
     length = one.query.shape[2]
-    return torch.split(torch.arange(length, device=one.query.device), max(1, _SCORES_AT_A_TIME // length))
+    return torch.split(
+        torch.arange(length, device=one.query.device), max(1, _SCORES_AT_A_TIME // length)
+    )
 
 
 def _weights(one: LayerInputs) -> Tensor:
@@ -97,5 +107,9 @@ def _deviation(one: LayerInputs) -> float:
     for rows in _rows(one):
         scores, _, visible = row_scores(one, rows[:, None])
         seen = scores[:, 0] if visible is None else scores[:, 0][visible]
-        count, total, square = count + seen.numel(), total + float(seen.sum()), square + float(seen.square().sum())
+        count, total, square = (
+            count + seen.numel(),
+            total + float(seen.sum()),
+            square + float(seen.square().sum()),
+        )
     return math.sqrt(max(square / count - (total / count) ** 2, 0.0))

@@ -21,7 +21,13 @@ _STEP, _LENGTHS = 16, 8
 
 
 def tile_rows(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView, *, only_shared: bool = False
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    view: TileView,
+    *,
+    only_shared: bool = False,
 ) -> Tensor:
     """Attention of one layer as `view` has it.
 
@@ -45,7 +51,13 @@ def tile_rows(
 
 
 def _add_group(
-    flat: Tensor, query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView, group: TileGroup
+    flat: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    view: TileView,
+    group: TileGroup,
 ) -> None:
     length, width = query.shape[2], group.rows.shape[1]
     together = max(1, _ROWS_AT_A_TIME // width)
@@ -59,7 +71,11 @@ def _add_group(
             rows = group.rows[block, part]
             mask = group_mask(view, group, block, rows, keys, length)
             out = _attend(take(query, rows), its_keys, its_values, mask, scale)
-            target = rows if group.row_ok is None else torch.where(group.row_ok[block, part], rows, len(flat) - 1)
+            target = (
+                rows
+                if group.row_ok is None
+                else torch.where(group.row_ok[block, part], rows, len(flat) - 1)
+            )
             _write(flat, target, out)
 
 
@@ -127,7 +143,9 @@ def _alike(view: TileView) -> bool:
     return view.mask is None and view.bias is None
 
 
-def _add_shared(flat: Tensor, query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView) -> None:
+def _add_shared(
+    flat: Tensor, query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView
+) -> None:
     first_token = torch.arange(query.shape[0], device=query.device)[:, None] * query.shape[2]
     tokens = view.tiles.shared + first_token
     _write(flat, tokens, _attend(take(query, tokens), key, value, seen_by_shared(view), scale))
@@ -162,7 +180,9 @@ def _by_length(tiles: Tiles) -> Iterator[TileGroup]:
     length = tiles.length[text, number]
     width = length
     if len(set(length.tolist())) > _LENGTHS:
-        width = torch.where(length == tiles.width, length, -(-length // _STEP) * _STEP).clamp(max=tiles.width)
+        width = torch.where(length == tiles.width, length, -(-length // _STEP) * _STEP).clamp(
+            max=tiles.width
+        )
     # Tiles that fill their width need no mask, and are kept apart from those that do not.
     for one, full in sorted(set(zip(width.tolist(), (length == width).tolist(), strict=True))):
         chosen = (width == one) & ((length == width) == full)
@@ -172,7 +192,10 @@ def _by_length(tiles: Tiles) -> Iterator[TileGroup]:
 def all_tiles(tiles: Tiles, count: int | None = None, width: int | None = None) -> TileGroup:
     """All tiles that texts of this batch may have, or the first `count`, in one group, without looking at values."""
     n, device = tiles.length.shape[0], tiles.length.device
-    count, width = tiles.length.shape[1] if count is None else count, tiles.width if width is None else width
+    count, width = (
+        tiles.length.shape[1] if count is None else count,
+        tiles.width if width is None else width,
+    )
     text = torch.arange(n, device=device)[:, None].expand(n, count).flatten()
     number = torch.arange(count, device=device).repeat(n)
     return _group(tiles, text, number, width, exact=False)
@@ -180,7 +203,11 @@ def all_tiles(tiles: Tiles, count: int | None = None, width: int | None = None) 
 
 def _group(tiles: Tiles, text: Tensor, number: Tensor, width: int, *, exact: bool) -> TileGroup:
     """The tiles `number` of the texts `text`, padded to one width; `exact` if values may be looked at."""
-    start, length, row_length = tiles.start[text, number], tiles.length[text, number], tiles.valid.shape[1]
+    start, length, row_length = (
+        tiles.start[text, number],
+        tiles.length[text, number],
+        tiles.valid.shape[1],
+    )
     base = (text * row_length)[:, None]
     step = torch.arange(width, device=start.device)
     row_ok = step < length[:, None]

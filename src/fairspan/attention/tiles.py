@@ -76,7 +76,13 @@ class TileGroup:
 
 
 def lay_tiles(
-    valid: Tensor, size: int, *, lead: int, trail: int, segment: Tensor | None = None, longest: int | None = None
+    valid: Tensor,
+    size: int,
+    *,
+    lead: int,
+    trail: int,
+    segment: Tensor | None = None,
+    longest: int | None = None,
 ) -> Tiles:
     """The tiles of texts given as [N, L] bool, False for padding on either side.
 
@@ -95,14 +101,20 @@ def lay_tiles(
 
 
 @lru_cache(maxsize=64)
-def _without_padding(shape: tuple[int, int], size: int, lead: int, trail: int, device: torch.device) -> Tiles:
+def _without_padding(
+    shape: tuple[int, int], size: int, lead: int, trail: int, device: torch.device
+) -> Tiles:
     """Batches without padding have the same tiles whatever their texts, so that these need not be found again."""
     with lasting():
-        tiles = _lay(torch.ones(shape, dtype=torch.bool, device=device), size, lead, trail, None, None)
+        tiles = _lay(
+            torch.ones(shape, dtype=torch.bool, device=device), size, lead, trail, None, None
+        )
         return replace(tiles, padded=False, width=max(1, int(tiles.length.max())))
 
 
-def _lay(valid: Tensor, size: int, lead: int, trail: int, segment: Tensor | None, longest: int | None) -> Tiles:
+def _lay(
+    valid: Tensor, size: int, lead: int, trail: int, segment: Tensor | None, longest: int | None
+) -> Tiles:
     first, total = valid.int().argmax(dim=1, keepdim=True), valid.sum(dim=1, keepdim=True)
     rank = valid.cumsum(dim=1) - 1
     content = (total - lead - trail).clamp(min=0)
@@ -186,7 +198,12 @@ class TileView:
     def of_rows(self, text: Tensor, row: Tensor) -> tuple[Tensor | None, Tensor]:
         """For rows `row` [B] of the texts `text` [B]: the bias [B, H, L] and the keys that they see [B, L]."""
         tile, position = self.tiles.tile, self.tiles.position
-        own, at, keys, places = tile[text, row, None], position[text, row, None], tile[text], position[text]
+        own, at, keys, places = (
+            tile[text, row, None],
+            position[text, row, None],
+            tile[text],
+            position[text],
+        )
         visible = (keys != NO_TILE) & ((keys == own) | (keys == SHARED) | (own == SHARED))
         if self.mask is not None:
             before = places

@@ -30,18 +30,25 @@ def traced_attention(inputs: LayerInputs) -> Tensor:
     return torch.where((place == rule.pooled[:, None])[:, :, None, None], row[:, None], out)
 
 
-def _weights(query: Tensor, key: Tensor, mask: Tensor | None, scale: float, *, alike: bool = False) -> Tensor:
+def _weights(
+    query: Tensor, key: Tensor, mask: Tensor | None, scale: float, *, alike: bool = False
+) -> Tensor:
     """softmax(q·K), [B, H, R, L]; finite for rows that see nothing, which nothing else may read."""
     query, key = query * scale, _for_every_head(key, query)
     if mask is None:
         return (query @ key.transpose(-1, -2)).softmax(dim=-1)
     # Half the range, so that a sum with it stays finite.
     floor = torch.finfo(query.dtype).min / 2
-    added = (torch.where(mask, 0.0, floor) if mask.dtype == torch.bool else mask.clamp(min=floor)).to(query.dtype)
+    added = (
+        torch.where(mask, 0.0, floor) if mask.dtype == torch.bool else mask.clamp(min=floor)
+    ).to(query.dtype)
     if alike:
         # What many rows add alike is one more dimension of the keys: less than a pass over all scores.
         more = added[:, :, 0, :, None].expand(-1, key.shape[1], -1, -1)
-        query, key = torch.cat([query, torch.ones_like(query[..., :1])], -1), torch.cat([key, more], -1)
+        query, key = (
+            torch.cat([query, torch.ones_like(query[..., :1])], -1),
+            torch.cat([key, more], -1),
+        )
         return (query @ key.transpose(-1, -2)).softmax(dim=-1)
     return (query @ key.transpose(-1, -2) + added).softmax(dim=-1)
 
@@ -57,7 +64,9 @@ def _seen_by_all(inputs: LayerInputs) -> Tensor | None:
     place = torch.arange(query.shape[2], device=query.device)
     if inputs.causal:
         mask = (place <= place[:, None])[None, None]
-    return mask if inputs.position_bias is None else additive(mask, inputs.position_bias, query.dtype)
+    return (
+        mask if inputs.position_bias is None else additive(mask, inputs.position_bias, query.dtype)
+    )
 
 
 def _in_tiles(query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView) -> Tensor:
@@ -71,7 +80,9 @@ def _in_tiles(query: Tensor, key: Tensor, value: Tensor, scale: float, view: Til
     (group,) = tiles.groups
     mask = group_mask(view, group, slice(None), group.rows, group.keys, length)
     rows = take(query, group.rows)
-    p = _weights(rows, take(key, group.keys), mask, scale, alike=view.mask is None and view.bias is None)
+    p = _weights(
+        rows, take(key, group.keys), mask, scale, alike=view.mask is None and view.bias is None
+    )
     found = [p @ _for_every_head(take(value, group.keys), rows)]
     if tiles.lead + tiles.trail:
         tokens = tiles.shared + torch.arange(n, device=query.device)[:, None] * length

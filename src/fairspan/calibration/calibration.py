@@ -126,19 +126,27 @@ class Calibration:
         object.__setattr__(self, "layers", _parse_layers(self.layers))
         object.__setattr__(self, "temperature", parse_temperature(self.temperature))
         strength = self.strength
-        if isinstance(strength, bool) or not isinstance(strength, int | float) or not 0 <= strength <= 1:
+        if (
+            isinstance(strength, bool)
+            or not isinstance(strength, int | float)
+            or not 0 <= strength <= 1
+        ):
             raise DesignError(f"strength must be a number from 0 to 1, got {self.strength!r}.")
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if value not in choices:
-                raise DesignError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+                raise DesignError(
+                    f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}."
+                )
         if self.sides != "both" and isinstance(self.temperature, PerSide):
             raise DesignError(
                 f"sides={self.sides!r} already limits the calibration to one side: "
                 "give one temperature instead of one for each side."
             )
         if self.tile_size not in (None, WINDOW) and not _is_whole(self.tile_size, 1):
-            raise DesignError(f"tile_size must be a whole number of tokens, or 'window', got {self.tile_size!r}.")
+            raise DesignError(
+                f"tile_size must be a whole number of tokens, or 'window', got {self.tile_size!r}."
+            )
 
     @classmethod
     def preset(cls, name: str) -> Calibration:
@@ -147,7 +155,9 @@ class Calibration:
         if tiles := SIZED_TILES.fullmatch(name):
             found = PRESETS["tiles"].but(tile_size=int(tiles[1]))
         if found is None:
-            raise DesignError(f"there is no preset {name!r}. Presets: {', '.join(PRESETS)}, or such as tiles-128.")
+            raise DesignError(
+                f"there is no preset {name!r}. Presets: {', '.join(PRESETS)}, or such as tiles-128."
+            )
         return found
 
     def but(self, **changes: Any) -> Calibration:
@@ -159,7 +169,11 @@ class Calibration:
         """Whether texts of that side come out different from the plain model's."""
         if self.sides not in ("both", side):
             return False
-        return self.strength > 0 or self.tile_size is not None or temperature_of(self.temperature, side) != 1.0
+        return (
+            self.strength > 0
+            or self.tile_size is not None
+            or temperature_of(self.temperature, side) != 1.0
+        )
 
     @property
     def keeps_what_fits(self) -> bool:
@@ -202,7 +216,10 @@ class Calibration:
         if pooling == "mean":
             return "basket", "basket"
         auto_eos = "equal" if pooling == "lasttoken" else "basket"
-        return "equal" if self.bos == "auto" else self.bos, auto_eos if self.eos == "auto" else self.eos
+        return (
+            "equal" if self.bos == "auto" else self.bos,
+            auto_eos if self.eos == "auto" else self.eos,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, with the version of its layout."""
@@ -259,7 +276,9 @@ def as_calibration(given: AnyCalibration | None, **changes: Any) -> Calibration:
     elif isinstance(given, Mapping):
         base = Calibration.from_dict(given)
     else:
-        raise DesignError(f"a calibration is a preset's name ({', '.join(PRESETS)}) or a Calibration, got {given!r}.")
+        raise DesignError(
+            f"a calibration is a preset's name ({', '.join(PRESETS)}) or a Calibration, got {given!r}."
+        )
     return base.but(**changes) if changes else base
 
 
@@ -283,7 +302,9 @@ def read_calibration(path: str | Path) -> Calibration:
     except DesignError as error:
         raise DesignError(f"{file}: {error}") from None
     except (OSError, ValueError) as error:
-        raise DesignError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+        raise DesignError(
+            f"{file} cannot be read: {getattr(error, 'strerror', None) or error}."
+        ) from None
 
 
 def _refuse_unknown_fields(values: Mapping[str, Any]) -> None:

@@ -152,11 +152,19 @@ def as_treatment(given: AnyTreatment) -> Treatment:
             table = dict(given)
             name, preset = table.pop("name", None), table.pop("preset", None)
             if not isinstance(name, str) or not name.strip():
-                raise DesignError(f"a treatment given as a table needs a name, got {dict(given)!r}.")
+                raise DesignError(
+                    f"a treatment given as a table needs a name, got {dict(given)!r}."
+                )
             if preset is None and table and not _is_known(name):
-                preset = PLAIN if table.get("tile_size") is not None or {*table} == {"correction"} else "paper"
+                preset = (
+                    PLAIN
+                    if table.get("tile_size") is not None or {*table} == {"correction"}
+                    else "paper"
+                )
             return _read(preset or name, name, table)
-    raise DesignError(f"a treatment is a name such as 'plain' or 'paper', or a Calibration, got {given!r}.")
+    raise DesignError(
+        f"a treatment is a name such as 'plain' or 'paper', or a Calibration, got {given!r}."
+    )
 
 
 def _read(written: str, name: str, more: Mapping[str, Any]) -> Treatment:
@@ -166,13 +174,17 @@ def _read(written: str, name: str, more: Mapping[str, Any]) -> Treatment:
     cut = {word: values.pop(word) for word in _CUT_WORDS if word in values}
     for word, value in cut.items():
         if value != "segments":
-            raise DesignError(f"{word} can be segments, as in tiles+tiles=segments, or omitted, got {value!r}.")
+            raise DesignError(
+                f"{word} can be segments, as in tiles+tiles=segments, or omitted, got {value!r}."
+            )
     correction = values.pop("correction", None)
     baseline = base if _BASELINE.fullmatch(base) else None
     calibration = (PRESETS[PLAIN] if baseline else _base(base, written)).but(**values)
     made = Treatment(shown_name(name), calibration, bool(cut), baseline, correction)
     if "tiles" in cut and calibration.tile_size is None:
-        raise DesignError(f"the treatment {made.name!r} has no tiles: give it a tile_size such as 64.")
+        raise DesignError(
+            f"the treatment {made.name!r} has no tiles: give it a tile_size such as 64."
+        )
     if cut and made.chunks != ("chunks" in cut):
         why = "embeds chunks: make these segments with chunks=segments"
         why = why if made.chunks else "has no chunks: begin with chunk-mean"
@@ -190,7 +202,12 @@ def as_treatments(
     given: Sequence[AnyTreatment], *, error: type[FairspanError] = DesignError
 ) -> tuple[Treatment, ...]:
     """Different treatments, at least one."""
-    require_list("treatments", str(given) if isinstance(given, Mapping) else given, "['plain', 'paper']", error)
+    require_list(
+        "treatments",
+        str(given) if isinstance(given, Mapping) else given,
+        "['plain', 'paper']",
+        error,
+    )
     found = tuple(as_treatment(one) for one in given)
     names = [treatment.name for treatment in found]
     if not names:
@@ -205,7 +222,9 @@ def _base(name: str, whole: str) -> Calibration:
     published = _PUBLISHED.fullmatch(name)
     if published:
         size, layers = published.groups()
-        return Calibration(basket_size=int(size), layers=int(layers) if layers.isdigit() else layers)
+        return Calibration(
+            basket_size=int(size), layers=int(layers) if layers.isdigit() else layers
+        )
     if SIZED_TILES.fullmatch(name):
         return Calibration.preset(name)
     if name not in PRESETS:
@@ -218,7 +237,9 @@ def _base(name: str, whole: str) -> Calibration:
 
 def _is_known(name: str) -> bool:
     base = shown_name(name).partition("+")[0].strip()
-    return base in PRESETS or any(pattern.fullmatch(base) for pattern in (_BASELINE, _PUBLISHED, SIZED_TILES))
+    return base in PRESETS or any(
+        pattern.fullmatch(base) for pattern in (_BASELINE, _PUBLISHED, SIZED_TILES)
+    )
 
 
 def read_correction(given: Any) -> tuple[str, int | None]:
@@ -238,7 +259,9 @@ def read_correction(given: Any) -> tuple[str, int | None]:
 def _parse_change(part: str) -> tuple[str, Any]:
     field, equals, value = part.partition("=")
     if not equals:
-        raise DesignError(f"a field of a treatment is written name=value, as in +basket_size=64, got {part!r}.")
+        raise DesignError(
+            f"a field of a treatment is written name=value, as in +basket_size=64, got {part!r}."
+        )
     try:
         return field.strip(), json.loads(value)
     except json.JSONDecodeError:
@@ -257,7 +280,9 @@ def _name_of(calibration: Calibration) -> str:
             return name
     nearest = "paper" if calibration.tile_size is None else "tiles"
     known = PRESETS[nearest].to_dict()
-    changed = {field: value for field, value in calibration.to_dict().items() if value != known[field]}
+    changed = {
+        field: value for field, value in calibration.to_dict().items() if value != known[field]
+    }
     written = {
         field: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
         for field, value in changed.items()

@@ -5,7 +5,11 @@ from dataclasses import asdict
 from fairspan.calibration.calibration import PRESETS, WINDOW, Calibration, Layers, PerSide
 
 _SIDES = {"document": " on documents", "query": " on queries"}
-_LAYERS = {"all": "all layers", "last": "the last layer", "last_half": "the last half of the layers"}
+_LAYERS = {
+    "all": "all layers",
+    "last": "the last layer",
+    "last_half": "the last half of the layers",
+}
 
 
 def in_words(calibration: Calibration) -> str:
@@ -21,7 +25,11 @@ def in_words(calibration: Calibration) -> str:
     temperature, said = calibration.temperature, []
     if calibration.tile_size is not None:
         as_large = calibration.tile_size == WINDOW
-        said.append("tiles as large as the window" if as_large else f"tiles of {calibration.tile_size} tokens")
+        said.append(
+            "tiles as large as the window"
+            if as_large
+            else f"tiles of {calibration.tile_size} tokens"
+        )
     if calibration.strength > 0:
         strength = "" if calibration.strength == 1 else f" at strength {calibration.strength:g}"
         usual = calibration.layers == PRESETS["paper"].layers
@@ -38,4 +46,8 @@ def in_words(calibration: Calibration) -> str:
 def _layers(layers: Layers) -> str:
     if isinstance(layers, str):
         return _LAYERS[layers]
-    return f"the last {layers} layers" if isinstance(layers, int) else f"layers {', '.join(map(str, layers))}"
+    return (
+        f"the last {layers} layers"
+        if isinstance(layers, int)
+        else f"layers {', '.join(map(str, layers))}"
+    )

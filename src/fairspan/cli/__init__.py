@@ -33,7 +33,19 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for verb in (audit, calibrate, evaluate, tune, collapse, compare, inspect, embed, serve, export, report):
+for verb in (
+    audit,
+    calibrate,
+    evaluate,
+    tune,
+    collapse,
+    compare,
+    inspect,
+    embed,
+    serve,
+    export,
+    report,
+):
     app.command()(verb)
 app.add_typer(corpus.app, name="corpus")
 

@@ -3,7 +3,15 @@
 import typer
 
 from fairspan.cli.gate import FailIf
-from fairspan.cli.options import DATA, CorpusPath, ModelName, Prompt, list_option, option, studying_any
+from fairspan.cli.options import (
+    DATA,
+    CorpusPath,
+    ModelName,
+    Prompt,
+    list_option,
+    option,
+    studying_any,
+)
 from fairspan.cli.studies import run_study
 from fairspan.studies.audit.options import AuditOptions
 
@@ -16,21 +24,30 @@ def audit(
     languages: str | None = list_option(
         "Monolingual plans, such as en,de. Default: en, or none with --mixed.", group=DATA
     ),
-    mixed: str | None = list_option("Mixed plans lead:later, such as de:en,en:de, or all.", group=DATA),
-    sizes: str | None = list_option("Numbers of segments per document. Default: 4.", int, group=DATA),
+    mixed: str | None = list_option(
+        "Mixed plans lead:later, such as de:en,en:de, or all.", group=DATA
+    ),
+    sizes: str | None = list_option(
+        "Numbers of segments per document. Default: 4.", int, group=DATA
+    ),
     sets: int | None = option("Number of sets of segments for each size. Default: 40.", group=DATA),
     design: str | None = option(
         "How each set is ordered: latin, permutations or williams. Default: latin.", group=DATA
     ),
-    opening: int | None = option("Number of tokens to use from the start of every segment.", group=DATA),
+    opening: int | None = option(
+        "Number of tokens to use from the start of every segment.", group=DATA
+    ),
     fit_corpus: str | None = option(
-        "Corpus that whitening and correction= are fitted on. Default: segments in no document.", group=DATA
+        "Corpus that whitening and correction= are fitted on. Default: segments in no document.",
+        group=DATA,
     ),
     treatments: str | None = list_option(
         "plain, tiles, paper, retrieval, 128-last_half, paper+basket_size=64, whitening, last2avg, chunk-mean, "
         "tiles+correction=subspace, … Default: plain,tiles, or plain,chunk-mean with --endpoint."
     ),
-    measures: str | None = list_option("representation, retention, attention. Default: representation."),
+    measures: str | None = list_option(
+        "representation, retention, attention. Default: representation."
+    ),
     margin: float | None = option("Differences below it count as fair. Default: 0.02."),
     seed: int | None = option("Seed of the sample and the orders. Default: 0."),
     prompt: Prompt = None,

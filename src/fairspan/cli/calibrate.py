@@ -16,8 +16,12 @@ from fairspan.errors import DesignError
 @calibrating
 def calibrate(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")],
-    out: Annotated[Path, typer.Argument(help="The folder to write; it must be empty or not exist yet.")],
+    model: Annotated[
+        str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")
+    ],
+    out: Annotated[
+        Path, typer.Argument(help="The folder to write; it must be empty or not exist yet.")
+    ],
     correction: str | None = option(
         f"Make vectors independent of the text's language: {', '.join(CORRECTIONS)}, subspace-3, lir-2, …"
     ),
@@ -70,6 +74,8 @@ def calibrate(
         fair.save_pretrained(str(partial))
     if as_json:
         made: dict[str, Any] = {"model": model, "out": str(out), "calibration": wanted.to_dict()}
-        print_json(made if fit is None else {**made, "correction": {"method": fit.method, **fit.fitted_on}})
+        print_json(
+            made if fit is None else {**made, "correction": {"method": fit.method, **fit.fitted_on}}
+        )
     else:
         typer.echo(f"{out}: {model}, {in_words(wanted)}. Load it with fairspan.load({str(out)!r}).")

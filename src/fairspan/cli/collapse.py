@@ -16,15 +16,21 @@ def collapse(
     lengths: str | None = list_option(
         "Lengths in tokens. Default: 25,50,100,… as far as model and texts reach.", int, group=DATA
     ),
-    natural: bool = flag("--natural", "Use whole documents, in bins of 100 tokens, instead of cutting them.", DATA),
+    natural: bool = flag(
+        "--natural", "Use whole documents, in bins of 100 tokens, instead of cutting them.", DATA
+    ),
     documents: int | None = option("Largest number of documents. Default: 100.", group=DATA),
-    labelled: str | None = option("A JSONL file of texts and labels to classify at every length.", group=DATA),
+    labelled: str | None = option(
+        "A JSONL file of texts and labels to classify at every length.", group=DATA
+    ),
     temperatures: str | None = list_option(
         'Softmax temperatures; 1 is the unmodified model, and "" leaves only --treatments. Default: 1.0,0.9,0.8.',
         float,
         none=True,
     ),
-    treatments: str | None = list_option("More treatments, as in an audit, such as paper or whitening."),
+    treatments: str | None = list_option(
+        "More treatments, as in an audit, such as paper or whitening."
+    ),
 ) -> None:
     """Measure whether a model makes long texts look similar, which layer does it, and what a temperature changes.
 

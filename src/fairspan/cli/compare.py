@@ -13,7 +13,9 @@ def compare(
     run: Annotated[Path, typer.Argument(help="The folder of a run.")],
     other: Annotated[
         Path | None,
-        typer.Argument(help="A second run on the same documents or queries. Default: compare within the first."),
+        typer.Argument(
+            help="A second run on the same documents or queries. Default: compare within the first."
+        ),
     ] = None,
     treatments: str | None = option("Two treatments, such as plain,paper: one of each run."),
     margin: float | None = option("Losses below it do not matter. Default: that of the first run."),
@@ -50,7 +52,13 @@ def compare(
     say_unfinished([first] if second is None else [first, second])
     if as_json:
         verdicts = [one.to_dict() for one in found]
-        print_json({"format": FORMAT, "verdicts": verdicts, **{one.name: to_records(one.frame) for one in tables}})
+        print_json(
+            {
+                "format": FORMAT,
+                "verdicts": verdicts,
+                **{one.name: to_records(one.frame) for one in tables},
+            }
+        )
     else:
         console = Console()
         for one in found:

@@ -7,7 +7,9 @@ import typer
 from fairspan.cli.corpus_build import build
 from fairspan.cli.options import AsJson, flag, list_option, option, print_json
 
-app = typer.Typer(help="Build and check corpora.", no_args_is_help=True, rich_markup_mode="markdown")
+app = typer.Typer(
+    help="Build and check corpora.", no_args_is_help=True, rich_markup_mode="markdown"
+)
 
 
 app.command()(build)
@@ -16,7 +18,10 @@ app.command()(build)
 @app.command()
 def check(
     path: Annotated[
-        str, typer.Argument(help="sample, a folder of en.jsonl, de.jsonl, … or of texts, one file, or a dataset.")
+        str,
+        typer.Argument(
+            help="sample, a folder of en.jsonl, de.jsonl, … or of texts, one file, or a dataset."
+        ),
     ],
     model: str | None = option("Count tokens as this model does: a folder or a name on the hub."),
     languages: str | None = list_option("Languages to check. Default: all."),

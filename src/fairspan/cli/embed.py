@@ -5,44 +5,70 @@ from typing import Annotated
 
 import typer
 
-from fairspan.cli.options import AsJson, LoadingOptions, calibrating, chosen_calibration, option, print_json, typed
+from fairspan.cli.options import (
+    AsJson,
+    LoadingOptions,
+    calibrating,
+    chosen_calibration,
+    option,
+    print_json,
+    typed,
+)
 from fairspan.cli.showing import require_folder, running, say_loading
 
 
 @calibrating
 def embed(
     context: typer.Context,
-    model: Annotated[str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")],
+    model: Annotated[
+        str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")
+    ],
     input: Annotated[
         str,
         typer.Argument(
             help="A JSONL, Parquet, .txt or .md file, a folder of such files, or a dataset as name:split."
         ),
     ],
-    out: Annotated[Path, typer.Argument(help="Folder to write. An interrupted run in it is continued.")],
+    out: Annotated[
+        Path, typer.Argument(help="Folder to write. An interrupted run in it is continued.")
+    ],
     side: str = option("document or query.", default="document"),
-    prompt: str | None = option("Text put before every text. Default: the model's own for the side."),
+    prompt: str | None = option(
+        "Text put before every text. Default: the model's own for the side."
+    ),
     text_field: str = option("Field or column of the text.", default="text"),
-    id_field: str | None = option("Field or column of the id. Default: id, otherwise file and row."),
+    id_field: str | None = option(
+        "Field or column of the id. Default: id, otherwise file and row."
+    ),
     only_longer_than_window: bool = option(
         "Embed only texts longer than the plain model reads; with --preset long, the others keep its vectors.",
         "--only-longer-than-window",
         default=False,
     ),
     vectors: str = option("Stored type: float32 or float16.", default="float32"),
-    rows_per_shard: int | None = option("Number of rows per shard; fewer for very long texts. Default: 8192."),
+    rows_per_shard: int | None = option(
+        "Number of rows per shard; fewer for very long texts. Default: 8192."
+    ),
     batch_tokens: int | None = option("Number of tokens in a batch, padding included."),
     strict: bool = option(
-        "Stop at the first bad row instead of listing it in rejected.jsonl.", "--strict", default=False
+        "Stop at the first bad row instead of listing it in rejected.jsonl.",
+        "--strict",
+        default=False,
     ),
-    device: str | None = option("cpu, cuda or mps; several such as cuda:0,cuda:1 get one process each."),
+    device: str | None = option(
+        "cpu, cuda or mps; several such as cuda:0,cuda:1 get one process each."
+    ),
     dtype: str | None = LoadingOptions.dtype,
     trust_remote_code: bool = LoadingOptions.trust_remote_code,
-    engine: str = option("local for this machine, or ray for the actors of a Ray cluster.", default="local"),
+    engine: str = option(
+        "local for this machine, or ray for the actors of a Ray cluster.", default="local"
+    ),
     address: str | None = option(
         "A running Ray cluster: auto or host:port. Default: start Ray on this machine for this command."
     ),
-    actors: int | None = option("Number of Ray actors. Default: one per GPU, or one per four CPUs."),
+    actors: int | None = option(
+        "Number of Ray actors. Default: one per GPU, or one per four CPUs."
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Embed a corpus of any size into Parquet files with the columns id, vector, tokens and truncated.
@@ -66,7 +92,9 @@ def embed(
     given = typed(context, "model", "input", "out", "preset", "calibration", "tile_size")
     with running(None) as progress:
         require_folder(out)
-        job = Job(EmbedOptions(model, input, out, calibration=chosen_calibration(typed(context)), **given))
+        job = Job(
+            EmbedOptions(model, input, out, calibration=chosen_calibration(typed(context)), **given)
+        )
         result = job.answer()
         if result is None:
             say_loading(progress, model)
@@ -89,4 +117,7 @@ def embed(
         cut = counted(done["truncated"], "text")
         typer.echo(f"note: {cut} cut to the {encoder['window']:,} tokens read.", err=True)
     if done["rejected"]:
-        typer.echo(f"note: {counted(done['rejected'], 'row')} rejected: see {out / 'rejected.jsonl'}.", err=True)
+        typer.echo(
+            f"note: {counted(done['rejected'], 'row')} rejected: see {out / 'rejected.jsonl'}.",
+            err=True,
+        )

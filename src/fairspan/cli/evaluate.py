@@ -34,19 +34,23 @@ def evaluate(
     ] = "passages",
     corpus: CorpusPath = None,
     languages: str | None = list_option(
-        "Languages of pages, such as en,de, or of multilingual questions to search across.", group=DATA
+        "Languages of pages, such as en,de, or of multilingual questions to search across.",
+        group=DATA,
     ),
     language: str | None = option("Language of a collection that has several.", group=DATA),
     split: str | None = option("Split of a collection. Default: test.", group=DATA),
     sets: int | None = option("Number of pages, or of documents. Default: 100.", group=DATA),
-    opening: int | None = option("Number of tokens to use from the start of every segment on a page.", group=DATA),
+    opening: int | None = option(
+        "Number of tokens to use from the start of every segment on a page.", group=DATA
+    ),
     too_long: str | None = option(
         "What to do with documents that not every treatment reads whole: leave-out, shorten, cut or error. Default: "
         "cut; if no treatment reads them and positions are known, leave-out (passages: shorten).",
         group=DATA,
     ),
     fit_corpus: str | None = option(
-        "Corpus that whitening and correction= are fitted on. Default, for pages: segments on no page.", group=DATA
+        "Corpus that whitening and correction= are fitted on. Default, for pages: segments on no page.",
+        group=DATA,
     ),
     seed: int | None = option("Seed of pages and intervals. Default: 0.", group=DATA),
     treatments: str | None = list_option(
@@ -55,15 +59,21 @@ def evaluate(
         group=SEARCH,
     ),
     indexes: str | None = list_option(
-        "What the index stores of a document: whole, chunk-mean, chunk-max, late-max. Default: whole.", group=SEARCH
+        "What the index stores of a document: whole, chunk-mean, chunk-max, late-max. Default: whole.",
+        group=SEARCH,
     ),
-    chunk_tokens: str | None = option("Length of the longest chunk, or window. Default: 128.", group=SEARCH),
+    chunk_tokens: str | None = option(
+        "Length of the longest chunk, or window. Default: 128.", group=SEARCH
+    ),
     metrics: str | None = list_option(
-        "Metrics; the first decides the verdicts. Default: ndcg@10,mrr,recall@1,recall@10.", group=SEARCH
+        "Metrics; the first decides the verdicts. Default: ndcg@10,mrr,recall@1,recall@10.",
+        group=SEARCH,
     ),
     margin: float | None = option("Losses below it do not matter. Default: 0.01.", group=SEARCH),
     prompt: Prompt = None,
-    query_prompt: str | None = option("Text put before every query. Default: the model's own.", group=MODEL),
+    query_prompt: str | None = option(
+        "Text put before every query. Default: the model's own.", group=MODEL
+    ),
     fail_if: FailIf = None,
 ) -> None:
     """Measure what search finds, by how deep in a document it is, and whether a treatment helps.

@@ -14,11 +14,18 @@ from fairspan.errors import DesignError
 def export(
     context: typer.Context,
     model: Annotated[
-        str, typer.Argument(help="A SentenceTransformer, calibrated or not: a folder or a name on the hub.")
+        str,
+        typer.Argument(
+            help="A SentenceTransformer, calibrated or not: a folder or a name on the hub."
+        ),
     ],
     out: Annotated[Path, typer.Argument(help="The folder to write, new or empty.")],
-    side: str = option("Vectors of encode_document or encode_query: document or query.", default="document"),
-    int8: bool = option("Weights in 8 bits: a quarter of the size, vectors close but not equal.", default=False),
+    side: str = option(
+        "Vectors of encode_document or encode_query: document or query.", default="document"
+    ),
+    int8: bool = option(
+        "Weights in 8 bits: a quarter of the size, vectors close but not equal.", default=False
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Write MODEL as a folder that runs without fairspan: an ONNX graph with its tokenizer and configuration.
@@ -61,6 +68,8 @@ def export(
     typer.echo(f"{out}: {facts['model']}, {facts['dimension']} dimensions; {off}.")
     for name, prompt in facts["prompts"].items():
         if prompt:
-            typer.echo(f"Put this before every {name}, where the program you use does not: {prompt!r}.")
+            typer.echo(
+                f"Put this before every {name}, where the program you use does not: {prompt!r}."
+            )
     if len(facts["sides"]) == 1:
         typer.echo(f"Its vectors are those of encode_{side}: export the other side as well.")

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
     from fairspan.runs.sides import Change
 
 _CONDITIONS = {
-    "audit": ("biased", "worse", "inconclusive", "language-biased", "language-worse", "language-inconclusive"),
+    "audit": (
+        "biased",
+        "worse",
+        "inconclusive",
+        "language-biased",
+        "language-worse",
+        "language-inconclusive",
+    ),
     "evaluate": ("worse", "inconclusive"),
     "compare": ("worse", "inconclusive", "language-worse", "language-inconclusive"),
 }
@@ -31,7 +38,9 @@ FailIf = Annotated[
 ]
 
 
-def read_conditions(verb: str, text: str | None, treatments: Sequence[AnyTreatment] | None = None) -> list[str]:
+def read_conditions(
+    verb: str, text: str | None, treatments: Sequence[AnyTreatment] | None = None
+) -> list[str]:
     """What was typed, checked before anything is measured."""
     if text is None:
         return []
@@ -42,7 +51,9 @@ def read_conditions(verb: str, text: str | None, treatments: Sequence[AnyTreatme
     kinds = {word: word.rpartition(":")[2] for word in given}
     wrong = [word for word, kind in kinds.items() if kind not in known]
     if wrong or not given:
-        raise DesignError(f"fail_if takes {', '.join(known)} here, got {', '.join(wrong) or 'nothing'}.")
+        raise DesignError(
+            f"fail_if takes {', '.join(known)} here, got {', '.join(wrong) or 'nothing'}."
+        )
     if treatments is not None:
         names = [one.name for one in as_treatments(treatments)]
         _require_named(given, names)
@@ -57,7 +68,9 @@ def _require_named(conditions: Sequence[str], treatments: Sequence[str]) -> None
     names = dict.fromkeys(one.rpartition(":")[0] for one in conditions)
     missing = [name for name in names if name and name not in treatments]
     if missing:
-        raise DesignError(f"fail_if names {missing[0]!r}, which is not one of {', '.join(treatments)}.")
+        raise DesignError(
+            f"fail_if names {missing[0]!r}, which is not one of {', '.join(treatments)}."
+        )
 
 
 def _meets(conditions: Sequence[str], treatment: str, kind: str) -> bool:
@@ -90,14 +103,21 @@ def fail_on_changes(found: Sequence[Change], conditions: Sequence[str]) -> None:
 
 def _verdicts(log: RunLog, conditions: Sequence[str]) -> list[str]:
     found = []
-    for frame, prefix, about in (("verdicts", "", ""), ("language_verdicts", "language-", " on languages")):
+    for frame, prefix, about in (
+        ("verdicts", "", ""),
+        ("language_verdicts", "language-", " on languages"),
+    ):
         # Without verdicts, what was not found must not look like what is not there.
         needed = not prefix or _about_languages(conditions)
         verdicts = list(log.frame(frame).iter_rows(named=True)) if frame in log.view.frames else []
         if needed and not verdicts:
             notes = "; ".join(log.view.notes)
-            raise DesignError(f"the run {log.run} has no verdicts{about}, which fail_if needs: {notes}")
-        met = [one for one in verdicts if _meets(conditions, one["treatment"], prefix + one["verdict"])]
+            raise DesignError(
+                f"the run {log.run} has no verdicts{about}, which fail_if needs: {notes}"
+            )
+        met = [
+            one for one in verdicts if _meets(conditions, one["treatment"], prefix + one["verdict"])
+        ]
         found += [f"{one['treatment']}{about}: {one['sentence']}" for one in met]
     return found
 
@@ -112,7 +132,11 @@ def _reasons(found: Sequence[Change], conditions: Sequence[str]) -> list[str]:
             "no two languages are compared, which fail_if needs: mixed documents in both orders compare them "
             "(mixed de:en,en:de)."
         )
-    return [f"{one.name}: {one.sentence}" for one in found if _meets(conditions, one.second.treatment, one.condition)]
+    return [
+        f"{one.name}: {one.sentence}"
+        for one in found
+        if _meets(conditions, one.second.treatment, one.condition)
+    ]
 
 
 def _end(reasons: Sequence[str]) -> None:

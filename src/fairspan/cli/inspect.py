@@ -5,25 +5,44 @@ from typing import Annotated, get_type_hints
 
 import typer
 
-from fairspan.cli.options import AsJson, LoadingOptions, Prompt, RunningOptions, list_option, option, shared, typed
+from fairspan.cli.options import (
+    AsJson,
+    LoadingOptions,
+    Prompt,
+    RunningOptions,
+    list_option,
+    option,
+    shared,
+    typed,
+)
 
 
 @shared(LoadingOptions)
 def inspect(
     context: typer.Context,
     model: Annotated[
-        str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub, such as all-MiniLM-L6-v2.")
+        str,
+        typer.Argument(
+            help="A SentenceTransformer: a folder or a name on the hub, such as all-MiniLM-L6-v2."
+        ),
     ],
     file: Annotated[
-        str, typer.Argument(help="One document: plain text, .md, .json or .jsonl with segments, or - for stdin.")
+        str,
+        typer.Argument(
+            help="One document: plain text, .md, .json or .jsonl with segments, or - for stdin."
+        ),
     ],
     borders: str = option(
         "How segments are found: heading, rule, blank, line or parts. auto: the file's own segments, "
         "otherwise headings in Markdown and rules in text, otherwise parts.",
         default="auto",
     ),
-    parts: int | None = option("Number of about equal parts to split the text into, at paragraphs. Default: 4."),
-    treatments: str | None = list_option("plain, paper, tiles, tiles+tiles=segments, … Default: plain,tiles."),
+    parts: int | None = option(
+        "Number of about equal parts to split the text into, at paragraphs. Default: 4."
+    ),
+    treatments: str | None = list_option(
+        "plain, paper, tiles, tiles+tiles=segments, … Default: plain,tiles."
+    ),
     prompt: Prompt = None,
     picture: Path | None = RunningOptions.picture,
     html: Path | None = option("Write a page that colours the text by its segments' shares."),

@@ -41,7 +41,9 @@ def words(text: str) -> list[str]:
 
 def list_option(help: str, of: type = str, *, group: str | None = None, none: bool = False) -> Any:
     """An option that is typed as one word, such as en,de, and is a list of text or numbers in Python, or `none`."""
-    example = {str: "words such as en,de", int: "whole numbers such as 3,4"}.get(of, "numbers such as 1.0,0.9")
+    example = {str: "words such as en,de", int: "whole numbers such as 3,4"}.get(
+        of, "numbers such as 1.0,0.9"
+    )
 
     def read(param: typer.CallbackParam, value: str | None) -> Any:
         try:
@@ -67,10 +69,14 @@ def print_json(value: Any) -> None:
     typer.echo(json.dumps(value, ensure_ascii=not takes_any_text(), indent=2, allow_nan=False))
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=RUN)]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=RUN)
+]
 ModelName = Annotated[
     str | None,
-    typer.Argument(help="A SentenceTransformer: a folder or a name on the hub. Default: all-MiniLM-L6-v2."),
+    typer.Argument(
+        help="A SentenceTransformer: a folder or a name on the hub. Default: all-MiniLM-L6-v2."
+    ),
 ]
 CorpusPath = Annotated[
     str | None,
@@ -80,7 +86,10 @@ CorpusPath = Annotated[
     ),
 ]
 Prompt = Annotated[
-    str | None, typer.Option(help="Text put before every document. Default: the model's own.", rich_help_panel=MODEL)
+    str | None,
+    typer.Option(
+        help="Text put before every document. Default: the model's own.", rich_help_panel=MODEL
+    ),
 ]
 
 
@@ -88,11 +97,16 @@ class LoadingOptions:
     """How the model is loaded."""
 
     max_seq_length: int | None = option(
-        "Longest text to read, in tokens. Only treatments in tiles can exceed the model's positions.", group=MODEL
+        "Longest text to read, in tokens. Only treatments in tiles can exceed the model's positions.",
+        group=MODEL,
     )
     device: str | None = option("cpu, cuda or mps.", group=MODEL)
-    dtype: str | None = option("float32, bfloat16, float16, or auto for that of the saved weights.", group=MODEL)
-    trust_remote_code: bool = flag("--trust-remote-code", "Run code that comes with the model.", MODEL)
+    dtype: str | None = option(
+        "float32, bfloat16, float16, or auto for that of the saved weights.", group=MODEL
+    )
+    trust_remote_code: bool = flag(
+        "--trust-remote-code", "Run code that comes with the model.", MODEL
+    )
 
 
 class CalibrationOptions:
@@ -104,14 +118,16 @@ class CalibrationOptions:
         group=MODEL,
     )
     calibration: Path | None = option(
-        "JSON file of a calibration, or a folder with a calibration.json, instead of a preset.", group=MODEL
+        "JSON file of a calibration, or a folder with a calibration.json, instead of a preset.",
+        group=MODEL,
     )
     tile_size: str | None = option(
         "Tokens per tile: 64, 128, 256, …, or window for as many as the plain model reads (the preset long).",
         group=MODEL,
     )
     max_seq_length: int | None = option(
-        "Longest text to read, in tokens. Default: any length in tiles, otherwise the model's own limit.", group=MODEL
+        "Longest text to read, in tokens. Default: any length in tiles, otherwise the model's own limit.",
+        group=MODEL,
     )
 
 
@@ -130,11 +146,19 @@ class RunningOptions:
     """Where a run goes, and what is shown of it."""
 
     picture: Path | None = option("Draw the main figure into this PNG, SVG or PDF.", group=RUN)
-    out: Path | None = option("Folder of the run. Default: one in fairspan-runs for this command.", group=RUN)
-    store: Path | None = option("File that stores the vectors. Default: in your cache folder.", group=RUN)
-    fresh: bool = flag("--fresh", "Measure again even if the run is complete; stored vectors are reused.", RUN)
+    out: Path | None = option(
+        "Folder of the run. Default: one in fairspan-runs for this command.", group=RUN
+    )
+    store: Path | None = option(
+        "File that stores the vectors. Default: in your cache folder.", group=RUN
+    )
+    fresh: bool = flag(
+        "--fresh", "Measure again even if the run is complete; stored vectors are reused.", RUN
+    )
     dry_run: bool = flag("--dry-run", "Print what would be embedded and how long it takes.", RUN)
-    verbose: bool = flag("--verbose", "Print every table of the page, such as regression coefficients.", RUN)
+    verbose: bool = flag(
+        "--verbose", "Print every table of the page, such as regression coefficients.", RUN
+    )
     as_json: bool = flag("--json", "Print the result as JSON.", RUN)
 
 
@@ -144,7 +168,9 @@ def shared(*groups: type) -> Callable[[Callable[..., None]], Callable[..., None]
     def add(verb: Callable[..., None]) -> Callable[..., None]:
         own = inspect.signature(verb, eval_str=True)
         more = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(group, name), annotation=hint)
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=getattr(group, name), annotation=hint
+            )
             for group in groups
             for name, hint in get_type_hints(group, include_extras=True).items()
         ]
@@ -189,7 +215,9 @@ def chosen_calibration(given: Mapping[str, Any]) -> Calibration | None:
     if preset is not None:
         treatment = as_treatment(preset)
         if treatment != Treatment(treatment.name, treatment.calibration):
-            raise DesignError(f"preset takes a calibration, such as {', '.join(PRESETS)}, got {preset!r}.")
+            raise DesignError(
+                f"preset takes a calibration, such as {', '.join(PRESETS)}, got {preset!r}."
+            )
         found = treatment.calibration
     size = given.get("tile_size")
     return found if size is None else as_calibration(found, tile_size=number_or_word(size))

@@ -9,7 +9,17 @@ _HANDLER = "fairspan.plain"
 # Of everything else the base without its accent is taken.
 _SIGNS = str.maketrans("−‐‑–—─━‘’‚“”„█▉▊▋▌▐▍▎▏│┊•·□◇×≈", "-------'''\"\"\"######   ||****x~")
 _WORDS = str.maketrans(
-    {"±": "+-", "≤": "<=", "≥": ">=", "≠": "!=", "→": "->", "√": "sqrt", "α": "alpha", "β": "b", "δ": "delta"}
+    {
+        "±": "+-",
+        "≤": "<=",
+        "≥": ">=",
+        "≠": "!=",
+        "→": "->",
+        "√": "sqrt",
+        "α": "alpha",
+        "β": "b",
+        "δ": "delta",
+    }
     | {"σ": "sigma", "τ": "tau", "Δ": "diff ", "Σ": "sum "}
 )
 
@@ -21,7 +31,11 @@ def plain(text: str) -> str:
     'b2 = -0.04 ... +-0.01'
     """
     parts = unicodedata.normalize("NFKD", text.translate(_SIGNS).translate(_WORDS))
-    return "".join(part for part in parts if not unicodedata.combining(part)).encode("ascii", "replace").decode()
+    return (
+        "".join(part for part in parts if not unicodedata.combining(part))
+        .encode("ascii", "replace")
+        .decode()
+    )
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
@@ -40,4 +54,9 @@ def write_plainly() -> None:
 
 def takes_any_text() -> bool:
     """Whether stdout can hold every character."""
-    return (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "").startswith("utf")
+    return (
+        (getattr(sys.stdout, "encoding", None) or "utf-8")
+        .lower()
+        .replace("-", "")
+        .startswith("utf")
+    )

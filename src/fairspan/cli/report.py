@@ -10,13 +10,17 @@ from fairspan.errors import DesignError
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="Folders of runs of audit, evaluate or collapse.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Folders of runs of audit, evaluate or collapse.")
+    ],
     out: Path | None = option(
         "The page to write. Default: report.html, in the run's folder or, for several runs, here."
     ),
     title: str | None = option("The title of the page."),
     figures: Path | None = option("Folder to write all figures of the runs to."),
-    figure_formats: str | None = list_option("Formats of the figures: svg, png, pdf. Default: svg."),
+    figure_formats: str | None = list_option(
+        "Formats of the figures: svg, png, pdf. Default: svg."
+    ),
     tables: Path | None = option("Folder to write all tables of the runs to, as Markdown and CSV."),
     as_json: bool = flag("--json", "Print the names of the written files as JSON."),
 ) -> None:

@@ -8,7 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from fairspan.cli.options import CalibrationOptions, LoadingOptions, chosen_calibration, option, words
+from fairspan.cli.options import (
+    CalibrationOptions,
+    LoadingOptions,
+    chosen_calibration,
+    option,
+    words,
+)
 from fairspan.errors import DesignError, MissingExtra
 
 _NEEDED = ("starlette", "uvicorn", "httptools", "prometheus_client")
@@ -16,14 +22,20 @@ KEY = "FAIRSPAN_API_KEY"
 
 
 def serve(
-    model: Annotated[str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")],
+    model: Annotated[
+        str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")
+    ],
     preset: str | None = CalibrationOptions.preset,
     calibration: Path | None = CalibrationOptions.calibration,
     tile_size: str | None = CalibrationOptions.tile_size,
     max_seq_length: int | None = CalibrationOptions.max_seq_length,
-    truncate: bool = option("Truncate longer texts instead of refusing them.", "--truncate", default=False),
+    truncate: bool = option(
+        "Truncate longer texts instead of refusing them.", "--truncate", default=False
+    ),
     force_dimensions: bool = option(
-        "Accept dimensions even if the model was not trained for it.", "--force-dimensions", default=False
+        "Accept dimensions even if the model was not trained for it.",
+        "--force-dimensions",
+        default=False,
     ),
     name: str | None = option("Name of the model for clients. Default: the last part of MODEL."),
     host: str = option("Address to listen on.", default="127.0.0.1"),
@@ -36,11 +48,17 @@ def serve(
         "a key, otherwise HOST."
     ),
     no_page: bool = option("Serve the API without the page.", "--no-page", default=False),
-    max_batch_tokens: int | None = option("Tokens per batch with padding. Default: 4096 on a CPU, otherwise 16384."),
+    max_batch_tokens: int | None = option(
+        "Tokens per batch with padding. Default: 4096 on a CPU, otherwise 16384."
+    ),
     max_inputs: int = option("Most texts in a request.", default=2048),
     max_request_tokens: int = option("Most tokens in a request.", default=300_000),
-    max_request_bytes: int | None = option("Most bytes in a request. Default: 16 per token, at least 1 MB."),
-    max_queue_tokens: int = option("Most tokens in the queue; further requests get 429.", default=1_000_000),
+    max_request_bytes: int | None = option(
+        "Most bytes in a request. Default: 16 per token, at least 1 MB."
+    ),
+    max_queue_tokens: int = option(
+        "Most tokens in the queue; further requests get 429.", default=1_000_000
+    ),
     device: str | None = LoadingOptions.device,
     dtype: str | None = LoadingOptions.dtype,
     trust_remote_code: bool = LoadingOptions.trust_remote_code,
@@ -65,9 +83,16 @@ def serve(
     from fairspan.serving.batcher import Limits
     from fairspan.serving.server import bind, end_at_once, is_local, run, url_of
 
-    limits = Limits(max_batch_tokens, max_inputs, max_request_tokens, max_request_bytes, max_queue_tokens)
+    limits = Limits(
+        max_batch_tokens, max_inputs, max_request_tokens, max_request_bytes, max_queue_tokens
+    )
     loading = Loading(device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    given = {"preset": preset, "calibration": calibration, "tile_size": tile_size, "max_seq_length": max_seq_length}
+    given = {
+        "preset": preset,
+        "calibration": calibration,
+        "tile_size": tile_size,
+        "max_seq_length": max_seq_length,
+    }
     wanted = chosen_calibration(given)
     key = _key(api_key)
     loading.require_device()
@@ -96,7 +121,9 @@ def serve(
         facts = f"{info['calibration_in_words']}, {length} tokens, {info['device']}"
         typer.echo(f"serving {called} ({facts}) on {url_of(bound)}", err=True)
         if key is None and not is_local(bound):
-            typer.echo(f"warning: anyone who can reach {url_of(bound)} can use it: set {KEY}.", err=True)
+            typer.echo(
+                f"warning: anyone who can reach {url_of(bound)} can use it: set {KEY}.", err=True
+            )
         routes = [] if no_page else page_routes(open_desk(loaded, called), service.batcher)
         hosts = None if key and allowed_hosts is None else [host, *words(allowed_hosts or "")]
         answered = run(make_app(service, key=key, routes=routes, allowed_hosts=hosts), bound)

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, Task, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from fairspan.cli.options import print_json
@@ -30,7 +38,9 @@ LINE_SECONDS = 30
 """Between two lines of progress where there is no terminal."""
 
 
-def show(result: Result, *, as_json: bool, picture: Path | None, ending: str = "", verbose: bool = False) -> None:
+def show(
+    result: Result, *, as_json: bool, picture: Path | None, ending: str = "", verbose: bool = False
+) -> None:
     """Print a result, draw its picture, and print where that is."""
     from fairspan.report.terminal import print_view
 
@@ -53,7 +63,9 @@ def require_folder(folder: Path, target: Path | None = None) -> None:
     except OSError as error:
         raise FairspanError(f"{target or folder} cannot be written: {error.strerror}.") from None
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise FairspanError(f"{target or folder} cannot be written: {there} is no folder that you may write into.")
+        raise FairspanError(
+            f"{target or folder} cannot be written: {there} is no folder that you may write into."
+        )
 
 
 def require_file(file: Path) -> None:
@@ -69,9 +81,14 @@ def print_forecast(found: Forecast) -> None:
     first, *others = (name for name in found.rows[0] if found.sending is None or name != "seconds")
     table.add_column("")
     for name in others:
-        table.add_column("time" if name == "seconds" else found.unit if name == "tokens" else name, justify="right")
+        table.add_column(
+            "time" if name == "seconds" else found.unit if name == "tokens" else name,
+            justify="right",
+        )
     for row in found.rows:
-        cells = [duration(row[name]) if name == "seconds" else _counted(row[name]) for name in others]
+        cells = [
+            duration(row[name]) if name == "seconds" else _counted(row[name]) for name in others
+        ]
         table.add_row(row[first], *cells)
     console.print(table)
     for note in found.notes:
@@ -172,7 +189,9 @@ class TerminalProgress(AnyProgress):
             return f"{self._stage} …"
         share = f", {task.percentage:.0f} % done" if task.total else ""
         tokens = f"{task.completed:,.0f} of {task.total or 0:,.0f} tokens"
-        left = "" if task.time_remaining is None else f", about {duration(task.time_remaining)} left"
+        left = (
+            "" if task.time_remaining is None else f", about {duration(task.time_remaining)} left"
+        )
         return f"{self._stage}: {f'{self._found}{share}' if self._found else tokens}{left} …"
 
     def end(self) -> None:
@@ -205,7 +224,9 @@ def running(picture: Path | None, *, kept: bool = True) -> Iterator[TerminalProg
         yield progress
     except KeyboardInterrupt:
         # Typer would end without a message.
-        advice = " What was computed is kept: the same command continues from there." if kept else ""
+        advice = (
+            " What was computed is kept: the same command continues from there." if kept else ""
+        )
         typer.echo(f"fairspan: interrupted.{advice}", err=True)
         raise typer.Exit(130) from None
     finally:

@@ -11,7 +11,14 @@ import typer
 
 from fairspan.cli.gate import fail_on_runs, read_conditions
 from fairspan.cli.options import print_json, typed
-from fairspan.cli.showing import print_forecast, require_file, require_folder, running, say_loading, show
+from fairspan.cli.showing import (
+    print_forecast,
+    require_file,
+    require_folder,
+    running,
+    say_loading,
+    show,
+)
 from fairspan.errors import DesignError
 from fairspan.runs.options import StudyOptions
 
@@ -33,9 +40,13 @@ def asked(context: typer.Context) -> dict[str, Any]:
     if url is None and name is None:
         return given
     if url is None or name is None:
-        raise DesignError("an endpoint needs its address and the name of its model: give --endpoint and --model.")
+        raise DesignError(
+            "an endpoint needs its address and the name of its model: give --endpoint and --model."
+        )
     if given.get("model") is not None:
-        raise DesignError(f"MODEL {given['model']!r} and --endpoint are two models: omit one of them.")
+        raise DesignError(
+            f"MODEL {given['model']!r} and --endpoint are two models: omit one of them."
+        )
     from fairspan.encoding.endpoint import Endpoint
 
     return {**given, "model": Endpoint(url, name)}
@@ -62,12 +73,20 @@ def run_study(
         else:
             print_forecast(found)
         return None
-    show(found, as_json=as_json, picture=typed["picture"], ending=f"log: {found.folder}", verbose=typed["verbose"])
+    show(
+        found,
+        as_json=as_json,
+        picture=typed["picture"],
+        ending=f"log: {found.folder}",
+        verbose=typed["verbose"],
+    )
     fail_on_runs([found], conditions)
     return found
 
 
-def outcome(options: StudyOptions, progress: TerminalProgress, *, dry_run: bool) -> RunLog | Forecast:
+def outcome(
+    options: StudyOptions, progress: TerminalProgress, *, dry_run: bool
+) -> RunLog | Forecast:
     """The log, which needs no model if it is there; or the forecast."""
     from fairspan.runs.key import known_log
 

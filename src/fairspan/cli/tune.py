@@ -5,7 +5,16 @@ from typing import Annotated
 import typer
 
 from fairspan.calibration.calibration import CALIBRATION_FILE
-from fairspan.cli.options import DATA, SEARCH, CorpusPath, ModelName, flag, list_option, option, studying
+from fairspan.cli.options import (
+    DATA,
+    SEARCH,
+    CorpusPath,
+    ModelName,
+    flag,
+    list_option,
+    option,
+    studying,
+)
 from fairspan.cli.studies import run_study
 from fairspan.studies.tune.options import TuneOptions
 
@@ -23,20 +32,30 @@ def tune(
         ),
     ] = None,
     corpus: CorpusPath = None,
-    parts: bool = flag("--parts", "For documents made of unrelated parts: join texts of the corpus to pages.", DATA),
+    parts: bool = flag(
+        "--parts", "For documents made of unrelated parts: join texts of the corpus to pages.", DATA
+    ),
     guards: list[str] | None = option(
         "A task on other documents that must not get worse. May be repeated.", "--guard", group=DATA
     ),
-    languages: str | None = list_option("Languages of the corpus to use, such as en,de.", group=DATA),
+    languages: str | None = list_option(
+        "Languages of the corpus to use, such as en,de.", group=DATA
+    ),
     sets: int | None = option(
-        "Number of documents to use. Default: 250, or fewer if they are long; 220 joined ones.", group=DATA
+        "Number of documents to use. Default: 250, or fewer if they are long; 220 joined ones.",
+        group=DATA,
     ),
     seed: int | None = option("Seed of the sample and of the halves. Default: 0.", group=DATA),
     candidates: str | None = list_option(
-        "Treatments to choose from. Default: long and tiles of 256, 128 and 64 tokens.", group=SEARCH
+        "Treatments to choose from. Default: long and tiles of 256, 128 and 64 tokens.",
+        group=SEARCH,
     ),
-    metric: str | None = option("Metric to maximise: ndcg@k, recall@k or mrr. Default: ndcg@10.", group=SEARCH),
-    margin: float | None = option("Gains and losses below it do not matter. Default: 0.01.", group=SEARCH),
+    metric: str | None = option(
+        "Metric to maximise: ndcg@k, recall@k or mrr. Default: ndcg@10.", group=SEARCH
+    ),
+    margin: float | None = option(
+        "Gains and losses below it do not matter. Default: 0.01.", group=SEARCH
+    ),
     strict: bool = flag("--strict", "Write a calibration only if its gain is confirmed.", SEARCH),
 ) -> None:
     """Find out which treatment to use for your documents, if any.
@@ -59,4 +78,6 @@ def tune(
     """
     found = run_study(TuneOptions, context)
     if found is not None and not context.params["as_json"]:
-        typer.echo(f"calibration: {found.folder / CALIBRATION_FILE}\npage: {found.folder / 'tune.html'}")
+        typer.echo(
+            f"calibration: {found.folder / CALIBRATION_FILE}\npage: {found.folder / 'tune.html'}"
+        )

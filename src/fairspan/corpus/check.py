@@ -12,7 +12,9 @@ PERCENTILES = (0, 5, 25, 50, 75, 95, 100)
 
 
 def check(
-    corpus: Corpus, sizes: Sequence[int], count: Callable[[Sequence[str]], Sequence[int]] | None = None
+    corpus: Corpus,
+    sizes: Sequence[int],
+    count: Callable[[Sequence[str]], Sequence[int]] | None = None,
 ) -> dict[str, Any]:
     """What there is, with lengths in the tokens that `count` counts, or in characters.
 

@@ -35,7 +35,9 @@ class Corpus:
         for segment in self.segments:
             ids = by_language.setdefault(segment.language, {})
             if segment.id in ids:
-                raise CorpusError(f"{self.name} has two segments {segment.id!r} in {segment.language!r}.")
+                raise CorpusError(
+                    f"{self.name} has two segments {segment.id!r} in {segment.language!r}."
+                )
             ids[segment.id] = segment
         if not by_language:
             raise CorpusError(f"{self.name} has no segments.")
@@ -47,7 +49,9 @@ class Corpus:
         return cls(name, tuple(segments))
 
     @classmethod
-    def read(cls, source: Given, languages: Sequence[str] | None = None, partial: bool = False) -> Corpus:
+    def read(
+        cls, source: Given, languages: Sequence[str] | None = None, partial: bool = False
+    ) -> Corpus:
         """Read a corpus.
 
         Args:
@@ -87,7 +91,9 @@ class Corpus:
         """The ids that are there in all of these languages (by default all of the corpus's), in its order."""
         chosen = self._chosen(languages)
         tables = [self._by_language[language] for language in chosen]
-        return tuple(dict.fromkeys(s.id for s in self.segments if all(s.id in table for table in tables)))
+        return tuple(
+            dict.fromkeys(s.id for s in self.segments if all(s.id in table for table in tables))
+        )
 
     def segment(self, id: str, language: str) -> Segment:
         _require_there(self.name, [language], self.languages)
@@ -102,7 +108,9 @@ class Corpus:
     def select(self, languages: Sequence[str]) -> Corpus:
         """Only these languages, in this order."""
         segments = (
-            segment for language in self._chosen(languages) for segment in self._by_language[language].values()
+            segment
+            for language in self._chosen(languages)
+            for segment in self._by_language[language].values()
         )
         return Corpus(self.name, tuple(segments), self.notes)
 
@@ -115,7 +123,9 @@ class Corpus:
     def fingerprint(self) -> str:
         """SHA-256 of ids, languages and texts: the same for the same content, whatever its files and their order."""
         digest = sha256()
-        for key in sorted((segment.id, segment.language, segment.text) for segment in self.segments):
+        for key in sorted(
+            (segment.id, segment.language, segment.text) for segment in self.segments
+        ):
             digest.update(json.dumps(key).encode() + b"\n")
         return digest.hexdigest()
 
@@ -124,8 +134,12 @@ def parse_languages(languages: Sequence[str] | None) -> tuple[str, ...] | None:
     """The languages asked for, each once; None for all."""
     if languages is None:
         return None
-    of_words = not isinstance(languages, str) and all(isinstance(language, str) for language in languages)
-    require_list("languages", languages if of_words else str(languages), "['en', 'de']", CorpusError)
+    of_words = not isinstance(languages, str) and all(
+        isinstance(language, str) for language in languages
+    )
+    require_list(
+        "languages", languages if of_words else str(languages), "['en', 'de']", CorpusError
+    )
     if not languages:
         raise CorpusError("languages is empty: name at least one, or omit it to take all.")
     twice = [language for language in languages if list(languages).count(language) > 1]
@@ -144,7 +158,10 @@ def _require_there(name: str, languages: Sequence[str], there: Sequence[str]) ->
 
 def _require_aligned(reading: Reading, languages: Sequence[str]) -> None:
     """An error unless every id is there in all of the languages."""
-    ids = {language: {s.id for s in reading.segments if s.language == language} for language in languages}
+    ids = {
+        language: {s.id for s in reading.segments if s.language == language}
+        for language in languages
+    }
     union = dict.fromkeys(s.id for s in reading.segments if s.language in ids)
     gaps = []
     for language in languages:

@@ -39,10 +39,14 @@ def read_document(source: Path | str, borders: str = "auto") -> MarkedText:
         text = decode(content.removeprefix(BOM_UTF8), "file")
     except CorpusError as error:
         raise CorpusError(f"{label}: {error!s}") from None
-    return parse_document(text.replace("\r\n", "\n").replace("\r", "\n"), label, borders, named=not piped)
+    return parse_document(
+        text.replace("\r\n", "\n").replace("\r", "\n"), label, borders, named=not piped
+    )
 
 
-def parse_document(text: str, label: str, borders: str = "auto", *, named: bool = True) -> MarkedText:
+def parse_document(
+    text: str, label: str, borders: str = "auto", *, named: bool = True
+) -> MarkedText:
     """The document in a text, read by the ending of its file's name, or where it is not `named` by how it begins.
 
     Args:
@@ -68,7 +72,9 @@ def _json(text: str, first_line: int = 1) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         line = first_line + error.lineno - 1
-        raise CorpusError(f"line {line}: not JSON ({error.msg}, character {error.colno}).") from None
+        raise CorpusError(
+            f"line {line}: not JSON ({error.msg}, character {error.colno})."
+        ) from None
     except (ValueError, RecursionError) as error:
         raise CorpusError(f"JSON that cannot be read ({error}).") from None
 
@@ -88,5 +94,7 @@ def _from_json(found: Any, borders: str) -> MarkedText:
 
 def _given(segments: Any, borders: str) -> MarkedText:
     if borders != "auto":
-        raise CorpusError(f"the segments are given in the file, so borders={borders} cannot be used: omit it.")
+        raise CorpusError(
+            f"the segments are given in the file, so borders={borders} cannot be used: omit it."
+        )
     return join_segments(segments)

@@ -77,19 +77,25 @@ class Repository:
         except self._library.exceptions.DatasetNotFoundError:
             reason = "the Hugging Face hub has no dataset of that name that you may read"
         except Exception as error:  # the library lets through whatever its many layers raise
-            raise CorpusError(f"the dataset {self.name} could not be loaded: {_first_line(error)}.") from None
+            raise CorpusError(
+                f"the dataset {self.name} could not be loaded: {_first_line(error)}."
+            ) from None
         raise CorpusError(f"there is no file or folder {self.name!r}, and {reason}.")
 
 
 class Dataset:
     """The rows of one split; `done` counts them. It is a `fairspan.corpus.source.Source`."""
 
-    def __init__(self, named: dict[str, str], revision: str | None, table: Any, fields: Fields) -> None:
+    def __init__(
+        self, named: dict[str, str], revision: str | None, table: Any, fields: Fields
+    ) -> None:
         self.name = ":".join(named.values())
         counted = (table.info.splits or {}).get(named["split"])
         self.total = int(getattr(counted, "num_examples", 0) or 0)
         self.identity: dict[str, Any] = {**named, "rows": self.total or None, "revision": revision}
-        columns = None if table.column_names is None else fields.columns(self.name, table.column_names)
+        columns = (
+            None if table.column_names is None else fields.columns(self.name, table.column_names)
+        )
         self._rows = table if columns is None else table.select_columns(columns)
 
     def rows(self, start: Place = START) -> Iterator[Found]:
@@ -97,7 +103,9 @@ class Dataset:
             for number, fields in enumerate(self._rows.skip(start.row), start=start.row + 1):
                 yield Row(self.name, number, fields), Place(0, number, 0, number)
         except Exception as error:  # as above
-            raise CorpusError(f"the dataset {self.name} could not be read: {_first_line(error)}.") from None
+            raise CorpusError(
+                f"the dataset {self.name} could not be read: {_first_line(error)}."
+            ) from None
 
 
 def _revision(name: str) -> str | None:
@@ -123,8 +131,16 @@ def _revision(name: str) -> str | None:
 
 def _state(clone: Path) -> str | None:
     """What stands for the revision of a clone: a hash of its files' names, sizes and times; None for no clone."""
-    files = {file.relative_to(clone).as_posix(): file.stat() for file in clone.rglob("*") if file.is_file()}
-    states = [[name, own.st_size, own.st_mtime_ns] for name, own in files.items() if "/." not in f"/{name}"]
+    files = {
+        file.relative_to(clone).as_posix(): file.stat()
+        for file in clone.rglob("*")
+        if file.is_file()
+    }
+    states = [
+        [name, own.st_size, own.st_mtime_ns]
+        for name, own in files.items()
+        if "/." not in f"/{name}"
+    ]
     return hashlib.sha256(repr(sorted(states)).encode()).hexdigest()[:16] if states else None
 
 

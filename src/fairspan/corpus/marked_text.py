@@ -116,7 +116,9 @@ def _segment(number: int, given: object) -> Segment:
     fields = {"text": given} if isinstance(given, str) else given
     try:
         if not isinstance(fields, Mapping):
-            raise CorpusError(f"a text or an object with 'text' is expected, got {describe(given)}.")
+            raise CorpusError(
+                f"a text or an object with 'text' is expected, got {describe(given)}."
+            )
         language = UNKNOWN if fields.get("language") is None else fields["language"]
         segment = Segment(str(number), language, text_of(fields, "text"), fields.get("title"))
     except CorpusError as error:
@@ -163,10 +165,19 @@ def _headings(text: str) -> Iterator[tuple[int, int, int, str]]:
     starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
     skipped = 0
     if lines[0].rstrip() == "---":
-        skipped = next((place for place, line in enumerate(lines[1:], start=2) if line.rstrip() == "---"), 0)
-    body = "\n".join(line.replace("\r", " ") for line in lines[skipped:])  # "\r" would begin a line of its own
+        skipped = next(
+            (place for place, line in enumerate(lines[1:], start=2) if line.rstrip() == "---"), 0
+        )
+    body = "\n".join(
+        line.replace("\r", " ") for line in lines[skipped:]
+    )  # "\r" would begin a line of its own
     tokens = MarkdownIt("commonmark").disable("inline").parse(body)
     for opening, words in pairwise(tokens):
         if opening.type == "heading_open" and opening.level == 0 and opening.map is not None:
             first, last = (skipped + number for number in opening.map)
-            yield starts[first], starts[last] - 1, int(opening.tag[1]), " ".join(words.content.split())
+            yield (
+                starts[first],
+                starts[last] - 1,
+                int(opening.tag[1]),
+                " ".join(words.content.split()),
+            )

@@ -94,20 +94,30 @@ def _open_files(path: Path, languages: Sequence[str] | None, fields: Fields) -> 
         return Reading(name, [Files(str(path), found, fields)], notes=notes)
     if len(found) == 1:  # its records may name other languages
         return Reading(name, [Files(str(path), found, fields)], spoken)
-    wanted = {label: file for label, file in found.items() if languages is None or spoken[label] in languages}
-    return Reading(name, [Files(str(path), wanted, fields)], spoken, [*dict.fromkeys(spoken.values())])
+    wanted = {
+        label: file
+        for label, file in found.items()
+        if languages is None or spoken[label] in languages
+    }
+    return Reading(
+        name, [Files(str(path), wanted, fields)], spoken, [*dict.fromkeys(spoken.values())]
+    )
 
 
 def _stem(name: str) -> str:
     return next((name.removesuffix(ending) for ending in ENDINGS if name.endswith(ending)), name)
 
 
-def _collect(reading: Reading, rows: Iterable[Row | Fault], languages: Sequence[str] | None) -> None:
+def _collect(
+    reading: Reading, rows: Iterable[Row | Fault], languages: Sequence[str] | None
+) -> None:
     """Add the segments to the reading; an error if any record was wrong, with the first and how many more."""
     default = languages[0] if languages is not None and len(languages) == 1 else UNKNOWN
     places: dict[tuple[str, str], str] = {}
     faults: list[Fault] = []
-    first: dict[str, bool] = {}  # whether the first record has an id and a language: then all need them
+    first: dict[
+        str, bool
+    ] = {}  # whether the first record has an id and a language: then all need them
     empty = 0
     for row in rows:
         if isinstance(row, Fault):
@@ -122,7 +132,9 @@ def _collect(reading: Reading, rows: Iterable[Row | Fault], languages: Sequence[
             first = first or has
             for name in (name for name in has if has[name] != first[name]):
                 said = missing_field(name, row.fields)
-                raise CorpusError(said if first[name] else f"the field '{name}' is missing in earlier records.")
+                raise CorpusError(
+                    said if first[name] else f"the field '{name}' is missing in earlier records."
+                )
             language = own or default
             if language not in reading.languages:
                 reading.languages.append(language)
@@ -167,4 +179,6 @@ def _align_by_number(reading: Reading) -> None:
             f"{reading.name} has no 'id', and row numbers cannot replace it, because its languages differ in length "
             f"({counts}): give translations the same 'id'."
         )
-    reading.notes += (f"{reading.name} has no 'id': row numbers are used as ids and must match across languages.",)
+    reading.notes += (
+        f"{reading.name} has no 'id': row numbers are used as ids and must match across languages.",
+    )

@@ -88,7 +88,9 @@ class Fields:
         """Those of a table's columns that are read; an error if one is missing that every record has to have."""
         for name in filter(None, (self.text, self.id)):
             if name not in there:
-                raise CorpusError(f"{label} has no column '{name}'. Columns there: {', '.join(there)}.")
+                raise CorpusError(
+                    f"{label} has no column '{name}'. Columns there: {', '.join(there)}."
+                )
         wanted = dict.fromkeys((self.id or "id", self.text, *self.more))
         return [name for name in wanted if name in there]
 
@@ -136,7 +138,13 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
         with path.open("rb") as raw:
             start = raw.read(3)
             raw.seek(0)
-            packed = gzip.open if start.startswith(b"\x1f\x8b") else bz2.open if start == b"BZh" else None
+            packed = (
+                gzip.open
+                if start.startswith(b"\x1f\x8b")
+                else bz2.open
+                if start == b"BZh"
+                else None
+            )
             yield raw, cast(IO[bytes], packed(raw) if packed else raw)
     except CorpusError:
         raise
@@ -149,7 +157,9 @@ def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
 
 
 def damaged(path: Path) -> CorpusError:
-    return CorpusError(f"{path.name} is damaged or cut off. Download it again, and run the same command.")
+    return CorpusError(
+        f"{path.name} is damaged or cut off. Download it again, and run the same command."
+    )
 
 
 def read_file(label: str, path: Path, start: Place, fields: Fields) -> Iterator[Found]:
@@ -218,7 +228,10 @@ def read_text(label: str, path: Path, start: Place, fields: Fields) -> Iterator[
     content = path.read_bytes()
     after = Place(start.file, 1, 0, len(content))
     try:
-        named = {fields.id or "id": label, fields.text: decode(content.removeprefix(BOM_UTF8), "file")}
+        named = {
+            fields.id or "id": label,
+            fields.text: decode(content.removeprefix(BOM_UTF8), "file"),
+        }
         yield Row(label, 1, named), after
     except CorpusError as error:
         yield Fault(label, 1, label, str(error)), after

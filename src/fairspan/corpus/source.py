@@ -10,7 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from fairspan.corpus.hub import Dataset, Repository
-from fairspan.corpus.rows import ENDINGS, LINES, PARQUET, START, TEXTS, Fault, Fields, Found, Place, Row, read_file
+from fairspan.corpus.rows import (
+    ENDINGS,
+    LINES,
+    PARQUET,
+    START,
+    TEXTS,
+    Fault,
+    Fields,
+    Found,
+    Place,
+    Row,
+    read_file,
+)
 from fairspan.corpus.segment import describe
 from fairspan.errors import CorpusError
 
@@ -31,8 +43,16 @@ class Files:
         self.total = sum(self._sizes)
         digest = hashlib.sha256()
         for label, state in zip(paths, states, strict=True):
-            digest.update(f"{label}\0{state.st_size}\0{state.st_mtime_ns}\n".encode("utf-8", "surrogateescape"))
-        self.identity = {"files": len(states), "bytes": self.total, "state": digest.hexdigest()[:16]}
+            digest.update(
+                f"{label}\0{state.st_size}\0{state.st_mtime_ns}\n".encode(
+                    "utf-8", "surrogateescape"
+                )
+            )
+        self.identity = {
+            "files": len(states),
+            "bytes": self.total,
+            "state": digest.hexdigest()[:16],
+        }
 
     def rows(self, start: Place = START) -> Iterator[Found]:
         before = sum(self._sizes[: start.file])
@@ -60,13 +80,18 @@ class Records:
     def rows(self, start: Place = START) -> Iterator[Found]:
         waiting: Iterator[Any] = iter(self._records)
         once = waiting is self._records
-        for number, fields in enumerate(islice(waiting, start.row - self._used * once, None), start=start.row + 1):
+        for number, fields in enumerate(
+            islice(waiting, start.row - self._used * once, None), start=start.row + 1
+        ):
             self._used = number
             place = Place(0, number, 0, number)
             if isinstance(fields, Mapping):
                 yield Row(self.name, number, fields), place
             else:
-                yield Fault(self.name, number, None, f"not an object but {describe(fields)}."), place
+                yield (
+                    Fault(self.name, number, None, f"not an object but {describe(fields)}."),
+                    place,
+                )
 
 
 Source = Files | Records | Dataset
@@ -112,7 +137,9 @@ def files_of(path: Path) -> dict[str, Path]:
             raise CorpusError(f"{path} cannot be read: its name must end in {', '.join(ENDINGS)}.")
         return {path.name: path}
     try:
-        below = {file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()}
+        below = {
+            file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()
+        }
     except OSError as error:
         raise CorpusError(f"{path} cannot be read: {error.strerror or error}.") from None
     every = {name: file for name, file in sorted(below.items()) if "/." not in f"/{name}"}

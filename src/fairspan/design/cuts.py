@@ -48,7 +48,9 @@ class Cuts:
     @property
     def paired(self) -> bool:
         """Whether every length has the same documents."""
-        return len({tuple(text.document for text in self.at(length)) for length in self.lengths}) == 1
+        return (
+            len({tuple(text.document for text in self.at(length)) for length in self.lengths}) == 1
+        )
 
     def at(self, length: int) -> tuple[LengthText, ...]:
         """The texts of one length, ordered by document."""
@@ -79,7 +81,9 @@ def cut_documents(
     """
     wanted = np.array(sorted(set(lengths)), dtype=np.int64)
     if not len(wanted) or wanted[0] < 1:
-        raise DesignError(f"lengths are numbers of tokens from 1, got {', '.join(map(str, wanted)) or 'none'}.")
+        raise DesignError(
+            f"lengths are numbers of tokens from 1, got {', '.join(map(str, wanted)) or 'none'}."
+        )
     if not 0 <= tolerance < 1:
         raise DesignError(f"tolerance is a share of the length from 0 to below 1, got {tolerance}.")
     room = None if counter.window is None else counter.window - counter.count_whole([""])[0]
@@ -115,7 +119,9 @@ def cut_documents(
             rows = zip(wanted.tolist(), parts, counts, strict=True)
             kept[ids[number]] = [LengthText(ids[number], language, *row) for row in rows]
     if not kept:
-        by_length = ", ".join(f"{length}: {count}" for length, count in zip(wanted, reached, strict=True))
+        by_length = ", ".join(
+            f"{length}: {count}" for length, count in zip(wanted, reached, strict=True)
+        )
         other = ", start at a random sentence" if start == "beginning" else ""
         raise DesignError(
             f"none of {seen} documents in {language!r} has a sentence border within {tolerance:.0%} of every length "
@@ -131,7 +137,9 @@ def cut_documents(
     if documents is not None and len(kept) < documents:
         notes.append(f"{len(kept)} documents instead of {documents}: no others reach every length")
     names = sorted(kept)
-    return Cuts(tuple(kept[name][number] for number in range(len(wanted)) for name in names), tuple(notes))
+    return Cuts(
+        tuple(kept[name][number] for number in range(len(wanted)) for name in names), tuple(notes)
+    )
 
 
 def natural_lengths(
@@ -170,7 +178,9 @@ def natural_lengths(
         for number in sorted(bins[begin][:documents])
     )
     longer = f"longer than the model's {counter.window} {counter.unit} and were not used"
-    return Cuts(found, () if all(fits) else (f"{fits.count(False)} of {len(ids)} documents are {longer}",))
+    return Cuts(
+        found, () if all(fits) else (f"{fits.count(False)} of {len(ids)} documents are {longer}",)
+    )
 
 
 def _count_sentences(text: str, language: str, counter: TokenCounter) -> tuple[Counts, list[Span]]:
@@ -181,7 +191,9 @@ def _count_sentences(text: str, language: str, counter: TokenCounter) -> tuple[C
     return np.array(counter.count(pieces), dtype=np.int64).cumsum(), spans
 
 
-def _nearest(until: Counts, begins: Counts, wanted: Counts, room: int | None) -> tuple[Counts, Counts]:
+def _nearest(
+    until: Counts, begins: Counts, wanted: Counts, room: int | None
+) -> tuple[Counts, Counts]:
     """From each beginning, the sentence whose end is nearest to each length, and the tokens up to there."""
     above = np.minimum(np.searchsorted(until, begins[:, None] + wanted), len(until) - 1)
     below = np.maximum(above - 1, 0)

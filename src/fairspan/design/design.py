@@ -48,17 +48,27 @@ class Design:
         if self.design not in DESIGNS:
             raise DesignError(f"there is no design {self.design!r}. Designs: {', '.join(DESIGNS)}.")
         if self.too_long not in TOO_LONG:
-            raise DesignError(f"too_long must be one of {', '.join(TOO_LONG)}, got {self.too_long!r}.")
+            raise DesignError(
+                f"too_long must be one of {', '.join(TOO_LONG)}, got {self.too_long!r}."
+            )
         require_list("sizes", self.sizes, "[3, 4]")
         object.__setattr__(self, "sizes", tuple(self.sizes))
-        if not isinstance(self.documents, Mapping) or not all(str(n).isdecimal() for n in self.documents):
-            raise DesignError(f"documents must be numbers by size, such as {{4: 1008}}, got {self.documents!r}.")
-        object.__setattr__(self, "documents", {int(n): count for n, count in self.documents.items()})
+        if not isinstance(self.documents, Mapping) or not all(
+            str(n).isdecimal() for n in self.documents
+        ):
+            raise DesignError(
+                f"documents must be numbers by size, such as {{4: 1008}}, got {self.documents!r}."
+            )
+        object.__setattr__(
+            self, "documents", {int(n): count for n, count in self.documents.items()}
+        )
         for n in self.sizes:
             require_whole("sizes", n, least=2)
             order_count(self.design, n)
         if not self.sizes or len(set(self.sizes)) < len(self.sizes):
-            raise DesignError(f"sizes must be different numbers, such as 3 and 4, got {list(self.sizes)}.")
+            raise DesignError(
+                f"sizes must be different numbers, such as 3 and 4, got {list(self.sizes)}."
+            )
         require_whole("sets", self.sets, least=2)
         require_whole("seed", self.seed, least=0)
         for name in ("min_tokens", "max_tokens", "opening"):
@@ -66,15 +76,23 @@ class Design:
                 require_whole(name, getattr(self, name))
         for n, count in self.documents.items():
             if n not in self.sizes:
-                raise DesignError(f"documents names size {n}, which is not among the sizes {list(self.sizes)}.")
+                raise DesignError(
+                    f"documents names size {n}, which is not among the sizes {list(self.sizes)}."
+                )
             require_whole("documents", count)
         if self.min_tokens and self.max_tokens and self.min_tokens > self.max_tokens:
-            raise DesignError(f"min_tokens={self.min_tokens} is above max_tokens={self.max_tokens}.")
+            raise DesignError(
+                f"min_tokens={self.min_tokens} is above max_tokens={self.max_tokens}."
+            )
         if self.length_ratio is not None:
             if self.length_language is None:
-                raise DesignError("length_ratio compares with one language: give length_language as well.")
+                raise DesignError(
+                    "length_ratio compares with one language: give length_language as well."
+                )
             if not isinstance(self.length_ratio, int | float) or not self.length_ratio > 0:
-                raise DesignError(f"length_ratio must be a number above 0, got {self.length_ratio!r}.")
+                raise DesignError(
+                    f"length_ratio must be a number above 0, got {self.length_ratio!r}."
+                )
 
     def sets_of(self, n: int) -> int:
         """How many sets of n segments are wanted."""
@@ -94,7 +112,11 @@ def orders(design: str, n: int, rng: np.random.Generator) -> np.ndarray:
     names = rng.permutation(n)
     if design == "latin":
         return np.asarray(names[(np.arange(n)[:, None] + np.arange(n)) % n])
-    return np.asarray(names[_williams(n)]) if design == "williams" else np.array(list(permutations(range(n))))
+    return (
+        np.asarray(names[_williams(n)])
+        if design == "williams"
+        else np.array(list(permutations(range(n))))
+    )
 
 
 def order_count(design: str, n: int) -> int:

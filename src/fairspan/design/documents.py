@@ -122,7 +122,9 @@ def _draw(
     redraw = design.too_long == "redraw"
     least = sum(ordered[:n] if redraw else ordered[-n:])
     if room is not None and least > room:
-        limit = f"opening={room // n}" if redraw else f"max_tokens={room // n} or opening={room // n}"
+        limit = (
+            f"opening={room // n}" if redraw else f"max_tokens={room // n} or opening={room // n}"
+        )
         use = f"use {limit}, " if room >= n else ""
         raise DesignError(
             f"the {n} {'shortest' if redraw else 'longest'} segments have {least} {counter.unit}, and the model "
@@ -143,8 +145,12 @@ def _room(n: int, counter: TokenCounter) -> int | None:
     return None if counter.window is None else counter.window - counter.count_whole([""])[0] - n
 
 
-def _join(number: int, place: int, plan: LanguagePlan, ids: Sequence[str], material: Material) -> Document:
-    keys = tuple((segment, plan.later if before else plan.lead) for before, segment in enumerate(ids))
+def _join(
+    number: int, place: int, plan: LanguagePlan, ids: Sequence[str], material: Material
+) -> Document:
+    keys = tuple(
+        (segment, plan.later if before else plan.lead) for before, segment in enumerate(ids)
+    )
     texts = [material.texts[key] for key in keys]
     ends = np.cumsum([len(text) + len(SEPARATOR) for text in texts]) - len(SEPARATOR)
     spans = tuple((int(end) - len(text), int(end)) for text, end in zip(texts, ends, strict=True))
@@ -155,7 +161,9 @@ def _join(number: int, place: int, plan: LanguagePlan, ids: Sequence[str], mater
 def _measured(joined: Sequence[Document], counter: TokenCounter) -> tuple[Document, ...]:
     """Documents with their lengths; an error if the model would truncate one."""
     whole = counter.count_whole([document.text for document in joined])
-    documents = tuple(replace(document, length=length) for document, length in zip(joined, whole, strict=True))
+    documents = tuple(
+        replace(document, length=length) for document, length in zip(joined, whole, strict=True)
+    )
     longest = max(documents, key=lambda document: document.length)
     if counter.window is not None and longest.length > counter.window:
         raise DesignError(
@@ -169,7 +177,9 @@ def _notes(draw: Draw, n: int, design: Design) -> list[str]:
     notes = []
     wanted = design.sets_of(n)
     if len(draw.sets) < wanted:
-        notes.append(f"n={n}: {len(draw.sets)} different sets instead of {wanted}: the corpus has no more")
+        notes.append(
+            f"n={n}: {len(draw.sets)} different sets instead of {wanted}: the corpus has no more"
+        )
     if draw.shared:
         notes.append(
             f"n={n}: the corpus yields {draw.disjoint} disjoint sets; the other {len(draw.sets) - draw.disjoint} "

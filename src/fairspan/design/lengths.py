@@ -46,7 +46,9 @@ class Material:
         return max(self.lengths[segment, language] for language in languages)
 
 
-def measure_segments(corpus: Corpus, languages: Sequence[str], design: Design, counter: TokenCounter) -> Material:
+def measure_segments(
+    corpus: Corpus, languages: Sequence[str], design: Design, counter: TokenCounter
+) -> Material:
     """Every segment that exists in all `languages` and keeps the design's length limits in them."""
     if design.length_language not in (None, *languages):
         raise DesignError(
@@ -61,11 +63,15 @@ def measure_segments(corpus: Corpus, languages: Sequence[str], design: Design, c
         counted = counter.count(texts)
         texts = counter.cut(texts, design.opening)
         cut = sum(length > design.opening for length in counted)
-        notes.append(f"{cut} of {len(texts)} segments were cut to their first {design.opening} {counter.unit}")
+        notes.append(
+            f"{cut} of {len(texts)} segments were cut to their first {design.opening} {counter.unit}"
+        )
     lengths = dict(zip(keys, counter.count(texts), strict=True))
     kept = tuple(segment for segment in ids if within_limits(segment, languages, lengths, design))
     if len(kept) < len(ids):
-        notes.append(f"{len(ids) - len(kept)} of {len(ids)} segments are outside the length limits and were not used")
+        notes.append(
+            f"{len(ids) - len(kept)} of {len(ids)} segments are outside the length limits and were not used"
+        )
     smallest = min(design.sizes)
     if len(kept) < smallest:
         where = ", ".join(languages)
@@ -83,7 +89,9 @@ def measure_segments(corpus: Corpus, languages: Sequence[str], design: Design, c
     return Material(kept, dict(zip(keys, texts, strict=True)), lengths, tuple(notes))
 
 
-def within_limits(segment: str, languages: Sequence[str], lengths: Mapping[Key, int], design: Design) -> bool:
+def within_limits(
+    segment: str, languages: Sequence[str], lengths: Mapping[Key, int], design: Design
+) -> bool:
     """Whether a segment keeps a design's length limits in these languages."""
     low, high = design.min_tokens or 0, design.max_tokens or float("inf")
     held = languages if design.length_language is None else (design.length_language,)
@@ -92,4 +100,7 @@ def within_limits(segment: str, languages: Sequence[str], lengths: Mapping[Key, 
     if design.length_ratio is None or design.length_language is None:
         return True
     centre = lengths[segment, design.length_language]
-    return all(abs(lengths[segment, language] - centre) <= design.length_ratio * centre for language in languages)
+    return all(
+        abs(lengths[segment, language] - centre) <= design.length_ratio * centre
+        for language in languages
+    )

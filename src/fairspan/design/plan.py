@@ -19,7 +19,9 @@ class LanguagePlan:
         return self.lead if self.lead == self.later else f"{self.lead}:{self.later}"
 
 
-def language_plans(languages: Sequence[str], mixed: str | Iterable[str]) -> tuple[LanguagePlan, ...]:
+def language_plans(
+    languages: Sequence[str], mixed: str | Iterable[str]
+) -> tuple[LanguagePlan, ...]:
     """One monolingual plan per language, and the mixed ones.
 
     Args:
@@ -27,12 +29,16 @@ def language_plans(languages: Sequence[str], mixed: str | Iterable[str]) -> tupl
     """
     plans = [LanguagePlan(language, language) for language in languages]
     if mixed == "all":
-        plans += [LanguagePlan(lead, later) for later in languages for lead in languages if lead != later]
+        plans += [
+            LanguagePlan(lead, later) for later in languages for lead in languages if lead != later
+        ]
     else:
         for plan in [mixed] if isinstance(mixed, str) else mixed:
             lead, _, later = (part.strip() for part in plan.partition(":"))
             if not lead or not later:
-                raise DesignError(f"a mixed plan is written lead:later, such as de:en, or 'all', got {plan!r}.")
+                raise DesignError(
+                    f"a mixed plan is written lead:later, such as de:en, or 'all', got {plan!r}."
+                )
             plans.append(LanguagePlan(lead, later))
     if not plans:
         raise DesignError("an audit needs at least one language, for example languages=en.")

@@ -48,15 +48,25 @@ def draw_sets(
     drawn: dict[frozenset[str], tuple[str, ...]] = {}
     lengths, barren = lengths or {}, 0
     while len(drawn) < count and barren < _PATIENCE:
-        fresh = [members for members in _deal(ids, n, rng, lengths, room) if frozenset(members) not in drawn]
+        fresh = [
+            members
+            for members in _deal(ids, n, rng, lengths, room)
+            if frozenset(members) not in drawn
+        ]
         barren = 0 if fresh else barren + 1
         if not fresh and comb(len(ids), n) <= _FEW:
-            fits = (s for s in combinations(ids, n) if room is None or sum(lengths[one] for one in s) <= room)
+            fits = (
+                s
+                for s in combinations(ids, n)
+                if room is None or sum(lengths[one] for one in s) <= room
+            )
             rest = [members for members in fits if frozenset(members) not in drawn]
             fresh, barren = [rest[number] for number in rng.permutation(len(rest))], _PATIENCE
         drawn.update({frozenset(members): members for members in fresh[: count - len(drawn)]})
     used = {segment for members in drawn.values() for segment in members}
-    passed_over = frozenset() if room is None else frozenset(_too_long(ids, n, lengths, room) - used)
+    passed_over = (
+        frozenset() if room is None else frozenset(_too_long(ids, n, lengths, room) - used)
+    )
     return Draw(tuple(drawn.values()), _disjoint(drawn.values()), passed_over)
 
 
@@ -73,7 +83,11 @@ def _disjoint(sets: Iterable[tuple[str, ...]]) -> int:
 
 
 def _deal(
-    ids: Sequence[str], n: int, rng: np.random.Generator, lengths: Mapping[str, int], room: int | None
+    ids: Sequence[str],
+    n: int,
+    rng: np.random.Generator,
+    lengths: Mapping[str, int],
+    room: int | None,
 ) -> list[tuple[str, ...]]:
     sets, hand = [], []
     for number in rng.permutation(len(ids)):
@@ -94,5 +108,7 @@ def _too_long(ids: Sequence[str], n: int, lengths: Mapping[str, int], room: int)
     return {
         segment
         for segment in ids
-        if lengths[segment] + sum(lengths[other] for other in [s for s in shortest if s != segment][: n - 1]) > room
+        if lengths[segment]
+        + sum(lengths[other] for other in [s for s in shortest if s != segment][: n - 1])
+        > room
     }

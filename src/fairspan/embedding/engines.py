@@ -117,7 +117,11 @@ class Processes:
                 for manager, device in zip(self._managers, devices, strict=True)
             ]
             with ThreadPoolExecutor(len(made)) as pool:
-                opened = list(pool.map(lambda one: _called(one[0].open, one[1]), zip(made, devices, strict=True)))
+                opened = list(
+                    pool.map(
+                        lambda one: _called(one[0].open, one[1]), zip(made, devices, strict=True)
+                    )
+                )
             self.name, self.identity = one_of(opened)
         except BaseException:
             self.close()
@@ -153,7 +157,9 @@ def _called(method: Callable[..., Any], device: str | None, *given: Any, **optio
         ) from None
     except Exception as error:
         first = (str(error).splitlines() or [""])[0]
-        raise FairspanError(f"the process for {device} failed ({type(error).__name__}: {first}).") from None
+        raise FairspanError(
+            f"the process for {device} failed ({type(error).__name__}: {first})."
+        ) from None
 
 
 def _watch_parent() -> None:

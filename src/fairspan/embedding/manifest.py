@@ -40,10 +40,16 @@ def read_manifest(folder: Path, asked: EmbedOptions, source: Source) -> dict[str
             return None
         found = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise FairspanError(f"{file} cannot be read ({error}): choose another folder, or remove this one.") from None
+        raise FairspanError(
+            f"{file} cannot be read ({error}): choose another folder, or remove this one."
+        ) from None
     written = found.get("format") if isinstance(found, dict) else None
-    if written != FORMAT or not all(isinstance(found.get(name), dict) for name in ("options", "input", "encoder")):
-        raise FairspanError(f"{file} has format {written!r}, and this fairspan reads format {FORMAT}.")
+    if written != FORMAT or not all(
+        isinstance(found.get(name), dict) for name in ("options", "input", "encoder")
+    ):
+        raise FairspanError(
+            f"{file} has format {written!r}, and this fairspan reads format {FORMAT}."
+        )
     _refuse_other(folder, found, asked, source)
     return dict(found)
 
@@ -51,10 +57,14 @@ def read_manifest(folder: Path, asked: EmbedOptions, source: Source) -> dict[str
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
     with writing(folder):
-        write_whole(folder / MANIFEST, lambda file: file.write_text(text, "utf-8", "backslashreplace"))
+        write_whole(
+            folder / MANIFEST, lambda file: file.write_text(text, "utf-8", "backslashreplace")
+        )
 
 
-def new_manifest(model: str, asked: EmbedOptions, source: Source, encoder: Mapping[str, Any]) -> dict[str, Any]:
+def new_manifest(
+    model: str, asked: EmbedOptions, source: Source, encoder: Mapping[str, Any]
+) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "status": "incomplete",
@@ -77,7 +87,9 @@ def summary_of(records: Iterable[Record]) -> dict[str, Any]:
     return {**known, "shards": len(every), "seconds": round(sum(one.seconds for one in every), 3)}
 
 
-def _refuse_other(folder: Path, manifest: Mapping[str, Any], asked: EmbedOptions, source: Source) -> None:
+def _refuse_other(
+    folder: Path, manifest: Mapping[str, Any], asked: EmbedOptions, source: Source
+) -> None:
     for name, value in asked.of_folder().items():
         was = manifest["options"].get(name)
         if was != value:
@@ -94,12 +106,20 @@ def _refuse_other(folder: Path, manifest: Mapping[str, Any], asked: EmbedOptions
 
 
 def _size(identity: Mapping[str, Any]) -> str:
-    shown = {name: value for name, value in identity.items() if value is not None and name != "state"}
-    counts = {name: counted(value, name.removesuffix("s")) for name, value in shown.items() if type(value) is int}
+    shown = {
+        name: value for name, value in identity.items() if value is not None and name != "state"
+    }
+    counts = {
+        name: counted(value, name.removesuffix("s"))
+        for name, value in shown.items()
+        if type(value) is int
+    }
     return ", ".join(counts.get(name, f"{name} {value}") for name, value in shown.items())
 
 
-def refuse_other_model(folder: Path, manifest: Mapping[str, Any], encoder: Mapping[str, Any]) -> None:
+def refuse_other_model(
+    folder: Path, manifest: Mapping[str, Any], encoder: Mapping[str, Any]
+) -> None:
     """Raise if a folder was made by a model that gives other vectors."""
     for name, value in encoder.items():
         was = manifest["encoder"].get(name)

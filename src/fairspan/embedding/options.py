@@ -77,7 +77,11 @@ class EmbedOptions:
     progress: bool | Progress = field(default=True, metadata=_PASSING)
 
     def __post_init__(self) -> None:
-        for name, allowed in {"side": get_args(Side), "vectors": VECTORS, "engine": ENGINES}.items():
+        for name, allowed in {
+            "side": get_args(Side),
+            "vectors": VECTORS,
+            "engine": ENGINES,
+        }.items():
             if getattr(self, name) not in allowed:
                 raise DesignError(f"{name} is {' or '.join(allowed)}, got {getattr(self, name)!r}.")
         for name in ("rows_per_shard", "max_seq_length", "batch_tokens", "actors"):
@@ -120,7 +124,9 @@ class EmbedOptions:
 
     def refuse_changing(self, *calibrations: Calibration) -> None:
         """Raise if only longer texts are asked for, and a model with these changes others as well, or nothing."""
-        long = [one.acts and one.keeps_what_fits for one in (one.on(self.side) for one in calibrations)]
+        long = [
+            one.acts and one.keeps_what_fits for one in (one.on(self.side) for one in calibrations)
+        ]
         if self.only_longer_than_window and not (long and all(long)):
             raise DesignError(
                 "only_longer_than_window needs the preset long: other calibrations also change texts that fit "
@@ -129,11 +135,19 @@ class EmbedOptions:
 
     def of_folder(self) -> dict[str, Any]:
         """The options that a folder belongs to, as its manifest keeps them."""
-        kept = {one.name: getattr(self, one.name) for one in fields(self) if one.metadata != _PASSING}
-        calibration = self.calibration.to_dict() if isinstance(self.calibration, Calibration) else None
+        kept = {
+            one.name: getattr(self, one.name) for one in fields(self) if one.metadata != _PASSING
+        }
+        calibration = (
+            self.calibration.to_dict() if isinstance(self.calibration, Calibration) else None
+        )
         return {**kept, "calibration": calibration}
 
     def for_workers(self) -> EmbedOptions:
         """The same for another process, possibly on another machine, which is given its rows."""
-        place = str(Path(self.name).absolute()) if self.name is not None and Path(self.name).exists() else self.name
+        place = (
+            str(Path(self.name).absolute())
+            if self.name is not None and Path(self.name).exists()
+            else self.name
+        )
         return replace(self, model=place, input="", out=Path(self.out).absolute(), progress=False)

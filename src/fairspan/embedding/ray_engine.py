@@ -71,7 +71,9 @@ class RayActors:
             device = "cuda" if "num_gpus" in needs else "cpu"
             lasting = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": AT_ONCE}
             actor = self._ray.remote(UnitWorker).options(**lasting, **needs)
-            self._actors = [actor.remote(asked.for_workers(), device, threads) for _ in range(count)]
+            self._actors = [
+                actor.remote(asked.for_workers(), device, threads) for _ in range(count)
+            ]
             opened = [one.open.remote() for one in self._actors]
             self.name, self.identity = one_of([self._answer(one) for one in opened])
         except BaseException:
@@ -107,12 +109,18 @@ class RayActors:
         options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
         if asked.address is None:
             cpus = max(os.cpu_count() or 1, asked.actors or 1)
-            options |= {"num_cpus": cpus, "object_store_memory": _STORE_BYTES, "include_dashboard": False}
+            options |= {
+                "num_cpus": cpus,
+                "object_store_memory": _STORE_BYTES,
+                "include_dashboard": False,
+            }
         try:
             with _without_stderr():
                 self._ray.init(address=asked.address or "local", **options)
         except Exception as error:  # of many kinds, by what there is in place of a cluster
-            raise _not_there(asked.address or "this machine", str(error).strip().partition("\n")[0]) from None
+            raise _not_there(
+                asked.address or "this machine", str(error).strip().partition("\n")[0]
+            ) from None
 
     def _share(self, asked: EmbedOptions) -> tuple[int, dict[str, int], int]:
         """How many actors, the CPUs or GPUs that each needs, and the threads that it has."""
@@ -128,7 +136,9 @@ class RayActors:
             )
         if gpus:
             return actors, {"num_gpus": 1}, 1
-        widest = max(int(node["Resources"].get("CPU", 0)) for node in self._ray.nodes() if node["Alive"])
+        widest = max(
+            int(node["Resources"].get("CPU", 0)) for node in self._ray.nodes() if node["Alive"]
+        )
         threads = max(1, min(cpus // actors, widest))
         return actors, {"num_cpus": threads}, threads
 

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from fairspan.corpus.source import open_source
-from fairspan.embedding.manifest import new_manifest, read_manifest, refuse_other_model, summary_of, write_manifest
+from fairspan.embedding.manifest import (
+    new_manifest,
+    read_manifest,
+    refuse_other_model,
+    summary_of,
+    write_manifest,
+)
 from fairspan.embedding.options import EmbedOptions
 from fairspan.embedding.shards import Record, read_ids, read_records, remove_partial, write_rejected
 from fairspan.embedding.unit import SeenIds, Unit, missing_units, stopped
@@ -123,14 +129,20 @@ class Job:
             finally:
                 shown.stop()
             write_rejected(self.out, records)
-            manifest |= {"status": "complete", "finished": now(), "summary": summary_of(records.values())}
+            manifest |= {
+                "status": "complete",
+                "finished": now(),
+                "summary": summary_of(records.values()),
+            }
             write_manifest(self.out, manifest)
         return Embedding(self.out, manifest)
 
     def _model_key(self) -> str | None:
         """Of the files of a model that is given by its name."""
         asked = self.asked
-        return None if asked.name is None else model_key(asked.name, asked.loading(asked.devices[0]))
+        return (
+            None if asked.name is None else model_key(asked.name, asked.loading(asked.devices[0]))
+        )
 
     def _compute(self, records: dict[int, Record], shown: Progress) -> dict[str, Any]:
         """Write the missing shards, and add them to the records; returns the manifest."""
@@ -147,11 +159,23 @@ class Job:
                 refuse_other_model(self.out, manifest, engine.identity)
             lost = (manifest["summary"] or {"shards": 0})["shards"] - len(records)
             # A model that was just fetched from the hub had no files before.
-            manifest |= {"status": "incomplete", "model_key": key or self._model_key(), "summary": None}
+            manifest |= {
+                "status": "incomplete",
+                "model_key": key or self._model_key(),
+                "summary": None,
+            }
             write_manifest(self.out, manifest)
-            shown.stage(f"embedding {counted(lost, 'shard')} again, missing or damaged" if lost > 0 else "embedding")
+            shown.stage(
+                f"embedding {counted(lost, 'shard')} again, missing or damaged"
+                if lost > 0
+                else "embedding"
+            )
             finished = sum(one.end.done - one.start.done for one in records.values())
-            meter = Meter(shown, max(0, self.source.total - finished), sum(one.rows for one in records.values()))
+            meter = Meter(
+                shown,
+                max(0, self.source.total - finished),
+                sum(one.rows for one in records.values()),
+            )
             if isinstance(engine, ThisProcess):
                 engine.advance = meter.advance
             units = self._begun_units if self._begun_units and not records else self._units(records)
@@ -178,7 +202,9 @@ class Job:
         finished = {number: record.end for number, record in records.items()}
         for number in finished:
             seen.add(read_ids(self.out, number))
-        for unit in missing_units(self.source, self.asked.fields, finished, self.asked.rows_per_shard):
+        for unit in missing_units(
+            self.source, self.asked.fields, finished, self.asked.rows_per_shard
+        ):
             checked = seen.without_seen(unit)
             if checked.rejected and self.asked.strict:
                 raise stopped(min(checked.rejected, key=lambda one: (one.file, one.row)))

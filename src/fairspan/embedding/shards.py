@@ -113,7 +113,9 @@ def read_ids(folder: Path, number: int) -> list[str]:
     file = folder / shard_name(number)
     ids: list[str] = pl.read_parquet(file, columns=["id"], glob=False)["id"].to_list()
     record = _read_record(file)
-    bad = (one.id for one in record.faults if one.id is not None and one.reason.startswith(UNUSABLE))
+    bad = (
+        one.id for one in record.faults if one.id is not None and one.reason.startswith(UNUSABLE)
+    )
     return [*ids, *record.skipped_ids, *bad]
 
 
@@ -121,7 +123,9 @@ def write_rejected(folder: Path, records: Mapping[int, Record]) -> None:
     """All rejected rows, in the order of the input."""
 
     found = sorted((one for one in records.values() if one.rejected), key=lambda one: one.start)
-    faults = (fault for one in found for fault in _read_record(folder / shard_name(one.number)).faults)
+    faults = (
+        fault for one in found for fault in _read_record(folder / shard_name(one.number)).faults
+    )
 
     def write(file: Path) -> None:
         with file.open("w", encoding="utf-8", errors="backslashreplace") as opened:

@@ -53,7 +53,9 @@ def texts(rows: Iterable[Found], fields: Fields) -> Iterator[tuple[Text | Fault,
             yield Fault(row.file, row.number, id, str(error)), place
 
 
-def cut(items: Iterable[tuple[Text | Fault, Place]], start: Place, number: int, most: int) -> Iterator[Unit]:
+def cut(
+    items: Iterable[tuple[Text | Fault, Place]], start: Place, number: int, most: int
+) -> Iterator[Unit]:
     """Units of at most `most` rows, bad ones included, and of a bounded number of characters.
 
     Where a unit ends depends on the rows since its start alone, so that an interrupted run finds the same units.
@@ -74,7 +76,9 @@ def cut(items: Iterable[tuple[Text | Fault, Place]], start: Place, number: int, 
         yield Unit(number, start, end, rows, rejected)
 
 
-def missing_units(source: Source, fields: Fields, finished: Mapping[int, Place], most: int) -> Iterator[Unit]:
+def missing_units(
+    source: Source, fields: Fields, finished: Mapping[int, Place], most: int
+) -> Iterator[Unit]:
     """The units of a source that are not finished; where the others end is given, and their rows are not read."""
     number, start = 0, Place()
     while True:

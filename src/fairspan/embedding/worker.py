@@ -41,10 +41,18 @@ class UnitWorker:
     """
 
     def __init__(
-        self, asked: EmbedOptions, device: str | None, threads: int | None = None, advance: Advance | None = None
+        self,
+        asked: EmbedOptions,
+        device: str | None,
+        threads: int | None = None,
+        advance: Advance | None = None,
     ) -> None:
         self._asked, self._device, self._threads, self._advance = asked, device, threads, advance
-        self._opening, self._reading, self._computing = threading.Lock(), threading.Lock(), threading.Lock()
+        self._opening, self._reading, self._computing = (
+            threading.Lock(),
+            threading.Lock(),
+            threading.Lock(),
+        )
         self._opened: tuple[str, dict[str, Any]] | None = None
 
     def open(self) -> tuple[str, dict[str, Any]]:
@@ -78,7 +86,9 @@ class UnitWorker:
         if asked.only_longer_than_window:
             modules = list(calibrated_transformers(made))
             asked.refuse_changing(*(one.calibration for one in modules))
-            fits = self._fits = known["plain_window"] = min(one.untiled_length or 0 for one in modules)
+            fits = self._fits = known["plain_window"] = min(
+                one.untiled_length or 0 for one in modules
+            )
             if not fits or (encoder.window is not None and encoder.window <= fits):
                 raise DesignError(
                     f"the plain model reads {f'{fits:,} tokens' if fits else 'any length'}, and this one no "
@@ -94,13 +104,19 @@ class UnitWorker:
             texts = self._encoder.read([row.text for row in unit.rows])
         longer = np.array([one.length > self._fits for one in texts], dtype=bool)
         skipped = [row.id for row in compress(unit.rows, ~longer)]
-        unit, texts = replace(unit, rows=list(compress(unit.rows, longer))), list(compress(texts, longer))
+        unit, texts = (
+            replace(unit, rows=list(compress(unit.rows, longer))),
+            list(compress(texts, longer)),
+        )
         with self._computing:
             began = time.monotonic()
             vectors = self._vectors(texts, unit)
             seconds = time.monotonic() - began
         good = usable(vectors)
-        bad = [_unusable(unit.rows[number], vectors[number]) for number in np.flatnonzero(~good).tolist()]
+        bad = [
+            _unusable(unit.rows[number], vectors[number])
+            for number in np.flatnonzero(~good).tolist()
+        ]
         if bad and self._asked.strict:
             raise stopped(bad[0])
         lengths = np.array([one.length for one in texts], dtype=np.int32)[good]
@@ -119,7 +135,9 @@ class UnitWorker:
             skipped_ids=skipped,
         )
         ids = [row.id for row in compress(unit.rows, good)]
-        rows = table(ids, vectors if good.all() else vectors[good], lengths, cut, self._asked.vectors)
+        rows = table(
+            ids, vectors if good.all() else vectors[good], lengths, cut, self._asked.vectors
+        )
         write_shard(Path(self._asked.out), record, rows)
         return replace(record, faults=(), skipped_ids=())
 
@@ -130,7 +148,9 @@ class UnitWorker:
         """
         read = [one.read for one in texts]
         whole, size = sum(read), unit.end.done - unit.start.done
-        vectors = np.zeros((len(texts), self._encoder.dimension), dtype=VECTORS[self._asked.vectors][0])
+        vectors = np.zeros(
+            (len(texts), self._encoder.dimension), dtype=VECTORS[self._asked.vectors][0]
+        )
         for numbers in batches(read, self._budget):
             found = embed_batch(
                 self._encoder.vectors,
@@ -149,5 +169,7 @@ class UnitWorker:
 
 
 def _unusable(row: Text, vector: np.ndarray) -> Fault:
-    why = f"contains NaN, infinity or values beyond {vector.dtype}" if vector.any() else "is all zero"
+    why = (
+        f"contains NaN, infinity or values beyond {vector.dtype}" if vector.any() else "is all zero"
+    )
     return Fault(row.file, row.number, row.id, f"{UNUSABLE} {why}.")

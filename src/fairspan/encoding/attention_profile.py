@@ -42,7 +42,11 @@ class AttentionRow:
 
 
 def attention_rows(
-    model: SentenceTransformer, texts: Sequence[str], *, prompt: str | None = None, side: Side = "document"
+    model: SentenceTransformer,
+    texts: Sequence[str],
+    *,
+    prompt: str | None = None,
+    side: Side = "document",
 ) -> Iterator[AttentionRow]:
     """The attention of each text's pooled row, in the order of the texts.
 
@@ -77,7 +81,11 @@ class _RowRecorder(RecordingTransformer):
 
     def _pooled_rows(self, inputs: dict[str, Any]) -> Tensor:
         """[R], the rows of the text that are pooled."""
-        site, valid, prompt_length = self.site[0], inputs["attention_mask"].bool(), inputs.get("prompt_length") or 0
+        site, valid, prompt_length = (
+            self.site[0],
+            inputs["attention_mask"].bool(),
+            inputs.get("prompt_length") or 0,
+        )
         if site.pooling != "mean":
             return site.pooled_rows(valid, prompt_length)
         every = torch.arange(valid.shape[1], device=valid.device)
@@ -115,13 +123,19 @@ def by_basket(row: AttentionRow, basket_size: int = 128) -> Profile:
     content = np.flatnonzero(row.content)
     starts = np.arange(0, len(content), basket_size)
     # Sums of all baskets at once; it takes at least one start.
-    baskets = np.add.reduceat(row.masses[:, content], starts, axis=1) if len(starts) else row.masses[:, :0]
+    baskets = (
+        np.add.reduceat(row.masses[:, content], starts, axis=1)
+        if len(starts)
+        else row.masses[:, :0]
+    )
     place = np.arange(len(row.special))
     at_start = row.special & (place == 0)
     at_end = row.special & (place == len(place) - 1) & ~at_start
     elsewhere = ~(row.content | at_start | at_end)
     rest = {"first": at_start, "last": at_end, "other": elsewhere}
-    return Profile(baskets, {name: row.masses[:, tokens].sum(axis=1) for name, tokens in rest.items()})
+    return Profile(
+        baskets, {name: row.masses[:, tokens].sum(axis=1) for name, tokens in rest.items()}
+    )
 
 
 def by_segment(row: AttentionRow, spans: Sequence[tuple[int, int]]) -> Profile:
@@ -135,7 +149,10 @@ def by_segment(row: AttentionRow, spans: Sequence[tuple[int, int]]) -> Profile:
         member[number, tokens] = 1
     in_none = ~row.special & (member.sum(axis=0) == 0)
     rest = {"special": row.special, "other": in_none}
-    return Profile(row.masses @ member.T, {name: row.masses[:, tokens].sum(axis=1) for name, tokens in rest.items()})
+    return Profile(
+        row.masses @ member.T,
+        {name: row.masses[:, tokens].sum(axis=1) for name, tokens in rest.items()},
+    )
 
 
 def by_bins(row: AttentionRow, bins: int = 20) -> Profile:
@@ -150,4 +167,7 @@ def by_bins(row: AttentionRow, bins: int = 20) -> Profile:
     borders = np.arange(bins + 1) * count / bins
     up_to = np.stack([np.interp(borders, np.arange(count + 1), layer) for layer in cumulated])
     rest = {"special": row.special, "other": row.prompt}
-    return Profile(np.diff(up_to, axis=1), {name: row.masses[:, tokens].sum(axis=1) for name, tokens in rest.items()})
+    return Profile(
+        np.diff(up_to, axis=1),
+        {name: row.masses[:, tokens].sum(axis=1) for name, tokens in rest.items()},
+    )

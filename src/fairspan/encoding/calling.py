@@ -12,7 +12,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def call_of(options: Callable[P, T], run: Callable[[T], R], name: str, module: str) -> Callable[P, R]:
+def call_of(
+    options: Callable[P, T], run: Callable[[T], R], name: str, module: str
+) -> Callable[P, R]:
     """A function with the signature of the dataclass `options`, which builds it and hands it to `run`.
 
     The keywords of a verb are so listed once: as the fields. Type checkers see them through `P`, and `help()` and
@@ -46,7 +48,9 @@ def call_of(options: Callable[P, T], run: Callable[[T], R], name: str, module: s
     call.__name__ = call.__qualname__ = name
     call.__module__ = module
     # A dataclass lists its own fields, and those that it inherits are listed where they are defined.
-    docs = [inspect.cleandoc(kind.__doc__ or "") for kind in getattr(options, "__mro__", (options,))]
+    docs = [
+        inspect.cleandoc(kind.__doc__ or "") for kind in getattr(options, "__mro__", (options,))
+    ]
     listed = "\n".join(found for one in docs if (found := one.partition("Attributes:\n")[2]))
     doc = inspect.getdoc(run)
     call.__doc__ = f"{doc}\n\nArgs:\n{listed}" if doc and listed else doc or docs[0]

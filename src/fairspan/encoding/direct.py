@@ -56,7 +56,9 @@ class DirectEncoder:
             `encode_document` or `encode_query` gives, and otherwise leaves texts to them.
     """
 
-    def __init__(self, model: SentenceTransformer, side: Side = "document", *, prompt: str | None = None) -> None:
+    def __init__(
+        self, model: SentenceTransformer, side: Side = "document", *, prompt: str | None = None
+    ) -> None:
         self.side, self.prompt = side, prompt_of(model, side) if prompt is None else prompt
         self.window = window_of(model, side=side)
         # A copy, on the same weights: the caller's model may be in training.
@@ -81,7 +83,9 @@ class DirectEncoder:
                 for text, ids in zip(texts, self._counter.ids(texts), strict=True)
             ]
         return [
-            ReadText(text, length, length if self.window is None else min(length, self.window), None)
+            ReadText(
+                text, length, length if self.window is None else min(length, self.window), None
+            )
             for text, length in zip(texts, self._counter.count_whole(texts), strict=True)
         ]
 
@@ -105,14 +109,18 @@ class DirectEncoder:
         has_both = own[: len(before)] == before and own[len(own) - len(after) :] == after
         if has_both and len(own) >= len(before) + len(after):
             own = own[len(before) : len(own) - len(after)]
-        return self._ready("", np.asarray([*before, *self._prompt_ids, *own, *after], dtype=np.int64))
+        return self._ready(
+            "", np.asarray([*before, *self._prompt_ids, *own, *after], dtype=np.int64)
+        )
 
     def vectors(self, batch: Sequence[ReadText]) -> np.ndarray:
         """[texts, dimension] in float32, from one pass of the model."""
         if not self.takes_ids:
             encode = self.model.encode_query if self.side == "query" else self.model.encode_document
             texts = [one.text for one in batch]
-            found = encode(texts, prompt=self.prompt, batch_size=len(texts), show_progress_bar=False)
+            found = encode(
+                texts, prompt=self.prompt, batch_size=len(texts), show_progress_bar=False
+            )
             return np.asarray(found, dtype=np.float32)
         return self._pass(batch).float().cpu().numpy()
 
@@ -125,23 +133,34 @@ class DirectEncoder:
         if "message" in first.modality_config or tokenizer.pad_token_id is None:
             return False
         features = self.model.preprocess(["a"], prompt=self.prompt or None, task=self.side)
-        per_token = {name for name, value in features.items() if isinstance(value, Tensor) and value.ndim == 2}
+        per_token = {
+            name
+            for name, value in features.items()
+            if isinstance(value, Tensor) and value.ndim == 2
+        }
         if not {_IDS, _MASK} <= per_token <= {_IDS, _MASK, _TYPES} or "position_ids" in features:
             return False
         self._types = _TYPES in per_token
         self._constant = {name: value for name, value in features.items() if name not in per_token}
-        self._left = {"padding": tokenizer.padding_side == "left", "cut": tokenizer.truncation_side == "left"}
+        self._left = {
+            "padding": tokenizer.padding_side == "left",
+            "cut": tokenizer.truncation_side == "left",
+        }
         self._pad, self._transformer = int(tokenizer.pad_token_id), first.model
         before, after = special_tokens_around(tokenizer)
         whole = tokenizer("a")[_IDS]
         self._before, self._after = whole[:before], whole[len(whole) - after :]
-        self._prompt_ids = tokenizer(self.prompt, add_special_tokens=False)[_IDS] if self.prompt else []
+        self._prompt_ids = (
+            tokenizer(self.prompt, add_special_tokens=False)[_IDS] if self.prompt else []
+        )
         return True
 
     def _agrees(self) -> bool:
         """Whether ids give what the model itself makes of a few texts."""
         encode = self.model.encode_query if self.side == "query" else self.model.encode_document
-        expected = encode(list(_PROBES), prompt=self.prompt, show_progress_bar=False, convert_to_tensor=True)
+        expected = encode(
+            list(_PROBES), prompt=self.prompt, show_progress_bar=False, convert_to_tensor=True
+        )
         self.takes_ids = True
         found = self._pass(self.read(_PROBES))
         # Two passes over the same batch are equal up to the order of sums; another input differs by far more.
@@ -156,7 +175,9 @@ class DirectEncoder:
             head = ids[: len(self._before)]
             kept = np.concatenate([head, ids[length - (self.window - len(head)) :]])
         else:
-            kept = np.concatenate([ids[: self.window - len(self._after)], ids[length - len(self._after) :]])
+            kept = np.concatenate(
+                [ids[: self.window - len(self._after)], ids[length - len(self._after) :]]
+            )
         return ReadText(text, length, len(kept), kept)
 
     def _pass(self, batch: Sequence[ReadText]) -> Tensor:
@@ -167,7 +188,11 @@ class DirectEncoder:
             place = slice(width - one.read, width) if self._left["padding"] else slice(0, one.read)
             assert one.ids is not None
             ids[row, place], mask[row, place] = one.ids, 1
-        features: dict[str, Any] = {**self._constant, _IDS: torch.from_numpy(ids), _MASK: torch.from_numpy(mask)}
+        features: dict[str, Any] = {
+            **self._constant,
+            _IDS: torch.from_numpy(ids),
+            _MASK: torch.from_numpy(mask),
+        }
         if self._types:
             features[_TYPES] = torch.zeros_like(features[_IDS])
         with torch.inference_mode(), _attention_of(self.model.device):
@@ -180,7 +205,9 @@ def _attention_of(device: torch.device) -> AbstractContextManager[None]:
     """On a GPU, attention without cuDNN, which prepares every new shape of a batch for longer than a pass takes."""
     if device.type != "cuda":
         return nullcontext()
-    return sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH])
+    return sdpa_kernel(
+        [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+    )
 
 
 def usable(vectors: np.ndarray) -> np.ndarray:

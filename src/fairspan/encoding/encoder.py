@@ -56,14 +56,20 @@ class ModelEncoder(Encoder):
         by_segments: bool = False,
     ) -> None:
         self.window = window_of(model, calibration, side)
-        self.model = cutting(calibrate(model, calibration) if calibration.acts_on(side) else model, self.window)
+        self.model = cutting(
+            calibrate(model, calibration) if calibration.acts_on(side) else model, self.window
+        )
         self._prompt, self._side, self._by_segments = prompt, side, by_segments
         # Read back from the modules: a model may have come calibrated, and "plain" leaves it so.
         modules = list(calibrated_transformers(self.model))
         acting = [_on_side(module.calibration, side) for module in modules]
-        self._identity = json.dumps([ENGINE, fingerprint, acting, prompt, side, by_segments], sort_keys=True)
+        self._identity = json.dumps(
+            [ENGINE, fingerprint, acting, prompt, side, by_segments], sort_keys=True
+        )
         self._plain = json.dumps([ENGINE, fingerprint, [], prompt, side, False], sort_keys=True)
-        keeping = modules and not by_segments and all(one.calibration.keeps_what_fits for one in modules)
+        keeping = (
+            modules and not by_segments and all(one.calibration.keeps_what_fits for one in modules)
+        )
         self._kept = min(one.untiled_length or ANY_LENGTH for one in modules) if keeping else 0
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
@@ -71,8 +77,12 @@ class ModelEncoder(Encoder):
         texts = self._read(batch)
         with warnings.catch_warnings():
             # What is cut off is reported where `window` is read.
-            warnings.filterwarnings("ignore", message="(?s).*is longer than the model: its segments")
-            found = encode(texts, prompt=self._prompt, batch_size=len(texts), show_progress_bar=False)
+            warnings.filterwarnings(
+                "ignore", message="(?s).*is longer than the model: its segments"
+            )
+            found = encode(
+                texts, prompt=self._prompt, batch_size=len(texts), show_progress_bar=False
+            )
         return list(np.asarray(found, dtype=np.float32))
 
     def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -85,7 +95,10 @@ class ModelEncoder(Encoder):
         offsets = ModelTokens(self.model, self._prompt).offsets([text.text for text in batch])
         vectors = features["sentence_embedding"].float().cpu().numpy()
         return [
-            (vectors[number], _span_vectors(text, where, _own_tokens(features, number, len(where), text)))
+            (
+                vectors[number],
+                _span_vectors(text, where, _own_tokens(features, number, len(where), text)),
+            )
             for number, (text, where) in enumerate(zip(batch, offsets, strict=True))
         ]
 
@@ -145,14 +158,22 @@ class CorrectedEncoder(DerivedEncoder):
     def parts(self, texts: Sequence[Text]) -> list[tuple[Text, ...]]:
         return [(text,) for text in texts]
 
-    def combine(self, texts: Sequence[Text], vectors: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+    def combine(
+        self, texts: Sequence[Text], vectors: Sequence[Sequence[np.ndarray]]
+    ) -> list[np.ndarray]:
         found = [own for (own,) in vectors]
-        return list(self.correction.correct(np.stack(found), [text.spoken for text in texts])) if found else []
+        return (
+            list(self.correction.correct(np.stack(found), [text.spoken for text in texts]))
+            if found
+            else []
+        )
 
     def untouched(self, texts: Sequence[Text]) -> str:
         """Of how many different texts a part has no fitted language, in words; empty if there are none."""
         found = self.correction.untouched([text.spoken for text in dict.fromkeys(texts)])
-        return ", ".join(f"{count:,} in {language or 'an unknown language'}" for language, count in found.items())
+        return ", ".join(
+            f"{count:,} in {language or 'an unknown language'}" for language, count in found.items()
+        )
 
     def key(self, text: Text) -> bytes:
         """Where the vector of a text is stored: its languages count only where the method asks for them."""
@@ -174,7 +195,11 @@ def refuse_other_spaces(model: SentenceTransformer) -> None:
     after = [type(module).__name__ for module in model.children()][1:]
     modes = [module.pooling_mode for module in model.children() if isinstance(module, Pooling)]
     pooled_once = all(isinstance(mode, str) for mode in modes)
-    if after not in (["Pooling"], ["Pooling", "Normalize"]) or not pooled_once or model.truncate_dim is not None:
+    if (
+        after not in (["Pooling"], ["Pooling", "Normalize"])
+        or not pooled_once
+        or model.truncate_dim is not None
+    ):
         raise UnsupportedModel(
             f"retention compares tokens with whole vectors, and this model changes the space between them "
             f"({', '.join(after) or 'no pooling'}, truncate_dim={model.truncate_dim}): omit retention."
@@ -210,7 +235,9 @@ def _span_vectors(text: Text, offsets: np.ndarray, tokens: torch.Tensor) -> np.n
     means = []
     for span, numbers in zip(text.spans, tokens_of_spans(offsets, text.spans), strict=True):
         if not len(numbers):
-            raise FairspanError(f"no token is in {text.text[slice(*span)][:40]!r}, so it has no contextual vector.")
+            raise FairspanError(
+                f"no token is in {text.text[slice(*span)][:40]!r}, so it has no contextual vector."
+            )
         means.append(tokens[torch.from_numpy(numbers).to(tokens.device)].double().mean(dim=0))
     stacked = torch.nn.functional.normalize(torch.stack(means), dim=1)
     return stacked.float().cpu().numpy()

@@ -85,7 +85,11 @@ class Endpoint:
         self.url, self.model, self.dimensions = _normal(url), model, dimensions
         if not isinstance(model, str) or not model.strip():
             raise FairspanError(f"an endpoint needs the name of a model, got {model!r}.")
-        for name, value in (("concurrency", concurrency), ("batch", batch), ("dimensions", dimensions)):
+        for name, value in (
+            ("concurrency", concurrency),
+            ("batch", batch),
+            ("dimensions", dimensions),
+        ):
             require_whole(name, 1 if value is None else value)
         self.body = _checked("body", body or {})
         self.query_body = None if query_body is None else _checked("query_body", query_body)
@@ -103,7 +107,9 @@ class Endpoint:
     @property
     def identity(self) -> str:
         """Everything known that decides its vectors. A server may put another model behind the same name."""
-        return json.dumps(["endpoint", self.url, self.model, self.dimensions, self.body, self.query_body])
+        return json.dumps(
+            ["endpoint", self.url, self.model, self.dimensions, self.body, self.query_body]
+        )
 
     @property
     def description(self) -> dict[str, Any]:
@@ -121,7 +127,9 @@ class Endpoint:
     def on(self, side: Side) -> Endpoint:
         """The same for texts of one side only."""
         made = copy.copy(self)
-        made.body = self.query_body if side == "query" and self.query_body is not None else self.body
+        made.body = (
+            self.query_body if side == "query" and self.query_body is not None else self.body
+        )
         made.query_body = None
         return made
 
@@ -134,7 +142,9 @@ class Endpoint:
         too_much = status == 413 or (status in (400, 422) and _TOO_MUCH.search(said))
         if too_much and len(sentences) > 1:
             middle = (len(sentences) + 1) // 2
-            return np.concatenate([self.encode(half) for half in (sentences[:middle], sentences[middle:])])
+            return np.concatenate(
+                [self.encode(half) for half in (sentences[:middle], sentences[middle:])]
+            )
         what, remedy = "the request", "try again later"
         if too_much:
             what = f"a text of {len(sentences[0]):,} characters that begins {sentences[0][:40]!r}"
@@ -152,17 +162,26 @@ class Endpoint:
         if self.dimensions is not None:
             asked["dimensions"] = self.dimensions
         headers = {"Authorization": f"Bearer {self._key}"} if self._key else None
-        how: Any = {"headers": headers, "timeout": self._timeout, "retries": False, "preload_content": False}
+        how: Any = {
+            "headers": headers,
+            "timeout": self._timeout,
+            "retries": False,
+            "preload_content": False,
+        }
         until = time.monotonic() + _MOST_SECONDS
         # Where nothing ever answered, the address is more likely wrong than the server busy.
         retries = _RETRIES if self.received.requests else 2
         for tried in count():
             wait = min(2.0 ** (tried - 1) + random(), _LONGEST_WAIT) if tried else 0.0
             try:
-                answer = self._pool.request("POST", f"{self.url}/embeddings", json=asked, redirect=False, **how)
+                answer = self._pool.request(
+                    "POST", f"{self.url}/embeddings", json=asked, redirect=False, **how
+                )
                 content = self._content(answer, _TEXT_BYTES * (1 + len(texts)), until)
                 retries, reason = _RETRIES, f"status {answer.status}"
-                if tried == retries or (answer.status not in (408, 425, 429) and answer.status < 500):
+                if tried == retries or (
+                    answer.status not in (408, 425, 429) and answer.status < 500
+                ):
                     return answer.status, content
                 with suppress(InvalidHeader):
                     wait = urllib3.Retry().get_retry_after(answer) or wait
@@ -179,7 +198,9 @@ class Endpoint:
                 time.sleep(wait)
                 continue
             break
-        raise FairspanError(f"{self.url} does not answer ({reason}): check the address, or try again later.")
+        raise FairspanError(
+            f"{self.url} does not answer ({reason}): check the address, or try again later."
+        )
 
     def _content(self, answer: urllib3.BaseHTTPResponse, most: int, until: float) -> bytes:
         found = bytearray()

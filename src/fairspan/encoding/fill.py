@@ -64,7 +64,13 @@ def batches(lengths: Sequence[int], budget: int, most: int | None = None) -> lis
 
 
 def fill(
-    encoder: Encoder, texts: Sequence[Text], store: Store, *, budget: int, tally: Tally, progress: Progress
+    encoder: Encoder,
+    texts: Sequence[Text],
+    store: Store,
+    *,
+    budget: int,
+    tally: Tally,
+    progress: Progress,
 ) -> None:
     """Embed every text that the store has no vector for. Each batch is stored as soon as it is there."""
     different = {_keys(encoder, text): text for text in texts}
@@ -78,9 +84,13 @@ def fill(
         return
     every = list(different.items())
     formed = batches([text.length for text in different.values()], budget, encoder.most)
-    parts = [[every[number][1] for number in batch if every[number][0] in wanted] for batch in formed]
+    parts = [
+        [every[number][1] for number in batch if every[number][0] in wanted] for batch in formed
+    ]
     for part, results in _computed(encoder, [part for part in parts if part], tally):
-        store.put({key: vector for result in results if _usable(result) for key, vector in result.items()})
+        store.put(
+            {key: vector for result in results if _usable(result) for key, vector in result.items()}
+        )
         _refuse_unusable(part, results, tally)
         tally.computed += len(part)
         tally.computed_tokens += _tokens(part)
@@ -88,7 +98,12 @@ def fill(
 
 
 def _derive(
-    encoder: DerivedEncoder, texts: Sequence[Text], store: Store, budget: int, tally: Tally, progress: Progress
+    encoder: DerivedEncoder,
+    texts: Sequence[Text],
+    store: Store,
+    budget: int,
+    tally: Tally,
+    progress: Progress,
 ) -> None:
     """Embed the parts of texts, and store beside their vectors what is made of them."""
     parts = encoder.parts(texts)
@@ -108,7 +123,9 @@ def _derive(
         store.put(dict(zip(map(encoder.key, some), encoder.combine(some, vectors), strict=True)))
 
 
-def _computed(encoder: Encoder, parts: Sequence[list[Text]], tally: Tally) -> Iterator[tuple[list[Text], Results]]:
+def _computed(
+    encoder: Encoder, parts: Sequence[list[Text]], tally: Tally
+) -> Iterator[tuple[list[Text], Results]]:
     """The results of batches as they come; those of an endpoint's requests side by side.
 
     After a failure no further batch begins; those under way are waited for and given, and then the failure is raised.
@@ -138,7 +155,9 @@ def _computed(encoder: Encoder, parts: Sequence[list[Text]], tally: Tally) -> It
 def _embed(encoder: Encoder, batch: Sequence[Text], tally: Tally) -> Results:
     """The results of one batch by key."""
     run, advice = partial(_run, encoder), "use shorter documents or a smaller model"
-    return embed_batch(run, batch, lambda text: text.length, tally, advice=advice, kept=lambda: _kept(tally))
+    return embed_batch(
+        run, batch, lambda text: text.length, tally, advice=advice, kept=lambda: _kept(tally)
+    )
 
 
 def embed_batch(
@@ -166,7 +185,11 @@ def embed_batch(
         tally.halved += 1
         middle = (len(batch) + 1) // 2
         halves = (batch[:middle], batch[middle:])
-        return [one for half in halves for one in embed_batch(run, half, length, tally, advice=advice, kept=kept)]
+        return [
+            one
+            for half in halves
+            for one in embed_batch(run, half, length, tally, advice=advice, kept=kept)
+        ]
     except FairspanError as error:  # most often a server that stopped answering
         raise type(error)(f"{error} {kept()}".rstrip()) from None
     except Exception as error:
@@ -177,7 +200,9 @@ def embed_batch(
         ) from error
 
 
-def _within_memory(run: Callable[[Sequence[Read]], Iterable[Made]], batch: Sequence[Read]) -> Iterable[Made]:
+def _within_memory(
+    run: Callable[[Sequence[Read]], Iterable[Made]], batch: Sequence[Read]
+) -> Iterable[Made]:
     """What `run` returns; raise `OutOfMemory` where memory ran out, on whatever device, with it freed again."""
     try:
         return run(batch)
@@ -217,7 +242,9 @@ def reads_to_end(encoder: Encoder, longest: Text, tally: Tally, store: Store | N
         return np.asarray(found[encoder.key(text)], dtype=np.float64)
 
     def is_same(words: str) -> bool:
-        return bool(np.linalg.norm(whole - vector_of(words)) <= _SAME * float(np.linalg.norm(whole)))
+        return bool(
+            np.linalg.norm(whole - vector_of(words)) <= _SAME * float(np.linalg.norm(whole))
+        )
 
     without = longest.text[:-_TAIL].rstrip()
     if not without:
@@ -236,7 +263,10 @@ def reads_to_end(encoder: Encoder, longest: Text, tally: Tally, store: Store | N
 
 def _run(encoder: Encoder, batch: Sequence[Text]) -> Results:
     if not any(text.spans for text in batch):
-        return [{encoder.key(text): vector} for text, vector in zip(batch, encoder.vectors(batch), strict=True)]
+        return [
+            {encoder.key(text): vector}
+            for text, vector in zip(batch, encoder.vectors(batch), strict=True)
+        ]
     return [
         dict(zip(_keys(encoder, text), found, strict=False))
         for text, found in zip(batch, encoder.with_spans(batch), strict=True)
@@ -254,7 +284,10 @@ def _tokens(texts: Iterable[Text]) -> int:
 
 def _usable(result: dict[bytes, np.ndarray]) -> bool:
     """Whether every vector is finite and none is all zero."""
-    return all(bool(np.isfinite(found).all()) and bool(found.any(axis=-1).all()) for found in result.values())
+    return all(
+        bool(np.isfinite(found).all()) and bool(found.any(axis=-1).all())
+        for found in result.values()
+    )
 
 
 def _refuse_unusable(texts: Sequence[Text], results: Results, tally: Tally) -> None:
@@ -269,4 +302,6 @@ def _refuse_unusable(texts: Sequence[Text], results: Results, tally: Tally) -> N
 def _kept(tally: Tally) -> str:
     """Without a number: requests that are under way may still be answered."""
     some = tally.computed or tally.found
-    return "What was computed is in the store: the same command continues from there." if some else ""
+    return (
+        "What was computed is in the store: the same command continues from there." if some else ""
+    )

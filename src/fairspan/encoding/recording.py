@@ -47,7 +47,14 @@ class RecordingTransformer(Transformer):  # type: ignore[misc]
         inputs = {name: value for name, value in features.items() if name != SEGMENTS}
         plan = Plan()
         if self.calibration.acts_on(self.side):
-            how = (self.calibration, self.site[0], self.depth, inputs, self.side, features.get(SEGMENTS))
+            how = (
+                self.calibration,
+                self.site[0],
+                self.depth,
+                inputs,
+                self.side,
+                features.get(SEGMENTS),
+            )
             plan = make_plan(*how, only_pooled=False, tiling=self.tiling)
         result = self.recording(plan, inputs)
         features.update(forward_under(plan, self, inputs, self.depth, self.tiling, **kwargs))
@@ -83,9 +90,14 @@ def record(
     The model and the lengths of the texts are checked before the first one goes through.
     """
     for module in require_transformers(model, "record"):
-        if "message" in module.modality_config or module.tokenizer is None or not module.tokenizer.is_fast:
+        if (
+            "message" in module.modality_config
+            or module.tokenizer is None
+            or not module.tokenizer.is_fast
+        ):
             raise unsupported(
-                module.model, "has a tokenizer that does not map tokens back to characters, or a chat template"
+                module.model,
+                "has a tokenizer that does not map tokens back to characters, or a chat template",
             )
     recorder = copy_sharing_weights(model).eval()
     for module in recorder.modules():
@@ -96,9 +108,14 @@ def record(
     read = [_tokenized(recorder, text, number, before, side) for number, text in enumerate(texts)]
 
     def one(text: str, features: dict[str, Any]) -> Recorded:
-        offsets, special = features.pop("offset_mapping"), features.pop("special_tokens_mask").bool()
+        offsets, special = (
+            features.pop("offset_mapping"),
+            features.pop("special_tokens_mask").bool(),
+        )
         if isinstance(text, SegmentedText):
-            features[SEGMENTS] = segment_of_tokens([text], offsets, features["attention_mask"], before)
+            features[SEGMENTS] = segment_of_tokens(
+                [text], offsets, features["attention_mask"], before
+            )
         with torch.inference_mode():
             features = recorder(batch_to_device(features, recorder.device))
         return Recorded(features[_RECORDED], offsets[0].numpy() - len(before), special[0].numpy())
@@ -106,12 +123,18 @@ def record(
     return map(one, texts, read)
 
 
-def _tokenized(model: SentenceTransformer, text: str, number: int, prompt: str, side: Side) -> dict[str, Any]:
+def _tokenized(
+    model: SentenceTransformer, text: str, number: int, prompt: str, side: Side
+) -> dict[str, Any]:
     """The features of a text, after making sure that the model takes all of it."""
 
     def preprocess(**options: bool) -> dict[str, Any]:
-        asked = {"text": {"return_offsets_mapping": True, "return_special_tokens_mask": True, **options}}
-        features: dict[str, Any] = model.preprocess([text], prompt=prompt, task=side, processing_kwargs=asked)
+        asked = {
+            "text": {"return_offsets_mapping": True, "return_special_tokens_mask": True, **options}
+        }
+        features: dict[str, Any] = model.preprocess(
+            [text], prompt=prompt, task=side, processing_kwargs=asked
+        )
         if "attention_mask" not in features:
             raise UnsupportedModel(
                 f"a {side} goes through no transformer in this model: there is no attention to record."
@@ -121,7 +144,9 @@ def _tokenized(model: SentenceTransformer, text: str, number: int, prompt: str, 
     features = preprocess(truncation=False, verbose=False)
     whole = features["attention_mask"].shape[1]
     if whole == 0:
-        raise UnsupportedModel(f"text {number} has no tokens, so the model has nothing to attend to.")
+        raise UnsupportedModel(
+            f"text {number} has no tokens, so the model has nothing to attend to."
+        )
     # A max_seq_length that was raised too far does not cut, but lets a text run out of positions.
     window = window_of(model, side=side) if isinstance(model[0], Transformer) else None
     limit = min(preprocess()["attention_mask"].shape[1], window or whole)

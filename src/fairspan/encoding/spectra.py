@@ -118,17 +118,30 @@ def spectra(
 class _SpectrumRecorder(RecordingTransformer):
     """Records the spectrum of the one text of a batch."""
 
-    def start(self, model: SentenceTransformer, side: Side, layers: Layers | list[int] | None = None) -> None:
+    def start(
+        self, model: SentenceTransformer, side: Side, layers: Layers | list[int] | None = None
+    ) -> None:
         """Ask for the hidden states, and find the value weights."""
         super().start(model, side)
-        self.layers = frozenset() if layers is None else as_calibration(None, layers=layers).layer_numbers(self.depth)
+        self.layers = (
+            frozenset()
+            if layers is None
+            else as_calibration(None, layers=layers).layer_numbers(self.depth)
+        )
         self.model.config.output_hidden_states = True
-        shown = getattr(probe(self.model, Plan(), output_hidden_states=True), "hidden_states", None) or ()
+        shown = (
+            getattr(probe(self.model, Plan(), output_hidden_states=True), "hidden_states", None)
+            or ()
+        )
         if len(shown) != self.depth + 1:
-            raise unsupported(self.model, f"shows {len(shown)} hidden states, and has {self.depth} layers")
+            raise unsupported(
+                self.model, f"shows {len(shown)} hidden states, and has {self.depth} layers"
+            )
         found = find_value_weights(self.model)
         self.no_value_norms = found if isinstance(found, str) else None
-        self.value_norms = None if isinstance(found, str) else _stacked([value_norms(weight) for weight in found])
+        self.value_norms = (
+            None if isinstance(found, str) else _stacked([value_norms(weight) for weight in found])
+        )
 
     def recording(self, plan: Plan, inputs: dict[str, Any]) -> Callable[[dict[str, Any]], Spectrum]:
         sigmas: list[tuple[Tensor, Tensor]] = []
@@ -141,10 +154,21 @@ class _SpectrumRecorder(RecordingTransformer):
         def spectrum(features: dict[str, Any]) -> Spectrum:
             states = features.pop("all_layer_embeddings")
             high, low = np.array([signal_norms(state[0]) for state in states]).T
-            filters, spreads = (_stacked(list(of_layers)) for of_layers in zip(*sigmas, strict=True))
+            filters, spreads = (
+                _stacked(list(of_layers)) for of_layers in zip(*sigmas, strict=True)
+            )
             calibrated = np.isin(np.arange(self.depth), list(plan.layers))
             tokens = inputs["input_ids"].shape[1]
-            return Spectrum(tokens, high, low, filters, spreads, calibrated, self.value_norms, self.no_value_norms)
+            return Spectrum(
+                tokens,
+                high,
+                low,
+                filters,
+                spreads,
+                calibrated,
+                self.value_norms,
+                self.no_value_norms,
+            )
 
         plan.watch = watch
         return spectrum

@@ -27,7 +27,11 @@ _ELSEWHERE = "choose another file with store or FAIRSPAN_STORE."
 def default_store() -> Path:
     """$FAIRSPAN_STORE, or a file in the user's cache folder."""
     given = os.environ.get("FAIRSPAN_STORE")
-    return Path(given) if given else Path(platformdirs.user_cache_dir("fairspan", False)) / "embeddings.sqlite"
+    return (
+        Path(given)
+        if given
+        else Path(platformdirs.user_cache_dir("fairspan", False)) / "embeddings.sqlite"
+    )
 
 
 class Store:
@@ -55,7 +59,10 @@ class Store:
 
     def put(self, vectors: Mapping[bytes, np.ndarray]) -> None:
         """Store vectors, all or none."""
-        rows = [(key, np.ascontiguousarray(vector, dtype="<f4").tobytes()) for key, vector in vectors.items()]
+        rows = [
+            (key, np.ascontiguousarray(vector, dtype="<f4").tobytes())
+            for key, vector in vectors.items()
+        ]
         with self._guarded(), self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
@@ -88,7 +95,11 @@ class Store:
 
     def _refuse_others(self, connection: sqlite3.Connection) -> None:
         """Raise if the file belongs to another program, or to another fairspan."""
-        asked = ("PRAGMA user_version", "PRAGMA application_id", "SELECT count(*) FROM sqlite_master")
+        asked = (
+            "PRAGMA user_version",
+            "PRAGMA application_id",
+            "SELECT count(*) FROM sqlite_master",
+        )
         written, owner, tables = (connection.execute(query).fetchone()[0] for query in asked)
         if owner != APPLICATION and (owner or written or tables):
             raise FairspanError(f"{self.path} is a database of another program: {_ELSEWHERE}")
@@ -103,7 +114,9 @@ class Store:
             for start in range(0, len(every), _AT_ONCE):
                 part = every[start : start + _AT_ONCE]
                 places = ",".join("?" * len(part))
-                rows += self._connection.execute(f"SELECT {columns} FROM vectors WHERE key IN ({places})", part)
+                rows += self._connection.execute(
+                    f"SELECT {columns} FROM vectors WHERE key IN ({places})", part
+                )
         return rows
 
     @contextmanager

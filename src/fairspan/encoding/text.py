@@ -106,7 +106,9 @@ class DerivedEncoder(Encoder):
         """What is embedded of each text."""
         raise NotImplementedError
 
-    def combine(self, texts: Sequence[Text], vectors: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+    def combine(
+        self, texts: Sequence[Text], vectors: Sequence[Sequence[np.ndarray]]
+    ) -> list[np.ndarray]:
         """The vector of each text, given those of its parts."""
         raise NotImplementedError
 

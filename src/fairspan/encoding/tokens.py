@@ -32,7 +32,12 @@ class ModelTokens:
     unit = "tokens"
 
     def __init__(
-        self, model: SentenceTransformer, prompt: str = "", *, side: Side = "document", window: int | None = None
+        self,
+        model: SentenceTransformer,
+        prompt: str = "",
+        *,
+        side: Side = "document",
+        window: int | None = None,
     ) -> None:
         self.model, self.prompt, self.window = model, prompt, window or window_of(model, side=side)
         self._tokenizer = model.tokenizer
@@ -58,7 +63,11 @@ class ModelTokens:
             # A character of several tokens is kept whole or not at all.
             while 0 < end < len(offsets) and offsets[end][0] < offsets[end - 1][1]:
                 end -= 1
-            kept.append(text if len(offsets) <= length else text[: offsets[end - 1][1] if end else 0].rstrip())
+            kept.append(
+                text
+                if len(offsets) <= length
+                else text[: offsets[end - 1][1] if end else 0].rstrip()
+            )
         return kept
 
     def offsets(self, texts: Sequence[str]) -> list[np.ndarray]:
@@ -76,9 +85,13 @@ class ModelTokens:
                 f"{type(self._tokenizer).__name__} does not map tokens back to characters: use a model with a fast "
                 "tokenizer (tokenizer.json)."
             )
-        return list(self._tokenized(texts, "offset_mapping", special=special, return_offsets_mapping=True))
+        return list(
+            self._tokenized(texts, "offset_mapping", special=special, return_offsets_mapping=True)
+        )
 
-    def _tokenized(self, texts: Sequence[str], entry: str, *, special: bool, **options: Any) -> Iterator[Any]:
+    def _tokenized(
+        self, texts: Sequence[str], entry: str, *, special: bool, **options: Any
+    ) -> Iterator[Any]:
         # The tokenizer's threads are wanted here; a fork later on would only print a warning about them.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
         whole = {"truncation": False, "padding": False, "verbose": False}
@@ -108,10 +121,18 @@ class Characters:
 
 
 def counter_of(
-    model: SentenceTransformer, prompt: str = "", *, side: Side = "document", window: int | None = None
+    model: SentenceTransformer,
+    prompt: str = "",
+    *,
+    side: Side = "document",
+    window: int | None = None,
 ) -> ModelTokens | Characters:
     """What counts for a model: its own tokens, or characters where it has no tokenizer that shows them."""
-    return ModelTokens(model, prompt, side=side, window=window) if shows_tokens(model) else Characters(prompt)
+    return (
+        ModelTokens(model, prompt, side=side, window=window)
+        if shows_tokens(model)
+        else Characters(prompt)
+    )
 
 
 def cutting(model: SentenceTransformer, window: int | None) -> SentenceTransformer:
@@ -121,7 +142,11 @@ def cutting(model: SentenceTransformer, window: int | None) -> SentenceTransform
     bare tokenizer, which static embeddings have, cuts by itself.
     """
     own = model.max_seq_length
-    if window is None or (own is not None and own <= window) or isinstance(model.tokenizer, Tokenizer):
+    if (
+        window is None
+        or (own is not None and own <= window)
+        or isinstance(model.tokenizer, Tokenizer)
+    ):
         return model
     made = copy_sharing_weights(model)
     made.max_seq_length = window
@@ -136,7 +161,9 @@ def tokens_of_spans(offsets: np.ndarray, spans: Sequence[Span]) -> list[np.ndarr
     """
     begins, last = offsets[:, 0], offsets[:, 1] - 1
     stands_for_text = last >= begins
-    return [np.flatnonzero(stands_for_text & (last >= start) & (last < end)) for start, end in spans]
+    return [
+        np.flatnonzero(stands_for_text & (last >= start) & (last < end)) for start, end in spans
+    ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

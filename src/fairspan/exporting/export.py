@@ -68,9 +68,15 @@ def export(
     out = Path(out)
     require_exportable(out)
     if not hasattr(torch.compiler, "is_exporting"):
-        raise MissingExtra(f"exporting needs torch 2.7 or newer, this is {torch.__version__}: pip install -U torch.")
+        raise MissingExtra(
+            f"exporting needs torch 2.7 or newer, this is {torch.__version__}: pip install -U torch."
+        )
     stage("exporting")
-    copied, prompt, window = exportable_copy(model), prompt_of(model, side), window_of(model, side=side)
+    copied, prompt, window = (
+        exportable_copy(model),
+        prompt_of(model, side),
+        window_of(model, side=side),
+    )
     texts = _texts(copied, window)
     graph, example = Graph.of(copied, texts[:2], prompt, side)
     program = trace(graph, example, window)
@@ -84,7 +90,9 @@ def export(
         "calibration": acting.to_dict() if acting.acts else None,
         "max_seq_length": window,
         "pooling": [one.pooling_mode for one in copied.modules() if isinstance(one, Pooling)],
-        "converted_from": None if model.dtype == torch.float32 else str(model.dtype).removeprefix("torch."),
+        "converted_from": None
+        if model.dtype == torch.float32
+        else str(model.dtype).removeprefix("torch."),
         "inputs": list(example),
         "outputs": list(OUTPUTS),
         "opset": program.model.opset_imports[""],
@@ -101,10 +109,15 @@ def export(
             _verified(partial, word, list(example), _encoded(copied, texts[:1], other))
         if int8:
             stage("quantizing")
-            facts["int8"] = _quantized(partial, [prompt + text for text in texts], list(example), wanted)
+            facts["int8"] = _quantized(
+                partial, [prompt + text for text in texts], list(example), wanted
+            )
         if (partial / f"{GRAPH}_data").exists():
             # A browser cannot look for the second file.
-            config, told = partial / "config.json", {"transformers.js_config": {"use_external_data_format": True}}
+            config, told = (
+                partial / "config.json",
+                {"transformers.js_config": {"use_external_data_format": True}},
+            )
             write_json(config, read_json(config) | told)
         write_json(partial / "fairspan.json", facts)
     return facts
@@ -114,8 +127,14 @@ def _save(program: Any, file: Path) -> None:
     """The graph; weights that are too large for one file under the name that other programs look for."""
     import onnx_ir
 
-    weights = sum(one.const_value.nbytes for one in program.model.graph.initializers.values() if one.const_value)
-    onnx_ir.save(program.model, file, external_data=f"{file.name}_data" if weights > _LARGE else None)
+    weights = sum(
+        one.const_value.nbytes
+        for one in program.model.graph.initializers.values()
+        if one.const_value
+    )
+    onnx_ir.save(
+        program.model, file, external_data=f"{file.name}_data" if weights > _LARGE else None
+    )
 
 
 def _encoded(model: SentenceTransformer, texts: list[str], side: Side) -> np.ndarray:
@@ -134,12 +153,18 @@ def _texts(model: SentenceTransformer, window: int | None) -> list[str]:
     unit = calibration.tile_size or calibration.basket_size
     unit = int(model[0].untiled_length or _LONGEST) if unit == WINDOW else int(unit)
     # A word is one token or more.
-    longest = window if window is not None and window <= _LONGEST else max(_LONGEST // 2, unit + unit // 2)
+    longest = (
+        window
+        if window is not None and window <= _LONGEST
+        else max(_LONGEST // 2, unit + unit // 2)
+    )
     counts = (1, min(2 * unit + 9, longest // 2), 9, longest)
     return [" ".join(rng.choice(words, size=count)) for count in counts]
 
 
-def _verified(folder: Path, texts: list[str], inputs: list[str], wanted: np.ndarray) -> dict[str, Any]:
+def _verified(
+    folder: Path, texts: list[str], inputs: list[str], wanted: np.ndarray
+) -> dict[str, Any]:
     """What the folder makes of texts, compared with the model's vectors.
 
     Raises:
@@ -156,7 +181,9 @@ def _verified(folder: Path, texts: list[str], inputs: list[str], wanted: np.ndar
     return {"dimension": wanted.shape[1], "verified": verified}
 
 
-def _quantized(folder: Path, texts: list[str], inputs: list[str], wanted: np.ndarray) -> dict[str, Any]:
+def _quantized(
+    folder: Path, texts: list[str], inputs: list[str], wanted: np.ndarray
+) -> dict[str, Any]:
     """Replace the graph by one with weights in 8 bits; how near its vectors are to the model's."""
     import onnx
 
@@ -184,13 +211,23 @@ def _run(folder: Path, texts: list[str], inputs: Sequence[str]) -> tuple[np.ndar
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     tokens = Tokenizer.from_file(str(folder / "tokenizer.json")).encode_batch(texts)
-    given = [[one.ids for one in tokens], [one.attention_mask for one in tokens], [one.type_ids for one in tokens]]
-    arrays = {name: np.array(values) for name, values in zip(INPUTS, given, strict=True) if name in inputs}
+    given = [
+        [one.ids for one in tokens],
+        [one.attention_mask for one in tokens],
+        [one.type_ids for one in tokens],
+    ]
+    arrays = {
+        name: np.array(values) for name, values in zip(INPUTS, given, strict=True) if name in inputs
+    }
     try:
-        session = onnxruntime.InferenceSession(str(folder / GRAPH), options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            str(folder / GRAPH), options, providers=["CPUExecutionProvider"]
+        )
         (got,) = session.run([OUTPUTS[0]], arrays)
     except Exception as error:
-        raise UnsupportedModel(f"onnxruntime does not run the exported graph: {first_line(error)}") from None
+        raise UnsupportedModel(
+            f"onnxruntime does not run the exported graph: {first_line(error)}"
+        ) from None
     return np.asarray(got), [sum(one.attention_mask) for one in tokens]
 
 

@@ -53,8 +53,13 @@ def write_folder(model: SentenceTransformer, folder: Path, side: Side, window: i
     transformer, *others = model.children()
     config = copy.deepcopy(transformer.model.config)
     # Some models count their positions from an offset, which readers of this field subtract.
-    positions, limit = getattr(config, "max_position_embeddings", None), position_limit(transformer.model)
-    config.max_position_embeddings = (window or ANY_LENGTH) + (positions - limit if positions and limit else 0)
+    positions, limit = (
+        getattr(config, "max_position_embeddings", None),
+        position_limit(transformer.model),
+    )
+    config.max_position_embeddings = (window or ANY_LENGTH) + (
+        positions - limit if positions and limit else 0
+    )
     config.save_pretrained(str(folder))
     _save_tokenizer(model.tokenizer, folder, window)
     prompts = {one: prompt_of(model, one) for one in sides_of(model, side)}
@@ -65,18 +70,31 @@ def write_folder(model: SentenceTransformer, folder: Path, side: Side, window: i
         "similarity_fn_name": model.similarity_fn_name,
     }
     write_json(folder / "config_sentence_transformers.json", made)
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": window or ANY_LENGTH, "do_lower_case": False})
-    listed = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}]
+    write_json(
+        folder / "sentence_bert_config.json",
+        {"max_seq_length": window or ANY_LENGTH, "do_lower_case": False},
+    )
+    listed = [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}
+    ]
     for number, module in enumerate(others, 1):
         place, kind = f"{number}_{type(module).__name__}", type(module)
         (folder / place).mkdir()
         module.save(str(folder / place))
-        home = "sentence_transformers.models" if kind in (Dense, Normalize, Pooling) else kind.__module__
+        home = (
+            "sentence_transformers.models"
+            if kind in (Dense, Normalize, Pooling)
+            else kind.__module__
+        )
         if isinstance(module, Pooling):
             write_json(folder / place / "config.json", _pooling(module))
-        listed.append({"idx": number, "name": str(number), "path": place, "type": f"{home}.{kind.__name__}"})
+        listed.append(
+            {"idx": number, "name": str(number), "path": place, "type": f"{home}.{kind.__name__}"}
+        )
     write_json(folder / "modules.json", listed)
-    (folder / "README.md").write_text(model_card(model, calibration_of(model), _CARD), encoding="utf-8")
+    (folder / "README.md").write_text(
+        model_card(model, calibration_of(model), _CARD), encoding="utf-8"
+    )
 
 
 def calibration_of(model: SentenceTransformer) -> Calibration:
@@ -116,16 +134,35 @@ def _save_tokenizer(tokenizer: Any, folder: Path, window: int | None) -> None:
     fast.save(str(file))
     made = read_json(config) | {"model_max_length": window or ANY_LENGTH}
     if made.get("tokenizer_class") == "TokenizersBackend":
-        made["tokenizer_class"] = "PreTrainedTokenizerFast"  # its name before transformers 5, which knows both
+        made["tokenizer_class"] = (
+            "PreTrainedTokenizerFast"  # its name before transformers 5, which knows both
+        )
     # What else says where texts are cut, which fastembed would heed.
     write_json(config, {name: one for name, one in made.items() if name not in _CUTTING})
-    special = {name: str(one) for name, one in tokenizer.special_tokens_map.items() if not isinstance(one, list)}
+    special = {
+        name: str(one)
+        for name, one in tokenizer.special_tokens_map.items()
+        if not isinstance(one, list)
+    }
     write_json(folder / "special_tokens_map.json", special)
 
 
 def _pooling(module: Any) -> dict[str, Any]:
     """In the form that every release of sentence-transformers knows, and text-embeddings-inference needs."""
-    chosen = [module.pooling_mode] if isinstance(module.pooling_mode, str) else list(module.pooling_mode)
-    names = {"cls": "cls_token", "lasttoken": "lasttoken", "mean_sqrt_len_tokens": "mean_sqrt_len_tokens"}
-    modes = {f"pooling_mode_{names.get(one, f'{one}_tokens')}": one in chosen for one in ("cls", "mean", *chosen)}
-    return {"word_embedding_dimension": module.embedding_dimension, **modes, "include_prompt": module.include_prompt}
+    chosen = (
+        [module.pooling_mode] if isinstance(module.pooling_mode, str) else list(module.pooling_mode)
+    )
+    names = {
+        "cls": "cls_token",
+        "lasttoken": "lasttoken",
+        "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    }
+    modes = {
+        f"pooling_mode_{names.get(one, f'{one}_tokens')}": one in chosen
+        for one in ("cls", "mean", *chosen)
+    }
+    return {
+        "word_embedding_dimension": module.embedding_dimension,
+        **modes,
+        "include_prompt": module.include_prompt,
+    }

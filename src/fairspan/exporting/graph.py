@@ -49,7 +49,9 @@ class Graph(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         given = dict(zip(INPUTS, (input_ids, attention_mask, token_type_ids), strict=True))
         transformer, *others = self.model.children()
-        features = transformer({**self.constant, **{name: one for name, one in given.items() if one is not None}})
+        features = transformer(
+            {**self.constant, **{name: one for name, one in given.items() if one is not None}}
+        )
         tokens: Tensor = features[TOKENS]
         for module in others:
             features = module(features)
@@ -118,7 +120,11 @@ def trace(graph: Graph, example: dict[str, Tensor], window: int | None) -> Any:
         try:
             program = torch.export.export(graph, (), example, dynamic_shapes=shapes, strict=False)
             made: Any = torch.onnx.export(
-                program, dynamo=True, verbose=False, output_names=list(OUTPUTS), dynamic_shapes=shapes
+                program,
+                dynamo=True,
+                verbose=False,
+                output_names=list(OUTPUTS),
+                dynamic_shapes=shapes,
             )
         except Exception as error:
             raise UnsupportedModel(
@@ -132,7 +138,9 @@ def trace(graph: Graph, example: dict[str, Tensor], window: int | None) -> Any:
 def _reason(error: Exception) -> str:
     """The line of an error that says most; torch puts advice around it."""
     lines = [line.strip(" -") for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if line.startswith(("Not all values", "<class", "Could not guard"))]
+    telling = [
+        line for line in lines if line.startswith(("Not all values", "<class", "Could not guard"))
+    ]
     return (telling or lines or [type(error).__name__])[0]
 
 

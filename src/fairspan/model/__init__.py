@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 __all__ = ["CalibratedTransformer", "LanguageCorrection"]
 
-_LAZY = {"CalibratedTransformer": "fairspan.model.transformer", "LanguageCorrection": "fairspan.model.correction"}
+_LAZY = {
+    "CalibratedTransformer": "fairspan.model.transformer",
+    "LanguageCorrection": "fairspan.model.correction",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -41,7 +41,9 @@ class Whitening:
     def fingerprint(self) -> str:
         """A hash of what a model carries of it."""
         shape = f"{self.matrix.shape}".encode()
-        return sha256(shape + b"".join(part.astype("<f4").tobytes() for part in (self.mean, self.matrix))).hexdigest()
+        return sha256(
+            shape + b"".join(part.astype("<f4").tobytes() for part in (self.mean, self.matrix))
+        ).hexdigest()
 
 
 def fit_whitening(vectors: np.ndarray, *, dimensions: int | None = None) -> Whitening:
@@ -64,7 +66,9 @@ def fit_whitening(vectors: np.ndarray, *, dimensions: int | None = None) -> Whit
     directions = directions[:, varied]
     # An eigenvector has no sign of its own: the largest component of each is made positive.
     largest = directions[np.abs(directions).argmax(axis=0), np.arange(directions.shape[1])]
-    return Whitening(mean, directions * np.where(largest < 0, -1.0, 1.0) / np.sqrt(variances[varied]))
+    return Whitening(
+        mean, directions * np.where(largest < 0, -1.0, 1.0) / np.sqrt(variances[varied])
+    )
 
 
 def whiten(model: SentenceTransformer, whitening: Whitening) -> SentenceTransformer:
@@ -100,7 +104,11 @@ def last_two(model: SentenceTransformer) -> SentenceTransformer:
     copied = copy_sharing_weights(model)
     (name, transformer), *rest = copied.named_children()
     pooling = rest[0][1] if rest else None
-    if not isinstance(transformer, Transformer) or not isinstance(pooling, Pooling) or transformer.backend != "torch":
+    if (
+        not isinstance(transformer, Transformer)
+        or not isinstance(pooling, Pooling)
+        or transformer.backend != "torch"
+    ):
         kinds = ", ".join(type(module).__name__ for module in model.children())
         raise UnsupportedModel(
             f"last2avg reads the layers of a Transformer module that a Pooling follows, on the torch backend; this "
@@ -127,7 +135,9 @@ def _count_states(transformer: Transformer) -> int:
     with evaluating(transformer), torch.inference_mode():
         found = transformer({"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)})
     states = found.get("all_layer_embeddings") or ()
-    if len(states) < 3 or any(state.shape != found["token_embeddings"].shape for state in states[-2:]):
+    if len(states) < 3 or any(
+        state.shape != found["token_embeddings"].shape for state in states[-2:]
+    ):
         raise UnsupportedModel(
             f"{type(transformer.model).__name__} does not give the hidden states of two layers "
             f"({len(states)} were given for output_hidden_states=True), so there is no last2avg of it."

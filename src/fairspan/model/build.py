@@ -72,7 +72,9 @@ def calibrate(
                 read_up_to(module, max_seq_length)
     if correction is not None:
         if isinstance(model, MultiVectorEncoder):
-            raise UnsupportedModel("a correction acts on one vector per text: omit it for a MultiVectorEncoder.")
+            raise UnsupportedModel(
+                "a correction acts on one vector per text: omit it for a MultiVectorEncoder."
+            )
         add_correction(calibrated, correction)
     for own in corrections_of(calibrated):
         known = own.fitted_on.get("calibration")
@@ -84,10 +86,18 @@ def calibrate(
                 stacklevel=2,
             )
     half = next(
-        (str(one.dtype)[6:] for one in model.parameters() if one.dtype in (torch.float16, torch.bfloat16)), None
+        (
+            str(one.dtype)[6:]
+            for one in model.parameters()
+            if one.dtype in (torch.float16, torch.bfloat16)
+        ),
+        None,
     )
     if half is not None and model.device.type == "cpu":
-        warnings.warn(f"the model is in {half}, which is slow on a CPU: use model.float() first.", stacklevel=2)
+        warnings.warn(
+            f"the model is in {half}, which is slow on a CPU: use model.float() first.",
+            stacklevel=2,
+        )
     write_card(calibrated, wanted)
     return calibrated
 

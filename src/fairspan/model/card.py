@@ -56,11 +56,19 @@ def model_card(model: SentenceTransformer, calibration: Calibration, template: s
             known = ModelCard(text).data.to_dict()
     again = "fairspan" in known.get("tags", ())
     name = (known.get("base_model") if again else None) or name_of(model)
-    kept = {field: known.get(field) for field in ("language", "license", "license_name", "license_link")}
+    kept = {
+        field: known.get(field) for field in ("language", "license", "license_name", "license_link")
+    }
     tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "fairspan"]
-    kept |= {"base_model": name if "/" in name else None, "pipeline_tag": "sentence-similarity", "tags": tags}
+    kept |= {
+        "base_model": name if "/" in name else None,
+        "pipeline_tag": "sentence-similarity",
+        "tags": tags,
+    }
     licence = known.get("license_name") or known.get("license")
-    how = [f"calibrated by fairspan: {in_words(calibration)}" if calibration.acts else "not calibrated"]
+    how = [
+        f"calibrated by fairspan: {in_words(calibration)}" if calibration.acts else "not calibrated"
+    ]
     how += [f"vectors corrected for languages ({one.method})" for one in corrections_of(model)]
     return template.format(
         front=ModelCardData(library_name="sentence-transformers", **kept).to_yaml(),
@@ -75,10 +83,18 @@ def model_card(model: SentenceTransformer, calibration: Calibration, template: s
 
 def name_of(model: SentenceTransformer) -> str:
     """What the weights were loaded by: a name on the hub with its owner, or else the last part of a folder's."""
-    loaded = (getattr(getattr(module, "model", None), "name_or_path", None) for module in model.modules())
-    place = str(next(filter(None, (model.model_card_data.model_id, *loaded)), "a model without a name"))
+    loaded = (
+        getattr(getattr(module, "model", None), "name_or_path", None) for module in model.modules()
+    )
+    place = str(
+        next(filter(None, (model.model_card_data.model_id, *loaded)), "a model without a name")
+    )
     if PACKAGE in Path(place).parts:
         return f"sentence-transformers/{DEFAULT_MODEL}"
     if cached := re.search(r"models--([^/\\]+?)--([^/\\]+)[/\\]snapshots", place):
         return "/".join(cached.groups())
-    return place if re.fullmatch(r"[\w.-]+/[\w.-]+", place) and not Path(place).exists() else Path(place).name
+    return (
+        place
+        if re.fullmatch(r"[\w.-]+/[\w.-]+", place) and not Path(place).exists()
+        else Path(place).name
+    )

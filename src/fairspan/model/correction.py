@@ -69,11 +69,15 @@ class LanguageCorrection(Module):
         self.needs_language = read_correction(method)[0] == "lir"
         count = len(self.languages) if self.needs_language else 1
         if directions.ndim != 3 or len(directions) != count or not directions.isfinite().all():
-            raise UnsupportedModel(f"these are not the directions of {method} for {len(self.languages)} languages")
+            raise UnsupportedModel(
+                f"these are not the directions of {method} for {len(self.languages)} languages"
+            )
         self.register_buffer("directions", directions.contiguous())
 
     @classmethod
-    def fit(cls, method: str, vectors: Mapping[str, np.ndarray], *, normalise: bool = True) -> LanguageCorrection:
+    def fit(
+        cls, method: str, vectors: Mapping[str, np.ndarray], *, normalise: bool = True
+    ) -> LanguageCorrection:
         """A correction from [n, d] vectors of each language, of the same n texts in the same order.
 
         `subspace` (LSAR, arXiv 2401.05792 after Xie et al. 2022): see `language_subspace`. `lir` (arXiv 2109.04727)
@@ -85,7 +89,10 @@ class LanguageCorrection(Module):
         name, rank = read_correction(method)
         given = {language: np.asarray(own, dtype=np.float64) for language, own in vectors.items()}
         if normalise:
-            given = {language: normalize(torch.from_numpy(own)).numpy() for language, own in given.items()}
+            given = {
+                language: normalize(torch.from_numpy(own)).numpy()
+                for language, own in given.items()
+            }
         if name == "subspace":
             means = np.stack([own.mean(axis=0) for own in given.values()])
             bases = language_subspace(means, rank)[None]
@@ -101,7 +108,9 @@ class LanguageCorrection(Module):
         said = f"{self.method} {','.join(self.languages)} {self.normalise} {tuple(self.directions.shape)}"
         return sha256(said.encode() + self.directions.float().cpu().numpy().tobytes()).hexdigest()
 
-    def forward(self, features: dict[str, Any], language: str | None = None, **kwargs: Any) -> dict[str, Any]:
+    def forward(
+        self, features: dict[str, Any], language: str | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
         if self.needs_language and language is None:
             raise FairspanError(
                 f"{self.method} needs the language of the texts: pass one per call, as in "
@@ -141,7 +150,9 @@ class LanguageCorrection(Module):
 
     def _known(self, language: str) -> str | None:
         """The fitted language that a text's language is: itself, or "de" for "de-AT"; None if there is none."""
-        return next((one for one in (language, language.partition("-")[0]) if one in self.languages), None)
+        return next(
+            (one for one in (language, language.partition("-")[0]) if one in self.languages), None
+        )
 
     def untouched(self, shares: Sequence[Shares]) -> dict[str, int]:
         """How many texts have a part in each language that was not fitted; "" counts those of unknown language."""
@@ -155,12 +166,16 @@ class LanguageCorrection(Module):
     def get_embedding_dimension(self) -> int:
         return self.directions.shape[-1]
 
-    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+    def save(
+        self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any
+    ) -> None:
         self.save_config(output_path)
         self.save_torch_weights(output_path)
 
     @classmethod
-    def load(cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any) -> LanguageCorrection:
+    def load(
+        cls, model_name_or_path: str, subfolder: str = "", **kwargs: Any
+    ) -> LanguageCorrection:
         names = ("token", "cache_folder", "revision", "local_files_only")
         place = {"subfolder": subfolder, **{name: kwargs[name] for name in names if name in kwargs}}
         try:
@@ -223,10 +238,14 @@ def add_correction(model: SentenceTransformer, fit: LanguageCorrection) -> None:
             f"truncate_dim={model.truncate_dim} would truncate the vectors after they are corrected: load the model "
             "without it."
         )
-    for name in [name for name, module in model.named_children() if isinstance(module, LanguageCorrection)]:
+    for name in [
+        name for name, module in model.named_children() if isinstance(module, LanguageCorrection)
+    ]:
         delattr(model, name)
     if fit.fitted_on.get("fingerprint") != fingerprint(model):
         raise UnsupportedModel(
             f"the correction was fitted on another model, {fit.fitted_on.get('model')}: fit it on this one."
         )
-    model.add_module("correction", copy.deepcopy(fit).to(model.device, model.dtype or torch.float32))
+    model.add_module(
+        "correction", copy.deepcopy(fit).to(model.device, model.dtype or torch.float32)
+    )

@@ -48,7 +48,9 @@ def _descriptions(model: SentenceTransformer) -> Iterator[Any]:
 
 def _kind(module: nn.Module) -> str:
     """The name of a module's class; a calibrated one counts as what it was made from."""
-    return next(base.__name__ for base in type(module).__mro__ if not base.__module__.startswith("fairspan"))
+    return next(
+        base.__name__ for base in type(module).__mro__ if not base.__module__.startswith("fairspan")
+    )
 
 
 def _relevant(settings: Any) -> Any:
@@ -58,13 +60,21 @@ def _relevant(settings: Any) -> Any:
             for name, value in settings.items()
             if name not in _IRRELEVANT and not str(name).startswith("_")
         }
-    return [_relevant(value) for value in settings] if isinstance(settings, list | tuple) else settings
+    return (
+        [_relevant(value) for value in settings] if isinstance(settings, list | tuple) else settings
+    )
 
 
 def _tokenizer(tokenizer: Any) -> Any:
     """The tokenizer's rules and vocabulary, without truncation and padding, which every call sets."""
-    backend = tokenizer if isinstance(tokenizer, Tokenizer) else getattr(tokenizer, "backend_tokenizer", None)
+    backend = (
+        tokenizer
+        if isinstance(tokenizer, Tokenizer)
+        else getattr(tokenizer, "backend_tokenizer", None)
+    )
     if isinstance(backend, Tokenizer):
         rules = json.loads(backend.to_str())
-        return {name: value for name, value in rules.items() if name not in ("truncation", "padding")}
+        return {
+            name: value for name, value in rules.items() if name not in ("truncation", "padding")
+        }
     return tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else type(tokenizer).__name__

@@ -10,7 +10,15 @@ from sentence_transformers.util import get_device_name
 
 from fairspan.errors import FairspanError, UnsupportedModel, first_line
 from fairspan.model.correction import LanguageCorrection
-from fairspan.model.source import DEFAULT_MODEL, FOLDERS, Loading, find_model, hub_options, model_file, read_json
+from fairspan.model.source import (
+    DEFAULT_MODEL,
+    FOLDERS,
+    Loading,
+    find_model,
+    hub_options,
+    model_file,
+    read_json,
+)
 from fairspan.model.transformer import CalibratedTransformer
 from fairspan.model.window import limit_to
 
@@ -38,7 +46,9 @@ def load(path: str | Path, **options: Any) -> SentenceTransformer:
         UnsupportedModel: if there is no such model, or it needs custom code or, if calibrated, pickles.
     """
     if options.pop("trust_remote_code", False):
-        raise UnsupportedModel("fairspan.load runs no code from a model folder: omit trust_remote_code.")
+        raise UnsupportedModel(
+            "fairspan.load runs no code from a model folder: omit trust_remote_code."
+        )
     place, given = find_model(path, **options), options.get("model_kwargs") or {}
     converted = not {"dtype", "torch_dtype"} & given.keys() and _is_cpu(options.get("device"))
     if converted:
@@ -62,13 +72,17 @@ def load_model(name: str | None = None, loading: Loading | None = None) -> Sente
     return load_with_limit(name, loading)[0]
 
 
-def load_with_limit(name: str | None, loading: Loading | None) -> tuple[SentenceTransformer, int | None]:
+def load_with_limit(
+    name: str | None, loading: Loading | None
+) -> tuple[SentenceTransformer, int | None]:
     """The same, and the model's own limit in tokens."""
     loading, place = loading or Loading(), find_model(name)
     loading.require_device()
     dtype = loading.dtype or ("float32" if _is_cpu(loading.device) else "auto")
     options = {"device": loading.device, "model_kwargs": {"dtype": dtype}}
-    model = _open(name or DEFAULT_MODEL, place, {**options, "trust_remote_code": loading.trust_remote_code})
+    model = _open(
+        name or DEFAULT_MODEL, place, {**options, "trust_remote_code": loading.trust_remote_code}
+    )
     if isinstance(model, MultiVectorEncoder):
         raise UnsupportedModel(
             f"{name} is a multi-vector encoder, with a vector for each token, and one for each text is needed here: "
@@ -84,11 +98,16 @@ def _open(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTran
     """The model at a place that `find_model` gave; errors call it by its name."""
     try:
         config = model_file(place, "config_sentence_transformers.json", **options)
-        several = config is not None and read_json(config).get("model_type") == MultiVectorEncoder.model_type
+        several = (
+            config is not None
+            and read_json(config).get("model_type") == MultiVectorEncoder.model_type
+        )
         kind = MultiVectorEncoder if several else SentenceTransformer
         if not _is_calibrated(place, options):
             if model_file(place, "fairspan.json", **options) is not None:
-                raise UnsupportedModel(f"{name} is an exported folder, for other programs: give the model itself.")
+                raise UnsupportedModel(
+                    f"{name} is an exported folder, for other programs: give the model itself."
+                )
             return kind(place, **options)
         if not Path(place).is_dir():
             # What a calibrated model consists of, and nothing that could be run.
@@ -117,7 +136,9 @@ def _is_cpu(device: str | None) -> bool:
 def _is_calibrated(place: str, options: dict[str, Any]) -> bool:
     """Whether a calibrated model was saved there, perhaps inside a Router."""
     files = (model_file(place, name, **options) for name in ("modules.json", "router_config.json"))
-    return any(file is not None and "fairspan" in file.read_text(encoding="utf-8") for file in files)
+    return any(
+        file is not None and "fairspan" in file.read_text(encoding="utf-8") for file in files
+    )
 
 
 def _saved_dtype(place: str, options: dict[str, Any]) -> str | None:
@@ -140,7 +161,11 @@ def _refuse_foreign_activations(folder: Path) -> None:
     for file in sorted(folder.rglob("config.json")):
         config = read_json(file)
         activation = config.get("activation_function") if isinstance(config, dict) else None
-        if isinstance(activation, str) and "." in activation and not activation.startswith("torch."):
+        if (
+            isinstance(activation, str)
+            and "." in activation
+            and not activation.startswith("torch.")
+        ):
             raise UnsupportedModel(
                 f"{file} names the activation function {activation}, which is not torch's, and fairspan.load imports "
                 "no other code."

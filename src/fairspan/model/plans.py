@@ -36,7 +36,11 @@ def make_plan(
         only_pooled: whether nothing reads the last layer's output but the pooled row.
     """
     ids = inputs["input_ids"]
-    valid = inputs["attention_mask"].bool() if "attention_mask" in inputs else torch.ones_like(ids).bool()
+    valid = (
+        inputs["attention_mask"].bool()
+        if "attention_mask" in inputs
+        else torch.ones_like(ids).bool()
+    )
     layers = calibration.layer_numbers(depth) if calibration.strength > 0 else frozenset()
     last, tiles = depth - 1, None
     if tiling is not None:
@@ -46,7 +50,9 @@ def make_plan(
 
     def make_rule() -> BasketRule:
         special, baskets, strength = _split(calibration, site, valid, segment)
-        pooled = None if site.pooling == "mean" else site.pooled_rows(valid, inputs.get("prompt_length"))
+        pooled = (
+            None if site.pooling == "mean" else site.pooled_rows(valid, inputs.get("prompt_length"))
+        )
         return BasketRule(baskets, special, strength, pooled)
 
     return Plan(
@@ -73,7 +79,9 @@ def _split(
     calibration: Calibration, site: PoolingSite, valid: Tensor, segment: Tensor | None
 ) -> tuple[SpecialShares, Baskets, Tensor | None]:
     """What special tokens receive, where the baskets lie, and the strength [N], None for 1 throughout."""
-    bos, eos = (None if share == "basket" else share for share in calibration.special_baskets(site.pooling))
+    bos, eos = (
+        None if share == "basket" else share for share in calibration.special_baskets(site.pooling)
+    )
     special = SpecialShares(bos, eos)  # type: ignore[arg-type]
     own = {"own_bos": bos is not None, "own_eos": eos is not None}
     baskets = fixed_baskets(valid, calibration.basket_size, **own)

@@ -73,7 +73,9 @@ class PooledFeatures(UserDict[str, Any]):
         return dict(self) | other
 
 
-def pooling_of(model: SentenceTransformer | MultiVectorEncoder, transformer: nn.Module) -> PoolingSite:
+def pooling_of(
+    model: SentenceTransformer | MultiVectorEncoder, transformer: nn.Module
+) -> PoolingSite:
     """The pooling that follows `transformer` in `model`."""
     if isinstance(model, MultiVectorEncoder):
         return PoolingSite(None, follows_directly=False)

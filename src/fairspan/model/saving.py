@@ -53,14 +53,20 @@ def write_json(file: Path, content: Any) -> None:
 def require_new(folder: Path) -> None:
     """Raise if there is something at `folder` other than an empty folder."""
     if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
-        raise UnsupportedModel(f"{folder} exists and is not an empty folder: choose another, or remove it.")
+        raise UnsupportedModel(
+            f"{folder} exists and is not an empty folder: choose another, or remove it."
+        )
 
 
 def require_exportable(out: Path) -> None:
     """Raise if no model can be exported to `out`: its name, files that are there, a missing package."""
     if out.suffix == ".onnx":
-        raise UnsupportedModel(f"a model is exported to a folder: use {str(out.with_suffix(''))!r} for {str(out)!r}.")
+        raise UnsupportedModel(
+            f"a model is exported to a folder: use {str(out.with_suffix(''))!r} for {str(out)!r}."
+        )
     require_new(out)
-    missing = [package for package in ("onnx", "onnxscript", "onnxruntime") if find_spec(package) is None]
+    missing = [
+        package for package in ("onnx", "onnxscript", "onnxruntime") if find_spec(package) is None
+    ]
     if missing:
         raise MissingExtra(f"exporting needs {', '.join(missing)}: pip install 'fairspan[onnx]'.")

@@ -47,15 +47,26 @@ class SegmentedText(str):
         >>> SegmentedText.cut("First.\\n\\nSecond.", [0, 8]).segments
         ('First.', 'Second.')
         """
-        if not starts or any(a >= b for a, b in pairwise(starts)) or starts[0] < 0 or starts[-1] >= len(text):
-            raise DesignError(f"segments begin at growing places inside the text, got {list(starts)!r:.80}.")
-        return cls._made(text, [text[a:b].strip() for a, b in pairwise([*starts, len(text)])], list(starts))
+        if (
+            not starts
+            or any(a >= b for a, b in pairwise(starts))
+            or starts[0] < 0
+            or starts[-1] >= len(text)
+        ):
+            raise DesignError(
+                f"segments begin at growing places inside the text, got {list(starts)!r:.80}."
+            )
+        return cls._made(
+            text, [text[a:b].strip() for a, b in pairwise([*starts, len(text)])], list(starts)
+        )
 
     @classmethod
     def _made(cls, text: str, segments: Sequence[str], starts: list[int]) -> SegmentedText:
         empty = [number for number, segment in enumerate(segments) if not segment.strip()]
         if empty:
-            raise DesignError(f"segment {empty[0]} of a document of {len(segments)} is empty: omit it.")
+            raise DesignError(
+                f"segment {empty[0]} of a document of {len(segments)} is empty: omit it."
+            )
         made = super().__new__(cls, text)
         made.segments, made.starts = tuple(segments), starts
         return made
@@ -64,7 +75,9 @@ class SegmentedText(str):
         return SegmentedText.cut, (str(self), self.starts)
 
 
-def segment_of_tokens(texts: Sequence[str], offsets: Tensor, valid: Tensor, prompt: str | None) -> Tensor:
+def segment_of_tokens(
+    texts: Sequence[str], offsets: Tensor, valid: Tensor, prompt: str | None
+) -> Tensor:
     """[N, L], the segment each token belongs to; `UNSEGMENTED` throughout for texts that are plain strings.
 
     A token belongs to the segment that holds its last character, so that a token which begins with the joining space
@@ -96,7 +109,9 @@ def segment_of_tokens(texts: Sequence[str], offsets: Tensor, valid: Tensor, prom
 
 
 def encode_segments(
-    model: SentenceTransformer, documents: Sequence[Sequence[str] | SegmentedText] | SegmentedText, **options: Any
+    model: SentenceTransformer,
+    documents: Sequence[Sequence[str] | SegmentedText] | SegmentedText,
+    **options: Any,
 ) -> Any:
     """Embed documents whose segments are known, with one basket or tile per segment.
 
@@ -109,7 +124,9 @@ def encode_segments(
         What `model.encode_document` returns: one vector per document of a list, or one vector.
     """
     calibrations = [getattr(module, "calibration", None) for module in model.modules()]
-    if not any(one is not None and (one.strength > 0 or one.tile_size is not None) for one in calibrations):
+    if not any(
+        one is not None and (one.strength > 0 or one.tile_size is not None) for one in calibrations
+    ):
         raise DesignError(
             "segments become tiles or baskets only inside a calibrated model: use fairspan.calibrate(model, 'tiles') "
             "or any calibration with tiles or with a strength above 0."
@@ -118,5 +135,9 @@ def encode_segments(
     def read(document: Sequence[str]) -> SegmentedText:
         return document if isinstance(document, SegmentedText) else SegmentedText(document)
 
-    texts = read(documents) if isinstance(documents, str) else [read(document) for document in documents]
+    texts = (
+        read(documents)
+        if isinstance(documents, str)
+        else [read(document) for document in documents]
+    )
     return model.encode_document(texts, **options)

@@ -49,9 +49,13 @@ class Loading:
         if self.max_seq_length is not None:
             require_whole("max_seq_length", self.max_seq_length)
         if self.dtype is not None and self.dtype not in DTYPES:
-            raise UnsupportedModel(f"there is no dtype {self.dtype!r}: use float32, bfloat16, float16 or auto.")
+            raise UnsupportedModel(
+                f"there is no dtype {self.dtype!r}: use float32, bfloat16, float16 or auto."
+            )
         if self.device is not None and not _DEVICE.fullmatch(str(self.device)):
-            raise UnsupportedModel(f"there is no device {self.device!r}: use cpu, cuda, cuda:1 or mps.")
+            raise UnsupportedModel(
+                f"there is no device {self.device!r}: use cpu, cuda, cuda:1 or mps."
+            )
 
     def require_device(self) -> None:
         """Raise if the device is not on this machine; of all that loads a model, only torch is imported for that."""
@@ -60,10 +64,14 @@ class Loading:
         import torch
 
         kind, _, number = self.device.partition(":")
-        there = torch.cuda.device_count() if kind == "cuda" else int(torch.backends.mps.is_available())
+        there = (
+            torch.cuda.device_count() if kind == "cuda" else int(torch.backends.mps.is_available())
+        )
         if int(number or 0) >= there:
             found = f"torch {torch.__version__} finds {there} of kind {kind}"
-            raise UnsupportedModel(f"there is no device {self.device!r} on this machine: {found}. Omit device.")
+            raise UnsupportedModel(
+                f"there is no device {self.device!r} on this machine: {found}. Omit device."
+            )
 
 
 def find_model(name: str | Path | None = None, **options: Any) -> str:
@@ -91,7 +99,9 @@ def find_model(name: str | Path | None = None, **options: Any) -> str:
     if folder.exists():
         raise _not_found(name, "it is a file, and a model is a folder or a name on the hub")
     if name == "default":
-        raise UnsupportedModel(f"there is no model 'default': the default model is called {DEFAULT_MODEL}.")
+        raise UnsupportedModel(
+            f"there is no model 'default': the default model is called {DEFAULT_MODEL}."
+        )
     if name == DEFAULT_MODEL:
         if find_spec(PACKAGE) is None:
             raise MissingExtra(
@@ -161,10 +171,14 @@ def _place_of(name: str, options: Mapping[str, Any]) -> str:
     # sentence_transformers can have a cache folder of its own.
     cache = options.get("cache_folder") or os.environ.get("SENTENCE_TRANSFORMERS_HOME")
     for one, configuration in product(names, _CONFIGURATIONS):
-        file = try_to_load_from_cache(one, configuration, cache_dir=cache, revision=options.get("revision"))
+        file = try_to_load_from_cache(
+            one, configuration, cache_dir=cache, revision=options.get("revision")
+        )
         if isinstance(file, str):
             return str(Path(file).parent)
-    raise _not_found(name, f"it is neither a folder nor in the cache of the Hugging Face hub, and {why}")
+    raise _not_found(
+        name, f"it is neither a folder nor in the cache of the Hugging Face hub, and {why}"
+    )
 
 
 def _on_hub(name: str, names: Sequence[str], token: Any) -> str:

@@ -33,7 +33,12 @@ class Tiling:
     window: int | None
 
     def lay(
-        self, calibration: Calibration, site: PoolingSite, valid: Tensor, prompt: int | None, segment: Tensor | None
+        self,
+        calibration: Calibration,
+        site: PoolingSite,
+        valid: Tensor,
+        prompt: int | None,
+        segment: Tensor | None,
     ) -> Tiles | None:
         """The tiles of a batch, given [N, L] bool; None if each text is one tile, which the plain model reads too."""
         lead, trail = self.shared(site, prompt)
@@ -43,7 +48,10 @@ class Tiling:
         cut: dict[str, Any] = {"lead": lead, "trail": trail}
         if segment is not None:
             limit = self.positions.limit
-            cut |= {"segment": segment, "longest": max(1, room if limit is None else limit - lead - trail)}
+            cut |= {
+                "segment": segment,
+                "longest": max(1, room if limit is None else limit - lead - trail),
+            }
         return lay_tiles(valid, max(1, room) if size is None else size, **cut)
 
     def size(self, calibration: Calibration, shared: int) -> int | None:
@@ -77,7 +85,12 @@ class Tiling:
 
 
 def forward_under(
-    plan: Plan, module: Transformer, inputs: dict[str, Any], depth: int, tiling: Tiling | None, **kwargs: Any
+    plan: Plan,
+    module: Transformer,
+    inputs: dict[str, Any],
+    depth: int,
+    tiling: Tiling | None,
+    **kwargs: Any,
 ) -> dict[str, Any]:
     """One pass of a transformer of `depth` layers under a plan; `tiling` is what is known of it if it reads in tiles.
 

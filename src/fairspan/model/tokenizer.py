@@ -36,7 +36,10 @@ class ModelTokenizer:
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """The lengths of texts, without special tokens."""
-        return [len(one.ids) for one in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+        return [
+            len(one.ids)
+            for one in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        ]
 
 
 def load_tokenizer(model: str) -> ModelTokenizer:
@@ -61,7 +64,12 @@ def load_tokenizer(model: str) -> ModelTokenizer:
 def _limit(place: str, folder: str) -> int | None:
     """How many tokens the model reads, as a file of it says."""
     limits = []
-    for name, key in (("sentence_bert_config.json", "max_seq_length"), ("tokenizer_config.json", "model_max_length")):
+    for name, key in (
+        ("sentence_bert_config.json", "max_seq_length"),
+        ("tokenizer_config.json", "model_max_length"),
+    ):
         file = model_file(place, f"{folder}{name}")
-        limits.append(None if file is None else json.loads(file.read_text(encoding="utf-8")).get(key))
+        limits.append(
+            None if file is None else json.loads(file.read_text(encoding="utf-8")).get(key)
+        )
     return next((limit for limit in limits if isinstance(limit, int) and limit < _UNLIMITED), None)

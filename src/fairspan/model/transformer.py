@@ -12,7 +12,14 @@ from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor
 
-from fairspan.attention.layers import count_layers, evaluating, probe, probe_input, route_attention, unsupported
+from fairspan.attention.layers import (
+    count_layers,
+    evaluating,
+    probe,
+    probe_input,
+    route_attention,
+    unsupported,
+)
 from fairspan.attention.plan import Plan
 from fairspan.attention.positions import find_positions, position_limit, recur_in
 from fairspan.attention.tiles import lay_tiles, reading
@@ -36,7 +43,14 @@ AT_A_TIME = 2**15
 _PROMPTS = {"document": ("document", "passage", "corpus"), "query": ("query",)}
 
 # Entries of a module's configuration that are handed to transformers, under their new and old names.
-_HANDED_ON = {"model_kwargs", "processor_kwargs", "config_kwargs", "model_args", "tokenizer_args", "config_args"}
+_HANDED_ON = {
+    "model_kwargs",
+    "processor_kwargs",
+    "config_kwargs",
+    "model_args",
+    "tokenizer_args",
+    "config_args",
+}
 
 
 class CalibratedTransformer(Transformer):
@@ -111,7 +125,10 @@ class CalibratedTransformer(Transformer):
         elif known is None:
             limits = (self.max_seq_length, position_limit(self.model))
             known = min((limit for limit in limits if limit is not None), default=ANY_LENGTH)
-            self.untiled_length, self.max_seq_length = known if known < ANY_LENGTH else None, ANY_LENGTH
+            self.untiled_length, self.max_seq_length = (
+                known if known < ANY_LENGTH else None,
+                ANY_LENGTH,
+            )
 
     @property
     def site(self) -> PoolingSite:
@@ -122,14 +139,18 @@ class CalibratedTransformer(Transformer):
         """What tiles need to know, and the proof that positions recur: two equal tiles are read alike."""
         if "message" in self.modality_config or self.tokenizer is None:
             raise unsupported(
-                self.model, "wraps texts in a chat template, whose tokens tiles cannot tell from the text"
+                self.model,
+                "wraps texts in a chat template, whose tokens tiles cannot tell from the text",
             )
         window = min(filter(None, (self.untiled_length, self.document_length)), default=None)
         tiling = Tiling(find_positions(self.model), *special_tokens_around(self.tokenizer), window)
         lead, trail = tiling.shared(self.site, None)
         tiling.size(self.calibration, lead + trail)  # raises if there is no room for it
         vocabulary = self.model.get_input_embeddings().num_embeddings
-        ids = torch.tensor([[*[2] * lead, 3, 5, 3, 5, *[7] * trail]], device=self.model.device) % vocabulary
+        ids = (
+            torch.tensor([[*[2] * lead, 3, 5, 3, 5, *[7] * trail]], device=self.model.device)
+            % vocabulary
+        )
         tiles = lay_tiles(torch.ones_like(ids, dtype=torch.bool), 2, lead=lead, trail=trail)
         plan = Plan(tiles=tiles, causal=tiling.positions.causal)
         with reading(tiles):
@@ -142,7 +163,9 @@ class CalibratedTransformer(Transformer):
         texts = [{"input_ids": probe_input(self.model)}]
         if self.tiling is not None:
             lead, trail = self.tiling.shared(self.site, None)
-            two_tiles = torch.tensor([[0] * (lead + 1) + [1] * (trail + 1)], device=self.model.device)
+            two_tiles = torch.tensor(
+                [[0] * (lead + 1) + [1] * (trail + 1)], device=self.model.device
+            )
             texts.append({"input_ids": two_tiles + 2, SEGMENTS: two_tiles})
         for side, text in product(("query", "document"), texts):
             features = {**text, "attention_mask": torch.ones_like(text["input_ids"]), SIDE: side}
@@ -160,7 +183,11 @@ class CalibratedTransformer(Transformer):
     ) -> dict[str, Any]:
         segmented = any(isinstance(text, SegmentedText) for text in inputs)
         if segmented:
-            if "message" in self.modality_config or self.tokenizer is None or not self.tokenizer.is_fast:
+            if (
+                "message" in self.modality_config
+                or self.tokenizer is None
+                or not self.tokenizer.is_fast
+            ):
                 raise DesignError(
                     "segments need a tokenizer that maps tokens back to characters, without a chat template in "
                     "between."
@@ -178,18 +205,28 @@ class CalibratedTransformer(Transformer):
         features[SIDE] = side
         if segmented:
             offsets = features.pop("offset_mapping")
-            features[SEGMENTS] = segment_of_tokens(inputs, offsets, features["attention_mask"], prompt)
+            features[SEGMENTS] = segment_of_tokens(
+                inputs, offsets, features["attention_mask"], prompt
+            )
         return features
 
     def _own_limit(self, side: Side, options: Mapping[str, Any]) -> int | None:
         """The most tokens of a text, where sentence_transformers would take another number for it."""
-        task, asked, untiled = str(options.get("task")), options.get("max_length"), self.untiled_length
+        task, asked, untiled = (
+            str(options.get("task")),
+            options.get("max_length"),
+            self.untiled_length,
+        )
         if self.calibration.tiles_on(side):
             raised = asked is None and task == "document" and self.document_length is not None
             return self.max_seq_length if raised else None
         asked = asked or {"query": self.query_length, "document": self.document_length}.get(task)
         fixed = task == "query" and (self.query_expansion or {}).get("strategy") == "fixed"
-        if untiled is None or fixed or untiled >= min(asked or ANY_LENGTH, self.max_seq_length or ANY_LENGTH):
+        if (
+            untiled is None
+            or fixed
+            or untiled >= min(asked or ANY_LENGTH, self.max_seq_length or ANY_LENGTH)
+        ):
             return None
         return untiled
 
@@ -204,7 +241,9 @@ class CalibratedTransformer(Transformer):
         segment = features.get(SEGMENTS)
         only_pooled = self._reads_only_pooled()
         plan = self._plan(inputs, side, segment, only_pooled=only_pooled)
-        if plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0:  # as the plain model
+        if (
+            plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0
+        ):  # as the plain model
             features.update(super().forward(inputs, **kwargs))
             return features
 
@@ -216,19 +255,29 @@ class CalibratedTransformer(Transformer):
         pool = self.site.module
         every = pool is None and not self.training and not torch.compiler.is_compiling()
         masked = (only_pooled or every) and "attention_mask" in inputs
-        if plan.tiles is not None and masked and len(parts := few_at_a_time(inputs["attention_mask"])) > 1:
+        if (
+            plan.tiles is not None
+            and masked
+            and len(parts := few_at_a_time(inputs["attention_mask"])) > 1
+        ):
             found = [self(_taken(features, part), **kwargs) for part in parts]
             if pool is None:
-                features[TOKENS] = _put_back(inputs["attention_mask"], parts, [one[TOKENS] for one in found])
+                features[TOKENS] = _put_back(
+                    inputs["attention_mask"], parts, [one[TOKENS] for one in found]
+                )
                 return features
-            features[TOKENS] = torch.cat([pool(one)["sentence_embedding"] for one in found])[:, None]
+            features[TOKENS] = torch.cat([pool(one)["sentence_embedding"] for one in found])[
+                :, None
+            ]
             return PooledFeatures(features, all_tokens)
         features.update(self._run(inputs, plan, **kwargs))
         if plan.only_pooled_in is None:
             return features
         pooled = plan.rule.pooled if plan.layers else None
         if pooled is None:
-            pooled = self.site.pooled_rows(inputs["attention_mask"].bool(), inputs.get("prompt_length"))
+            pooled = self.site.pooled_rows(
+                inputs["attention_mask"].bool(), inputs.get("prompt_length")
+            )
         text = torch.arange(pooled.shape[0], device=pooled.device)
         features[TOKENS] = features[TOKENS][text, pooled][:, None]
         return PooledFeatures(features, all_tokens)
@@ -238,7 +287,9 @@ class CalibratedTransformer(Transformer):
         self.path = plan.path
         return output
 
-    def _plan(self, inputs: dict[str, Any], side: Side, segment: Tensor | None, *, only_pooled: bool) -> Plan:
+    def _plan(
+        self, inputs: dict[str, Any], side: Side, segment: Tensor | None, *, only_pooled: bool
+    ) -> Plan:
         how = (self.calibration, self.site, self.depth)
         return make_plan(*how, inputs, side, segment, only_pooled=only_pooled, tiling=self.tiling)
 
@@ -261,24 +312,34 @@ class CalibratedTransformer(Transformer):
             config |= {"max_seq_length": self.max_seq_length, "untiled_length": self.untiled_length}
         return {**config, "calibration": self.calibration.to_dict()}
 
-    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+    def save(
+        self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any
+    ) -> None:
         if not safe_serialization:
-            raise UnsupportedModel("a calibrated model is saved as safetensors only: keep safe_serialization=True.")
+            raise UnsupportedModel(
+                "a calibrated model is saved as safetensors only: keep safe_serialization=True."
+            )
         if type(self.model).__module__.startswith("transformers_modules."):
             raise UnsupportedModel(
                 f"{type(self.model).__name__} is code from a model folder, which a calibrated model never runs when "
                 "it is loaded: save a checkpoint that transformers implements itself."
             )
         folder = Path(output_path).resolve().parent
-        if (folder / "config_sentence_transformers.json").is_file() and (folder / "config.json").is_file():
+        if (folder / "config_sentence_transformers.json").is_file() and (
+            folder / "config.json"
+        ).is_file():
             raise UnsupportedModel(
                 f"{folder} holds a checkpoint at its root, which would still be loaded without calibration: "
                 "save the calibrated model to another folder."
             )
         for adapter in getattr(self.model, "peft_config", {}).values():
             # The root of a saved calibrated model holds no checkpoint that an adapter could be loaded onto.
-            parts = Path(adapter.base_model_name_or_path or "").glob(f"*_{type(self).__name__}/config.json")
-            adapter.base_model_name_or_path = next((str(p.parent) for p in parts), adapter.base_model_name_or_path)
+            parts = Path(adapter.base_model_name_or_path or "").glob(
+                f"*_{type(self).__name__}/config.json"
+            )
+            adapter.base_model_name_or_path = next(
+                (str(p.parent) for p in parts), adapter.base_model_name_or_path
+            )
         super().save(output_path, *args, safe_serialization=safe_serialization, **kwargs)
         # Programs that look here and compute attention themselves go by this name, and would use the plain model.
         if (file := Path(output_path, "config.json")).is_file():
@@ -300,7 +361,9 @@ class CalibratedTransformer(Transformer):
                 raise UnsupportedModel(
                     f"{adapter} asks for foreign code or pickles: save a plain safetensors adapter."
                 )
-            if Path(model_name_or_path).is_dir():  # where transformers finds an adapter at the root alone
+            if Path(
+                model_name_or_path
+            ).is_dir():  # where transformers finds an adapter at the root alone
                 model_name_or_path, kwargs["subfolder"] = str(adapter.parent), ""
         loaded: CalibratedTransformer = super().load(model_name_or_path, **kwargs)
         return loaded
@@ -336,7 +399,11 @@ def _taken(features: Mapping[str, Any], part: slice) -> dict[str, Any]:
     """Some texts of a batch, without columns that are padding in all of them."""
     mask = features["attention_mask"]
     columns = mask[part].any(dim=0)
-    each = (name for name, value in features.items() if isinstance(value, Tensor) and value.shape == mask.shape)
+    each = (
+        name
+        for name, value in features.items()
+        if isinstance(value, Tensor) and value.shape == mask.shape
+    )
     return {**features, **{name: features[name][part][:, columns] for name in each}}
 
 

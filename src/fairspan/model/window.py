@@ -27,16 +27,26 @@ def window_of(
     if calibration is not None and calibration.acts_on(side):
         acting = [calibration]
     else:
-        found = (getattr(module, "calibration", None) for module in getattr(model, "modules", tuple)())
+        found = (
+            getattr(module, "calibration", None) for module in getattr(model, "modules", tuple)()
+        )
         acting = [one for one in found if isinstance(one, Calibration)]
-    own = (model.tokenizer.truncation or {}).get("max_length") if isinstance(model.tokenizer, Tokenizer) else None
+    own = (
+        (model.tokenizer.truncation or {}).get("max_length")
+        if isinstance(model.tokenizer, Tokenizer)
+        else None
+    )
     limits = _known([model.max_seq_length, own])
-    untiled = _known([getattr(module, "untiled_length", None) for module in getattr(model, "modules", tuple)()])
+    untiled = _known(
+        [getattr(module, "untiled_length", None) for module in getattr(model, "modules", tuple)()]
+    )
     if any(one.tiles_on(side) for one in acting):
         # What a model reads plain is no limit for its tiles.
         return min(limits, default=None) if untiled else None
     transformer = getattr(model, "transformers_model", None)
-    return min(limits + untiled + _known([transformer and position_limit(transformer)]), default=None)
+    return min(
+        limits + untiled + _known([transformer and position_limit(transformer)]), default=None
+    )
 
 
 def read_up_to(module: Transformer, tokens: int) -> None:

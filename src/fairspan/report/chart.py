@@ -79,7 +79,9 @@ class Panel:
     def spots(self) -> tuple[float, ...]:
         """The places of the labels between 0 and 1."""
         count = len(self.labels)
-        return self.places or tuple(0.5 if count < 2 else place / (count - 1) for place in range(count))
+        return self.places or tuple(
+            0.5 if count < 2 else place / (count - 1) for place in range(count)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +126,20 @@ class Chart:
         sharing = [panel] if panel.y_label else [one for one in self.panels if not one.y_label]
         if self.fixed is not None and not panel.y_label:
             return self.fixed
-        references = [*(self.band or ()), *(one.reference for one in sharing if one.reference is not None)]
-        return domain_of([one.series for one in sharing], zero=self.kind != "lines", others=references)
+        references = [
+            *(self.band or ()),
+            *(one.reference for one in sharing if one.reference is not None),
+        ]
+        return domain_of(
+            [one.series for one in sharing], zero=self.kind != "lines", others=references
+        )
 
     def rows(self, panels: Sequence[Panel]) -> list[tuple[str, list[Panel]]]:
         """Panels by their heading."""
-        return [(heading, list(own)) for heading, own in groupby(panels, key=lambda panel: panel.heading)]
+        return [
+            (heading, list(own))
+            for heading, own in groupby(panels, key=lambda panel: panel.heading)
+        ]
 
     def page_data(self, panel: Panel) -> dict[str, Any]:
         """What the page's script places: every number, word and tick is made here."""
@@ -153,10 +163,17 @@ class Chart:
             "strip_most": self.largest,
             "dashes": self.dashes,
             # Rows have one panel for each treatment, and are compared with the first.
-            "before": self._points(first, first.series[0]) if self.kind == "rows" and panel is not first else [],
+            "before": self._points(first, first.series[0])
+            if self.kind == "rows" and panel is not first
+            else [],
             "first": first.series[0].name if first.series else "",
             "series": [
-                {"name": one.name, "number": one.number, "dashed": one.dashed, "points": self._points(panel, one)}
+                {
+                    "name": one.name,
+                    "number": one.number,
+                    "dashed": one.dashed,
+                    "points": self._points(panel, one),
+                }
                 for one in panel.series
                 if not (one.dashed and self.kind == "bars")
             ],
@@ -176,7 +193,9 @@ class Chart:
             shown = number(one.estimate, self.form)
             told = one.told or f"{series.name}, {label}: {shown}"
             ends = {"lo": one.low, "hi": one.high}
-            found.append({"v": one.estimate, **ends, "shown": shown, "told": told, "note": one.note})
+            found.append(
+                {"v": one.estimate, **ends, "shown": shown, "told": told, "note": one.note}
+            )
         return found
 
 
@@ -214,7 +233,9 @@ class HeatMap:
     @property
     def switches(self) -> bool:
         """Whether its numbers depend on the switch."""
-        return not self.panels and any(len(cell.values) > 1 for _, cells in self.rows for cell in cells if cell)
+        return not self.panels and any(
+            len(cell.values) > 1 for _, cells in self.rows for cell in cells if cell
+        )
 
     @property
     def ends(self) -> Domain:
@@ -226,7 +247,11 @@ class HeatMap:
     def level(self, value: float | None) -> float:
         """The place of a number between the ends, for its colour."""
         low, high = self.ends
-        return 0.0 if value is None or not isfinite(value) or high <= low else round((value - low) / (high - low), 4)
+        return (
+            0.0
+            if value is None or not isfinite(value) or high <= low
+            else round((value - low) / (high - low), 4)
+        )
 
 
 def point(found: Interval | None, told: str = "", note: str = "") -> Point | None:
@@ -237,10 +262,19 @@ def point(found: Interval | None, told: str = "", note: str = "") -> Point | Non
     return Point(estimate, finite(found.low), finite(found.high), told, note)
 
 
-def domain_of(panels: Iterable[Sequence[Series]], *, zero: bool, others: Sequence[float] = ()) -> Domain:
+def domain_of(
+    panels: Iterable[Sequence[Series]], *, zero: bool, others: Sequence[float] = ()
+) -> Domain:
     """Ends of an axis that hold every point with its interval and `others`; with `zero`, the foot of bars as well."""
-    points = [point for series in panels for one in series for point in one.points if point is not None]
-    ends = [end for point in points for end in (point.estimate, point.low, point.high) if end is not None]
+    points = [
+        point for series in panels for one in series for point in one.points if point is not None
+    ]
+    ends = [
+        end
+        for point in points
+        for end in (point.estimate, point.low, point.high)
+        if end is not None
+    ]
     ends = [end for end in (*ends, *others) if isfinite(end)] + ([0.0] if zero else [])
     if not ends:
         return 0.0, 1.0

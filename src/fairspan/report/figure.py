@@ -44,7 +44,10 @@ def _draw_panels(chart: Chart) -> Figure:
     bars, width = _panel_width(chart, columns)
     strips = any(panel.strip for panel in chart.panels)
     height = _HEIGHT if len(chart.panels) < 4 else _LOW_HEIGHT
-    size = (max(6.4, 0.7 + width * columns), 1.1 + (height + (_STRIP if strips else 0) + 0.45) * len(lines))
+    size = (
+        max(6.4, 0.7 + width * columns),
+        1.1 + (height + (_STRIP if strips else 0) + 0.45) * len(lines),
+    )
     ratios = [height, _STRIP] * len(lines) if strips else [height] * len(lines)
     figure, grid = _grid(size, len(ratios), columns, height_ratios=ratios)
     for row, line in enumerate(lines):
@@ -61,14 +64,19 @@ def _draw_panels(chart: Chart) -> Figure:
                 title = f"{panel.title}, {panel.heading}" if panel.heading else panel.title
                 # Below the strip of another panel, a title needs more room.
                 pad = 12.0 if row and strips else 6.0
-                axes.set_title("\n".join(wrap(title, max(20, int(width * 14)))), fontsize=9, pad=pad)
+                axes.set_title(
+                    "\n".join(wrap(title, max(20, int(width * 14)))), fontsize=9, pad=pad
+                )
             if row == len(lines) - 1 or panel.x_label or column >= len(lines[row + 1]):
                 below.set_xlabel(panel.x_label or chart.x_label)
             if panel.y_label or column == 0:
                 axes.set_ylabel(panel.y_label or chart.y_label)
             else:
                 axes.tick_params(labelleft=False)
-    dashed = any(panel.reference is not None or any(one.dashed for one in panel.series) for panel in chart.panels)
+    dashed = any(
+        panel.reference is not None or any(one.dashed for one in panel.series)
+        for panel in chart.panels
+    )
     _add_legend(figure, chart.dashes if dashed else "")
     return _finish(figure, chart.title, chart.subtitle)
 
@@ -105,19 +113,41 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
     for one in panel.series:
         look = look_of(one.number)
         # Values and the ends of their intervals [3, N], NaN where they are unknown.
-        ends = [(np.nan,) * 3 if own is None else (own.estimate, own.low, own.high) for own in one.points]
+        ends = [
+            (np.nan,) * 3 if own is None else (own.estimate, own.low, own.high)
+            for own in one.points
+        ]
         values = np.array(ends, dtype=np.float64).reshape(-1, 3).T
         if one.dashed:
             # The mark shows a bound that is known at one place only.
-            style: dict[str, Any] = {"linestyle": DASHES, "linewidth": 1.2, "marker": "_", "markersize": 6}
+            style: dict[str, Any] = {
+                "linestyle": DASHES,
+                "linewidth": 1.2,
+                "marker": "_",
+                "markersize": 6,
+            }
             axes.plot(where, values[0], color=look.colour, label=f"_{one.name}", **style)
             continue
         place = solid.index(one)
         aside = (place - (len(solid) - 1) / 2) * room / max(1, len(solid))
         if bars and not chart.dots:
-            fill: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white", "linewidth": 0}
-            fill |= {"yerr": _reach(values), "error_kw": {"elinewidth": 1, "capsize": 2, "ecolor": INK}}
-            axes.bar(where + aside, values[0], room / len(solid) * 0.94, label=one.legend or one.name, **fill)
+            fill: dict[str, Any] = {
+                "color": look.colour,
+                "hatch": look.hatch,
+                "edgecolor": "white",
+                "linewidth": 0,
+            }
+            fill |= {
+                "yerr": _reach(values),
+                "error_kw": {"elinewidth": 1, "capsize": 2, "ecolor": INK},
+            }
+            axes.bar(
+                where + aside,
+                values[0],
+                room / len(solid) * 0.94,
+                label=one.legend or one.name,
+                **fill,
+            )
         else:
             # Lines keep their places; only the marks are a few points apart.
             shift = 4.0 * (place - (len(solid) - 1) / 2) if chart.kind == "lines" else 0.0
@@ -125,7 +155,9 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
             _draw_curve(axes, where + aside, values, look, one.legend or one.name, shift, line)
     low, high = chart.domain(panel)
     # Marks at a fixed end are not cut in half.
-    axes.set_ylim(low, high + (0.03 * (high - low) if chart.fixed and chart.kind == "lines" else 0.0))
+    axes.set_ylim(
+        low, high + (0.03 * (high - low) if chart.fixed and chart.kind == "lines" else 0.0)
+    )
     marks = ticks(low, high)
     axes.set_yticks(marks, [tick_text(mark, marks, chart.form) for mark in marks])
     every = -(-len(panel.labels) // _MOST_LABELS)
@@ -143,19 +175,38 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
     if panel.edge is not None:
         at = panel.edge[0] * max(where)
         axes.axvline(at, color=INK, linestyle=":", linewidth=1.2, zorder=0)
-        axes.annotate(panel.edge[1], (at, high), (4, -4), textcoords="offset points", va="top", fontsize=8)
+        axes.annotate(
+            panel.edge[1], (at, high), (4, -4), textcoords="offset points", va="top", fontsize=8
+        )
     if chart.band is not None:
         axes.axhspan(*chart.band, color=PALE, alpha=0.5, linewidth=0, zorder=0, label="_band")
 
 
 def _draw_curve(
-    axes: Any, where: np.ndarray, values: np.ndarray, look: Look, label: str, shift: float, line: str
+    axes: Any,
+    where: np.ndarray,
+    values: np.ndarray,
+    look: Look,
+    label: str,
+    shift: float,
+    line: str,
 ) -> None:
     """Points with their intervals on a line; `shift` moves how they are drawn, not their data."""
     from matplotlib.transforms import ScaledTranslation
 
-    marks = {"marker": look.marker, "markersize": 4.5, "markeredgecolor": "white", "markeredgewidth": 0.4}
-    lines = {"color": look.colour, "linestyle": line, "linewidth": 1.4, "elinewidth": 0.9, "capsize": 2}
+    marks = {
+        "marker": look.marker,
+        "markersize": 4.5,
+        "markeredgecolor": "white",
+        "markeredgewidth": 0.4,
+    }
+    lines = {
+        "color": look.colour,
+        "linestyle": line,
+        "linewidth": 1.4,
+        "elinewidth": 0.9,
+        "capsize": 2,
+    }
     container = axes.errorbar(where, values[0], yerr=_reach(values), label=label, **marks, **lines)
     if shift:
         moved = axes.transData + ScaledTranslation(shift / 72, 0, axes.figure.dpi_scale_trans)
@@ -184,7 +235,9 @@ def _draw_rows(chart: Chart) -> Figure:
     """Horizontal bars: one panel for each treatment, the first one's values marked in all others."""
     rows = len(chart.panels[0].labels)
     if rows > _MOST_ROWS:
-        raise FairspanError(f"a picture shows at most {_MOST_ROWS} rows, and this one would have {rows}.")
+        raise FairspanError(
+            f"a picture shows at most {_MOST_ROWS} rows, and this one would have {rows}."
+        )
     across = min(4, len(chart.panels))
     down = -(-len(chart.panels) // across)
     labels = [_wrapped(label, _LABEL_WIDTH) for label in chart.panels[0].labels]
@@ -229,10 +282,20 @@ def _draw_row_bars(axes: Any, chart: Chart, series: Series) -> None:
         if one is None:
             _write(axes, UNKNOWN, 0.8, place)
             continue
-        axes.barh(place, one.estimate, 0.72, color=colour, edgecolor=colour, linewidth=0.8, label=f"_{series.name}")
+        axes.barh(
+            place,
+            one.estimate,
+            0.72,
+            color=colour,
+            edgecolor=colour,
+            linewidth=0.8,
+            label=f"_{series.name}",
+        )
         if one.void:
             ends = place - 0.36, place + 0.36
-            axes.axhspan(*ends, xmax=0.6, facecolor="none", edgecolor="#c8c8c8", hatch="////", linewidth=0)
+            axes.axhspan(
+                *ends, xmax=0.6, facecolor="none", edgecolor="#c8c8c8", hatch="////", linewidth=0
+            )
         _write(axes, number(one.estimate, chart.form), 0.8, place)
         _write(axes, one.note, 1.0, place, colour="#666666")
 
@@ -240,7 +303,13 @@ def _draw_row_bars(axes: Any, chart: Chart, series: Series) -> None:
 def _write(axes: Any, text: str, right: float, place: float, colour: str = INK) -> None:
     """Text whose right end is at that share of the panel's width."""
     axes.annotate(
-        text, (right, place), xycoords=("axes fraction", "data"), ha="right", va="center", fontsize=8, color=colour
+        text,
+        (right, place),
+        xycoords=("axes fraction", "data"),
+        ha="right",
+        va="center",
+        fontsize=8,
+        color=colour,
     )
 
 
@@ -271,7 +340,9 @@ def _draw_heat(heat: HeatMap) -> Figure:
                 shown = number(value, heat.form)
                 axes.text(column, row, shown, ha="center", va="center", color=ink, fontsize=9)
         axes.set_xticks(range(len(heat.columns)), heat.columns)
-        axes.set_yticks(range(len(heat.rows)), [name for name, _ in heat.rows] if place % across == 0 else [])
+        axes.set_yticks(
+            range(len(heat.rows)), [name for name, _ in heat.rows] if place % across == 0 else []
+        )
         for axis, places in ((axes.xaxis, len(heat.columns)), (axes.yaxis, len(heat.rows))):
             axis.set_ticks(np.arange(places - 1) + 0.5, minor=True)
         axes.grid(which="minor", color="white", linewidth=2.5)
@@ -288,7 +359,9 @@ def _draw_heat(heat: HeatMap) -> Figure:
     return _finish(figure, heat.title, heat.subtitle)
 
 
-def _grid(size: tuple[float, float], down: int, across: int, **options: Any) -> tuple[Figure, np.ndarray]:
+def _grid(
+    size: tuple[float, float], down: int, across: int, **options: Any
+) -> tuple[Figure, np.ndarray]:
     """A figure of so many inches, and its axes [down, across], which are off until something is drawn."""
     from matplotlib.figure import Figure
 
@@ -315,7 +388,9 @@ def _value(cell: HeatCell | None, place: int) -> float:
 
 def _wrapped(label: str, letters: int) -> str:
     """A label in at most three lines."""
-    return "\n".join(wrap(label, letters, max_lines=3, placeholder="…", break_long_words=letters >= _LABEL_WIDTH))
+    return "\n".join(
+        wrap(label, letters, max_lines=3, placeholder="…", break_long_words=letters >= _LABEL_WIDTH)
+    )
 
 
 def _add_legend(figure: Figure, dashes: str = "") -> None:
@@ -332,7 +407,9 @@ def _add_legend(figure: Figure, dashes: str = "") -> None:
         return
     width = figure.get_figwidth() - 2 * _MARGIN
     for columns in range(len(found), 0, -1):
-        legend = figure.legend(list(found.values()), list(found), loc="outside lower center", ncols=columns)
+        legend = figure.legend(
+            list(found.values()), list(found), loc="outside lower center", ncols=columns
+        )
         if columns == 1 or legend.get_window_extent().width / figure.dpi <= width:
             break
         legend.remove()
@@ -352,4 +429,6 @@ def _finish(figure: Figure, title: str, subtitle: str) -> Figure:
 
 def _reach(values: np.ndarray) -> np.ndarray:
     """[2, N]: lengths of error bars, 0 where an interval is unknown."""
-    return np.asarray(np.abs(np.nan_to_num(np.stack([values[0] - values[1], values[2] - values[0]]))))
+    return np.asarray(
+        np.abs(np.nan_to_num(np.stack([values[0] - values[1], values[2] - values[0]])))
+    )

@@ -15,7 +15,10 @@ from fairspan.report.style import figure_bytes, require_drawing
 from fairspan.report.table import Table
 from fairspan.report.view import View
 
-TABLE_FORMATS: dict[str, Callable[[Table], str]] = {"md": to_markdown, "csv": lambda table: to_csv(table.frame)}
+TABLE_FORMATS: dict[str, Callable[[Table], str]] = {
+    "md": to_markdown,
+    "csv": lambda table: to_csv(table.frame),
+}
 
 
 def write_whole(file: Path, write: Callable[[Path], Any]) -> None:
@@ -62,7 +65,9 @@ def write_figures(view: View, folder: Path, formats: Sequence[str] = ("svg",)) -
     written = []
     for name, chart in zip(file_names([chart.name for chart in charts]), charts, strict=True):
         figure = draw(chart)
-        written += [write_file(folder / f"{name}.{kind}", figure_bytes(figure, kind)) for kind in kinds]
+        written += [
+            write_file(folder / f"{name}.{kind}", figure_bytes(figure, kind)) for kind in kinds
+        ]
     return written
 
 

@@ -45,7 +45,9 @@ def values_of(frame: pl.DataFrame, column: str) -> list[Any]:
 def in_order(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """Sorted by numbers, and by names in the order of their first appearance."""
     keys = [
-        pl.col(name).cast(pl.Enum(values_of(frame, name))) if frame[name].dtype == pl.String else pl.col(name)
+        pl.col(name).cast(pl.Enum(values_of(frame, name)))
+        if frame[name].dtype == pl.String
+        else pl.col(name)
         for name in columns
     ]
     return frame.sort(keys, maintain_order=True)

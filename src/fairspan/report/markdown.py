@@ -13,7 +13,10 @@ def to_markdown(table: Table) -> str:
     """The title, the table and its notes. A group of columns is named in each of them, as Markdown has one line."""
     names = [*table.heads, *(f"{column.group} {column.name}".strip() for column in table.columns)]
     lines = [f"**{escape(table.title)}**", ""] if table.title.strip() else []
-    lines += [_line([escape(name) for name in names]), _line([_RULES[align] for align in table.aligns])]
+    lines += [
+        _line([escape(name) for name in names]),
+        _line([_RULES[align] for align in table.aligns]),
+    ]
     for heads, row in zip(table.shown_heads(), table.rows, strict=True):
         lines.append(_line([escape(text) for text in (*heads, *(cell.text for cell in row.cells))]))
     for note in table.notes:

@@ -54,7 +54,10 @@ class Part:
 def make_page(title: str, parts: Sequence[Part]) -> str:
     """The page as text; several parts are below each other."""
     return render(
-        "report.html", scripts=("charts.js",), title=printable(title), parts=[cleaned(part) for part in parts]
+        "report.html",
+        scripts=("charts.js",),
+        title=printable(title),
+        parts=[cleaned(part) for part in parts],
     )
 
 
@@ -65,12 +68,18 @@ def row_download(run: str, rows: pl.DataFrame, limit: int) -> Download:
     reason = f"{len(rows):,} raw rows do not fit into the page: rows.parquet in the run's folder has them"
     share = len(_packed(kept.head(SAMPLE).write_csv())) / max(1, min(SAMPLE, len(kept)))
     content = _packed(kept.write_csv()) if share * len(kept) <= 1.5 * limit else ""
-    return Download(name, label, content) if 0 < len(content) <= limit else Download(name, label, "", reason)
+    return (
+        Download(name, label, content)
+        if 0 < len(content) <= limit
+        else Download(name, label, "", reason)
+    )
 
 
 def json_download(name: str, label: str, value: Mapping[str, Any]) -> Download:
     """Statistics as JSON."""
-    return Download(name, label, _packed(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)))
+    return Download(
+        name, label, _packed(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False))
+    )
 
 
 def _packed(text: str) -> str:

@@ -51,10 +51,13 @@ def render_part(template: str, packages: tuple[str, ...] = (), **context: Any) -
     return _environment(packages).get_template(template).render(**context)
 
 
-def policy(scripts: Sequence[str] = (), packages: tuple[str, ...] = (), *, connects: bool = False) -> str:
+def policy(
+    scripts: Sequence[str] = (), packages: tuple[str, ...] = (), *, connects: bool = False
+) -> str:
     """Only a page's own scripts may run: markup that slipped into a page could not do anything."""
     hashes = " ".join(
-        f"'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'" for source in _sources(scripts, packages)
+        f"'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'"
+        for source in _sources(scripts, packages)
     )
     rules = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:"
     return f"{rules}; connect-src 'self'" if connects else rules

@@ -56,7 +56,11 @@ def look_of(number: int) -> Look:
     """The look of the treatment with that number, from 0; dark ink for what belongs to no treatment."""
     if number < 0:
         return Look(INK, "", "o")
-    return Look(COLOURS[number % len(COLOURS)], HATCHES[number % len(HATCHES)], MARKERS[number % len(MARKERS)])
+    return Look(
+        COLOURS[number % len(COLOURS)],
+        HATCHES[number % len(HATCHES)],
+        MARKERS[number % len(MARKERS)],
+    )
 
 
 @contextmanager

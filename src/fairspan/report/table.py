@@ -131,7 +131,9 @@ class Table:
                 `psi_estimate`, `psi_low` and `psi_high`, and `estimate` that in `estimate`, `low` and `high`.
         """
         named = dict(heads) if isinstance(heads, Mapping) else {head: head for head in heads}
-        shown = {key: one if isinstance(one, Column) else Column(one) for key, one in columns.items()}
+        shown = {
+            key: one if isinstance(one, Column) else Column(one) for key, one in columns.items()
+        }
         rows = [
             Row(
                 tuple("" if one[head] is None else str(one[head]) for head in named),
@@ -155,7 +157,9 @@ class Table:
 
     def groups(self) -> list[tuple[Row, ...]]:
         """The rows by their grouping heads; one group where there are none."""
-        return [tuple(rows) for _, rows in groupby(self.rows, key=lambda row: row.heads[: self.grouped])]
+        return [
+            tuple(rows) for _, rows in groupby(self.rows, key=lambda row: row.heads[: self.grouped])
+        ]
 
     def shown_heads(self) -> list[tuple[str, ...]]:
         """The heads of every row, without those that repeat the row above."""
@@ -171,7 +175,9 @@ class Table:
 
     def spans(self) -> list[tuple[str, int]]:
         """The groups of columns from left to right, each with the number of columns it covers."""
-        return [(name, len(list(own))) for name, own in groupby(column.group for column in self.columns)]
+        return [
+            (name, len(list(own))) for name, own in groupby(column.group for column in self.columns)
+        ]
 
 
 def _cell(record: Mapping[str, Any], key: str, column: Column) -> Cell:

@@ -74,7 +74,10 @@ def bars(chart: Chart, panel: Panel, width: int = 80) -> RenderableType:
     lines: list[RenderableType] = [Text(f"{chart.y_label} by {chart.x_label} ({title}){fair}")]
     low, high = chart.domain(panel)
     every = [one for other in chart.shown for one in other.series]
-    numbers = max((cell_len(_numbers(chart, one)) for series in every for one in series.points if one), default=0)
+    numbers = max(
+        (cell_len(_numbers(chart, one)) for series in every for one in series.points if one),
+        default=0,
+    )
     room = width - numbers - 4
     labels = [cell_len(label) for other in chart.shown for label in other.labels]
     head = min(_LONGEST_HEAD, max(_SHORTEST_HEAD, room - _SHORTEST_BAR), max(labels, default=0))
@@ -88,10 +91,18 @@ def bars(chart: Chart, panel: Panel, width: int = 80) -> RenderableType:
             name = label if cell_len(label) <= head else f"{set_cell_size(label, head - 1)}…"
             line = Text(f"  {set_cell_size(name, head)} ")
             if one is not None:
-                drawn = Text(set_cell_size(bar(one.estimate * unit, -low * unit), longest), style=style)
-                line.append_text(_marked(drawn, None if panel.reference is None else (panel.reference - low) * unit))
+                drawn = Text(
+                    set_cell_size(bar(one.estimate * unit, -low * unit), longest), style=style
+                )
+                line.append_text(
+                    _marked(
+                        drawn, None if panel.reference is None else (panel.reference - low) * unit
+                    )
+                )
                 shown = number(one.estimate, chart.form)
-                line.append(f" {shown}").append(_numbers(chart, one).removeprefix(shown), style="dim")
+                line.append(f" {shown}").append(
+                    _numbers(chart, one).removeprefix(shown), style="dim"
+                )
             else:
                 line.append(UNKNOWN)
             lines.append(line)
@@ -123,7 +134,10 @@ def tables(table: Table, width: int = 80) -> list[RenderableType]:
     names = [f"{column.group}\n{column.name}".strip() for column in table.columns]
     needed = [_column_width(table, place, name) for place, name in enumerate(names)]
     heads = [
-        min(_LONGEST_HEAD, max([cell_len(name), *(cell_len(row.heads[place]) for row in table.rows)]))
+        min(
+            _LONGEST_HEAD,
+            max([cell_len(name), *(cell_len(row.heads[place]) for row in table.rows)]),
+        )
         for place, name in enumerate(table.heads)
     ]
     most = _LONGEST_HEAD
@@ -137,7 +151,10 @@ def tables(table: Table, width: int = 80) -> list[RenderableType]:
         if parts[-1] and sum(widths[other] for other in parts[-1]) + own > room:
             parts.append([])
         parts[-1].append(place)
-    made = [_part(table, {place: (names[place], widths[place] - 2) for place in part}, most) for part in parts]
+    made = [
+        _part(table, {place: (names[place], widths[place] - 2) for place in part}, most)
+        for part in parts
+    ]
     # Not as the title of the table, which would be broken to its width.
     return [Group(Text(table.title, overflow="fold"), made[0]), *made[1:]]
 
@@ -158,15 +175,21 @@ def _part(table: Table, part: dict[int, tuple[str, int]], most: int) -> Renderab
         made.add_column(Text(name), overflow="fold", max_width=most)
     for place, (name, least) in part.items():
         left = table.columns[place].align in ("left", "wrap")
-        made.add_column(Text(name), justify="left" if left else "right", overflow="fold", min_width=least)
+        made.add_column(
+            Text(name), justify="left" if left else "right", overflow="fold", min_width=least
+        )
     heads = iter(table.shown_heads())
     groups = table.groups()
     for number_of, group in enumerate(groups):
         for row in group:
             shown = [Text(head) for head in next(heads)]
-            texts = [Text(row.cells[place].text, style=COLOURS[row.cells[place].tone]) for place in part]
+            texts = [
+                Text(row.cells[place].text, style=COLOURS[row.cells[place].tone]) for place in part
+            ]
             last = row is group[-1] and number_of < len(groups) - 1
-            made.add_row(*shown, *texts, end_section=last and bool(table.grouped) and len(group) > 1)
+            made.add_row(
+                *shown, *texts, end_section=last and bool(table.grouped) and len(group) > 1
+            )
     return made
 
 

@@ -77,7 +77,9 @@ def p_value(value: float | None) -> str:
 
 def printable(text: str) -> str:
     """Text without control characters and halves of surrogate pairs, which terminals, fonts and files choke on."""
-    return "".join("\ufffd" if category(sign) in ("Cc", "Cs") and sign not in "\n\t" else sign for sign in text)
+    return "".join(
+        "\ufffd" if category(sign) in ("Cc", "Cs") and sign not in "\n\t" else sign for sign in text
+    )
 
 
 def cleaned(value: Shown) -> Shown:
@@ -96,7 +98,9 @@ def changed(value: Shown, change: Callable[[str], str]) -> Shown:
     elif isinstance(value, Mapping):
         made = {key: changed(one, change) for key, one in value.items()}
     elif is_dataclass(value) and not isinstance(value, type):
-        made = replace(value, **{one.name: changed(getattr(value, one.name), change) for one in fields(value)})
+        made = replace(
+            value, **{one.name: changed(getattr(value, one.name), change) for one in fields(value)}
+        )
     found: Shown = made
     return found
 

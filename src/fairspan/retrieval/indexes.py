@@ -40,14 +40,20 @@ class IndexPlan:
 
 
 def plan_index(
-    kind: str, documents: Sequence[Passage], lengths: Mapping[str, int], counter: TokenCounter, size: int | str
+    kind: str,
+    documents: Sequence[Passage],
+    lengths: Mapping[str, int],
+    counter: TokenCounter,
+    size: int | str,
 ) -> IndexPlan:
     """What `kind` has to embed of these documents, given their lengths as the model reads them, and the chunks'.
 
     Where a document is longer than the model reads, its whole vector is that of its beginning; chunks cover all.
     """
     if kind == "whole":
-        return IndexPlan(kind, {one.id: (_whole(one, lengths[one.id], counter),) for one in documents})
+        return IndexPlan(
+            kind, {one.id: (_whole(one, lengths[one.id], counter),) for one in documents}
+        )
     made: dict[str, list[Text]] = {}
     texts = [Text(one.text, 0, language=one.language) for one in documents]
     for one, chunks in zip(documents, chunk_documents(texts, counter, size), strict=True):
@@ -55,11 +61,13 @@ def plan_index(
             made[one.id] = _passes(one, chunks, lengths[one.id], counter)
         else:
             made[one.id] = [
-                Text(one.text[slice(*chunk)], 0, languages=_languages(one, chunk, counter)) for chunk in chunks
+                Text(one.text[slice(*chunk)], 0, languages=_languages(one, chunk, counter))
+                for chunk in chunks
             ]
     counts = iter(counter.count_whole([text.text for own in made.values() for text in own]))
     return IndexPlan(
-        kind, {id: tuple(replace(text, length=next(counts)) for text in own) for id, own in made.items()}
+        kind,
+        {id: tuple(replace(text, length=next(counts)) for text in own) for id, own in made.items()},
     )
 
 
@@ -68,7 +76,9 @@ def _whole(document: Passage, length: int, counter: TokenCounter) -> Text:
     return Text(document.text, length, (), _borders(document), document.language, languages)
 
 
-def _passes(document: Passage, chunks: Sequence[Span], length: int, counter: TokenCounter) -> list[Text]:
+def _passes(
+    document: Passage, chunks: Sequence[Span], length: int, counter: TokenCounter
+) -> list[Text]:
     """A document with its chunks as spans, in as few texts as the model can read it in; not counted yet."""
     if counter.window is None or length <= counter.window:
         return [Text(document.text, 0, tuple(chunks), _borders(document), document.language)]
@@ -81,9 +91,13 @@ def _passes(document: Passage, chunks: Sequence[Span], length: int, counter: Tok
     return found
 
 
-def assemble(kind: str, found: Sequence[Sequence[np.ndarray]], dimension: int, *, normalise: bool) -> Vectors:
+def assemble(
+    kind: str, found: Sequence[Sequence[np.ndarray]], dimension: int, *, normalise: bool
+) -> Vectors:
     """An index from the stored vectors of each document's texts, in which vectors of spans share one row."""
-    own = [np.concatenate([vector.reshape(-1, dimension) for vector in vectors]) for vectors in found]
+    own = [
+        np.concatenate([vector.reshape(-1, dimension) for vector in vectors]) for vectors in found
+    ]
     if kind.endswith("mean"):
         own = [mean_vector(vectors, normalise=normalise) for vectors in own]
     elif normalise:
@@ -93,13 +107,17 @@ def assemble(kind: str, found: Sequence[Sequence[np.ndarray]], dimension: int, *
     return Vectors(np.concatenate(own), owners)
 
 
-def _languages(document: Passage, part: Span, counter: TokenCounter) -> tuple[tuple[str, float], ...]:
+def _languages(
+    document: Passage, part: Span, counter: TokenCounter
+) -> tuple[tuple[str, float], ...]:
     """The languages of a part of a document, each with its share of the tokens."""
     if not document.languages:
         return ((document.language, 1.0),) if document.language else ()
     start, end = part
     clipped = [(max(start, first), min(end, last)) for first, last in document.spans]
-    tokens = counter.count([document.text[first:last] if first < last else "" for first, last in clipped])
+    tokens = counter.count(
+        [document.text[first:last] if first < last else "" for first, last in clipped]
+    )
     return shares(zip(document.languages, tokens, strict=True))
 
 

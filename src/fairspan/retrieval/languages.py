@@ -21,9 +21,13 @@ def combine_languages(tasks: Sequence[MeasuredTask], *, seed: int) -> tuple[Meas
     What is not there in every language is left out of all, and noted.
     """
     spoken = {one.task.queries[0].language: one for one in tasks}
-    texts = {language: {one.id: one for one in own.task.documents} for language, own in spoken.items()}
+    texts = {
+        language: {one.id: one for one in own.task.documents} for language, own in spoken.items()
+    }
     articles = _common(texts.values())
-    asked = {language: {one.id: one for one in own.task.queries} for language, own in spoken.items()}
+    asked = {
+        language: {one.id: one for one in own.task.queries} for language, own in spoken.items()
+    }
     answers = {name: _answer(name, tasks) for name in _common(asked.values())}
     answers = {name: article for name, article in answers.items() if article in articles}
     if not answers or len(articles) < 2:
@@ -37,7 +41,9 @@ def combine_languages(tasks: Sequence[MeasuredTask], *, seed: int) -> tuple[Meas
         for language in spoken
     )
     query_lengths = {
-        _id(name, language): own.query_lengths[name] for name in answers for language, own in spoken.items()
+        _id(name, language): own.query_lengths[name]
+        for name in answers
+        for language, own in spoken.items()
     }
     stem = tasks[0].task.name.removesuffix(f"-{tasks[0].task.queries[0].language}")
     title, notes = f"{stem} across {', '.join(spoken)}", _notes(spoken, articles, answers)
@@ -48,11 +54,17 @@ def combine_languages(tasks: Sequence[MeasuredTask], *, seed: int) -> tuple[Meas
         for article, language in chosen:
             languages_of.setdefault(article, []).append(language)
         documents = tuple(
-            replace(texts[language][article], id=_id(article, language)) for article, language in chosen
+            replace(texts[language][article], id=_id(article, language))
+            for article, language in chosen
         )
-        lengths = {_id(article, language): spoken[language].lengths[article] for article, language in chosen}
+        lengths = {
+            _id(article, language): spoken[language].lengths[article]
+            for article, language in chosen
+        }
         relevant = {
-            query.id: {_id(query.cluster, language): 1.0 for language in languages_of[query.cluster]}
+            query.id: {
+                _id(query.cluster, language): 1.0 for language in languages_of[query.cluster]
+            }
             for query in queries
         }
         evidence: dict[str, Evidence] = {}
@@ -65,7 +77,9 @@ def combine_languages(tasks: Sequence[MeasuredTask], *, seed: int) -> tuple[Meas
                 evidence[query] = replace(found, document=_id(article, there))
                 positions[query] = spoken[there].positions[name]
         called = f"{title}, {f'edition {edition + 1}' if kind == MIXED else 'all translations'}"
-        task = RetrievalTask(called, queries, documents, relevant, evidence, edition, notes=notes, across=kind)
+        task = RetrievalTask(
+            called, queries, documents, relevant, evidence, edition, notes=notes, across=kind
+        )
         return MeasuredTask(task, lengths, query_lengths, positions)
 
     editions = rotate(articles, list(spoken), seed)
@@ -74,12 +88,17 @@ def combine_languages(tasks: Sequence[MeasuredTask], *, seed: int) -> tuple[Meas
     return (*found, index(every, PARALLEL, len(editions)))
 
 
-def rotate(articles: Sequence[str], languages: Sequence[str], seed: int) -> list[list[tuple[str, str]]]:
+def rotate(
+    articles: Sequence[str], languages: Sequence[str], seed: int
+) -> list[list[tuple[str, str]]]:
     """For each edition the language of every article: a Latin rotation of the articles in random order."""
     drawn = np.random.default_rng(seed).permutation(len(articles)).tolist()
     count = len(languages)
     return [
-        [(article, languages[(number + edition) % count]) for article, number in zip(articles, drawn, strict=True)]
+        [
+            (article, languages[(number + edition) % count])
+            for article, number in zip(articles, drawn, strict=True)
+        ]
         for edition in range(count)
     ]
 
@@ -115,7 +134,12 @@ def _notes(
     tasks = [own.task for own in spoken.values()]
     questions = len({query.id for task in tasks for query in task.queries})
     documents = len({document.id for task in tasks for document in task.documents})
-    for what, there, kept in (("questions", questions, len(answers)), ("documents", documents, len(articles))):
+    for what, there, kept in (
+        ("questions", questions, len(answers)),
+        ("documents", documents, len(articles)),
+    ):
         if kept < there:
-            notes.append(f"{there - kept} of {there} {what} are missing in some language and were left out of all")
+            notes.append(
+                f"{there - kept} of {there} {what} are missing in some language and were left out of all"
+            )
     return tuple(notes)

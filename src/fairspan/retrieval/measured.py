@@ -55,14 +55,21 @@ def measure_task(
     over = {name for name, length in lengths.items() if window is not None and length > window}
     if over:
         task = _with_less(task, over, counter, too_long)
-        lengths |= _lengths([document for document in task.documents if document.id in over], counter)
+        lengths |= _lengths(
+            [document for document in task.documents if document.id in over], counter
+        )
     query_lengths = _lengths(task.queries, query_counter)
     cut = sum(length > (query_counter.window or length) for length in query_lengths.values())
-    notes = [*task.notes, *([f"{cut} queries are longer than the model reads and were cut"] if cut else [])]
+    notes = [
+        *task.notes,
+        *([f"{cut} queries are longer than the model reads and were cut"] if cut else []),
+    ]
     positions = _positions(task, counter)
     room = None if window is None else window - counter.count_whole([""])[0]
     cut_off = {query for query, found in task.evidence.items() if found.document in over}
-    beyond = sum(room is not None and positions[query].offset >= room for query in cut_off & positions.keys())
+    beyond = sum(
+        room is not None and positions[query].offset >= room for query in cut_off & positions.keys()
+    )
     if beyond:
         notes.append(f"the evidence of {beyond} queries is beyond the model's window")
     return MeasuredTask(replace(task, notes=tuple(notes)), lengths, query_lengths, positions)
@@ -76,7 +83,9 @@ def with_short_queries(measured: MeasuredTask, counter: TokenCounter, tokens: in
         for one, text in zip(queries, counter.cut([q.text for q in queries], tokens), strict=True)
     ]
     return replace(
-        measured, task=replace(measured.task, queries=tuple(short)), query_lengths=_lengths(short, counter)
+        measured,
+        task=replace(measured.task, queries=tuple(short)),
+        query_lengths=_lengths(short, counter),
     )
 
 
@@ -85,7 +94,9 @@ def _lengths(texts: Sequence[Passage | Query], counter: TokenCounter) -> dict[st
     return {one.id: length for one, length in zip(texts, counts, strict=True)}
 
 
-def _with_less(task: RetrievalTask, over: set[str], counter: TokenCounter, too_long: str) -> RetrievalTask:
+def _with_less(
+    task: RetrievalTask, over: set[str], counter: TokenCounter, too_long: str
+) -> RetrievalTask:
     """The task after something was done about the documents `over`, and the queries that still have an answer."""
     reads = f"longer than the {counter.window} {counter.unit} that the model reads"
     said = f"{len(over)} of {len(task.documents)} documents are {reads}"
@@ -103,7 +114,9 @@ def _with_less(task: RetrievalTask, over: set[str], counter: TokenCounter, too_l
             query: {name: gain for name, gain in gains.items() if name not in over}
             for query, gains in relevant.items()
         }
-        evidence = {query: found for query, found in task.evidence.items() if found.document not in over}
+        evidence = {
+            query: found for query, found in task.evidence.items() if found.document not in over
+        }
     else:
         documents = tuple(_that_fits(one, counter) if one.id in over else one for one in documents)
         ends = {one.id: len(one.text) for one in documents}
@@ -115,7 +128,9 @@ def _with_less(task: RetrievalTask, over: set[str], counter: TokenCounter, too_l
         }
     lost = task.evidence.keys() - evidence.keys()
     queries = tuple(
-        one for one in task.queries if one.id not in lost and any(gain > 0 for gain in relevant[one.id].values())
+        one
+        for one in task.queries
+        if one.id not in lost and any(gain > 0 for gain in relevant[one.id].values())
     )
     if not queries:
         raise CorpusError(
@@ -125,9 +140,18 @@ def _with_less(task: RetrievalTask, over: set[str], counter: TokenCounter, too_l
     gone = f"{len(task.queries) - len(queries)} of {len(task.queries)} queries"
     note = f"were shortened to the sentences that fit; {gone}, whose evidence comes later, were left out"
     if too_long == "leave-out":
-        note = f"were left out, with {gone}; what fits of them is kept if they are shortened instead"
+        note = (
+            f"were left out, with {gone}; what fits of them is kept if they are shortened instead"
+        )
     notes = (*task.notes, f"{said} and {note}")
-    return replace(task, documents=documents, queries=queries, relevant=relevant, evidence=evidence, notes=notes)
+    return replace(
+        task,
+        documents=documents,
+        queries=queries,
+        relevant=relevant,
+        evidence=evidence,
+        notes=notes,
+    )
 
 
 def _that_fits(document: Passage, counter: TokenCounter) -> Passage:
@@ -135,19 +159,25 @@ def _that_fits(document: Passage, counter: TokenCounter) -> Passage:
     window = counter.window or 0
     ends = [end for _, end in sentences(document.text, document.language)]
     # The more sentences, the more tokens: what fits is a beginning of the list.
-    fitting = bisect_right(ends, window, key=lambda end: counter.count_whole([document.text[:end]])[0])
+    fitting = bisect_right(
+        ends, window, key=lambda end: counter.count_whole([document.text[:end]])[0]
+    )
     if fitting:
         text = document.text[: ends[fitting - 1]]
     else:
         text = counter.cut([document.text], window - counter.count_whole([""])[0])[0]
-    spans = tuple((start, min(end, len(text))) for start, end in document.spans if start < len(text))
+    spans = tuple(
+        (start, min(end, len(text))) for start, end in document.spans if start < len(text)
+    )
     return replace(document, text=text, spans=spans)
 
 
 def _positions(task: RetrievalTask, counter: TokenCounter) -> dict[str, Position]:
     documents = {document.id: document for document in task.documents}
     wanted = list(dict.fromkeys(found.document for found in task.evidence.values()))
-    ends = dict(zip(wanted, _token_ends([documents[name] for name in wanted], counter), strict=True))
+    ends = dict(
+        zip(wanted, _token_ends([documents[name] for name in wanted], counter), strict=True)
+    )
     positions = {}
     for query in (query.id for query in task.queries if query.id in task.evidence):
         found = task.evidence[query]
@@ -159,13 +189,17 @@ def _positions(task: RetrievalTask, counter: TokenCounter) -> dict[str, Position
             group, groups = found.fifth, FIFTHS
         else:
             group, groups = min(FIFTHS - 1, FIFTHS * offset // max(1, len(tokens))), FIFTHS
-        positions[query] = Position(group + 1, groups, offset, offset if found.fifth is None else None)
+        positions[query] = Position(
+            group + 1, groups, offset, offset if found.fifth is None else None
+        )
     return positions
 
 
 def _token_ends(documents: Sequence[Passage], counter: TokenCounter) -> list[np.ndarray]:
     """Where each token of a document's own text ends; every character where the model shows no tokens."""
-    from fairspan.encoding.tokens import ModelTokens  # not before there is a model: it imports torch
+    from fairspan.encoding.tokens import (
+        ModelTokens,
+    )  # not before there is a model: it imports torch
 
     if not isinstance(counter, ModelTokens):
         return [np.arange(1, len(document.text) + 1) for document in documents]

@@ -60,7 +60,9 @@ def ndcg(gains: Floats, ideal: Ideal, at: int | None = None) -> Floats:
 
 def recall(gains: Floats, ideal: Ideal, at: int | None = None) -> Floats:
     """The share of a query's relevant documents that are ranked `at` or better; [Q]."""
-    return np.asarray((gains[:, :at] > 0).sum(1) / np.array([len(one) for one in ideal], np.float64))
+    return np.asarray(
+        (gains[:, :at] > 0).sum(1) / np.array([len(one) for one in ideal], np.float64)
+    )
 
 
 def reciprocal_rank(gains: Floats, _: Ideal, at: int | None = None) -> Floats:

@@ -20,15 +20,25 @@ def read_mteb(name: str, *, language: str | None = None, split: str | None = Non
         split: by default the first of those that mteb evaluates.
     """
     own = _data_of(find_task(name, language=language, split=split))
-    titled = {str(one["id"]): f"{one.get('title') or ''} {one.get('text') or ''}".strip() for one in own["corpus"]}
+    titled = {
+        str(one["id"]): f"{one.get('title') or ''} {one.get('text') or ''}".strip()
+        for one in own["corpus"]
+    }
     texts = {str(one["id"]): str(one["text"]) for one in own["queries"]}
     relevant = {
-        str(query): {str(id): max(0.0, float(gain)) for id, gain in gains.items() if titled.get(str(id))}
+        str(query): {
+            str(id): max(0.0, float(gain)) for id, gain in gains.items() if titled.get(str(id))
+        }
         for query, gains in own["relevant_docs"].items()
         if str(query) in texts
     }
-    answered = tuple(Query(query, texts[query]) for query in texts if any(relevant.get(query, {}).values()))
-    left_out, kept = len(texts) - len(answered), tuple(Passage(id, text) for id, text in titled.items() if text)
+    answered = tuple(
+        Query(query, texts[query]) for query in texts if any(relevant.get(query, {}).values())
+    )
+    left_out, kept = (
+        len(texts) - len(answered),
+        tuple(Passage(id, text) for id, text in titled.items() if text),
+    )
     notes = (f"{left_out} queries that nothing answers were left out",) if left_out else ()
     return RetrievalTask(name, answered, kept, relevant, notes=(*notes, *same_texts(kept)))
 
@@ -46,7 +56,9 @@ def find_task(name: str, *, language: str | None = None, split: str | None = Non
     except ValueError as error:
         raise CorpusError(f"{name} cannot be limited to the language {language}: {error}") from None
     if split is not None and split not in task.metadata.eval_splits:
-        raise CorpusError(f"{name} has no split {split!r}: it has {', '.join(task.metadata.eval_splits)}.")
+        raise CorpusError(
+            f"{name} has no split {split!r}: it has {', '.join(task.metadata.eval_splits)}."
+        )
     instead = "or let mteb itself run it with a calibrated model"
     if task.is_aggregate:
         parts = ", ".join(part.metadata.name for part in task.metadata.tasks)
@@ -69,13 +81,20 @@ def _data_of(task: Any) -> Any:
         )
     try:
         task.load_data()
-    except Exception as error:  # tasks load in ways of their own, and let through whatever these raise
-        source, first = task.metadata.dataset["path"], str(error).strip().partition("\n")[0].rstrip(".")
+    except (
+        Exception
+    ) as error:  # tasks load in ways of their own, and let through whatever these raise
+        source, first = (
+            task.metadata.dataset["path"],
+            str(error).strip().partition("\n")[0].rstrip("."),
+        )
         raise CorpusError(
             f"the dataset {source} of {name} could not be loaded: {type(error).__name__}: {first}."
         ) from None
     split, data = task.eval_splits[0], task.dataset
-    return data[split] if subsets == ["default"] and "default" not in data else data[subsets[0]][split]
+    return (
+        data[split] if subsets == ["default"] and "default" not in data else data[subsets[0]][split]
+    )
 
 
 def mteb_library() -> ModuleType:
@@ -87,7 +106,9 @@ def mteb_library() -> ModuleType:
         return import_module("mteb")
     except ModuleNotFoundError as error:
         missing = "mteb" if error.name == "mteb" else f"{error.name}, which mteb imports"
-        raise MissingExtra(f"a task of mteb needs {missing}: pip install 'fairspan[mteb]'.") from None
+        raise MissingExtra(
+            f"a task of mteb needs {missing}: pip install 'fairspan[mteb]'."
+        ) from None
     finally:
         if absent:
             del sys.modules["pytrec_eval"]

@@ -40,10 +40,17 @@ _FEDERALIST: dict[str, Any] = {
     "sample_creation": "found",
     "bibtex_citation": "",
 }
-_COMMON = {"type": "Retrieval", "category": "t2t", "main_score": "ndcg_at_10", "annotations_creators": "derived"}
+_COMMON = {
+    "type": "Retrieval",
+    "category": "t2t",
+    "main_score": "ndcg_at_10",
+    "annotations_creators": "derived",
+}
 
 
-def mteb_model(model: str | SentenceTransformer, calibration: AnyCalibration | None = None, **more: Any) -> Any:
+def mteb_model(
+    model: str | SentenceTransformer, calibration: AnyCalibration | None = None, **more: Any
+) -> Any:
     """The `ModelMeta` of a calibrated model: `mteb.evaluate` takes it, and `mteb.get_model` finds it by its name.
 
     Name and revision say which model, calibration, weights and prompts, so that mteb takes no other's results for its
@@ -53,24 +60,35 @@ def mteb_model(model: str | SentenceTransformer, calibration: AnyCalibration | N
         calibration, more: as in `fairspan.calibrate`. A calibrated model stays as it is if nothing is given.
     """
     mteb = mteb_library()
-    wrapper, registry = mteb.SentenceTransformerEncoderWrapper, mteb.models.model_implementations.MODEL_REGISTRY
+    wrapper, registry = (
+        mteb.SentenceTransformerEncoderWrapper,
+        mteb.models.model_implementations.MODEL_REGISTRY,
+    )
     plain = model if isinstance(model, SentenceTransformer) else load(model)
     name = name_of(plain)
     base = registry.get(name) or mteb.models.ModelMeta.create_empty({"loader": wrapper})
     if base.loader is not wrapper and plain is not model:
-        raise UnsupportedModel(f"mteb runs {name} by code of its own: give a SentenceTransformer with your prompts.")
+        raise UnsupportedModel(
+            f"mteb runs {name} by code of its own: give a SentenceTransformer with your prompts."
+        )
     prompts = None if plain is model else base.loader_kwargs.get("model_prompts")
     if calibration is None and not more:
         calibration = next((part.calibration for part in calibrated_transformers(plain)), None)
     fair = calibrate(plain, calibration, **more)
     parts, window = list(calibrated_transformers(fair)), window_of(fair)
-    settings = [(one.calibration.to_dict(), one.max_seq_length, one.untiled_length) for one in parts]
-    decisive = json.dumps([fingerprint(fair), settings, fair.prompts, fair.default_prompt_name, prompts])
+    settings = [
+        (one.calibration.to_dict(), one.max_seq_length, one.untiled_length) for one in parts
+    ]
+    decisive = json.dumps(
+        [fingerprint(fair), settings, fair.prompts, fair.default_prompt_name, prompts]
+    )
     revision = hashlib.sha256(decisive.encode()).hexdigest()[:16]
     # Folders of results are called so.
     treatment = re.sub(r"[^\w.,=+-]", "", as_treatment(parts[0].calibration).name.replace(":", "="))
 
-    def calibrated(name: str, revision: str | None = None, device: str | None = None, embed_dim: Any = None) -> Any:
+    def calibrated(
+        name: str, revision: str | None = None, device: str | None = None, embed_dim: Any = None
+    ) -> Any:
         made = fair if device is None else copy_sharing_weights(fair).to(device)
         with warnings.catch_warnings(action="ignore"):  # about what mteb itself calls
             return wrapper(made, model_prompts=prompts)
@@ -114,30 +132,56 @@ def mteb_task(task: str = PASSAGES, *, eval_langs: Sequence[str] = ("und",), **o
     measured = measure_task(found[0], words, words, too_long="cut")
     searched, revision, places = found[0], found[0].fingerprint, measured.positions
     if len(found) > 1 or not places:
-        raise CorpusError(f"mteb needs one index with known positions: {task} has {len(found)} with {len(places)}.")
+        raise CorpusError(
+            f"mteb needs one index with known positions: {task} has {len(found)} with {len(places)}."
+        )
     if any(gain % 1 for own in searched.relevant.values() for gain in own.values()):
         raise CorpusError(f"mteb takes gains that are whole numbers, and {task} has others.")
     # mteb finds results by the name of a task, whatever its revision.
-    own = {"name": f"PositionRetrieval-{revision[:12]}", "description": searched.name, "eval_langs": [*eval_langs]}
+    own = {
+        "name": f"PositionRetrieval-{revision[:12]}",
+        "description": searched.name,
+        "eval_langs": [*eval_langs],
+    }
     about = _FEDERALIST if revision == _REVISION else own
 
     class PositionRetrieval(mteb.abstasks.AbsTaskRetrieval):  # type: ignore[misc,name-defined]
-        metadata = mteb.TaskMetadata(**about, **_COMMON, dataset={"path": searched.name, "revision": revision})
+        metadata = mteb.TaskMetadata(
+            **about, **_COMMON, dataset={"path": searched.name, "revision": revision}
+        )
 
         def load_data(self, **_: Any) -> None:
             table = import_module("datasets").Dataset.from_list
             at = {query: where.group for query, where in places.items()}
-            queries = [{"id": one.id, "text": one.text, "position": at.get(one.id, 0)} for one in searched.queries]
-            gains = {query: {id: int(gain) for id, gain in own.items()} for query, own in searched.relevant.items()}
-            corpus = table([{"id": one.id, "title": "", "text": one.text} for one in searched.documents])
-            tables = {"corpus": corpus, "queries": table(queries), "relevant_docs": gains, "top_ranked": None}
+            queries = [
+                {"id": one.id, "text": one.text, "position": at.get(one.id, 0)}
+                for one in searched.queries
+            ]
+            gains = {
+                query: {id: int(gain) for id, gain in own.items()}
+                for query, own in searched.relevant.items()
+            }
+            corpus = table(
+                [{"id": one.id, "title": "", "text": one.text} for one in searched.documents]
+            )
+            tables = {
+                "corpus": corpus,
+                "queries": table(queries),
+                "relevant_docs": gains,
+                "top_ranked": None,
+            }
             self.dataset, self.data_loaded = {"default": {"test": tables}}, True
 
-        def task_specific_scores(self, scores: Any, *_: Any, hf_split: str, hf_subset: str) -> dict[str, float]:
+        def task_specific_scores(
+            self, scores: Any, *_: Any, hf_split: str, hf_subset: str
+        ) -> dict[str, float]:
             by_place = defaultdict(list)
             for one in self.dataset[hf_subset][hf_split]["queries"]:
                 by_place[one["position"]].append(scores[one["id"]]["ndcg_cut_10"])
             kept = sorted(by_place.keys() - {0})
-            return {f"ndcg_at_10_position_{place}": sum(by_place[place]) / len(by_place[place]) for place in kept}
+            return {
+                f"ndcg_at_10_position_{place}": sum(by_place[place]) / len(by_place[place])
+                for place in kept
+            }
 
     return PositionRetrieval()

@@ -70,22 +70,34 @@ def _disjoint(
         )
     if made.shared[n]:
         possible = made.disjoint[n]
-        made = build_documents(material, plans, replace(design, sets=possible, documents={}), counter)
+        made = build_documents(
+            material, plans, replace(design, sets=possible, documents={}), counter
+        )
     few = possible < design.sets_of(n)
-    return made, [f"the corpus yields {possible} pages of {n} different segments each"] if few else []
+    return made, [
+        f"the corpus yields {possible} pages of {n} different segments each"
+    ] if few else []
 
 
 def _edition(
-    name: str, pages: Sequence[Document], asked: dict[Key, str], query_language: str | None, notes: tuple[str, ...]
+    name: str,
+    pages: Sequence[Document],
+    asked: dict[Key, str],
+    query_language: str | None,
+    notes: tuple[str, ...],
 ) -> RetrievalTask:
     """The task of pages that have one plan and one order."""
     plan, found = pages[0].plan, []
     for page in pages:
         for (segment, language), span in zip(page.keys, page.spans, strict=True):
             spoken = query_language or language
-            query = Query(f"{segment}/{spoken}", asked[segment, spoken], spoken, cluster=f"set{page.set}")
+            query = Query(
+                f"{segment}/{spoken}", asked[segment, spoken], spoken, cluster=f"set{page.set}"
+            )
             found.append((query, Evidence(page.name, *span)))
-    made = make_task(name, [Passage(page.name, page.text, str(plan), page.spans) for page in pages], found)
+    made = make_task(
+        name, [Passage(page.name, page.text, str(plan), page.spans) for page in pages], found
+    )
     return replace(made, edition=pages[0].order, lead=plan.lead, later=plan.later, notes=notes)
 
 
@@ -116,13 +128,20 @@ def _split(
     else:
         if design.opening is None:
             parts = [_first_half(segment) for segment in found]
-        rests = [segment.text[len(part) :].strip() for segment, part in zip(found, parts, strict=True)]
+        rests = [
+            segment.text[len(part) :].strip() for segment, part in zip(found, parts, strict=True)
+        ]
         cut = counter.cut(rests, tokens)
         lengths = counter.count(cut)
-        asked = [text if length >= LEAST_TOKENS else "" for text, length in zip(cut, lengths, strict=True)]
+        asked = [
+            text if length >= LEAST_TOKENS else ""
+            for text, length in zip(cut, lengths, strict=True)
+        ]
         why = f"have fewer than {LEAST_TOKENS} {counter.unit} left to ask with"
     texts = dict(zip(keys, asked, strict=True))
-    silent = {segment for segment, language in keys if language in spoken and not texts[segment, language]}
+    silent = {
+        segment for segment, language in keys if language in spoken and not texts[segment, language]
+    }
     kept = [
         Segment(segment.id, segment.language, part, segment.title)
         for segment, part in zip(found, parts, strict=True)

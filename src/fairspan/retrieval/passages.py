@@ -15,7 +15,15 @@ from fairspan.corpus.sentences import Span, sentences
 from fairspan.design.lengths import TokenCounter
 from fairspan.errors import CorpusError
 from fairspan.retrieval.measured import measure_task
-from fairspan.retrieval.task import FIFTHS, LEAST_TOKENS, Evidence, Passage, Query, RetrievalTask, make_task
+from fairspan.retrieval.task import (
+    FIFTHS,
+    LEAST_TOKENS,
+    Evidence,
+    Passage,
+    Query,
+    RetrievalTask,
+    make_task,
+)
 
 # Fifths take turns in this order: two that follow each other are not neighbours in a document.
 _TURNS = (0, 2, 4, 1, 3)
@@ -88,7 +96,10 @@ class PassageDraw:
         every = [articles[number] for number in rng.permutation(len(articles))]
         drawn, spoken = every[: self._number(every)], _spoken(language)
         # In the place of one that nothing can be cut out of comes another that is too long, or is not, as that one.
-        spare = {long: iter([one for one in every[len(drawn) :] if one.too_long == long]) for long in (False, True)}
+        spare = {
+            long: iter([one for one in every[len(drawn) :] if one.too_long == long])
+            for long in (False, True)
+        }
         # Turns go on from one document to the next, so that documents that follow each other are balanced: those of
         # about one length, and those that remain if the too long ones are left out.
         drawn.sort(key=lambda article: (article.too_long, article.lengths.sum()))
@@ -117,7 +128,9 @@ class PassageDraw:
                 "a search needs 2: use longer documents, or cut out fewer or shorter passages."
             )
         if len(made) < tried:
-            notes.append(f"{tried - len(made)} of {where} have too few places to cut out passages and were not used")
+            notes.append(
+                f"{tried - len(made)} of {where} have too few places to cut out passages and were not used"
+            )
         if tried < len(every) and self.most_tokens < float("inf"):
             notes.append(f"{len(made)} of {len(every)} documents{spoken} were drawn")
         if long:
@@ -130,7 +143,10 @@ class PassageDraw:
 
     def _passages(self, article: _Article) -> int:
         """How many are cut out of an article."""
-        return max(self.per_document, min(_MOST, int(min(article.lengths.sum(), self._room) // self.tokens_each)))
+        return max(
+            self.per_document,
+            min(_MOST, int(min(article.lengths.sum(), self._room) // self.tokens_each)),
+        )
 
     def _number(self, articles: Sequence[_Article]) -> int:
         """How many articles are drawn."""
@@ -165,7 +181,9 @@ class PassageDraw:
             reach = self._room + self.per_document * longest
             runs = _runs(lengths[own], repeated[own], longest, reach)
             article = _Article(id, texts[id], found, lengths[own], runs, too_long)
-            if set(_fifths(article, np.arange(len(runs))[:, None], self._room).flat) >= set(range(FIFTHS)):
+            if set(_fifths(article, np.arange(len(runs))[:, None], self._room).flat) >= set(
+                range(FIFTHS)
+            ):
                 articles.append(article)
         unit = self.counter.unit
         why = {
@@ -176,7 +194,9 @@ class PassageDraw:
             ),
         }
         left_out = [
-            f"{count} of {len(ids)} documents{_spoken(language)} {what}" for what, count in why.items() if count
+            f"{count} of {len(ids)} documents{_spoken(language)} {what}"
+            for what, count in why.items()
+            if count
         ]
         if len(articles) < 2:
             raise CorpusError(
@@ -187,7 +207,12 @@ class PassageDraw:
         return articles, [f"{one} and were not used" for one in left_out]
 
     def _draw(
-        self, article: _Article, language: str, wanted: Sequence[int], everything: str, rng: np.random.Generator
+        self,
+        article: _Article,
+        language: str,
+        wanted: Sequence[int],
+        everything: str,
+        rng: np.random.Generator,
     ) -> tuple[Passage, list[Asked]] | None:
         """A document without one passage from each wanted fifth, and these as queries; None if it has none such."""
         draws = _DRAWS if len(wanted) <= FIFTHS else 10 * _DRAWS
@@ -215,7 +240,11 @@ class PassageDraw:
         except CorpusError:
             return []
         is_cut = measured.task.documents[0].text != probe.text
-        return [one.group - 1 for one in measured.positions.values()] if is_cut == article.too_long else []
+        return (
+            [one.group - 1 for one in measured.positions.values()]
+            if is_cut == article.too_long
+            else []
+        )
 
 
 def _runs(lengths: Counts, repeated: NDArray[np.bool_], longest: int, reach: float) -> Counts:
@@ -256,7 +285,10 @@ def _cut_out(article: _Article, language: str, runs: Sequence[Span]) -> tuple[Pa
             continue
         if places:
             # Of the white space between the sentences of a gap, that of the greatest break.
-            gaps = [article.text[spans[one][1] : spans[one + 1][0]] for one in range(max(places), number)]
+            gaps = [
+                article.text[spans[one][1] : spans[one + 1][0]]
+                for one in range(max(places), number)
+            ]
             text += max(gaps, key=lambda gap: (gap.count("\n"), len(gap)))
         places[number] = len(text), len(text) + end - start
         text += article.text[start:end]

@@ -57,7 +57,9 @@ class Record:
         except CorpusError as error:
             raise self.fault(str(error)) from None
 
-    def require_inside(self, text: str, document: str, start: int, end: int, answer: str = "") -> None:
+    def require_inside(
+        self, text: str, document: str, start: int, end: int, answer: str = ""
+    ) -> None:
         if not 0 <= start < end <= len(text):
             raise self.fault(
                 f"characters {start} to {end} are not inside the document {document!r}, which has {len(text)}."
@@ -78,7 +80,9 @@ def records(path: Path) -> Iterator[Record]:
         yield Record(row.place, row.fields)
 
 
-def with_ids(found: Iterable[Record], field: str, *, optional: bool = False) -> Iterator[tuple[str, Record]]:
+def with_ids(
+    found: Iterable[Record], field: str, *, optional: bool = False
+) -> Iterator[tuple[str, Record]]:
     """Each record with its id, or its place if it has none and need not; an error if one comes twice."""
     places: dict[str, str] = {}
     for record in found:

@@ -21,7 +21,9 @@ MEMORY = 64 * 2**20
 BATCH = 1024
 
 
-def search(queries: np.ndarray, vectors: np.ndarray, k: int, *, owners: np.ndarray | None = None) -> np.ndarray:
+def search(
+    queries: np.ndarray, vectors: np.ndarray, k: int, *, owners: np.ndarray | None = None
+) -> np.ndarray:
     """Numbers [Q, k] of the best documents for queries[Q, d] among vectors[V, d]; of all where there are fewer.
 
     With owners[V], which count 0, 0, 1, … up, a document has several vectors, and the score of its best. Vectors may
@@ -31,9 +33,15 @@ def search(queries: np.ndarray, vectors: np.ndarray, k: int, *, owners: np.ndarr
     for start in range(0, len(queries), BATCH):
         best: tuple[Tensor, Tensor] | None = None
         for first, scores in _scores(queries[start : start + BATCH], vectors, starts):
-            numbers = torch.arange(first, first + scores.shape[1], device=scores.device).expand_as(scores)
+            numbers = torch.arange(first, first + scores.shape[1], device=scores.device).expand_as(
+                scores
+            )
             own = _best(scores, numbers, k)
-            best = own if best is None else _best(torch.cat([best[0], own[0]], 1), torch.cat([best[1], own[1]], 1), k)
+            best = (
+                own
+                if best is None
+                else _best(torch.cat([best[0], own[0]], 1), torch.cat([best[1], own[1]], 1), k)
+            )
         assert best is not None
         found.append(best[1].cpu().numpy())
     return np.concatenate(found)
@@ -48,16 +56,22 @@ def ranks(
     for start in range(0, len(pairs), BATCH):
         some = order[start : start + BATCH]
         different, rows = np.unique(pairs[some, 0], return_inverse=True)
-        found[some] = 1 + _count_better(partial(_scores, queries[different], vectors, starts), rows, pairs[some, 1])
+        found[some] = 1 + _count_better(
+            partial(_scores, queries[different], vectors, starts), rows, pairs[some, 1]
+        )
     return found
 
 
-def _scores(queries: np.ndarray, vectors: np.ndarray, starts: np.ndarray) -> Iterator[tuple[int, Tensor]]:
+def _scores(
+    queries: np.ndarray, vectors: np.ndarray, starts: np.ndarray
+) -> Iterator[tuple[int, Tensor]]:
     """The scores [Q, D] of neighbouring documents, block by block, with the number of the first one."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     asked = torch.from_numpy(queries).to(device, torch.float64)
     if not asked.isfinite().all():
-        raise CorpusError("the vector of a query holds NaN or infinity: the model cannot embed its text.")
+        raise CorpusError(
+            "the vector of a query holds NaN or infinity: the model cannot embed its text."
+        )
     most = max(1, MEMORY // 8 // max(queries.shape))
     first = 0
     while first + 1 < len(starts):
@@ -67,7 +81,9 @@ def _scores(queries: np.ndarray, vectors: np.ndarray, starts: np.ndarray) -> Ite
         block = torch.from_numpy(np.array(vectors[starts[first] : starts[last]]))
         products = (asked @ block.to(device, torch.float64).T).float()
         if not products.isfinite().all():
-            raise CorpusError("the vector of a document holds NaN or infinity: the model cannot embed its text.")
+            raise CorpusError(
+                "the vector of a document holds NaN or infinity: the model cannot embed its text."
+            )
         yield first, _by_document(products, np.diff(starts[first : last + 1]))
         first = last
 
@@ -95,9 +111,14 @@ def _best(scores: Tensor, numbers: Tensor, k: int) -> tuple[Tensor, Tensor]:
     # Of documents with the same score `topk` takes any, so all of them are looked at.
     rows, columns = (scores >= least).nonzero(as_tuple=True)
     where = rows.cpu().numpy()
-    own_scores, own_numbers = scores[rows, columns].cpu().numpy(), numbers[rows, columns].cpu().numpy()
+    own_scores, own_numbers = (
+        scores[rows, columns].cpu().numpy(),
+        numbers[rows, columns].cpu().numpy(),
+    )
     order = np.lexsort((own_numbers, -own_scores, where))
-    kept = torch.from_numpy(order[np.arange(len(order)) - np.searchsorted(where, where) < k]).to(scores.device)
+    kept = torch.from_numpy(order[np.arange(len(order)) - np.searchsorted(where, where) < k]).to(
+        scores.device
+    )
     rows, columns = rows[kept].view(-1, k), columns[kept].view(-1, k)
     return scores[rows, columns], numbers[rows, columns]
 
@@ -113,9 +134,13 @@ def _count_better(
     better = np.zeros(len(rows), np.int64)
     for first, scores in blocks():
         own, own_wanted, own_numbers = (
-            torch.from_numpy(one).to(scores.device) for one in (rows, wanted[:, None], numbers[:, None])
+            torch.from_numpy(one).to(scores.device)
+            for one in (rows, wanted[:, None], numbers[:, None])
         )
-        there, each = scores[own], torch.arange(first, first + scores.shape[1], device=scores.device)
+        there, each = (
+            scores[own],
+            torch.arange(first, first + scores.shape[1], device=scores.device),
+        )
         ahead = (there > own_wanted) | ((there == own_wanted) & (each < own_numbers))
         better += ahead.sum(1).cpu().numpy()
     return better

@@ -97,15 +97,28 @@ class TaskSource(TaskOptions):
         super().__post_init__()
         if not isinstance(self.task, str) or not self.task.strip():
             raise CorpusError(f"a task is {KNOWN}, got {self.task!r}.")
-        built = {PAGES: "pages are built from a corpus", PASSAGES: "passages are cut out of documents of a corpus"}
-        why, used = built.get(self.task, f"{self.task} brings its own documents and queries"), options_of(self.task)
+        built = {
+            PAGES: "pages are built from a corpus",
+            PASSAGES: "passages are cut out of documents of a corpus",
+        }
+        why, used = (
+            built.get(self.task, f"{self.task} brings its own documents and queries"),
+            options_of(self.task),
+        )
         for option in fields(TaskOptions):
-            if option.name not in {*used, "languages", "seed"} and getattr(self, option.name) != option.default:
+            if (
+                option.name not in {*used, "languages", "seed"}
+                and getattr(self, option.name) != option.default
+            ):
                 raise CorpusError(f"{why}, so {option.name} would do nothing: omit it.")
         _ = self.design
         if self.is_built or self.languages is None or self.fitted:
             return
-        if self.language is not None or self.task.startswith(MTEB) or (self._folder / "qrels").is_dir():
+        if (
+            self.language is not None
+            or self.task.startswith(MTEB)
+            or (self._folder / "qrels").is_dir()
+        ):
             raise CorpusError(
                 f"languages would do nothing for {self.task}: omit it, or choose one with language. It is for a "
                 "folder that has a BEIR folder for each language."
@@ -121,7 +134,9 @@ class TaskSource(TaskOptions):
     def design(self) -> Design:
         """The documents that are built; of pages and passages only."""
         limits = {name: getattr(self, name) for name in _OF_SEGMENTS if name != "orders"}
-        return Design(design=self.orders, sizes=(self.size,), sets=self.sets, seed=self.seed, **limits)
+        return Design(
+            design=self.orders, sizes=(self.size,), sets=self.sets, seed=self.seed, **limits
+        )
 
     @property
     def is_built(self) -> bool:
@@ -158,7 +173,9 @@ class TaskSource(TaskOptions):
     def read_collections(self) -> tuple[RetrievalTask, ...]:
         """A collection in each of several languages, or in one."""
         if self.task.startswith(MTEB):
-            from fairspan.retrieval.mteb_reading import read_mteb  # not before it is asked for: mteb is an extra
+            from fairspan.retrieval.mteb_reading import (
+                read_mteb,
+            )  # not before it is asked for: mteb is an extra
 
             # "test" means mteb's own choice, which it is for most tasks.
             split = None if self.split == "test" else self.split
@@ -168,19 +185,27 @@ class TaskSource(TaskOptions):
             raise CorpusError(f"there is no task {self.task!r}: it is {KNOWN}.")
         if (folder / "qrels").is_dir():
             return (read_beir(folder, split=self.split, language=self.language),)
-        there = {one.parent.name: one.parent for one in sorted(folder.glob("*/qrels"))} or files_of_positions(folder)
+        there = {
+            one.parent.name: one.parent for one in sorted(folder.glob("*/qrels"))
+        } or files_of_positions(folder)
         if not there:
             raise CorpusError(
                 f"{folder} is not a task: it has no qrels folder. To search documents "
                 f"without questions, give the task 'passages' with corpus={folder}."
             )
-        several = self.languages if self.languages and len(self.languages) > 1 and self.language is None else ()
+        several = (
+            self.languages
+            if self.languages and len(self.languages) > 1 and self.language is None
+            else ()
+        )
         if not several or (self.fitted and len(there) == 1):
             several = (self.language or (next(iter(there)) if len(there) == 1 else "en"),)
         name, found = folder.resolve().name, []
         for language in several:
             if language not in there:
-                raise CorpusError(f"{name} has no {language!r}. Languages there: {', '.join(there)}.")
+                raise CorpusError(
+                    f"{name} has no {language!r}. Languages there: {', '.join(there)}."
+                )
             if there[language].is_file():
                 found.append(read_positions(there[language], language))
             else:

@@ -27,11 +27,15 @@ def link_queries(tasks: Sequence[MeasuredTask], *, texts: bool = False) -> Tasks
     largest, linked = max(np.bincount(numbers)), list[MeasuredTask]()
     for one in tasks:
         named = [(query, names[groups["query", query.id]]) for query in one.task.queries]
-        queries = (q if name == (q.cluster or q.id) else replace(q, cluster=name) for q, name in named)
+        queries = (
+            q if name == (q.cluster or q.id) else replace(q, cluster=name) for q, name in named
+        )
         linked.append(replace(one, task=replace(one.task, queries=tuple(queries))))
     if linked == [*tasks] or largest <= len(numbers) / 2:
         return tuple(linked)
-    linked_by = f"{largest:,} of {len(numbers):,} queries are linked by documents that answer several"
+    linked_by = (
+        f"{largest:,} of {len(numbers):,} queries are linked by documents that answer several"
+    )
     note = f"{linked_by}, and count as independent: intervals may be too narrow"
     first_task = replace(tasks[0].task, notes=(*tasks[0].task.notes, note))
     return replace(tasks[0], task=first_task), *tasks[1:]

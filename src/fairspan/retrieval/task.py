@@ -37,7 +37,11 @@ class Passage:
     def languages(self) -> tuple[str, ...]:
         """The language of each span of a page that is in two, which are written lead:later."""
         lead, colon, later = self.language.partition(":")
-        return tuple(lead if number == 0 else later for number in range(len(self.spans))) if colon else ()
+        return (
+            tuple(lead if number == 0 else later for number in range(len(self.spans)))
+            if colon
+            else ()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +89,26 @@ class RetrievalTask:
         """SHA-256 of everything that decides a result."""
         digest = hashlib.sha256()
         for document in sorted(self.documents, key=lambda one: one.id):
-            digest.update(json.dumps([document.id, document.text, document.language, document.spans]).encode())
+            digest.update(
+                json.dumps([document.id, document.text, document.language, document.spans]).encode()
+            )
         for query in sorted(self.queries, key=lambda one: one.id):
             found = self.evidence.get(query.id)
             where = None if found is None else [found.document, found.start, found.end, found.fifth]
             gains = sorted(self.relevant[query.id].items())
-            digest.update(json.dumps([query.id, query.text, query.language, query.cluster, gains, where]).encode())
+            digest.update(
+                json.dumps(
+                    [query.id, query.text, query.language, query.cluster, gains, where]
+                ).encode()
+            )
         return digest.hexdigest()
 
 
 def make_task(
-    name: str, documents: Sequence[Passage], asked: Sequence[tuple[Query, Evidence]], notes: tuple[str, ...] = ()
+    name: str,
+    documents: Sequence[Passage],
+    asked: Sequence[tuple[Query, Evidence]],
+    notes: tuple[str, ...] = (),
 ) -> RetrievalTask:
     """A task in which every query is answered by the document that has its evidence."""
     return RetrievalTask(
@@ -110,5 +123,7 @@ def make_task(
 
 def same_texts(documents: Iterable[Passage]) -> tuple[str, ...]:
     """A note where documents share their text."""
-    repeated = sum(times for times in Counter(document.text for document in documents).values() if times > 1)
+    repeated = sum(
+        times for times in Counter(document.text for document in documents).values() if times > 1
+    )
     return (f"Documents with identical text: {repeated}.",) if repeated else ()

@@ -10,7 +10,14 @@ from sentence_transformers import SentenceTransformer
 from fairspan.calibration.calibration import Calibration, Side
 from fairspan.calibration.treatment import CHUNK_TOKENS, Treatment
 from fairspan.encoding.chunks import ChunkEncoder, chunk_tokens
-from fairspan.encoding.encoder import CorrectedEncoder, Encoder, Encodes, ModelEncoder, ObjectEncoder, Text
+from fairspan.encoding.encoder import (
+    CorrectedEncoder,
+    Encoder,
+    Encodes,
+    ModelEncoder,
+    ObjectEncoder,
+    Text,
+)
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters, counter_of
@@ -27,7 +34,9 @@ CHUNK_CHARACTERS = 4 * CHUNK_TOKENS
 """A chunk's length for a model without a tokenizer: English has about four characters per token."""
 
 
-def embed_through(store: Store, *, budget: int, tally: Tally, progress: Callable[[int], None]) -> Embed:
+def embed_through(
+    store: Store, *, budget: int, tally: Tally, progress: Callable[[int], None]
+) -> Embed:
     """Embeds what the store does not have, as everything else is embedded."""
 
     def embed(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
@@ -75,9 +84,16 @@ class Treated:
         prompt, chunked = self.prompts[side], self.treatment.chunks and side == "document"
         found: Encoder
         if isinstance(self.model, SentenceTransformer):
-            by_segments = side == "document" and self.treatment.by_segments and calibration.acts and not chunked
+            by_segments = (
+                side == "document"
+                and self.treatment.by_segments
+                and calibration.acts
+                and not chunked
+            )
             known = {"prompt": prompt, "fingerprint": self.fingerprint}
-            found = ModelEncoder(self.model, calibration, **known, side=side, by_segments=by_segments)
+            found = ModelEncoder(
+                self.model, calibration, **known, side=side, by_segments=by_segments
+            )
             counter, size = counter_of(self.model, prompt), self.treatment.chunk_size()
         else:
             found = ObjectEncoder(self.model, prompt, side)
@@ -93,7 +109,11 @@ def treat(plain: Treated, *, fit: FitPart, embed: Embed) -> Treated:
 
     Chunks are embedded by the plain model, so that their vectors are those of an index of chunks.
     """
-    treatment, base, named = plain.treatment, plain, f"{plain.fingerprint} {plain.treatment.baseline}"
+    treatment, base, named = (
+        plain.treatment,
+        plain,
+        f"{plain.fingerprint} {plain.treatment.baseline}",
+    )
     if treatment.whitens:
         whitening = fit_whitening(embed(plain.documents, fit.texts), dimensions=treatment.number)
         made = whiten(plain.model, whitening)
@@ -102,13 +122,22 @@ def treat(plain: Treated, *, fit: FitPart, embed: Embed) -> Treated:
         base = replace(plain, model=last_two(plain.model), fingerprint=named)
     if treatment.correction is None:
         return base
-    vectors, spoken = embed(base.documents, fit.parallel), np.array([text.language for text in fit.parallel])
-    by_language = {language: vectors[spoken == language] for language in dict.fromkeys(spoken.tolist())}
-    correction = LanguageCorrection.fit(treatment.correction, by_language, normalise=plain.normalise)
+    vectors, spoken = (
+        embed(base.documents, fit.parallel),
+        np.array([text.language for text in fit.parallel]),
+    )
+    by_language = {
+        language: vectors[spoken == language] for language in dict.fromkeys(spoken.tolist())
+    }
+    correction = LanguageCorrection.fit(
+        treatment.correction, by_language, normalise=plain.normalise
+    )
     return replace(base, correction=correction)
 
 
-def fit_pairs(treatment: Treatment, fit: FitPart, under: Callable[[Treatment], Treated]) -> list[Pair]:
+def fit_pairs(
+    treatment: Treatment, fit: FitPart, under: Callable[[Treatment], Treated]
+) -> list[Pair]:
     """What a treatment is fitted on, with what embeds it."""
     uncorrected, found = treatment.uncorrected, list[Pair]()
     if treatment.whitens:

@@ -49,26 +49,34 @@ def fit_correction(
         CorpusError: if the corpus has one language only, or too few texts.
     """
     treatment = Treatment(
-        f"correction={method}", as_calibration("plain" if calibration is None else calibration), correction=method
+        f"correction={method}",
+        as_calibration("plain" if calibration is None else calibration),
+        correction=method,
     )
     read = corpus if isinstance(corpus, Corpus) else Corpus.read(corpus, languages, partial=True)
     read = read if languages is None else read.select(languages)
     shown = as_progress(progress)
     subject = open_subject(model, progress=shown)
     if next(corrections_of(subject.transformer("a language correction")), None) is not None:
-        raise UnsupportedModel("the model already has a language correction: fit on the model without it.")
+        raise UnsupportedModel(
+            "the model already has a language correction: fit on the model without it."
+        )
     subject = subject.reading([treatment])
     fit = FitPart(parallel=choose_parallel(method, read.segments, read, subject.counter, seed=seed))
     try:
         with Store(":memory:") as store:
-            embed = embed_through(store, budget=subject.budget(None), tally=Tally(), progress=shown.advance)
+            embed = embed_through(
+                store, budget=subject.budget(None), tally=Tally(), progress=shown.advance
+            )
             shown.start(fit.tokens(treatment))
             treated = subject.under(treatment, fit=fit, embed=embed)
     finally:
         shown.stop()
     made = treated.correction
     assert made is not None
-    acting = next((module.calibration for module in calibrated_transformers(treated.documents.model)), None)
+    acting = next(
+        (module.calibration for module in calibrated_transformers(treated.documents.model)), None
+    )
     made.fitted_on |= {
         "model": subject.name,
         "fingerprint": subject.fingerprint,

@@ -91,14 +91,20 @@ def choose_fit_part(
         )
     corpus = Corpus.read(source, languages, partial=True)
     seen = overlaps([segment.text for segment in corpus.segments], tested)
-    gone = {segment.id for segment, is_tested in zip(corpus.segments, seen, strict=True) if is_tested}
+    gone = {
+        segment.id for segment, is_tested in zip(corpus.segments, seen, strict=True) if is_tested
+    }
     left = [segment for segment in corpus.segments if segment.id not in gone]
     texts: tuple[Text, ...] = ()
     parallel: tuple[Text, ...] = ()
     notes = []
     if whitened:
-        texts = _choose_texts(whitened, int(model.get_embedding_dimension() or 0), left, corpus.name, counter, seed)
-        notes.append(f"{_names(whitened)}: fitted on {len(texts)} texts of {corpus.name} that are not tested")
+        texts = _choose_texts(
+            whitened, int(model.get_embedding_dimension() or 0), left, corpus.name, counter, seed
+        )
+        notes.append(
+            f"{_names(whitened)}: fitted on {len(texts)} texts of {corpus.name} that are not tested"
+        )
     if corrected:
         parallel = choose_parallel(corrected[0].name, left, corpus, counter, seed=seed)
         notes.append(
@@ -126,7 +132,9 @@ def choose_parallel(
             f"{name} needs at least two languages to be fitted on, and there is only {languages[0]!r} of "
             f"{corpus.name}: use more languages, or a corpus to fit on that has more."
         )
-    pieces = dict(zip([(one.id, one.language) for one in segments], _pieces(segments, counter), strict=True))
+    pieces = dict(
+        zip([(one.id, one.language) for one in segments], _pieces(segments, counter), strict=True)
+    )
     ids = sorted({one.id for one in segments})
     shared = {id: min(len(pieces.get((id, language), ())) for language in languages) for id in ids}
     places = [(id, number) for id in ids for number in range(shared[id])]
@@ -157,7 +165,9 @@ def _choose_texts(
     for treatment in fitted:
         kept = treatment.number or width
         if kept > width:
-            raise CorpusError(f"{treatment.name} keeps {kept} dimensions, and the model's vectors have {width}.")
+            raise CorpusError(
+                f"{treatment.name} keeps {kept} dimensions, and the model's vectors have {width}."
+            )
         if len(texts) < _LEAST * kept:
             raise CorpusError(
                 f"{treatment.name} needs {_LEAST * kept} texts of up to {_TOKENS} tokens to be fitted on, {_LEAST} "
@@ -172,7 +182,10 @@ def _drawn(found: list[Drawn], most: int, seed: int) -> list[Drawn]:
     """At most that many of them, in order."""
     if len(found) <= most:
         return found
-    return [found[number] for number in sorted(np.random.default_rng(seed).choice(len(found), most, replace=False))]
+    return [
+        found[number]
+        for number in sorted(np.random.default_rng(seed).choice(len(found), most, replace=False))
+    ]
 
 
 def overlaps(texts: Sequence[str], tested: Iterable[str]) -> list[bool]:
@@ -204,4 +217,6 @@ def _pieces(segments: Sequence[Segment], counter: TokenCounter) -> list[list[str
     texts = [Text(segment.text, 0, language=segment.language) for segment in segments]
     room, most = room_of(counter), _TOKENS if counter.unit == "tokens" else _CHARACTERS
     chunks = chunk_documents(texts, counter, most if room is None else min(most, room))
-    return [[one.text[slice(*span)] for span in spans] for one, spans in zip(texts, chunks, strict=True)]
+    return [
+        [one.text[slice(*span)] for span in spans] for one, spans in zip(texts, chunks, strict=True)
+    ]

@@ -19,7 +19,9 @@ def writing(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, pl.exceptions.PolarsError) as error:
-        reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).splitlines()[0]
+        reason = (
+            getattr(error, "strerror", None) or str(error) or type(error).__name__
+        ).splitlines()[0]
         raise FairspanError(
             f"{folder} cannot be written ({reason}): make room or choose another with out. What was computed is "
             "kept, and the same command continues from there."
@@ -43,7 +45,10 @@ def locked(folder: Path) -> Iterator[None]:
                 f"another process is writing {folder}: wait until it has finished, or choose another folder with out."
             ) from None
         except NotImplementedError:
-            warn(f"the file system of {folder} has no locks: let no other process write this folder.", stacklevel=2)
+            warn(
+                f"the file system of {folder} has no locks: let no other process write this folder.",
+                stacklevel=2,
+            )
     try:
         yield
     finally:

@@ -108,11 +108,15 @@ def forecast(prepared: Prepared, run: UnderWay | None = None) -> Forecast:
     Of a run that is under way, what its store has is not counted.
     """
     subject, sending = prepared.subject, None
-    work = prepared.work(run.under if run else lambda treatment: on_trial(subject, treatment, prepared.fit))
+    work = prepared.work(
+        run.under if run else lambda treatment: on_trial(subject, treatment, prepared.fit)
+    )
     if isinstance(subject.model, Endpoint):
         with Store(prepared.options.store or default_store()) as store:
             pairs = [pair for one in work for pair in one.pairs]
-            sending = plan_sending(subject.model, pairs, store, budget=subject.budget(None), tally=Tally())
+            sending = plan_sending(
+                subject.model, pairs, store, budget=subject.budget(None), tally=Tally()
+            )
     done: set[bytes] = set()
     rows = []
     for one in work:
@@ -123,15 +127,27 @@ def forecast(prepared: Prepared, run: UnderWay | None = None) -> Forecast:
             row["seconds"] = one.seconds + (tokens / _tokens_per_second(*timed) if tokens else 0.0)
         rows.append(row)
     seconds = None if sending else sum(row["seconds"] or 0.0 for row in rows)
-    tokens, notes = sum(row["tokens"] for row in rows), (*prepared.header["notes"], *prepared.fit.notes)
+    tokens, notes = (
+        sum(row["tokens"] for row in rows),
+        (*prepared.header["notes"], *prepared.fit.notes),
+    )
     unit = subject.counter.unit
-    return Forecast(subject.name, prepared.scope, tuple(rows), unit, tokens, seconds, sending, notes)
+    return Forecast(
+        subject.name, prepared.scope, tuple(rows), unit, tokens, seconds, sending, notes
+    )
 
 
 def _count(encoder: Encoder, texts: Sequence[Text], done: set[bytes], store: Store | None) -> int:
     """The tokens of texts that have no vector yet; another treatment may give the same vector."""
-    tokens, keys = 0, [{encoder.key(text), *([encoder.span_key(text)] if text.spans else [])} for text in texts]
-    missing = set().union(*keys) if store is None else set(store.missing(key for own in keys for key in own))
+    tokens, keys = (
+        0,
+        [{encoder.key(text), *([encoder.span_key(text)] if text.spans else [])} for text in texts],
+    )
+    missing = (
+        set().union(*keys)
+        if store is None
+        else set(store.missing(key for own in keys for key in own))
+    )
     for text, own in zip(texts, keys, strict=True):
         tokens += _tokens_read(encoder, text) if own & missing - done else 0
         done |= own

@@ -34,7 +34,10 @@ def key_of(options: StudyOptions) -> str | None:
     `identity`. What it does not know are objects without one, code that comes with a model, and datasets on the hub.
     """
     model, identity = options.model, getattr(options.model, "identity", None)
-    if not (isinstance(model, str | None) or isinstance(identity, str)) or options.trust_remote_code:
+    if (
+        not (isinstance(model, str | None) or isinstance(identity, str))
+        or options.trust_remote_code
+    ):
         return None
     try:
         known = identity or _model_state(model)  # type: ignore[arg-type]
@@ -43,7 +46,9 @@ def key_of(options: StudyOptions) -> str | None:
         return None
     if None in states:
         return None
-    return _hash_here(options.verb, options.model_name, asdict(options.loading), options.asked, states)
+    return _hash_here(
+        options.verb, options.model_name, asdict(options.loading), options.asked, states
+    )
 
 
 def model_key(name: str | None, loading: Loading) -> str | None:

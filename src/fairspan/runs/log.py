@@ -31,7 +31,16 @@ FORMAT = 2
 _UNFINISHED = {"running": "has not finished", "interrupted": "was interrupted", "failed": "failed"}
 # Bytes of a page that raw rows may take, all runs together: a page that is mailed stays under five million.
 ROOM_FOR_ROWS = 2_500_000
-_LIBRARIES = ("fairspan", "torch", "transformers", "sentence-transformers", "tokenizers", "numpy", "scipy", "polars")
+_LIBRARIES = (
+    "fairspan",
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "tokenizers",
+    "numpy",
+    "scipy",
+    "polars",
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -142,8 +151,14 @@ class RunLog(Result):
                 settings=settings_of(self.header),
                 spec=json.dumps(changed(self.spec, shared), ensure_ascii=False, indent=2),
                 downloads=(
-                    row_download(self.run, self.rows.with_columns(pl.col("model").replace(places)), room),
-                    json_download(f"{self.run}-statistics.json", "statistics (JSON)", changed(statistics, shared)),
+                    row_download(
+                        self.run, self.rows.with_columns(pl.col("model").replace(places)), room
+                    ),
+                    json_download(
+                        f"{self.run}-statistics.json",
+                        "statistics (JSON)",
+                        changed(statistics, shared),
+                    ),
                 ),
             )
 
@@ -154,11 +169,17 @@ def read_log(folder: Path | str, show: Callable[[RunLog], View]) -> RunLog:
     header = read_header(folder)
     with explained(folder):
         if not header["rows"]:
-            raise FairspanError(f"the run {folder} is {header['status']} and has no rows yet: run its command again.")
+            raise FairspanError(
+                f"the run {folder} is {header['status']} and has no rows yet: run its command again."
+            )
         rows, count = pl.read_parquet(folder / ROWS, glob=False), header["rows"]
         other = [name for name, kind in SCHEMA.items() if rows.schema.get(name) != kind]
         if other or len(rows) < count:
-            fault = f"lacks the column {other[0]} as it was" if other else f"has {len(rows)} of {count} rows"
+            fault = (
+                f"lacks the column {other[0]} as it was"
+                if other
+                else f"has {len(rows)} of {count} rows"
+            )
             raise ValueError(f"{ROWS} {fault}")
         # A crash between the two files leaves rows that the header does not know of yet.
         log = RunLog(folder, header, rows.head(count), show)
@@ -195,10 +216,14 @@ def read_header(folder: Path) -> dict[str, Any]:
     except FileNotFoundError:
         raise FairspanError(f"{folder} is not the folder of a run: it has no {HEADER}.") from None
     except (OSError, ValueError) as error:
-        raise FairspanError(f"{file} cannot be read ({error}): choose another folder, or remove this one.") from None
+        raise FairspanError(
+            f"{file} cannot be read ({error}): choose another folder, or remove this one."
+        ) from None
     written = header.get("format") if isinstance(header, dict) else None
     if written != FORMAT:
-        raise FairspanError(f"{file} has format {written!r}, and this fairspan reads format {FORMAT}.")
+        raise FairspanError(
+            f"{file} has format {written!r}, and this fairspan reads format {FORMAT}."
+        )
     return dict(header)
 
 
@@ -219,7 +244,11 @@ class LogWriter:
             "finished": None,
             "error": None,
             "versions": {"python": platform.python_version(), **library_versions()},
-            "machine": {"system": platform.system(), "processor": platform.machine(), "cores": os.cpu_count()},
+            "machine": {
+                "system": platform.system(),
+                "processor": platform.machine(),
+                "cores": os.cpu_count(),
+            },
             "rows": 0,
             "timings": {},
             "notes": [],
@@ -285,7 +314,12 @@ def facts_of(header: Mapping[str, Any]) -> Pairs:
     if "documents" in header:
         found.append(("documents", f"{header['documents']:,}"))
     if header.get("plans") and not task:
-        found.append(("languages", ", ".join(header["plans"][:8]) + (" …" if len(header["plans"]) > 8 else "")))
+        found.append(
+            (
+                "languages",
+                ", ".join(header["plans"][:8]) + (" …" if len(header["plans"]) > 8 else ""),
+            )
+        )
     if header["status"] != "complete":
         found.append(("status", header["status"]))
     found.append(("finished", str(header.get("finished") or "not yet")[:16].replace("T", " ")))
@@ -295,7 +329,10 @@ def facts_of(header: Mapping[str, Any]) -> Pairs:
 def settings_of(header: Mapping[str, Any]) -> Pairs:
     """What it was made with: weights, versions, machine. What was asked is shown beside it."""
     model = header["model"]
-    unit, windows = header.get("token_unit", "tokens"), {one["window"] for one in header.get("windows", ())}
+    unit, windows = (
+        header.get("token_unit", "tokens"),
+        {one["window"] for one in header.get("windows", ())},
+    )
     window = f"{model['window']:,} {unit}" if model.get("window") else "no limit"
     if len(windows) > 1:
         window += "; shorter under some treatments: see the notes"
@@ -303,11 +340,20 @@ def settings_of(header: Mapping[str, Any]) -> Pairs:
         ("run", header["run"]),
         ("weights", str(model.get("fingerprint") or "not fingerprinted")),
         ("max_seq_length", window),
-        ("precision", ", ".join(str(model[name]) for name in ("dtype", "device") if model.get(name))),
+        (
+            "precision",
+            ", ".join(str(model[name]) for name in ("dtype", "device") if model.get(name)),
+        ),
         ("started", str(header.get("started"))),
         ("rows", f"{header.get('rows', 0):,}"),
-        ("machine", ", ".join(f"{value}" for value in header.get("machine", {}).values()) + " cores"),
-        ("versions", ", ".join(f"{name} {version}" for name, version in header.get("versions", {}).items())),
+        (
+            "machine",
+            ", ".join(f"{value}" for value in header.get("machine", {}).values()) + " cores",
+        ),
+        (
+            "versions",
+            ", ".join(f"{name} {version}" for name, version in header.get("versions", {}).items()),
+        ),
     ]
     return tuple((name, value) for name, value in found if value)
 

@@ -86,7 +86,11 @@ class StudyOptions:
     def asked(self) -> dict[str, Any]:
         """What decides the result besides the model, as JSON holds it."""
         common = {one.name for one in fields(StudyOptions)}
-        own = {one.name: as_json(getattr(self, one.name)) for one in fields(self) if one.name not in common}
+        own = {
+            one.name: as_json(getattr(self, one.name))
+            for one in fields(self)
+            if one.name not in common
+        }
         return {**own, "treatments": as_json(self.measured)}
 
     @property
@@ -110,7 +114,11 @@ def as_json(value: Any) -> Any:
         return value.to_dict()
     if isinstance(value, Mapping):
         return {str(key): as_json(one) for key, one in value.items()}
-    return [as_json(one) for one in value] if isinstance(value, Sequence | set | frozenset) else str(value)
+    return (
+        [as_json(one) for one in value]
+        if isinstance(value, Sequence | set | frozenset)
+        else str(value)
+    )
 
 
 def named(model: Any) -> str:

@@ -42,7 +42,9 @@ class TqdmProgress(Progress):
 
     def start(self, total: int) -> None:
         self.stop()
-        self._bar = self._make(total=total or None, desc=self._stage, unit="", unit_scale=True, leave=False)
+        self._bar = self._make(
+            total=total or None, desc=self._stage, unit="", unit_scale=True, leave=False
+        )
 
     def advance(self, amount: float) -> None:
         self._bar.update(amount)

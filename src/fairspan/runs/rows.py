@@ -41,12 +41,41 @@ def as_rows(columns: Mapping[str, Any]) -> pl.DataFrame:
     return pl.DataFrame({**dict.fromkeys(SCHEMA), **columns}, schema=SCHEMA)
 
 
-def position_rows(documents: Sequence[Document], values: Sequence[np.ndarray], **label: str) -> pl.DataFrame:
+def position_rows(
+    documents: Sequence[Document], values: Sequence[np.ndarray], **label: str
+) -> pl.DataFrame:
     """One row per document and position, given the [n] values of each; `label`: run, model, treatment, measure."""
-    names = ("set", "order", "document", "lead", "later", "n", "position", "segment", "language", "tokens", "value")
+    names = (
+        "set",
+        "order",
+        "document",
+        "lead",
+        "later",
+        "n",
+        "position",
+        "segment",
+        "language",
+        "tokens",
+        "value",
+    )
     rows = [
-        (one.set, one.order, one.name, one.plan.lead, one.plan.later, one.n, position, *key, tokens, float(value))
+        (
+            one.set,
+            one.order,
+            one.name,
+            one.plan.lead,
+            one.plan.later,
+            one.n,
+            position,
+            *key,
+            tokens,
+            float(value),
+        )
         for one, found in zip(documents, values, strict=True)
-        for position, (key, tokens, value) in enumerate(zip(one.keys, one.tokens, found, strict=True), start=1)
+        for position, (key, tokens, value) in enumerate(
+            zip(one.keys, one.tokens, found, strict=True), start=1
+        )
     ]
-    return as_rows({**label, **{name: [row[place] for row in rows] for place, name in enumerate(names)}})
+    return as_rows(
+        {**label, **{name: [row[place] for row in rows] for place, name in enumerate(names)}}
+    )

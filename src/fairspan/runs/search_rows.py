@@ -41,9 +41,16 @@ class Ranking:
     @cached_property
     def _relevant(self) -> list[dict[int, float]]:
         """The gain of every document that answers a query, by its number."""
-        task, number_of = self.measured.task, {name: number for number, name in enumerate(self.documents)}
+        task, number_of = (
+            self.measured.task,
+            {name: number for number, name in enumerate(self.documents)},
+        )
         return [
-            {number_of[name]: gain for name, gain in sorted(task.relevant[query.id].items()) if gain > 0}
+            {
+                number_of[name]: gain
+                for name, gain in sorted(task.relevant[query.id].items())
+                if gain > 0
+            }
             for query in task.queries
         ]
 
@@ -60,7 +67,11 @@ class Ranking:
         wanted = [_best(task.relevant[query.id]) for query in queries]
         positions = [measured.positions.get(query.id) for query in queries]
         numbered = bool(task.lead or task.across)
-        spoken = {document.id: document.language for document in task.documents} if task.across == MIXED else {}
+        spoken = (
+            {document.id: document.language for document in task.documents}
+            if task.across == MIXED
+            else {}
+        )
         return {
             **self.label,
             "set": [self.clusters[query.cluster or query.id] for query in queries],
@@ -81,7 +92,10 @@ class Ranking:
 
     def metric_rows(self, metrics: Sequence[str]) -> pl.DataFrame:
         """One row for each query and metric."""
-        gains, ideal = gains_of(self.numbers, self._relevant), [list(own.values()) for own in self._relevant]
+        gains, ideal = (
+            gains_of(self.numbers, self._relevant),
+            [list(own.values()) for own in self._relevant],
+        )
         tables = []
         for name in metrics:
             metric = parse_metric(name)
@@ -93,10 +107,16 @@ class Ranking:
         """One row for each of `pairs`: the rank of the document, and what the row of its query has."""
         names = [self.documents[number] for number in self.pairs[:, 1]]
         of_query = {
-            name: [column[query] for query in self.pairs[:, 0]] if isinstance(column, list) else column
+            name: [column[query] for query in self.pairs[:, 0]]
+            if isinstance(column, list)
+            else column
             for name, column in self._columns.items()
         }
-        own = {"measure": "rank", "document": names, "tokens": [self.measured.lengths[name] for name in names]}
+        own = {
+            "measure": "rank",
+            "document": names,
+            "tokens": [self.measured.lengths[name] for name in names],
+        }
         return as_rows({**of_query, **own, "value": ranks.astype(np.float64)})
 
     def language_rows(self) -> pl.DataFrame:

@@ -44,7 +44,9 @@ class Searching:
     @cached_property
     def clusters(self) -> dict[str, int]:
         """A number for every cluster of queries, in order of appearance."""
-        names = dict.fromkeys(query.cluster or query.id for one in self.tasks for query in one.task.queries)
+        names = dict.fromkeys(
+            query.cluster or query.id for one in self.tasks for query in one.task.queries
+        )
         return {name: number for number, name in enumerate(names)}
 
     @cached_property
@@ -59,12 +61,16 @@ class Searching:
 
     def lengths(self) -> dict[str, list[int]]:
         """Of documents and queries, and how far a document has to be read for a query's evidence to be seen."""
-        documents = {own.id: one.lengths[own.id] for one in self.tasks for own in one.task.documents}
+        documents = {
+            own.id: one.lengths[own.id] for one in self.tasks for own in one.task.documents
+        }
         added = 1 + self.subject.counter.count_whole([""])[0]
         return {
             "documents": list(documents.values()),
             "queries": [text.length for text in self.queries()],
-            "evidence": [found.offset + added for one in self.tasks for found in one.positions.values()],
+            "evidence": [
+                found.offset + added for one in self.tasks for found in one.positions.values()
+            ],
         }
 
     def plan(self, index: str) -> IndexPlan:
@@ -74,13 +80,17 @@ class Searching:
         counter = replace(self.subject, treatments=readers, whole=True).counter
         return plan_index(index, list(self.documents.values()), lengths, counter, self.chunk_tokens)
 
-    def index_and_search(self, run: Run, treated: Treated, plan: IndexPlan) -> tuple[pl.DataFrame, dict[str, Any]]:
+    def index_and_search(
+        self, run: Run, treated: Treated, plan: IndexPlan
+    ) -> tuple[pl.DataFrame, dict[str, Any]]:
         """Embed what an index holds, search it, and say what it costs."""
         run.prove_whole(treated.documents, plan.flat, may_cut=self.may_cut)
         computed, started = run.tally.computed_tokens, time.monotonic()
         run.fill(treated.documents, plan.flat)
         computed, seconds = run.tally.computed_tokens - computed, time.monotonic() - started
-        rows, sizes = zip(*(self._search(run, measured, plan, treated) for measured in self.tasks), strict=True)
+        rows, sizes = zip(
+            *(self._search(run, measured, plan, treated) for measured in self.tasks), strict=True
+        )
         # What was found in the store took no time, so the time of all of it is estimated from the rest.
         took = seconds * plan.tokens / computed if computed else None
         window = treated.documents.window
@@ -88,7 +98,9 @@ class Searching:
             "treatment": treated.treatment.name,
             "index": plan.kind,
             "documents": len(plan.texts),
-            "tokens": sum(min(text.length, window) for text in plan.flat) if window else plan.tokens,
+            "tokens": sum(min(text.length, window) for text in plan.flat)
+            if window
+            else plan.tokens,
             "seconds": None if took is None else round(took, 3),
             "vectors": sum(count for count, _ in sizes),
             "bytes": sum(size for _, size in sizes),
@@ -156,7 +168,9 @@ def _query(measured: MeasuredTask, query: Query) -> Text:
     return Text(query.text, measured.query_lengths[query.id], language=query.language)
 
 
-def _index(run: Run, names: Sequence[str], plan: IndexPlan, encoder: Encoder, *, normalise: bool) -> Vectors:
+def _index(
+    run: Run, names: Sequence[str], plan: IndexPlan, encoder: Encoder, *, normalise: bool
+) -> Vectors:
     late = plan.kind.startswith("late")
     key = encoder.span_key if late else encoder.key
     texts = [plan.texts[name] for name in names]

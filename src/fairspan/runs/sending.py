@@ -37,14 +37,18 @@ class Sending:
         there = f"; {self.stored:,} texts are in the store" if self.stored else ""
         if not self.texts:
             return f"nothing to send{there}"
-        how = f"assuming {_USUAL:.0f} characters per token, because the endpoint does not count them"
+        how = (
+            f"assuming {_USUAL:.0f} characters per token, because the endpoint does not count them"
+        )
         if self.characters_per_token is not None:
             how = f"estimated from a first small request, {self.characters_per_token:.1f} characters per token"
         about = round(self.tokens, 2 - len(str(self.tokens)))
         return f"{self.texts:,} texts to send, {self.characters:,} characters, about {about:,} tokens ({how}){there}"
 
 
-def plan_sending(endpoint: Endpoint, pairs: Iterable[Pair], store: Store, *, budget: int, tally: Tally) -> Sending:
+def plan_sending(
+    endpoint: Endpoint, pairs: Iterable[Pair], store: Store, *, budget: int, tally: Tally
+) -> Sending:
     """Count what is missing, and send a few of these texts to learn how many tokens they have.
 
     Raises:
@@ -65,14 +69,18 @@ def plan_sending(endpoint: Endpoint, pairs: Iterable[Pair], store: Store, *, bud
         fill(missing[0][0], some, store, budget=budget, tally=tally, progress=lambda tokens: None)
     received, characters = endpoint.received, sum(text.length for _, text in missing)
     measured = received.characters / received.tokens if received.tokens else None
-    return Sending(len(missing), characters, round(characters / (measured or _USUAL)), measured, len(stored))
+    return Sending(
+        len(missing), characters, round(characters / (measured or _USUAL)), measured, len(stored)
+    )
 
 
 def _refuse_changed(encoder: Encoder, text: Text, store: Store) -> None:
     """Raise if a stored text, the shortest, now has another vector: two models cannot be measured as one."""
     (now,), key = encoder.vectors([text]), encoder.key(text)
     before = store.get([key])[key]
-    if now.shape != before.shape or now @ before < _SAME * np.linalg.norm(now) * np.linalg.norm(before):
+    if now.shape != before.shape or now @ before < _SAME * np.linalg.norm(now) * np.linalg.norm(
+        before
+    ):
         raise FairspanError(
             f"{encoder.model!r} gives another vector than before for the text that begins {text.text[:40]!r}: the "
             "model behind it has changed. Measure it with another store."

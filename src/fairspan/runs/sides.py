@@ -80,7 +80,9 @@ def pairs_to_compare(
         )
     if treatments is not None:
         if len(treatments) != 2:
-            raise FairspanError(f"treatments names two treatments, such as plain and paper, got {list(treatments)}.")
+            raise FairspanError(
+                f"treatments names two treatments, such as plain and paper, got {list(treatments)}."
+            )
         one, other = map(shown_name, treatments)
         return [(Side(first, one), Side(second or first, other))]
     stopped = next((log for log in (first, second) if log is not None and log.unfinished), None)
@@ -103,4 +105,8 @@ def pairs_to_compare(
 
 def _remedy(log: RunLog) -> str:
     """The end of a sentence on what was not measured."""
-    return f": {log.unfinished}. Run its command again, which continues where it stopped." if log.unfinished else "."
+    return (
+        f": {log.unfinished}. Run its command again, which continues where it stopped."
+        if log.unfinished
+        else "."
+    )

@@ -67,7 +67,9 @@ class Study(Generic[Options, Ready]):
         """Everything read and built, and nothing embedded yet."""
         if isinstance(options.model, str | None):  # which takes long to load
             _ = options.checked
-        subject = open_subject(options.model, name=options.name, loading=options.loading, progress=progress)
+        subject = open_subject(
+            options.model, name=options.name, loading=options.loading, progress=progress
+        )
         return self.prepare(subject, options, progress)
 
     def _run(self, options: Options) -> RunLog:
@@ -84,7 +86,9 @@ class Study(Generic[Options, Ready]):
         if done is None:
             with locked(folder):
                 # The process that held the lock may just have finished it.
-                done = self._finished(folder, name, fresh=fresh) or self._measured(prepared, name, folder, progress)
+                done = self._finished(folder, name, fresh=fresh) or self._measured(
+                    prepared, name, folder, progress
+                )
         return done
 
     def _measured(self, prepared: Ready, name: str, folder: Path, progress: Progress) -> RunLog:
@@ -92,7 +96,9 @@ class Study(Generic[Options, Ready]):
         tally, started, budget = Tally(), time.monotonic(), subject.budget(options.batch_tokens)
         writer = LogWriter(folder, _header(prepared, name))
         try:
-            with Store(":memory:" if subject.fingerprint is None else options.store or default_store()) as store:
+            with Store(
+                ":memory:" if subject.fingerprint is None else options.store or default_store()
+            ) as store:
                 run = Run(prepared, writer, store, budget, tally, progress)
                 self.measure(prepared, run)
                 _note_answers(run, fresh=options.fresh)
@@ -132,7 +138,13 @@ class Study(Generic[Options, Ready]):
 def run_name(prepared: Prepared) -> str:
     """The name of a run's folder: the model's, and a hash of everything that decides the result."""
     subject = prepared.subject
-    decisive = [__version__, prepared.options.asked, subject.decisive, prepared.decisive, *prepared.fit.decisive]
+    decisive = [
+        __version__,
+        prepared.options.asked,
+        subject.decisive,
+        prepared.decisive,
+        *prepared.fit.decisive,
+    ]
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
     return f"{slug(subject.name)}-{digest[:8]}"
 
@@ -141,10 +153,22 @@ class Run:
     """One study while it runs: where its texts are embedded and its rows and notes go."""
 
     def __init__(
-        self, prepared: Prepared, writer: LogWriter, store: Store, budget: int, tally: Tally, progress: Progress
+        self,
+        prepared: Prepared,
+        writer: LogWriter,
+        store: Store,
+        budget: int,
+        tally: Tally,
+        progress: Progress,
     ) -> None:
         self.prepared, self.subject = prepared, prepared.subject
-        self.writer, self.store, self.budget, self.tally, self.progress = writer, store, budget, tally, progress
+        self.writer, self.store, self.budget, self.tally, self.progress = (
+            writer,
+            store,
+            budget,
+            tally,
+            progress,
+        )
         self.embed = embed_through(store, budget=budget, tally=tally, progress=progress.advance)
         self.header, self.add = writer.header, writer.add
         self.label = {"run": self.header["run"], "model": prepared.subject.name}
@@ -160,8 +184,17 @@ class Run:
     def fill(self, encoder: Encoder, texts: Sequence[Text]) -> None:
         """Embed what the store does not have."""
         if isinstance(encoder, CorrectedEncoder) and (untouched := encoder.untouched(texts)):
-            self.note(f"{encoder.correction.method}: texts not corrected, wholly or in part: {untouched}")
-        fill(encoder, texts, self.store, budget=self.budget, tally=self.tally, progress=self.progress.advance)
+            self.note(
+                f"{encoder.correction.method}: texts not corrected, wholly or in part: {untouched}"
+            )
+        fill(
+            encoder,
+            texts,
+            self.store,
+            budget=self.budget,
+            tally=self.tally,
+            progress=self.progress.advance,
+        )
 
     def read(self, keys: Sequence[bytes]) -> list[np.ndarray]:
         found = self.store.get(keys)
@@ -170,17 +203,23 @@ class Run:
     def announce(self, pairs: Iterable[Pair]) -> None:
         """Say what is going to be sent to an endpoint, if the model is one."""
         if isinstance(self.subject.model, Endpoint):
-            found = plan_sending(self.subject.model, pairs, self.store, budget=self.budget, tally=self.tally)
+            found = plan_sending(
+                self.subject.model, pairs, self.store, budget=self.budget, tally=self.tally
+            )
             self.header["sending"] = asdict(found)
             self.progress.stage(found.words)
 
-    def prove_whole(self, encoder: Encoder, texts: Sequence[Text], *, may_cut: bool = False) -> None:
+    def prove_whole(
+        self, encoder: Encoder, texts: Sequence[Text], *, may_cut: bool = False
+    ) -> None:
         """Raise if the model does not read the longest of the texts that fit its window to the end.
 
         Of an endpoint that `may_cut` texts it is noted instead. What it answers is kept.
         """
         encoder, texts = innermost(encoder, texts)
-        fitting = (text for text in texts if encoder.window is None or text.length <= encoder.window)
+        fitting = (
+            text for text in texts if encoder.window is None or text.length <= encoder.window
+        )
         longest = max(fitting, key=lambda text: text.length, default=None)
         remote = isinstance(self.subject.model, Endpoint)
         if longest is None or (not remote and not self.store.missing([encoder.key(longest)])):

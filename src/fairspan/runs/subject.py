@@ -76,7 +76,9 @@ class Subject:
         for side, texts in _SIDES.items():
             counter = counter_of(self.model, self.prompts[side], side=side)
             # What is read chunk by chunk has no limit of its own.
-            windows = [self.window(one, texts) for one in self.treatments if not one.chunks] or [counter.window]
+            windows = [self.window(one, texts) for one in self.treatments if not one.chunks] or [
+                counter.window
+            ]
             known = [window for window in windows if window is not None]
             read_whole = known if self.whole or len(known) == len(windows) else []
             counter.window = (min if self.whole else max)(read_whole, default=self.asked)
@@ -90,7 +92,9 @@ class Subject:
     @property
     def similarity(self) -> str:
         """How the model compares vectors, such as "cosine" or "dot"."""
-        named = self.model.similarity_fn_name if isinstance(self.model, SentenceTransformer) else None
+        named = (
+            self.model.similarity_fn_name if isinstance(self.model, SentenceTransformer) else None
+        )
         return str(getattr(named, "value", named) or "cosine")
 
     @property
@@ -137,7 +141,11 @@ class Subject:
 
     def with_prompts(self, document: str | None, query: str | None = None) -> Subject:
         """The same with these prompts; None keeps the model's own."""
-        given = {side: text for side, text in (("document", document), ("query", query)) if text is not None}
+        given = {
+            side: text
+            for side, text in (("document", document), ("query", query))
+            if text is not None
+        }
         return replace(self, prompts={**self.prompts, **given}) if given else self
 
     def window(self, treatment: Treatment, texts: str = "documents") -> int | None:
@@ -150,7 +158,10 @@ class Subject:
     @property
     def set_further(self) -> bool:
         """Whether the model was set to read more than it does plain, which treatments in tiles do."""
-        own, plain = getattr(self.model, "max_seq_length", None), window_of(self.model, PRESETS[PLAIN])
+        own, plain = (
+            getattr(self.model, "max_seq_length", None),
+            window_of(self.model, PRESETS[PLAIN]),
+        )
         return own is not None and plain is not None and plain < own < ANY_LENGTH
 
     def reading(self, treatments: Sequence[Treatment], *, whole: bool = False) -> Subject:
@@ -163,9 +174,15 @@ class Subject:
         read = made.counter.window
         if self.asked is None or read is None or read >= self.asked:
             return made
-        who, remedy = "the model", "name a treatment in tiles, such as tiles, which reads any length"
+        who, remedy = (
+            "the model",
+            "name a treatment in tiles, such as tiles, which reads any length",
+        )
         if whole:
-            who, remedy = next(one.name for one in treatments if made.window(one) == read), "only treatments in tiles"
+            who, remedy = (
+                next(one.name for one in treatments if made.window(one) == read),
+                "only treatments in tiles",
+            )
         raise DesignError(
             f"max_seq_length={self.asked} is more than the {read} tokens that {who} can read: use at most {read}, or "
             f"{remedy}."
@@ -174,11 +191,17 @@ class Subject:
     def transformer(self, study: str) -> SentenceTransformer:
         """The model, for a study that needs a SentenceTransformer."""
         if not self.is_open:
-            raise UnsupportedModel(f"{study} needs a SentenceTransformer, got {type(self.model).__name__}.")
+            raise UnsupportedModel(
+                f"{study} needs a SentenceTransformer, got {type(self.model).__name__}."
+            )
         return self.model
 
     def refuse_unsuited(
-        self, treatments: Sequence[Treatment], *, on_tokens: Sequence[Treatment] = (), beyond: Sequence[str] = ()
+        self,
+        treatments: Sequence[Treatment],
+        *,
+        on_tokens: Sequence[Treatment] = (),
+        beyond: Sequence[str] = (),
     ) -> None:
         """Raise, before anything is embedded, if the model cannot be measured under these treatments.
 
@@ -189,7 +212,11 @@ class Subject:
             if one.chunks:
                 chunk_tokens(one.chunk_size(), replace(self, treatments=()).counter)
         if not self.is_open:
-            inside = [one.name for one in treatments if one.calibration.acts or (one.baseline and not one.chunks)]
+            inside = [
+                one.name
+                for one in treatments
+                if one.calibration.acts or (one.baseline and not one.chunks)
+            ]
             if left := [*inside, *beyond]:
                 raise UnsupportedModel(
                     f"{type(self.model).__name__} is not a SentenceTransformer: it gives vectors and no access to "
@@ -218,7 +245,12 @@ class Subject:
                 )
 
     def under(
-        self, treatment: Treatment, *, embed: Embed, fit: FitPart | None = None, lasting: bool = True
+        self,
+        treatment: Treatment,
+        *,
+        embed: Embed,
+        fit: FitPart | None = None,
+        lasting: bool = True,
     ) -> Treated:
         """The model under a treatment; `embed` embeds what it is fitted on. Weights are hashed for `lasting` keys."""
         known = (self.fingerprint or "") if lasting else ""
@@ -240,8 +272,12 @@ def open_subject(
         (progress or Silent()).stage(f"loading {model or DEFAULT_MODEL}")
         model, limit = load_with_limit(model, loading)
     elif loading not in (None, Loading()):
-        changed = next(one.name for one in fields(Loading) if getattr(loading, one.name) != one.default)
-        raise DesignError(f"{changed} is for a model that is given by its name: set it on the model instead.")
+        changed = next(
+            one.name for one in fields(Loading) if getattr(loading, one.name) != one.default
+        )
+        raise DesignError(
+            f"{changed} is for a model that is given by its name: set it on the model instead."
+        )
     if not isinstance(model, SentenceTransformer):
         kind = type(model).__name__
         if not callable(getattr(model, "encode", None)):
@@ -255,7 +291,9 @@ def open_subject(
 
 def _name_of(model: SentenceTransformer) -> str:
     """What a model is called that was not loaded by name: as its weights were, or by a hash of them."""
-    loaded = (getattr(getattr(module, "model", None), "name_or_path", None) for module in model.modules())
+    loaded = (
+        getattr(getattr(module, "model", None), "name_or_path", None) for module in model.modules()
+    )
     card = model.model_card_data
     named = next((str(one) for one in (card.model_id, *loaded, card.base_model) if one), "")
     named = DEFAULT_MODEL if PACKAGE in Path(named).parts else named

@@ -26,18 +26,29 @@ def windows_of(
         for texts, own in lengths.items():
             window = subject.window(treatment, "documents" if texts == "evidence" else texts)
             cut = sum(window is not None and length > window for length in own)
-            record = {"treatment": treatment.name, "texts": texts, "window": window, "count": len(own), "cut": cut}
+            record = {
+                "treatment": treatment.name,
+                "texts": texts,
+                "window": window,
+                "count": len(own),
+                "cut": cut,
+            }
             found.append(record)
     return found
 
 
-def window_notes(records: Sequence[Record], unit: str, more: Mapping[str, str] | None = None) -> list[str]:
+def window_notes(
+    records: Sequence[Record], unit: str, more: Mapping[str, str] | None = None
+) -> list[str]:
     """What was cut in words, with `more` by treatment; nothing where all windows are equal."""
     if len({one["window"] for one in records}) < 2:
         return []
     said: dict[str, list[str]] = {}
     for name in dict.fromkeys(one["treatment"] for one in records):
-        own = sorted((one for one in records if one["treatment"] == name), key=lambda one: one["texts"] != "evidence")
+        own = sorted(
+            (one for one in records if one["treatment"] == name),
+            key=lambda one: one["texts"] != "evidence",
+        )
         words = [*(cut_words(one, unit) for one in own if one["cut"]), (more or {}).get(name, "")]
         if any(words):
             said.setdefault("; ".join(filter(None, words)), []).append(name)
@@ -61,4 +72,8 @@ def cut_words(record: Record, unit: str) -> str:
     counted = f"{record['cut']:,} of {record['count']:,}"
     if record["texts"] == "evidence":
         return f"{counted} queries ask for text that was never seen" if record["cut"] else ""
-    return f"{counted} {record['texts']} were cut at {record['window']:,} {unit}" if record["cut"] else ""
+    return (
+        f"{counted} {record['texts']} were cut at {record['window']:,} {unit}"
+        if record["cut"]
+        else ""
+    )

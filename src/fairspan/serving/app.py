@@ -68,7 +68,11 @@ def make_app(
             *routes,
         ],
         middleware=[
-            Middleware(_Guard, key=key, hosts=("*",) if key and allowed_hosts is None else allowed_hosts or ())
+            Middleware(
+                _Guard,
+                key=key,
+                hosts=("*",) if key and allowed_hosts is None else allowed_hosts or (),
+            )
         ],
         exception_handlers=dict.fromkeys(
             (HTTPException, Refusal, FairspanError, ClientDisconnect, Exception), _refused
@@ -93,7 +97,9 @@ class _Api:
             if not self.service.is_draining:
                 raise
             ended = "The server ended before this request was answered."
-            response = Refusal(503, ended, kind="server_error", headers={"Connection": "close"}).response
+            response = Refusal(
+                503, ended, kind="server_error", headers={"Connection": "close"}
+            ).response
         except Exception as error:
             response = await _refused(request, error)
             metrics.cancelled.inc(isinstance(error, ClientDisconnect))
@@ -105,7 +111,9 @@ class _Api:
 
     async def _reply(self, body: bytearray) -> Response:
         service, start = self.service, time.monotonic()
-        asked = await service.in_turn(len(body), read_request, body, service.names, service.limits.inputs)
+        asked = await service.in_turn(
+            len(body), read_request, body, service.names, service.limits.inputs
+        )
         vectors, tokens, truncated = await service.embed(asked)
         cut = truncated if service.truncate else None
         reply = await service.in_turn(vectors.size, make_reply, asked, vectors, tokens, cut)
@@ -153,9 +161,14 @@ async def unless_gone(request: Request, doing: Coroutine[None, None, Result]) ->
 
 async def read_body(request: Request, most: int) -> bytearray:
     """The body of JSON, refused if it is too large or does not arrive."""
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+    if (
+        request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        != "application/json"
+    ):
         # Pages of other sites can send other types without asking.
-        raise Refusal(415, "The header Content-Type must be application/json.", code="unsupported_media_type")
+        raise Refusal(
+            415, "The header Content-Type must be application/json.", code="unsupported_media_type"
+        )
     close = {"Connection": "close"}
     refusal = too_large(f"The body is larger than {most:,} bytes, the limit here.", headers=close)
     announced = request.headers.get("content-length", "")
@@ -187,25 +200,35 @@ class _Guard:
         self.hosts = [host.lower() for host in hosts]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(scope["path"], Headers(scope=scope)) if scope["type"] == "http" else None
+        refusal = (
+            self._refusal(scope["path"], Headers(scope=scope)) if scope["type"] == "http" else None
+        )
         await (self.app if refusal is None else refusal.response)(scope, receive, send)
 
     def _refusal(self, path: str, headers: Headers) -> Refusal | None:
         host = headers.get("host", "")
         if "*" not in self.hosts:
-            if host and _name(host) not in ("localhost", *self.hosts) and not _is_address(_name(host)):
+            if (
+                host
+                and _name(host) not in ("localhost", *self.hosts)
+                and not _is_address(_name(host))
+            ):
                 said = f"The host name {_name(host)[:80]!r} is not allowed: use the address, or --allowed-hosts."
                 return Refusal(403, said, code="host_not_allowed")
             origin = headers.get("origin", f"http://{host}").partition("://")[2]
             if origin != host and _name(origin) not in self.hosts:
-                return Refusal(403, "Requests from other origins are not allowed.", code="origin_not_allowed")
+                return Refusal(
+                    403, "Requests from other origins are not allowed.", code="origin_not_allowed"
+                )
         if self.key is None or path in _OPEN:
             return None
         given = headers.get("authorization", "").encode("latin-1")
         scheme, _, token = given.partition(b" ")
         if scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self.key):
             return None
-        said = "The API key is wrong." if given else "An API key is needed: Authorization: Bearer KEY."
+        said = (
+            "The API key is wrong." if given else "An API key is needed: Authorization: Bearer KEY."
+        )
         return Refusal(401, said, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
 

@@ -114,7 +114,10 @@ class Batcher:
         self._passes: asyncio.Task[None] | None = None
         # Whoever runs the model holds it.
         self._model, self._calls, self._asides = threading.Lock(), 0, 0
-        self._thread, self._aside_thread = ThreadPoolExecutor(1, "model"), ThreadPoolExecutor(1, "aside")
+        self._thread, self._aside_thread = (
+            ThreadPoolExecutor(1, "model"),
+            ThreadPoolExecutor(1, "aside"),
+        )
 
     @property
     def requests(self) -> int:
@@ -183,7 +186,9 @@ class Batcher:
         tokens = sum(text.read for text in texts)
         self.refuse_if_full(tokens)
         now = time.monotonic()
-        job = _Job(encoder, asyncio.get_running_loop().create_future(), {}, len(texts), tokens, now, now)
+        job = _Job(
+            encoder, asyncio.get_running_loop().create_future(), {}, len(texts), tokens, now, now
+        )
         self.tokens += tokens
         self._jobs.add(job)
         waiting = self._waiting.setdefault(encoder, [])
@@ -203,7 +208,9 @@ class Batcher:
         """Raise if that many tokens do not fit now, and say when to try again."""
         over = self.tokens + tokens - self.room
         if self.tokens and over > 0:
-            raise busy("The queue is full", max(1, math.ceil(over / self.speed)) if self.speed else 1)
+            raise busy(
+                "The queue is full", max(1, math.ceil(over / self.speed)) if self.speed else 1
+            )
 
     def _forget(self, job: _Job) -> None:
         """Take a request's texts out of the queue; those in the model are finished for nothing."""
@@ -315,6 +322,9 @@ def best_size(lengths: Sequence[int], budget: int, pass_tokens: int) -> int:
     width = max(1, lengths[0])
     most = max(1, min(len(lengths), budget // width))
     # What fits is split once at most; the rest is split when it is its turn.
-    costs = [width * most, *(width * size + pass_tokens + lengths[size] * (most - size) for size in range(1, most))]
+    costs = [
+        width * most,
+        *(width * size + pass_tokens + lengths[size] * (most - size) for size in range(1, most)),
+    ]
     best = min(range(most), key=costs.__getitem__)
     return best or most

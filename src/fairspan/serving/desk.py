@@ -60,11 +60,14 @@ class Desk:
     def facts(self) -> dict[str, Any]:
         """The model's name, and how far each treatment reads."""
         read = [
-            {"treatment": one.treatment.name, "window": self.subject.window(one.treatment)} for one in self.treated
+            {"treatment": one.treatment.name, "window": self.subject.window(one.treatment)}
+            for one in self.treated
         ]
         return {"model": model_name(self.subject.name), "treatments": read}
 
-    def inspect(self, document: Document, progress: Callable[[int], None] = lambda tokens: None) -> Inspection:
+    def inspect(
+        self, document: Document, progress: Callable[[int], None] = lambda tokens: None
+    ) -> Inspection:
         """The cosines and shares of `fairspan.inspect`; `progress` is called between batches."""
         marked = document.marked()
         # Before its sentences are found, which takes longer.
@@ -77,7 +80,9 @@ class Desk:
         progress(0)
         lens = focus(marked, self.subject.counter)
         with Store(":memory:") as store:
-            embed = embed_through(store, budget=self.subject.budget(None), tally=Tally(), progress=progress)
+            embed = embed_through(
+                store, budget=self.subject.budget(None), tally=Tally(), progress=progress
+            )
             return look_through(lens, self.subject, self.treated, embed, name=document.name)
 
 
@@ -104,7 +109,9 @@ def open_desk(model: SentenceTransformer, name: str | None = None) -> Desk:
 def _plain(model: SentenceTransformer) -> SentenceTransformer:
     """The plain model on the same weights, which with tiles would read as far as the calibrated one does."""
     plain = calibrate(model, PLAIN)
-    for module, served in zip(calibrated_transformers(plain), calibrated_transformers(model), strict=True):
+    for module, served in zip(
+        calibrated_transformers(plain), calibrated_transformers(model), strict=True
+    ):
         module.untiled_length, module.max_seq_length = served.untiled_length, served.max_seq_length
     return plain
 

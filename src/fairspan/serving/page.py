@@ -79,7 +79,10 @@ def example_documents() -> list[dict[str, str]]:
     every = [corpus.segment(id, "en") for id in corpus.ids()]
     chosen = [every[number :: 2 * EXAMPLES] for number in range(EXAMPLES)]
     return [
-        {"name": f"Example {number}", "text": "\n\n".join(f"## {one.title}\n\n{one.text}" for one in own)}
+        {
+            "name": f"Example {number}",
+            "text": "\n\n".join(f"## {one.title}\n\n{one.text}" for one in own),
+        }
         for number, own in enumerate(chosen, start=1)
     ]
 
@@ -96,5 +99,8 @@ def inspected(inspection: Inspection) -> str:
 def _document(given: dict[str, Any]) -> Document:
     fields = {"borders": "auto", **given}
     if not all(isinstance(fields.get(name), str) for name in ("name", "text", "borders")):
-        raise wrong("document", "A document needs a 'name' and a 'text', and may have 'borders', all of them text.")
+        raise wrong(
+            "document",
+            "A document needs a 'name' and a 'text', and may have 'borders', all of them text.",
+        )
     return Document(fields["name"][:_NAME], fields["text"], fields["borders"])

@@ -23,7 +23,9 @@ _INPUT_TYPES: dict[str, Side] = {
     "search_document": "document",
 }
 _SUFFIXES: dict[str, Side] = {"-query": "query", "-document": "document"}
-_INPUT = "a string, a list of strings, a list of token ids, or a list of such lists, none of them empty"
+_INPUT = (
+    "a string, a list of strings, a list of token ids, or a list of such lists, none of them empty"
+)
 # Beyond this many values json.loads holds up all threads for seconds. Text with as many commas has more tokens than
 # any request may have.
 _MOST_VALUES = 1_000_000
@@ -55,7 +57,9 @@ def wrong(param: str, message: str, code: str = "invalid_value") -> Refusal:
     return Refusal(400, message, param=param, code=code)
 
 
-def too_large(message: str, param: str | None = None, headers: Mapping[str, str] | None = None) -> Refusal:
+def too_large(
+    message: str, param: str | None = None, headers: Mapping[str, str] | None = None
+) -> Refusal:
     return Refusal(413, message, param=param, code="request_too_large", headers=headers)
 
 
@@ -119,7 +123,9 @@ def read_object(body: bytes | bytearray) -> dict[str, Any]:
             # Half of a surrogate pair is no text, and no tokenizer takes it.
             json.dumps(given, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise Refusal(400, f"The body is not JSON in UTF-8: {error}.", code="invalid_json") from None
+        raise Refusal(
+            400, f"The body is not JSON in UTF-8: {error}.", code="invalid_json"
+        ) from None
     if not isinstance(given, dict):
         raise Refusal(400, "The body must be a JSON object.", code="invalid_json")
     return given
@@ -136,10 +142,16 @@ def read_request(body: bytes | bytearray, names: Names, most_inputs: int) -> Ask
     side = _side(given, names, names.side(model))
     encoding: Any = given.get("encoding_format") or "float"
     if encoding not in ("float", "base64"):
-        raise wrong("encoding_format", f"'encoding_format' must be 'float' or 'base64', got {_shown(encoding)}.")
+        raise wrong(
+            "encoding_format",
+            f"'encoding_format' must be 'float' or 'base64', got {_shown(encoding)}.",
+        )
     dimensions = given.get("dimensions")
     if dimensions is not None and (not _is_int(dimensions) or dimensions < 1):
-        raise wrong("dimensions", f"'dimensions' must be a whole number of at least 1, got {_shown(dimensions)}.")
+        raise wrong(
+            "dimensions",
+            f"'dimensions' must be a whole number of at least 1, got {_shown(dimensions)}.",
+        )
     inputs = _read_inputs(given.get("input"), most_inputs)
     return Asked(inputs, model, side, given.get("prompt_name"), encoding, dimensions)
 
@@ -152,7 +164,9 @@ def _side(given: Mapping[str, Any], names: Names, by_name: Side | None) -> Side:
         if value is None:
             continue
         if value not in known:
-            raise wrong(name, f"'{name}' must be one of {', '.join(known) or 'none'}, got {_shown(value)}.")
+            raise wrong(
+                name, f"'{name}' must be one of {', '.join(known) or 'none'}, got {_shown(value)}."
+            )
         if value in _INPUT_TYPES or "query" in value:
             said[name] = _INPUT_TYPES.get(value, "query")
     if len(set(said.values())) > 1:
@@ -168,7 +182,9 @@ def _read_inputs(found: Any, most: int) -> Any:
         raise wrong("input", f"'input' must be {_INPUT}.")
     inputs: list[Any] = [found] if _is_int(found[0]) else found
     if len(inputs) > most:
-        raise too_large(f"'input' has {len(inputs):,} texts; a request may have at most {most:,}.", "input")
+        raise too_large(
+            f"'input' has {len(inputs):,} texts; a request may have at most {most:,}.", "input"
+        )
     kind: Any = str if isinstance(inputs[0], str) else list
     for index, one in enumerate(inputs):
         if not isinstance(one, kind) or not one or (kind is list and not all(map(_is_int, one))):
@@ -178,7 +194,9 @@ def _read_inputs(found: Any, most: int) -> Any:
     return inputs
 
 
-def make_reply(asked: Asked, vectors: np.ndarray, tokens: int, truncated: Sequence[int] | None = None) -> bytes:
+def make_reply(
+    asked: Asked, vectors: np.ndarray, tokens: int, truncated: Sequence[int] | None = None
+) -> bytes:
     """The body of a reply; `truncated` holds which texts were cut, None where the server cuts none."""
     head: dict[str, Any] = {
         "object": "list",
@@ -189,17 +207,28 @@ def make_reply(asked: Asked, vectors: np.ndarray, tokens: int, truncated: Sequen
         head["truncated"] = list(truncated)
     rows = _decimals(vectors)
     if asked.encoding == "base64":
-        rows = (f'"{base64.b64encode(row.tobytes()).decode()}"' for row in vectors.astype("<f4", copy=False))
+        rows = (
+            f'"{base64.b64encode(row.tobytes()).decode()}"'
+            for row in vectors.astype("<f4", copy=False)
+        )
     data = (
-        f'{{"object":"embedding","index":{index},"embedding":{embedding}}}' for index, embedding in enumerate(rows)
+        f'{{"object":"embedding","index":{index},"embedding":{embedding}}}'
+        for index, embedding in enumerate(rows)
     )
     return f'{json.dumps(head, separators=(",", ":"))[:-1]},"data":[{",".join(data)}]}}'.encode()
 
 
 def _decimals(vectors: np.ndarray) -> Iterable[str]:
     """The shortest decimals that are read as the same float32; polars writes them 20 times faster than json."""
-    rows = pl.Series("rows", vectors, dtype=pl.Array(pl.Float32, vectors.shape[1])).arr.to_list().to_frame()
-    return (f"[{row}]" for row in rows.select(pl.col("rows").cast(pl.List(pl.String)).list.join(","))["rows"])
+    rows = (
+        pl.Series("rows", vectors, dtype=pl.Array(pl.Float32, vectors.shape[1]))
+        .arr.to_list()
+        .to_frame()
+    )
+    return (
+        f"[{row}]"
+        for row in rows.select(pl.col("rows").cast(pl.List(pl.String)).list.join(","))["rows"]
+    )
 
 
 def _is_int(value: object) -> bool:

@@ -32,7 +32,9 @@ def bind(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65535:
         raise DesignError(f"port must be from 0 to 65535, got {port}.")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )[0]
         # asyncio sends small replies at once only on a socket that names its protocol.
         bound = socket.socket(family, kind, protocol)
         try:
@@ -43,7 +45,9 @@ def bind(host: str, port: int) -> socket.socket:
             raise
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise DesignError(f"cannot listen on {host}:{port}: {reason}. Choose another host or port.") from None
+        raise DesignError(
+            f"cannot listen on {host}:{port}: {reason}. Choose another host or port."
+        ) from None
     return bound
 
 

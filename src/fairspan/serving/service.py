@@ -63,7 +63,9 @@ class Service:
         try:
             self._sides = {side: self._encoder(side, None) for side in SIDES}
         except RuntimeError as error:
-            raise FairspanError(f"{name} does not embed even a short text: {first_line(error)}") from None
+            raise FairspanError(
+                f"{name} does not embed even a short text: {first_line(error)}"
+            ) from None
         self.can_be_cut = force_dimensions or was_trained_for_cutting(model)
         budget = self.limits.batch_tokens or (4096 if model.device.type == "cpu" else 16384)
         self.batcher = Batcher(budget=budget, room=self.limits.queue_tokens, metrics=self.metrics)
@@ -88,7 +90,9 @@ class Service:
             "model": self.names.names[0],
             "names": self.names.every,
             "calibration": None if calibration is None else calibration.to_dict(),
-            "calibration_in_words": "the plain model" if calibration is None else in_words(calibration),
+            "calibration_in_words": "the plain model"
+            if calibration is None
+            else in_words(calibration),
             "max_seq_length": {side: encoder.window for side, encoder in self._sides.items()},
             "too_long": "truncate" if self.truncate else "refuse",
             "dimension": documents.dimension,
@@ -110,12 +114,20 @@ class Service:
             Refusal: if there are none.
         """
         self._check_dimensions(asked.dimensions)
-        key = asked.side, None if asked.prompt_name is None else self.model.prompts[asked.prompt_name]
+        key = (
+            asked.side,
+            None if asked.prompt_name is None else self.model.prompts[asked.prompt_name],
+        )
         encoder = self._encoders.get(key)
         if encoder is None:
-            encoder = await self.batcher.call(lambda: self._encoder(*key))  # making one runs the model
+            encoder = await self.batcher.call(
+                lambda: self._encoder(*key)
+            )  # making one runs the model
         texts = await self._read(encoder, asked)
-        tokens, truncated = sum(text.read for text in texts), [index for index, text in enumerate(texts) if text.cut]
+        tokens, truncated = (
+            sum(text.read for text in texts),
+            [index for index, text in enumerate(texts) if text.cut],
+        )
         vectors = await self.batcher.vectors(encoder, texts)
         self.metrics.truncated.inc(len(truncated))
         checked = await self.in_turn(vectors.size, self._checked, vectors, asked.dimensions)
@@ -150,13 +162,18 @@ class Service:
             for index, text in enumerate(read, start=len(found)):
                 if text.cut and not self.truncate:
                     raise self._too_long(
-                        index, f"{text.length:,} tokens, prompt and special tokens included", encoder
+                        index,
+                        f"{text.length:,} tokens, prompt and special tokens included",
+                        encoder,
                     )
             found += read
             tokens += sum(text.read for text in read)
             if tokens > self.limits.request_tokens:
                 said = f"{'' if len(found) == len(asked.inputs) else 'at least '}{tokens:,} tokens"
-                raise too_large(f"'input' has {said}; at most {self.limits.request_tokens:,} are allowed.", "input")
+                raise too_large(
+                    f"'input' has {said}; at most {self.limits.request_tokens:,} are allowed.",
+                    "input",
+                )
         for index in longer:
             # With fewer tokens, what was left out might have been read.
             if found[index].length < 2 * found[index].read:
@@ -202,7 +219,11 @@ class Service:
         unusable = np.flatnonzero(~usable(vectors))
         if len(unusable):
             self.metrics.unusable.inc(len(unusable))
-            _log.error("the model gave %d of %d vectors that are zero or not numbers", len(unusable), len(vectors))
+            _log.error(
+                "the model gave %d of %d vectors that are zero or not numbers",
+                len(unusable),
+                len(vectors),
+            )
             raise Refusal(
                 500,
                 f"The model gave a vector for 'input[{unusable[0]}]' that is all zero or not numbers. Another dtype "
@@ -240,7 +261,9 @@ def was_trained_for_cutting(model: SentenceTransformer) -> bool:
     config = getattr(getattr(model, "transformers_model", None), "config", None)
     if getattr(config, "is_matryoshka", False) or getattr(config, "matryoshka_dimensions", None):
         return True
-    return bool(re.search("matryoshka", str(getattr(model, "_model_card_text", None) or ""), re.IGNORECASE))
+    return bool(
+        re.search("matryoshka", str(getattr(model, "_model_card_text", None) or ""), re.IGNORECASE)
+    )
 
 
 def _release_memory() -> None:

@@ -21,7 +21,9 @@ class Groups:
     def sums(self, values: Floats) -> Floats:
         """Sums of values[N] or values[N, K] over each group."""
         if values.ndim == 1:
-            return np.bincount(self.codes, weights=values, minlength=self.count).astype(np.float64, copy=False)
+            return np.bincount(self.codes, weights=values, minlength=self.count).astype(
+                np.float64, copy=False
+            )
         return np.stack([self.sums(column) for column in values.T], axis=1)
 
     def by_position(self, positions: Codes, n: int, values: Floats | None = None) -> Floats:
@@ -48,7 +50,9 @@ def clusters_of(labels: ArrayLike, name: str = "set") -> Groups:
     """Clusters by their labels. Clustered errors compare clusters, so one is not enough."""
     groups = group(labels)
     if groups.count < 2:
-        raise DesignError(f"clustered errors need rows from at least 2 different {name}s, got {groups.count}.")
+        raise DesignError(
+            f"clustered errors need rows from at least 2 different {name}s, got {groups.count}."
+        )
     return groups
 
 

@@ -51,7 +51,10 @@ class Sample:
     def of(self, clusters: NDArray[np.bool_]) -> Sample:
         """The same on some clusters only."""
         return Sample(
-            {name: PositionSums(own.sums[clusters], own.counts[clusters]) for name, own in self.sums.items()}
+            {
+                name: PositionSums(own.sums[clusters], own.counts[clusters])
+                for name, own in self.sums.items()
+            }
         )
 
     def crossed(self, plain: str, names: Sequence[str], first: NDArray[np.bool_]) -> Sample:
@@ -79,7 +82,9 @@ def unfairness(samples: Sequence[Sample], name: str) -> float:
 
 def gain(samples: Sequence[Sample], first: str, second: str) -> Interval:
     """Quality of the second minus that of the first."""
-    return mean_interval([jackknife(one.both(first, second), change_of(column(0)), [0]) for one in samples])
+    return mean_interval(
+        [jackknife(one.both(first, second), change_of(column(0)), [0]) for one in samples]
+    )
 
 
 def prefer(samples: Sequence[Sample], names: Sequence[str]) -> str:
@@ -119,11 +124,14 @@ def choose(samples: Sequence[Sample], plain: str, names: Sequence[str], seed: in
     rng = np.random.default_rng(seed)
     first = [rng.permutation(sample.clusters) % 2 == 0 for sample in samples]
     halves = [
-        [sample.of(own if half == 0 else ~own) for sample, own in zip(samples, first, strict=True)] for half in (0, 1)
+        [sample.of(own if half == 0 else ~own) for sample, own in zip(samples, first, strict=True)]
+        for half in (0, 1)
     ]
     one, two = (prefer(half, names) for half in halves)
     name = one if one == two else prefer(samples, [name for name in names if name in (one, two)])
-    crossed = tuple(sample.crossed(plain, (one, two), own) for sample, own in zip(samples, first, strict=True))
+    crossed = tuple(
+        sample.crossed(plain, (one, two), own) for sample, own in zip(samples, first, strict=True)
+    )
     gains = {own: gain(samples, plain, own) for own in names}
     return Choice(name, (one, two), crossed, gain(crossed, plain, CHOSEN), gains)
 
@@ -142,7 +150,11 @@ def judge(choice: Choice, changes: Sequence[Interval], margin: float) -> Finding
     if any(one.high < 0 and one.low <= -margin for one in changes):
         return "loss"
     found = choice.gain
-    if found.low > 0 and choice.gains[choice.name].low > 0 and all(one.low > -margin for one in changes):
+    if (
+        found.low > 0
+        and choice.gains[choice.name].low > 0
+        and all(one.low > -margin for one in changes)
+    ):
         return "use"
     if all(one.high <= margin for one in (found, *choice.gains.values())):
         return "no gain"

@@ -8,7 +8,16 @@ from numpy.typing import ArrayLike
 from fairspan.stats.arrays import Floats, Groups, clusters_of, crossed
 from fairspan.stats.distributions import f_above, t_below, t_ratio
 from fairspan.stats.intervals import Intervals, t_intervals
-from fairspan.stats.least_squares import Clustered, LeastSquares, cluster, cr1, cr2, fit_cells, hotelling, two_way
+from fairspan.stats.least_squares import (
+    Clustered,
+    LeastSquares,
+    cluster,
+    cr1,
+    cr2,
+    fit_cells,
+    hotelling,
+    two_way,
+)
 
 INFERENCES = ("auto", "cr1", "z", "cr2", "two-way")
 NOISE = 16 * float(np.finfo(np.float32).eps)
@@ -36,7 +45,9 @@ class Robust:
 
     def contrasts(self, weights: Floats) -> Intervals:
         """Estimate and judge each row of weights[J, K]."""
-        return t_intervals(self.estimates(weights), self._errors(weights), self.degrees_of_freedom(weights))
+        return t_intervals(
+            self.estimates(weights), self._errors(weights), self.degrees_of_freedom(weights)
+        )
 
     def estimates(self, weights: Floats) -> Floats:
         """Each row of weights[J, K] on the coefficients; 0 if it is no larger than what rounding does."""
@@ -82,7 +93,9 @@ def robust(fit: LeastSquares, sets: Groups, segments: Groups, *, inference: str 
         chosen = "two-way" if crossed(sets, segments).count > segments.count else few
     clustered = cluster(fit, sets, leverages=chosen == "cr2")
     if chosen == "two-way":
-        return Robust(chosen, clustered, two_way(fit, sets, segments), min(sets.count, segments.count))
+        return Robust(
+            chosen, clustered, two_way(fit, sets, segments), min(sets.count, segments.count)
+        )
     return Robust(chosen, clustered, (cr2 if chosen == "cr2" else cr1)(clustered), sets.count)
 
 

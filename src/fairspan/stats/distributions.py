@@ -29,7 +29,9 @@ def f_above(statistic: float, numerator: float, denominator: float) -> float:
 
 def t_ratio(difference: ArrayLike, standard_error: ArrayLike) -> Floats:
     """difference / standard error; where the error is 0, no difference gives 0 and any other is infinite."""
-    gap, error = np.broadcast_arrays(np.asarray(difference, np.float64), np.asarray(standard_error, np.float64))
+    gap, error = np.broadcast_arrays(
+        np.asarray(difference, np.float64), np.asarray(standard_error, np.float64)
+    )
     ratio: Floats = np.where(gap == 0, 0.0, np.copysign(np.inf, gap))
     np.divide(gap, error, out=ratio, where=(error > 0) | np.isnan(error))
     return ratio
@@ -44,5 +46,7 @@ def holm(p_values: ArrayLike) -> Floats:
     tested = np.flatnonzero(~np.isnan(column))
     order = tested[np.argsort(column[tested], kind="stable")]
     adjusted = np.full(column.shape, np.nan)
-    adjusted[order] = np.minimum(np.maximum.accumulate(column[order] * np.arange(len(order), 0, -1)), 1.0)
+    adjusted[order] = np.minimum(
+        np.maximum.accumulate(column[order] * np.arange(len(order), 0, -1)), 1.0
+    )
     return adjusted

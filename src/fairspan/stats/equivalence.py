@@ -99,7 +99,9 @@ class Verdict:
         """
         sizes = [abs(number) for number in (self.estimate, self.low, self.high)]
         digits, margin = 2 if sizes[0] >= 0.05 else 3, self.margin
-        while digits < 6 and any(round(size, digits) == round(margin, digits) and size != margin for size in sizes):
+        while digits < 6 and any(
+            round(size, digits) == round(margin, digits) and size != margin for size in sizes
+        ):
             digits += 1
         ends = ", ".join(f"{end:.{digits}f}".replace("-", "−") for end in (self.low, self.high))
         return f"{sizes[0]:.{digits}f}", f"[{ends}]"
@@ -115,10 +117,14 @@ def equivalence(compared: Compared, margin: float) -> tuple[Floats, Floats]:
     """
     below_floor, above_floor = compared.robust.tails(compared.weights, -margin)
     below_roof, above_roof = compared.robust.tails(compared.weights, margin)
-    return np.maximum(above_floor, below_roof), np.minimum(1, 2 * np.minimum(below_floor, above_roof))
+    return np.maximum(above_floor, below_roof), np.minimum(
+        1, 2 * np.minimum(below_floor, above_roof)
+    )
 
 
-def decide(families: Sequence[Compared], margin: float = 0.02, *, measure: str = "represented") -> list[Verdict]:
+def decide(
+    families: Sequence[Compared], margin: float = 0.02, *, measure: str = "represented"
+) -> list[Verdict]:
     """Fair, biased or inconclusive, of families of differences that are judged together.
 
     fair: every |difference| is significantly less than the margin. biased: at least one is significantly more, after
@@ -134,7 +140,8 @@ def decide(families: Sequence[Compared], margin: float = 0.02, *, measure: str =
     for one, (within, _), p_values in zip(families, tests, corrected, strict=True):
         outside, inside = p_values < 1 - LEVEL, within < 1 - LEVEL
         kinds: list[Kind] = [
-            "biased" if out else "fair" if fair else "inconclusive" for out, fair in zip(outside, inside, strict=True)
+            "biased" if out else "fair" if fair else "inconclusive"
+            for out, fair in zip(outside, inside, strict=True)
         ]
         kind: Kind = "biased" if outside.any() else "fair" if inside.all() else "inconclusive"
         worst = int(np.where(outside | (kind != "biased"), np.abs(one.estimate), -1.0).argmax())
@@ -143,7 +150,9 @@ def decide(families: Sequence[Compared], margin: float = 0.02, *, measure: str =
         names, ends = one.names[worst], (shown.estimate, shown.low, shown.high)
         if one.either_way and shown.estimate < 0:
             names, ends = names[::-1], (-shown.estimate, -shown.high, -shown.low)
-        found.append(Verdict(kind, tuple(kinds), margin, worst, *names, *ends, needed, measure, one.scope))
+        found.append(
+            Verdict(kind, tuple(kinds), margin, worst, *names, *ends, needed, measure, one.scope)
+        )
     return found
 
 
@@ -161,7 +170,9 @@ def further_sets(compared: Compared, margin: float, *, comparisons: int) -> int 
     freedom_seen = compared.robust.degrees_of_freedom(weights)
     values, vectors = np.linalg.eigh(covariance)
     rng = np.random.default_rng(0)
-    noise = rng.standard_normal((NODES, len(weights))) @ ((vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T)
+    noise = rng.standard_normal((NODES, len(weights))) @ (
+        (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    )
     error_noise = rng.standard_normal((NODES, 1))
 
     def decided(further: int) -> bool:

@@ -109,4 +109,6 @@ def theorem_3_bound(lengths: ArrayLike, sigma_s: ArrayLike) -> Floats:
     exponentials replaced by Fenton's approximation. σ_a may well exceed it.
     """
     length, s = np.asarray(lengths, np.float64), np.asarray(sigma_s, np.float64)
-    return np.asarray(np.sqrt(length / (2 * np.sqrt(1 + np.exp(-2 * s**2)) * (length - 1) ** 1.5 + 1)))
+    return np.asarray(
+        np.sqrt(length / (2 * np.sqrt(1 + np.exp(-2 * s**2)) * (length - 1) ** 1.5 + 1))
+    )

@@ -36,15 +36,22 @@ class Interval:
 
     def lower(self, level: float = 0.95) -> float:
         """The one-sided lower bound: the truth is below it in at most 1 − level of samples."""
-        return self.estimate + float(t_quantile(1 - level, self.degrees_of_freedom)) * self.standard_error
+        return (
+            self.estimate
+            + float(t_quantile(1 - level, self.degrees_of_freedom)) * self.standard_error
+        )
 
     def upper(self, level: float = 0.95) -> float:
         """The one-sided upper bound."""
-        return self.estimate + float(t_quantile(level, self.degrees_of_freedom)) * self.standard_error
+        return (
+            self.estimate + float(t_quantile(level, self.degrees_of_freedom)) * self.standard_error
+        )
 
     def below(self, limit: float) -> float:
         """The one-sided p-value against the limit or more."""
-        return float(t_below(t_ratio(self.estimate - limit, self.standard_error), self.degrees_of_freedom))
+        return float(
+            t_below(t_ratio(self.estimate - limit, self.standard_error), self.degrees_of_freedom)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -90,13 +90,17 @@ class JointModel:
         """Positions 2…n against position 1, or languages against the first, each averaged over what both share."""
         place = 0 if factor == "position" else 1
         companies = list(dict.fromkeys(company for _, _, company in self.cells))
-        rows: dict[int | str, dict[Level, Cell]] = {name: {} for name in sorted({cell[place] for cell in self.cells})}
+        rows: dict[int | str, dict[Level, Cell]] = {
+            name: {} for name in sorted({cell[place] for cell in self.cells})
+        }
         for cell in self.cells:
             rows[cell[place]][cell[1 - place], cell[2]] = cell
         (baseline, first), *rest = rows.items()
         weights, over = {}, []
         for name, own in rest:
-            both = sorted(own.keys() & first.keys(), key=lambda level: (companies.index(level[1]), level[0]))
+            both = sorted(
+                own.keys() & first.keys(), key=lambda level: (companies.index(level[1]), level[0])
+            )
             if both:
                 pairs = [self.weights(own[level]) - self.weights(first[level]) for level in both]
                 weights[name] = np.mean(pairs, axis=0)
@@ -104,7 +108,9 @@ class JointModel:
         if not weights:
             why = "no language is at position 1 and at a later one"
             why = why if factor == "position" else f"no other language is where {baseline} is"
-            raise DesignError(f"not estimable: {why}{' in the same company' if len(companies) > 1 else ''}.")
+            raise DesignError(
+                f"not estimable: {why}{' in the same company' if len(companies) > 1 else ''}."
+            )
         table = np.stack([*weights.values()])
         refused = tuple(name for name, _ in rest if name not in weights)
         numbers = self.robust.contrasts(table), self.robust.joint(table)
@@ -146,7 +152,9 @@ def joint_model(
     return JointModel(shape[0] - 1, cells, no_slope, count, judged)
 
 
-def _log_lengths(tokens: ArrayLike | None, cells: Codes, languages: NDArray[np.str_]) -> tuple[Floats | None, str]:
+def _log_lengths(
+    tokens: ArrayLike | None, cells: Codes, languages: NDArray[np.str_]
+) -> tuple[Floats | None, str]:
     """log(tokens) around its mean; or None, with the reason, where it hardly varies inside any cell."""
     if tokens is None:
         return None, "the model was fitted without token lengths"
@@ -189,7 +197,9 @@ class LanguageEffects:
     def pairs(self) -> tuple[tuple[str, str], ...]:
         """The languages that lead each other; a difference is that of the first minus that of the second."""
         there = set(self.plans)
-        return tuple(pair for pair in combinations(self.languages, 2) if {pair, pair[::-1]} <= there)
+        return tuple(
+            pair for pair in combinations(self.languages, 2) if {pair, pair[::-1]} <= there
+        )
 
     def differences(self, role: Role = "") -> Intervals:
         """One for each pair."""
@@ -197,7 +207,9 @@ class LanguageEffects:
 
     def compared(self) -> Compared:
         """Every pair over all positions. The verdict names the favoured language of the worst pair first."""
-        return Compared(self.model.robust, self._differences(""), self.pairs, self.model.sets, either_way=True)
+        return Compared(
+            self.model.robust, self._differences(""), self.pairs, self.model.sets, either_way=True
+        )
 
     def role(self, language: str, role: Role) -> tuple[tuple[str, ...], dict[str, Interval]] | None:
         """A language where it leads others or follows them; None where it never does.
@@ -214,15 +226,25 @@ class LanguageEffects:
         rest = np.mean([self._mean(later, lead, "later") for lead, later in plans], axis=0)
         own, others = (first, rest) if role == "lead" else (rest, first)
         found = self.model.robust.contrasts(np.stack([own, others, first - rest]))
-        return tuple(plan[other_side] for plan in plans), {"own": found[0], "others": found[1], "gap": found[2]}
+        return tuple(plan[other_side] for plan in plans), {
+            "own": found[0],
+            "others": found[1],
+            "gap": found[2],
+        }
 
     def _differences(self, role: Role) -> Floats:
         """Weights of each pair on the coefficients of the model."""
-        return np.stack([self._mean(one, two, role) - self._mean(two, one, role) for one, two in self.pairs])
+        return np.stack(
+            [self._mean(one, two, role) - self._mean(two, one, role) for one, two in self.pairs]
+        )
 
     def _mean(self, language: str, other: str, role: Role) -> Floats:
         """Weights of the mean of a language over the positions of a role, beside another language."""
-        first, last = {"lead": (1, 1), "later": (2, self.model.positions), "": (1, self.model.positions)}[role]
+        first, last = {
+            "lead": (1, 1),
+            "later": (2, self.model.positions),
+            "": (1, self.model.positions),
+        }[role]
         rows = [self.model.weights((place, language, other)) for place in range(first, last + 1)]
         return np.asarray(np.mean(rows, axis=0))
 
@@ -248,6 +270,11 @@ def language_effects(
     spoken = list(dict.fromkeys(language for plan in named for language in plan))
     lead, later = (np.array([spoken.index(plan[side]) for plan in named])[codes] for side in (0, 1))
     first = np.asarray(positions) == 1
-    languages, beside = np.array(spoken)[np.where(first, lead, later)], (np.where(first, later, lead), spoken)
-    model = joint_model(values, positions, languages, sets, tokens, segments, companies=beside, inference=inference)
+    languages, beside = (
+        np.array(spoken)[np.where(first, lead, later)],
+        (np.where(first, later, lead), spoken),
+    )
+    model = joint_model(
+        values, positions, languages, sets, tokens, segments, companies=beside, inference=inference
+    )
     return LanguageEffects(tuple(named), model)

@@ -42,14 +42,23 @@ def fit(outcome: Floats, regressors: Floats, *, observations: int | None = None)
     rows, columns = regressors.shape
     counted = observations or rows
     q, r = np.linalg.qr(regressors)
-    if counted <= columns or (np.abs(np.diag(r)) <= DEPENDENT * np.linalg.norm(regressors, axis=0)).any():
-        raise DesignError(f"{counted} rows are too few for {columns} coefficients and their errors: measure more.")
+    if (
+        counted <= columns
+        or (np.abs(np.diag(r)) <= DEPENDENT * np.linalg.norm(regressors, axis=0)).any()
+    ):
+        raise DesignError(
+            f"{counted} rows are too few for {columns} coefficients and their errors: measure more."
+        )
     root = np.linalg.inv(r)
     coefficients = root @ (q.T @ outcome)
-    return LeastSquares(coefficients, outcome - regressors @ coefficients, root, regressors, counted)
+    return LeastSquares(
+        coefficients, outcome - regressors @ coefficients, root, regressors, counted
+    )
 
 
-def fit_cells(outcome: Floats, cells: Groups, slope: Floats | None, *clusters: Groups) -> tuple[LeastSquares, Codes]:
+def fit_cells(
+    outcome: Floats, cells: Groups, slope: Floats | None, *clusters: Groups
+) -> tuple[LeastSquares, Codes]:
     """Least squares of outcome[N] on the means of cells and, where it is given, the slope of a column.
 
     A design with all orders has each segment at each position hundreds of times. Least squares and every clustered
@@ -68,7 +77,9 @@ def fit_cells(outcome: Floats, cells: Groups, slope: Floats | None, *clusters: G
     if slope is not None:
         design = np.column_stack([design, slope[first]])
     scale = np.sqrt(weights)
-    fitted = fit(scale * same.sums(outcome) / weights, scale[:, None] * design, observations=len(outcome))
+    fitted = fit(
+        scale * same.sums(outcome) / weights, scale[:, None] * design, observations=len(outcome)
+    )
     return fitted, first
 
 
@@ -109,7 +120,9 @@ def cr2(clustered: Clustered) -> Floats:
     """Bell and McCaffrey (2002): unbiased when the errors are independent and of equal variance."""
     values, vectors = np.linalg.eigh(clustered.leverages)
     # (I − Q_g)^{−1/2} u_g of every cluster.
-    adjusted = np.einsum("gkl,gl->gk", _rebuilt(_power_of_rest(values, 0.5), vectors), clustered.scores)
+    adjusted = np.einsum(
+        "gkl,gl->gk", _rebuilt(_power_of_rest(values, 0.5), vectors), clustered.scores
+    )
     return _sandwich(clustered.root, adjusted)
 
 
@@ -138,7 +151,9 @@ def hotelling(clustered: Clustered, weights: Floats) -> float:
     basis = np.linalg.qr((weights @ clustered.root).T)[0]
     values, vectors = np.linalg.eigh(clustered.leverages)
     # Q_g (I − Q_g)^{−1/2} and Q_g (I − Q_g)^{−1}.
-    half, whole = (_rebuilt(values * _power_of_rest(values, power), vectors) @ basis for power in (0.5, 1.0))
+    half, whole = (
+        _rebuilt(values * _power_of_rest(values, power), vectors) @ basis for power in (0.5, 1.0)
+    )
     inner = half.transpose(0, 2, 1) @ half
     own = basis.T @ whole - inner
     across = np.einsum("gks,glt->stkl", half, half)

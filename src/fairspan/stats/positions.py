@@ -82,7 +82,12 @@ def marker(p: float) -> str:
 
 
 def unevenness(
-    values: Floats, positions: Codes, sets: ArrayLike, *, rng: np.random.Generator, draws: int = 1999
+    values: Floats,
+    positions: Codes,
+    sets: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    draws: int = 1999,
 ) -> dict[str, Interval]:
     """Measures of how much position means differ, each with its cluster-bootstrap interval.
 
@@ -127,7 +132,12 @@ def relative_difference(means: Floats, position: int) -> Floats:
 
 
 def gini_test(
-    values: Floats, positions: Codes, documents: ArrayLike, *, rng: np.random.Generator, draws: int = 1999
+    values: Floats,
+    positions: Codes,
+    documents: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    draws: int = 1999,
 ) -> float:
     """The p-value of the Gini of position means when values trade places at random inside each document.
 
@@ -149,7 +159,10 @@ def _permuted_means(table: Floats, rng: np.random.Generator, draws: int) -> Floa
     together = max(1, _VALUES_AT_A_TIME // table.size)
     parts = [min(together, draws - done) for done in range(0, draws, together)]
     return np.concatenate(
-        [rng.permuted(np.broadcast_to(table, (count, *table.shape)), axis=2).mean(1) for count in parts]
+        [
+            rng.permuted(np.broadcast_to(table, (count, *table.shape)), axis=2).mean(1)
+            for count in parts
+        ]
     )
 
 
@@ -184,7 +197,9 @@ def spread_change(
     n = int(positions.max())
     cells = Groups(np.concatenate([positions - 1, positions - 1 + n]), 2 * n)
     owners = None if segments is None else np.tile(segments, 2)
-    fit = regress(np.concatenate([first, second]), cells, np.tile(sets, 2), owners, inference=inference)
+    fit = regress(
+        np.concatenate([first, second]), cells, np.tile(sets, 2), owners, inference=inference
+    )
     pairs = np.concatenate([np.roll(np.eye(n), -by, axis=0) - np.eye(n) for by in range(1, n)])
     inside = fit.covariance.reshape(2, n, 2, n)
     variances = [pairs @ inside[i, :, j] @ pairs.T for i, j in ((0, 0), (1, 1), (1, 0))]
@@ -193,7 +208,9 @@ def spread_change(
     return largest_growth(means, variances, freedom, families)
 
 
-def size_changes(before: Intervals, after: Intervals, change: Intervals, families: int = 1) -> list[Interval]:
+def size_changes(
+    before: Intervals, after: Intervals, change: Intervals, families: int = 1
+) -> list[Interval]:
     """|b| − |a| of each of J differences, from those of a, b and b − a, as `largest_growth` has it."""
     signs, found = np.array([1.0, -1.0]), []
     both = np.outer(signs, signs)

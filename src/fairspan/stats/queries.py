@@ -10,7 +10,15 @@ from fairspan.stats.arrays import Floats, clusters_of, round_up
 from fairspan.stats.distributions import t_quantile
 from fairspan.stats.equivalence import clusters_needed
 from fairspan.stats.intervals import Interval, largest_growth, t_interval
-from fairspan.stats.resampling import CHUNK, PositionSums, Statistic, change_of, jackknife, resample, share
+from fairspan.stats.resampling import (
+    CHUNK,
+    PositionSums,
+    Statistic,
+    change_of,
+    jackknife,
+    resample,
+    share,
+)
 
 FEW_CLUSTERS = 30
 """With fewer, a sample may lack the rare queries that change most, and no interval can know of them."""
@@ -76,7 +84,12 @@ class QueryChange:
 
 
 def query_effects(
-    values: ArrayLike, groups: ArrayLike, clusters: ArrayLike, *, rng: np.random.Generator, draws: int = 1999
+    values: ArrayLike,
+    groups: ArrayLike,
+    clusters: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    draws: int = 1999,
 ) -> QueryEffects:
     """Means of values[N], one row per query and none below 0, overall and by groups[N].
 
@@ -110,7 +123,9 @@ def query_change(
     """
     one, two = query_sums(first, groups, clusters), query_sums(second, groups, clusters)
     numbers, both = range(1, one.sums.shape[1]), one.beside(two)
-    p_value, p_psi = swap_tests(both, [change_of(column(0)), change_of(of_groups(shortfall))], rng, swaps)
+    p_value, p_psi = swap_tests(
+        both, [change_of(column(0)), change_of(of_groups(shortfall))], rng, swaps
+    )
 
     def change(measure: Statistic, columns: Sequence[int]) -> Interval:
         return jackknife(both, change_of(measure), columns)
@@ -151,7 +166,9 @@ def psi_interval(both: PositionSums) -> Interval:
     there = (both.counts[:, 1:n] > 0).any(1)
     whole, without = differences(both.observed)[0], differences(both.left_out[there])
     one, two = np.moveaxis((without - whole) * (1 - 1 / len(without)) ** 0.5, 1, 0)
-    limits = largest_growth(whole, [one.T @ one, two.T @ two, two.T @ one], found.degrees_of_freedom)
+    limits = largest_growth(
+        whole, [one.T @ one, two.T @ two, two.T @ one], found.degrees_of_freedom
+    )
     half = max(limits.high - found.estimate, found.estimate - limits.low)
     error = half / float(t_quantile(0.975, found.degrees_of_freedom))
     return t_interval(found.estimate, error, found.degrees_of_freedom)
@@ -184,14 +201,22 @@ def harmonic_mean(means: Floats) -> Floats:
     """G / Σ 1/mean of means[..., G] that are not below 0; 0 where one of them is."""
     zero = means == 0
     inverse = 1 / np.where(zero, 1.0, means)
-    return np.asarray(np.where(zero.any(-1) & ~np.isnan(means).any(-1), 0.0, means.shape[-1] / inverse.sum(-1)))
+    return np.asarray(
+        np.where(zero.any(-1) & ~np.isnan(means).any(-1), 0.0, means.shape[-1] / inverse.sum(-1))
+    )
 
 
 def query_sums(values: ArrayLike, groups: ArrayLike, clusters: ArrayLike) -> PositionSums:
     """values[N] added up by cluster: over all queries in column 0, then over those of each group; [C, 1 + G]."""
-    column, numbers, labels = np.asarray(values, np.float64), np.asarray(groups), clusters_of(clusters, "cluster")
+    column, numbers, labels = (
+        np.asarray(values, np.float64),
+        np.asarray(groups),
+        clusters_of(clusters, "cluster"),
+    )
     columns = int(numbers.max()) + 1
-    sums, counts = (labels.by_position(numbers + 1, columns, own) for own in (column, np.ones(len(column))))
+    sums, counts = (
+        labels.by_position(numbers + 1, columns, own) for own in (column, np.ones(len(column)))
+    )
     # Column 0 is of queries in no group until here.
     sums[:, 0], counts[:, 0] = labels.sums(column), counts.sum(1)
     return PositionSums(sums, counts)
@@ -215,7 +240,9 @@ def of_groups(measure: Statistic) -> Statistic:
     return statistic
 
 
-def swap_tests(both: PositionSums, changes: list[Statistic], rng: np.random.Generator, swaps: int) -> list[float]:
+def swap_tests(
+    both: PositionSums, changes: list[Statistic], rng: np.random.Generator, swaps: int
+) -> list[float]:
     """Two-sided p-values of changes of means[..., 2n] when the treatments' halves are swapped cluster by cluster."""
     clusters, n = len(both.sums), both.sums.shape[1] // 2
     enumerated = clusters < 60 and 2**clusters <= swaps
@@ -233,11 +260,15 @@ def swap_tests(both: PositionSums, changes: list[Statistic], rng: np.random.Gene
             bits = rng.integers(0, 2, (rows, clusters))
         kept = bits == 0
         # Two sums of parts, not one of differences: a treatment that gets nothing must come out as exactly 0.
-        means = (kept.astype(np.float64) @ both.sums + (~kept).astype(np.float64) @ swapped) / counts
+        means = (
+            kept.astype(np.float64) @ both.sums + (~kept).astype(np.float64) @ swapped
+        ) / counts
         # A sample in which a change is not defined counts against it.
         hits += [
             np.count_nonzero(~(np.abs(change(means)) < abs(seen) - slack))
             for change, seen in zip(changes, observed, strict=True)
         ]
     extra = 0 if enumerated else 1
-    return [float(p) for p in np.where(np.isnan(observed), np.nan, (hits + extra) / (total + extra))]
+    return [
+        float(p) for p in np.where(np.isnan(observed), np.nan, (hits + extra) / (total + extra))
+    ]

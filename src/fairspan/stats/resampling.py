@@ -41,7 +41,9 @@ class PositionSums:
 
     def beside(self, other: PositionSums) -> PositionSums:
         """The positions of both, n and n, of the same clusters."""
-        return PositionSums(np.hstack([self.sums, other.sums]), np.hstack([self.counts, other.counts]))
+        return PositionSums(
+            np.hstack([self.sums, other.sums]), np.hstack([self.counts, other.counts])
+        )
 
 
 def position_sums(values: Floats, positions: Codes, sets: ArrayLike) -> PositionSums:
@@ -80,15 +82,22 @@ class Resampled:
         estimate = float(statistic(self.sums.observed))
         if not np.isfinite(estimate):
             return Interval(np.nan)
-        drawn, left_out = (values[np.isfinite(values)] for values in map(statistic, (self.drawn, self.sums.left_out)))
+        drawn, left_out = (
+            values[np.isfinite(values)]
+            for values in map(statistic, (self.drawn, self.sums.left_out))
+        )
         if len(drawn) < 0.9 * len(self.drawn):
             return Interval(estimate)
-        low, high = np.quantile(drawn, _bca_ranks(np.array([0.025, 0.975]), drawn, estimate, left_out))
+        low, high = np.quantile(
+            drawn, _bca_ranks(np.array([0.025, 0.975]), drawn, estimate, left_out)
+        )
         return Interval(estimate, float(low), float(high))
 
 
 def _bca_ranks(ranks: Floats, drawn: Floats, estimate: float, left_out: Floats) -> Floats:
-    below = (np.count_nonzero(drawn < estimate) + np.count_nonzero(drawn == estimate) / 2) / len(drawn)
+    below = (np.count_nonzero(drawn < estimate) + np.count_nonzero(drawn == estimate) / 2) / len(
+        drawn
+    )
     bias = t_quantile(np.clip(below, 0.5 / len(drawn), 1 - 0.5 / len(drawn)), np.inf)
     gaps = left_out.mean() - left_out
     squares = (gaps**2).sum()
@@ -107,7 +116,9 @@ def resample(sums: PositionSums, *, rng: np.random.Generator, draws: int = 1999)
     return Resampled(sums, np.concatenate(drawn))
 
 
-def jackknife(sums: PositionSums, statistic: Statistic, columns: Sequence[int] | None = None) -> Interval:
+def jackknife(
+    sums: PositionSums, statistic: Statistic, columns: Sequence[int] | None = None
+) -> Interval:
     """A statistic of the means, with its jackknife error over the clusters that have rows in `columns` (CR3).
 
     t with one degree of freedom fewer than the clusters of the column that has fewest. Give the means of two arms,
@@ -141,7 +152,9 @@ def mean_interval(found: Sequence[Interval]) -> Interval:
         return found[0]
     estimate = sum(one.estimate for one in found) / count
     return combined(
-        estimate, [(one.standard_error / count) ** 2 for one in found], [one.degrees_of_freedom for one in found]
+        estimate,
+        [(one.standard_error / count) ** 2 for one in found],
+        [one.degrees_of_freedom for one in found],
     )
 
 
@@ -163,7 +176,9 @@ class Jackknife:
         """Σ_k weights_k · estimate_k, with t and R − 1 degrees of freedom, or Satterthwaite's for several samples."""
         used = weights != 0
         variances = [((own[:, used] @ weights[used]) ** 2).sum() for own in self.samples]
-        return combined(float(self.estimates @ weights), variances, [len(own) - 1 for own in self.samples])
+        return combined(
+            float(self.estimates @ weights), variances, [len(own) - 1 for own in self.samples]
+        )
 
 
 def influences(without: Floats) -> Floats:

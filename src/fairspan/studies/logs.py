@@ -27,11 +27,15 @@ def read_log(folder: Path | str) -> RunLog:
     """Read the log of one run: its folder, or the run.json in it."""
     verb = logs.read_header(logs.folder_of(folder)).get("verb")
     if verb not in STUDIES:
-        raise FairspanError(f"{folder} holds a run of {verb!r}, and this fairspan knows {', '.join(STUDIES)}.")
+        raise FairspanError(
+            f"{folder} holds a run of {verb!r}, and this fairspan knows {', '.join(STUDIES)}."
+        )
     return logs.read_log(folder, show=_module(verb, "view").view_of)
 
 
-def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None) -> list[Table]:
+def compare(
+    first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None
+) -> list[Table]:
     """Two treatments or two runs on the same documents or queries, as tables of paired differences."""
     with logs.explained(first.folder):
         found: list[Table] = _comparing(first).compare(first, second, treatments)
@@ -39,7 +43,10 @@ def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[st
 
 
 def changes(
-    first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None, margin: float | None = None
+    first: RunLog,
+    second: RunLog | None = None,
+    treatments: Sequence[str] | None = None,
+    margin: float | None = None,
 ) -> list[Change]:
     """The same as one verdict for each pair: worse, inconclusive, not worse, fairer (audit) or better (evaluate).
 
@@ -55,7 +62,9 @@ def changes(
 
 def _comparing(log: RunLog) -> Any:
     if log.verb not in COMPARED:
-        raise FairspanError(f"the run {log.run} is a run of {log.verb}, and those are not compared in pairs.")
+        raise FairspanError(
+            f"the run {log.run} is a run of {log.verb}, and those are not compared in pairs."
+        )
     return _module(log.verb, "comparison")
 
 
@@ -74,7 +83,9 @@ def save_page(runs: Sequence[RunLog], file: Path | str, title: str | None = None
     labels = _labels(runs)
     parts = [log.part(labels[log.run], ROOM_FOR_ROWS // len(runs)) for log in runs]
     models = ", ".join(dict.fromkeys(model_name(log.model) for log in runs))
-    return write_file(file, make_page(title or f"Side by side: {models}", [_together(runs, labels), *parts]))
+    return write_file(
+        file, make_page(title or f"Side by side: {models}", [_together(runs, labels), *parts])
+    )
 
 
 def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
@@ -96,7 +107,9 @@ def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
         intro = "Differences are taken on the same documents or queries, so they are more precise than either side."
         sections.append(Section("Paired differences", intro, tables=tuple(tables)))
     said = (*unfinished, *notes)
-    view = View("All runs", "", tuple(cards), tuple(sections), {}, notes=said, switch=switch, all_first=True)
+    view = View(
+        "All runs", "", tuple(cards), tuple(sections), {}, notes=said, switch=switch, all_first=True
+    )
     return Part("All runs", view)
 
 
@@ -118,7 +131,8 @@ def _labels(runs: Sequence[RunLog]) -> dict[str, str]:
     """Short names of runs: the model and, as far as it takes to tell them apart, what was measured on what."""
     kinds = {"audit": "audit", "evaluate": "search", "collapse": "length", "tune": "tuning"}
     steps = {
-        log.run: (f"{model_name(log.model)}: {kinds[log.verb]}", _measured_on(log), log.run[-8:]) for log in runs
+        log.run: (f"{model_name(log.model)}: {kinds[log.verb]}", _measured_on(log), log.run[-8:])
+        for log in runs
     }
     found = {}
     for run, (name, place, ending) in steps.items():
@@ -138,7 +152,10 @@ def _measured_on(log: RunLog) -> str:
     kind, colon, place = str(task or "").partition(":")
     named = model_name(kind) + colon + model_name(place)
     return " of ".join(
-        [*([named] if task else []), *([model_name(corpus)] if task in (None, "pages") and corpus else [])]
+        [
+            *([named] if task else []),
+            *([model_name(corpus)] if task in (None, "pages") and corpus else []),
+        ]
     )
 
 

@@ -44,7 +44,9 @@ def _all_rows(  # type: ignore[no-untyped-def]
     row = block * ROWS + tl.arange(0, ROWS)
     real = row < tokens
     d = tl.arange(0, BLOCK_D)
-    q = tl.load(query + row[:, None] * q_l + d[None, :], mask=real[:, None] & (d < DIM)[None, :], other=0.0)
+    q = tl.load(
+        query + row[:, None] * q_l + d[None, :], mask=real[:, None] & (d < DIM)[None, :], other=0.0
+    )
     column = tl.arange(0, KEYS)
 
     equal = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
@@ -92,7 +94,11 @@ def _all_rows(  # type: ignore[no-untyped-def]
         if SINGLE:
             inside = column < width
             where = begin + column
-            k = tl.load(key + where[None, :] * k_l + d[:, None], mask=inside[None, :] & (d < DIM)[:, None], other=0.0)
+            k = tl.load(
+                key + where[None, :] * k_l + d[:, None],
+                mask=inside[None, :] & (d < DIM)[:, None],
+                other=0.0,
+            )
             s = tl.dot(q, k, input_precision=PRECISION) * scale
             seen = inside[None, :]
             if HAS_MASK:
@@ -106,7 +112,9 @@ def _all_rows(  # type: ignore[no-untyped-def]
             p = tl.exp2(s - base[:, None])
             mass = tl.sum(p, 1)
             v = tl.load(
-                value + where[:, None] * v_l + d[None, :], mask=inside[:, None] & (d < DIM)[None, :], other=0.0
+                value + where[:, None] * v_l + d[None, :],
+                mask=inside[:, None] & (d < DIM)[None, :],
+                other=0.0,
             )
             if not FULL:
                 o = tl.dot(p.to(v.dtype), v, input_precision=PRECISION)
@@ -131,7 +139,9 @@ def _all_rows(  # type: ignore[no-untyped-def]
                 inside = offset + column < width
                 where = begin + offset + column
                 k = tl.load(
-                    key + where[None, :] * k_l + d[:, None], mask=inside[None, :] & (d < DIM)[:, None], other=0.0
+                    key + where[None, :] * k_l + d[:, None],
+                    mask=inside[None, :] & (d < DIM)[:, None],
+                    other=0.0,
                 )
                 s = tl.dot(q, k, input_precision=PRECISION) * scale
                 seen = inside[None, :]
@@ -147,7 +157,9 @@ def _all_rows(  # type: ignore[no-untyped-def]
                 old = tl.exp2(top - base)
                 mass = mass * old + tl.sum(p, 1)
                 v = tl.load(
-                    value + where[:, None] * v_l + d[None, :], mask=inside[:, None] & (d < DIM)[None, :], other=0.0
+                    value + where[:, None] * v_l + d[None, :],
+                    mask=inside[:, None] & (d < DIM)[None, :],
+                    other=0.0,
                 )
                 o = tl.dot(p.to(v.dtype), v, o * old[:, None], input_precision=PRECISION)
                 top = higher

@@ -33,7 +33,9 @@ def _row_pieces(  # type: ignore[no-untyped-def]
     d = tl.arange(0, BLOCK_D)
     column = tl.arange(0, KEYS)
     q = (
-        tl.load(query + n.to(tl.int64) * q_n + h * q_h + row * q_l + d, mask=d < DIM, other=0.0).to(tl.float32)
+        tl.load(query + n.to(tl.int64) * q_n + h * q_h + row * q_l + d, mask=d < DIM, other=0.0).to(
+            tl.float32
+        )
         * scale
     )
     top = float("-inf")
@@ -172,6 +174,13 @@ def pooled_row_kernel(
         n * heads,
         (pieces, log_mass, pooled, strength if strength is not None else query, out),
         (out.stride(0), out.stride(2), out.stride(1), heads, slots),
-        (_OWN[special.bos], _OWN[special.eos], strength is None, dim, block_d, block_of(slots, most=64)),
+        (
+            _OWN[special.bos],
+            _OWN[special.eos],
+            strength is None,
+            dim,
+            block_d,
+            block_of(slots, most=64),
+        ),
         num_warps=2,
     )

@@ -85,25 +85,63 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
         row_place = tl.load(position + row, mask=row_ok, other=0)
         s_place = tl.load(position + s_row, mask=s_ok, other=0)
 
-    own_k = tl.load(key + row[None, :] * k_l + d[:, None], mask=row_ok[None, :] & in_d[:, None], other=0.0)
-    own_v = tl.load(value + row[:, None] * v_l + d[None, :], mask=row_ok[:, None] & in_d[None, :], other=0.0)
+    own_k = tl.load(
+        key + row[None, :] * k_l + d[:, None], mask=row_ok[None, :] & in_d[:, None], other=0.0
+    )
+    own_v = tl.load(
+        value + row[:, None] * v_l + d[None, :], mask=row_ok[:, None] & in_d[None, :], other=0.0
+    )
     if not ONLY_SHARED:
-        q = tl.load(query + row[:, None] * q_l + d[None, :], mask=row_ok[:, None] & in_d[None, :], other=0.0)
+        q = tl.load(
+            query + row[:, None] * q_l + d[None, :], mask=row_ok[:, None] & in_d[None, :], other=0.0
+        )
         peak = tl.full([ROWS], float("-inf"), dtype=tl.float32)
         total = tl.zeros([ROWS], dtype=tl.float32)
         sums = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
         if HAS_SHARED:
-            s_k = tl.load(key + s_row[None, :] * k_l + d[:, None], mask=s_ok[None, :] & in_d[:, None], other=0.0)
-            s_s = _scores(q, s_k, row_place, s_place, row_ok, s_ok, table, table_q, table_k, scale, TABLE, PRECISION)
+            s_k = tl.load(
+                key + s_row[None, :] * k_l + d[:, None],
+                mask=s_ok[None, :] & in_d[:, None],
+                other=0.0,
+            )
+            s_s = _scores(
+                q,
+                s_k,
+                row_place,
+                s_place,
+                row_ok,
+                s_ok,
+                table,
+                table_q,
+                table_k,
+                scale,
+                TABLE,
+                PRECISION,
+            )
             peak = tl.max(s_s, 1)
             s_base = tl.where(peak == float("-inf"), 0.0, peak)
             s_p = tl.exp2(s_s - s_base[:, None])
             total = tl.sum(s_p, 1)
-            s_v = tl.load(value + s_row[:, None] * v_l + d[None, :], mask=s_ok[:, None] & in_d[None, :], other=0.0)
+            s_v = tl.load(
+                value + s_row[:, None] * v_l + d[None, :],
+                mask=s_ok[:, None] & in_d[None, :],
+                other=0.0,
+            )
             sums = tl.dot(s_p.to(s_v.dtype), s_v, input_precision=PRECISION)
         if PER_TILE == 1:
             s = _scores(
-                q, own_k, row_place, row_place, row_ok, row_ok, table, table_q, table_k, scale, TABLE, PRECISION
+                q,
+                own_k,
+                row_place,
+                row_place,
+                row_ok,
+                row_ok,
+                table,
+                table_q,
+                table_k,
+                scale,
+                TABLE,
+                PRECISION,
             )
             peak, total, sums = _add(s, own_v, peak, total, sums, PRECISION)
         else:
@@ -114,19 +152,47 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
                 if TABLE:
                     key_place = tl.load(position + where, mask=key_ok, other=0)
                 cells = key_ok[:, None] & in_d[None, :]
-                k = tl.load(key + where[None, :] * k_l + d[:, None], mask=tl.trans(cells), other=0.0)
+                k = tl.load(
+                    key + where[None, :] * k_l + d[:, None], mask=tl.trans(cells), other=0.0
+                )
                 s = _scores(
-                    q, k, row_place, key_place, row_ok, key_ok, table, table_q, table_k, scale, TABLE, PRECISION
+                    q,
+                    k,
+                    row_place,
+                    key_place,
+                    row_ok,
+                    key_ok,
+                    table,
+                    table_q,
+                    table_k,
+                    scale,
+                    TABLE,
+                    PRECISION,
                 )
                 v = tl.load(value + where[:, None] * v_l + d[None, :], mask=cells, other=0.0)
                 peak, total, sums = _add(s, v, peak, total, sums, PRECISION)
         result = sums * (1 / tl.maximum(total, 1e-30))[:, None]
-        tl.store(out + row[:, None] * o_l + d[None, :], result, mask=row_ok[:, None] & in_d[None, :])
+        tl.store(
+            out + row[:, None] * o_l + d[None, :], result, mask=row_ok[:, None] & in_d[None, :]
+        )
 
     if HAS_SHARED:
-        s_q = tl.load(query + s_row[:, None] * q_l + d[None, :], mask=s_ok[:, None] & in_d[None, :], other=0.0)
+        s_q = tl.load(
+            query + s_row[:, None] * q_l + d[None, :], mask=s_ok[:, None] & in_d[None, :], other=0.0
+        )
         own_s = _scores(
-            s_q, own_k, s_place, row_place, s_ok, row_ok, table, table_q, table_k, scale, TABLE, PRECISION
+            s_q,
+            own_k,
+            s_place,
+            row_place,
+            s_ok,
+            row_ok,
+            table,
+            table_q,
+            table_k,
+            scale,
+            TABLE,
+            PRECISION,
         )
         own_peak = tl.max(own_s, 1)
         own_base = tl.where(own_peak == float("-inf"), 0.0, own_peak)
@@ -134,7 +200,9 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
         own_total = tl.sum(own_p, 1)
         own_o = tl.dot(own_p.to(own_v.dtype), own_v, input_precision=PRECISION)
         own_o *= (1 / tl.maximum(own_total, 1e-30))[:, None]
-        own_lse = tl.where(own_total > 0, own_base + tl.log2(tl.maximum(own_total, 1e-30)), float("-inf"))
+        own_lse = tl.where(
+            own_total > 0, own_base + tl.log2(tl.maximum(own_total, 1e-30)), float("-inf")
+        )
         at = (head.to(tl.int64) * shared_count + s_column) * blocks + block
         tl.store(pieces + at[:, None] * DIM + d[None, :], own_o, mask=s_ok[:, None] & in_d[None, :])
         tl.store(log_mass + at, own_lse, mask=s_ok)
@@ -162,7 +230,9 @@ def _shared_rows(  # type: ignore[no-untyped-def]
     d = tl.arange(0, BLOCK_D)
     in_d = d < DIM
     row = tl.load(shared + number)
-    q = tl.load(query + n.to(tl.int64) * q_n + h * q_h + row * q_l + d, mask=in_d, other=0.0).to(tl.float32)
+    q = tl.load(query + n.to(tl.int64) * q_n + h * q_h + row * q_l + d, mask=in_d, other=0.0).to(
+        tl.float32
+    )
 
     # A text of fewer tokens than are shared has some of them twice; each counts once.
     column = tl.arange(0, SHARED)
@@ -198,14 +268,24 @@ def _shared_rows(  # type: ignore[no-untyped-def]
         result = result * old + tl.sum(o * weight[:, None], 0)
         total = total * old + tl.sum(weight, 0)
         peak = higher
-    tl.store(out + n.to(tl.int64) * o_n + h * o_h + row * o_l + d, result / tl.maximum(total, 1e-30), mask=in_d)
+    tl.store(
+        out + n.to(tl.int64) * o_n + h * o_h + row * o_l + d,
+        result / tl.maximum(total, 1e-30),
+        mask=in_d,
+    )
 
 
 _launch_blocks, _launch_shared = Launcher(_tile_blocks), Launcher(_shared_rows)
 
 
 def tile_rows_kernel(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView, *, only_shared: bool = False
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    view: TileView,
+    *,
+    only_shared: bool = False,
 ) -> Tensor:
     """`tile_rows.tile_rows` of a tiled layer in two launches."""
     tiles = view.tiles
@@ -226,7 +306,19 @@ def tile_rows_kernel(
     precision = "ieee" if query.dtype == torch.float32 else "tf32"
     _launch_blocks(
         blocks * n * heads,
-        (query, key, value, out, pieces, log_mass, tiles.start, tiles.length, tiles.shared, tiles.position, table),
+        (
+            query,
+            key,
+            value,
+            out,
+            pieces,
+            log_mass,
+            tiles.start,
+            tiles.length,
+            tiles.shared,
+            tiles.position,
+            table,
+        ),
         (*strides, heads, groups, tokens, count, blocks, shared, scale),
         (*sizes, shared > 0, only_shared, per_tile, rows, precision),
         num_warps=4,
@@ -258,4 +350,9 @@ def _table(view: TileView, query: Tensor) -> tuple[Tensor, tuple[int, int, int, 
         table = torch.where(view.sees(place[:, None], place), table, -torch.inf)
     table = table.contiguous()
     per_text, per_head, per_row, per_key = table.stride()
-    return table, (per_text if table.shape[0] > 1 else 0, per_head if table.shape[1] > 1 else 0, per_row, per_key)
+    return table, (
+        per_text if table.shape[0] > 1 else 0,
+        per_head if table.shape[1] > 1 else 0,
+        per_row,
+        per_key,
+    )

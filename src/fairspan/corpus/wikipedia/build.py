@@ -34,7 +34,10 @@ BuildProgress = Callable[[Path, int, str], None]
 
 
 def build(
-    out: Path, request: BuildRequest, tokenizer: Tokenizer, progress: BuildProgress = lambda file, done, found: None
+    out: Path,
+    request: BuildRequest,
+    tokenizer: Tokenizer,
+    progress: BuildProgress = lambda file, done, found: None,
 ) -> dict[str, Any]:
     """Build a corpus in the folder `out`, or go on with one that was begun there.
 
@@ -48,13 +51,17 @@ def build(
     if built is not None:
         other = [name for name, value in asked.items() if built["asked"].get(name) != value]
         if other:
-            raise CorpusError(f"{out} holds a corpus with another {other[0]}: choose another folder, or delete it.")
+            raise CorpusError(
+                f"{out} holds a corpus with another {other[0]}: choose another folder, or delete it."
+            )
         shutil.rmtree(work, ignore_errors=True)
         return built
     formats = {language: recognise(request.dumps[language][0]) for language in request.languages}
     nameless = [f"{language} ({name})" for language, name in formats.items() if name != CIRRUS]
     if request.sitelinks is None and nameless:
-        raise CorpusError(f"the dump of {nameless[0]} does not name Wikidata items: give sitelinks.")
+        raise CorpusError(
+            f"the dump of {nameless[0]} does not name Wikidata items: give sitelinks."
+        )
     links_of = stamps(() if request.sitelinks is None else (request.sitelinks,))
     key = _digest([value for name, value in asked.items() if name != "dumps"], links_of)
     try:
@@ -90,13 +97,17 @@ def _read_manifest(out: Path) -> dict[str, Any] | None:
             found: dict[str, Any] = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
             return found if found["asked"] and found["files"] else None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise CorpusError(f"{out} is not the folder of a built corpus ({error}): choose another one.") from None
+        raise CorpusError(
+            f"{out} is not the folder of a built corpus ({error}): choose another one."
+        ) from None
     if there and WORK not in there:
         raise CorpusError(f"{out} holds other files, such as {there[0]}: choose a new folder.")
     return None
 
 
-def _open_links(work: Path, key: str, request: BuildRequest, progress: BuildProgress) -> sqlite3.Connection | None:
+def _open_links(
+    work: Path, key: str, request: BuildRequest, progress: BuildProgress
+) -> sqlite3.Connection | None:
     """The items that have a page in every language; None if the dumps name them."""
     path, file = request.sitelinks, work / f"links-{key}.sqlite"
     if path is None:
@@ -117,8 +128,12 @@ def _read(reader: LanguageReader, work: Path, key: str, progress: BuildProgress)
             _write(work, file, reader.lines(path, partial(progress, path)))
         articles.add(file)
     if not articles.by_item:
-        counts = ", ".join(f"{count:,} {reason}" for reason, count in sorted(articles.counts.items()))
-        raise CorpusError(f"no article of {reader.language!r} is left ({counts}): widen min_tokens and max_tokens.")
+        counts = ", ".join(
+            f"{count:,} {reason}" for reason, count in sorted(articles.counts.items())
+        )
+        raise CorpusError(
+            f"no article of {reader.language!r} is left ({counts}): widen min_tokens and max_tokens."
+        )
     return articles
 
 
@@ -132,7 +147,9 @@ def _write_corpus(
     """One file per language, then `corpus.json`, which makes the corpus complete."""
     items = sorted(found[request.order[-1]].by_item)
     common = [
-        item for item in items if request.similar({one: own.by_item[item].tokens for one, own in found.items()})
+        item
+        for item in items
+        if request.similar({one: own.by_item[item].tokens for one, own in found.items()})
     ]
     if not common:
         raise CorpusError(
@@ -140,7 +157,9 @@ def _write_corpus(
         )
     chosen = draw(common, request.limit, request.seed)
     work, names = out / WORK, {one: f"{one}.jsonl" for one in request.languages}
-    files = {name: _write(work, out / name, found[one].lines(chosen)) for one, name in names.items()}
+    files = {
+        name: _write(work, out / name, found[one].lines(chosen)) for one, name in names.items()
+    }
     dumps = {}
     for language, articles in found.items():
         left_out = dict(sorted(articles.counts.items()))
@@ -159,7 +178,9 @@ def _write_corpus(
         "dumps": dumps,
         "files": files,
     }
-    _write(work, out / MANIFEST, [json.dumps(manifest, ensure_ascii=False, indent=2).encode() + b"\n"])
+    _write(
+        work, out / MANIFEST, [json.dumps(manifest, ensure_ascii=False, indent=2).encode() + b"\n"]
+    )
     return manifest
 
 

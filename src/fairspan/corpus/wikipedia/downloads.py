@@ -42,7 +42,9 @@ def prefix_of(language: str) -> str:
     >>> prefix_of("nb"), prefix_of("be-tarask"), prefix_of("yue")
     ('no', 'be-tarask', 'zh-yue')
     """
-    return database(language).removesuffix("wiki").replace("be_x_old", "be-tarask").replace("_", "-")
+    return (
+        database(language).removesuffix("wiki").replace("be_x_old", "be-tarask").replace("_", "-")
+    )
 
 
 def dump_files(path: Path, language: str) -> tuple[Path, ...]:
@@ -63,7 +65,9 @@ def dump_files(path: Path, language: str) -> tuple[Path, ...]:
             whole = [name for name in newest if not re.search(r"articles(-multistream)?\d", name)]
             return tuple(path / name for name in whole or newest)
     parquet = [path / name for name in names if name.endswith(".parquet")]
-    folders = [name for name in names if re.fullmatch(rf"\d+\.{re.escape(prefix_of(language))}", name)]
+    folders = [
+        name for name in names if re.fullmatch(rf"\d+\.{re.escape(prefix_of(language))}", name)
+    ]
     return tuple(parquet) or (dump_files(path / folders[-1], language) if folders else ())
 
 
@@ -77,4 +81,6 @@ def _names(folder: Path) -> list[str]:
     try:
         return sorted(one.name for one in folder.iterdir() if not one.name.startswith("."))
     except OSError as error:
-        raise CorpusError(f"the folder {folder} cannot be read: {error.strerror or error}.") from None
+        raise CorpusError(
+            f"the folder {folder} cannot be read: {error.strerror or error}."
+        ) from None

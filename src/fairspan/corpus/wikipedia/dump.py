@@ -13,7 +13,12 @@ from xml.etree import ElementTree
 
 from fairspan.corpus.rows import START, Fields, Row, opened, read_parquet
 from fairspan.corpus.wikipedia.downloads import database
-from fairspan.corpus.wikipedia.plain_text import from_extract, from_index, from_wikitext, need_parser
+from fairspan.corpus.wikipedia.plain_text import (
+    from_extract,
+    from_index,
+    from_wikitext,
+    need_parser,
+)
 from fairspan.errors import CorpusError
 
 XML, CIRRUS, PARQUET = "pages-articles XML", "CirrusSearch", "wikimedia/wikipedia Parquet"
@@ -53,7 +58,9 @@ def read_pages(path: Path, language: str) -> Pages:
     Raises:
         CorpusError: no dump, a dump of another wiki, or one that is cut off; then, the pages before have been given.
     """
-    return {XML: _read_xml, CIRRUS: _read_cirrus, PARQUET: _read_parquet}[recognise(path)](path, language)
+    return {XML: _read_xml, CIRRUS: _read_cirrus, PARQUET: _read_parquet}[recognise(path)](
+        path, language
+    )
 
 
 def recognise(path: Path) -> str:
@@ -67,14 +74,18 @@ def recognise(path: Path) -> str:
         return XML
     if start.startswith(b"{") and (b'"index"' in start[:200] or b'"namespace"' in start):
         return CIRRUS
-    raise CorpusError(f"{path.name} is not a dump that can be read. Formats: {XML}, {CIRRUS} and {PARQUET}.")
+    raise CorpusError(
+        f"{path.name} is not a dump that can be read. Formats: {XML}, {CIRRUS} and {PARQUET}."
+    )
 
 
 def _require_wiki(path: Path, wiki: str, language: str) -> None:
     """Raise unless `wiki`, the database that a dump names, is the Wikipedia of the language; "" says nothing."""
     wanted = database(language)
     if wiki and wanted not in (wiki, database(wiki.removesuffix("wiki"))):
-        raise CorpusError(f"{path.name} is a dump of {wiki}, and the Wikipedia of {language!r} is {wanted}.")
+        raise CorpusError(
+            f"{path.name} is a dump of {wiki}, and the Wikipedia of {language!r} is {wanted}."
+        )
 
 
 def _read_xml(path: Path, language: str) -> Pages:
@@ -109,7 +120,13 @@ def _xml_page(page: ElementTree.Element, hidden: frozenset[str]) -> Page:
         fault = "too much markup"
     page_id, revision = int(page.findtext("{*}id", "")), int(page.findtext("{*}revision/{*}id", ""))
     return Page(
-        page_id, page.findtext("{*}title", ""), revision, fault, None, size, partial(from_wikitext, text, hidden)
+        page_id,
+        page.findtext("{*}title", ""),
+        revision,
+        fault,
+        None,
+        size,
+        partial(from_wikitext, text, hidden),
     )
 
 

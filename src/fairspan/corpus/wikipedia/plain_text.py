@@ -61,7 +61,9 @@ def from_wikitext(text: str, hidden: frozenset[str]) -> str:
                 node.title = "\n\n"
             elif isinstance(node, Wikilink):
                 prefix, colon, _ = str(node.title).strip().partition(":")
-                if colon and (prefix.lower() in hidden or (node.text is None and _LANGUAGE.fullmatch(prefix))):
+                if colon and (
+                    prefix.lower() in hidden or (node.text is None and _LANGUAGE.fullmatch(prefix))
+                ):
                     node.text = ""
             elif isinstance(node, Tag):
                 _strip_tag(node)
@@ -70,7 +72,9 @@ def from_wikitext(text: str, hidden: frozenset[str]) -> str:
         return ""
     said = _STRAY.sub("", _VARIANTS.sub(r"\1", said))
     blocks = ([line.strip() for line in block.split("\n")] for block in _BLANK.split(said))
-    return _prose(" ".join(line for line in lines if not _NO_PROSE.search(line)) for lines in blocks)
+    return _prose(
+        " ".join(line for line in lines if not _NO_PROSE.search(line)) for lines in blocks
+    )
 
 
 def _strip_tag(node: Any) -> None:

@@ -93,7 +93,9 @@ class LanguageReader:
         least, most = self.request.bounds(self.language)
         counts: Counter[str] = Counter()
         for wanted, texts in _cleaned(self._wanted(path, counts, reached), processes):
-            for (item, page), text, tokens in zip(wanted, texts, self.tokenizer.count(texts), strict=True):
+            for (item, page), text, tokens in zip(
+                wanted, texts, self.tokenizer.count(texts), strict=True
+            ):
                 if least <= tokens <= most:
                     yield self._line(item, page, text, tokens)
                 else:
@@ -132,7 +134,9 @@ class LanguageReader:
         return json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
-def _cleaned(pages: Iterator[tuple[int, Page]], processes: int) -> Iterator[tuple[Wanted, list[str]]]:
+def _cleaned(
+    pages: Iterator[tuple[int, Page]], processes: int
+) -> Iterator[tuple[Wanted, list[str]]]:
     """Pages with their texts, in order, cleaned in that many processes."""
     batches = iter(lambda: list(islice(pages, _TEXTS)), [])
     if processes == 1:
@@ -148,7 +152,9 @@ def _cleaned(pages: Iterator[tuple[int, Page]], processes: int) -> Iterator[tupl
                     yield first, texts.result()
             yield from ((first, texts.result()) for first, texts in waiting)
         except BrokenProcessPool:
-            raise CorpusError("a worker process was killed, possibly because memory ran out.") from None
+            raise CorpusError(
+                "a worker process was killed, possibly because memory ran out."
+            ) from None
 
 
 def _clean(wanted: Wanted) -> list[str]:

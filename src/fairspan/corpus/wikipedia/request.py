@@ -48,7 +48,9 @@ class BuildRequest:
         parse_languages(self.languages)
         for language in self.languages:
             if not self.dumps.get(language):
-                raise CorpusError(f"there is no dump of {language!r}: give dump={language}=… or a folder with it.")
+                raise CorpusError(
+                    f"there is no dump of {language!r}: give dump={language}=… or a folder with it."
+                )
         given = [*(("dump", one) for one in self.dumps), ("length_language", self.length_language)]
         for name, named in given:
             if named not in (None, *self.languages):
@@ -57,8 +59,12 @@ class BuildRequest:
             require_whole(name, getattr(self, name), least=least, kind=CorpusError)
         if self.limit is not None:
             require_whole("limit", self.limit, kind=CorpusError)
-        if self.length_ratio is not None and not (self.length_language and 0 < self.length_ratio < float("inf")):
-            raise CorpusError(f"length_ratio={self.length_ratio!r} must be above 0, and needs length_language.")
+        if self.length_ratio is not None and not (
+            self.length_language and 0 < self.length_ratio < float("inf")
+        ):
+            raise CorpusError(
+                f"length_ratio={self.length_ratio!r} must be above 0, and needs length_language."
+            )
 
     def bounds(self, language: str) -> tuple[float, float]:
         """The least and the most tokens in a language."""
@@ -85,7 +91,9 @@ class BuildRequest:
         """What decides the corpus, without paths of this machine."""
         return asdict(self) | {
             "languages": list(self.languages),
-            "dumps": {one: [stamp[:2] for stamp in stamps(self.dumps[one])] for one in self.languages},
+            "dumps": {
+                one: [stamp[:2] for stamp in stamps(self.dumps[one])] for one in self.languages
+            },
             "sitelinks": None if self.sitelinks is None else self.sitelinks.name,
             "model": {"name": tokenizer.name, "tokenizer": tokenizer.fingerprint},
         }

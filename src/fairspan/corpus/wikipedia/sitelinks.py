@@ -25,7 +25,9 @@ def item_of(links: sqlite3.Connection, language: str, title: str) -> int | None:
     return None if found is None else int(found[0])
 
 
-def write_sitelinks(path: Path, languages: Sequence[str], file: Path, reached: Callable[[int, str], None]) -> None:
+def write_sitelinks(
+    path: Path, languages: Sequence[str], file: Path, reached: Callable[[int, str], None]
+) -> None:
     """Reduce Wikidata's table to an SQLite file, in bounded memory; `reached` is called with the bytes read so far.
 
     Raises:
@@ -39,7 +41,9 @@ def write_sitelinks(path: Path, languages: Sequence[str], file: Path, reached: C
             links.executemany("INSERT INTO every VALUES (?, ?, ?)", batch)
             links.commit()
             reached(position, "")
-        links.execute("CREATE TABLE link (language, title, item, PRIMARY KEY (language, title)) WITHOUT ROWID")
+        links.execute(
+            "CREATE TABLE link (language, title, item, PRIMARY KEY (language, title)) WITHOUT ROWID"
+        )
         links.execute(
             "INSERT OR IGNORE INTO link SELECT language, title, item FROM every WHERE item IN "
             "(SELECT item FROM every GROUP BY item HAVING count(DISTINCT language) = ?) ORDER BY 1, 2, 3",
@@ -54,7 +58,9 @@ def write_sitelinks(path: Path, languages: Sequence[str], file: Path, reached: C
         links.commit()
 
 
-def _links(path: Path, languages: Sequence[str]) -> Iterator[tuple[list[tuple[int, str, str]], int]]:
+def _links(
+    path: Path, languages: Sequence[str]
+) -> Iterator[tuple[list[tuple[int, str, str]], int]]:
     """Items, languages and titles, some thousand at a time, with how many bytes of the file are read."""
     known = {database(language).encode(): language for language in languages}
     row = re.compile(_ROW % b"|".join(map(re.escape, known)), re.DOTALL)
@@ -63,7 +69,13 @@ def _links(path: Path, languages: Sequence[str]) -> Iterator[tuple[list[tuple[in
         while block := file.read(_BLOCK):
             block += file.readline()
             last = block.rstrip().rpartition(b"\n")[2]
-            yield [(int(item), known[site], _plain(title)) for item, site, title in row.findall(block)], raw.tell()
+            yield (
+                [
+                    (int(item), known[site], _plain(title))
+                    for item, site, title in row.findall(block)
+                ],
+                raw.tell(),
+            )
     if not last.endswith((b";", b"*/")) and not last.startswith(b"--"):
         raise damaged(path)
 

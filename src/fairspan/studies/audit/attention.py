@@ -11,10 +11,23 @@ AROUND = ("first", "last", "special", "other")
 """The parts that hold none of the text."""
 
 _COLUMNS = (
-    *("model", "measure", "treatment", "plan", "lead", "later", "n", "layers", "first_layer", "last_layer"),
+    *(
+        "model",
+        "measure",
+        "treatment",
+        "plan",
+        "lead",
+        "later",
+        "n",
+        "layers",
+        "first_layer",
+        "last_layer",
+    ),
     *("part", "number", "estimate", "low", "high", "equal", "documents", "sets"),
 )
-_ORDER = pl.col("part").replace_strict({"first": -1, "last": 1, "special": 2, "other": 3}, default=0)
+_ORDER = pl.col("part").replace_strict(
+    {"first": -1, "last": 1, "special": 2, "other": 3}, default=0
+)
 
 
 def layer_groups(depth: int) -> dict[str, range]:
@@ -27,7 +40,11 @@ def layer_groups(depth: int) -> dict[str, range]:
     if depth < 3:
         return everything
     low, high = round(depth / 3), round(2 * depth / 3)
-    thirds = {"first third": range(low), "middle third": range(low, high), "last third": range(high, depth)}
+    thirds = {
+        "first third": range(low),
+        "middle third": range(low, high),
+        "last third": range(high, depth),
+    }
     return thirds | everything
 
 
@@ -38,7 +55,9 @@ def attention_frame(log: RunLog) -> pl.DataFrame:
     that a part would hold if the text's attention were divided equally among its parts; `low` and `high` are
     clustered by set and unknown for one set; `layers` is the group of layers from `first_layer` to `last_layer`.
     """
-    rows = log.rows.filter(pl.col("measure").is_in(list(ATTENTION_MEASURES)) & pl.col("layer").is_not_null())
+    rows = log.rows.filter(
+        pl.col("measure").is_in(list(ATTENTION_MEASURES)) & pl.col("layer").is_not_null()
+    )
     if rows.is_empty():
         return pl.DataFrame()
     order = rows.select(FAMILY).unique(maintain_order=True).with_row_index("family")
@@ -46,8 +65,15 @@ def attention_frame(log: RunLog) -> pl.DataFrame:
     for name, layers in layer_groups(int(rows["layer"].max()) + 1).items():  # type: ignore[arg-type]
         own = shares_of(rows.filter(pl.col("layer").is_between(layers.start, layers.stop - 1)))
         own = own.join(order, on=FAMILY).sort("family", _ORDER, "number")
-        labels = {"model": log.model, "layers": name, "first_layer": layers.start + 1, "last_layer": layers.stop}
-        own = own.with_columns(PLAN, *(pl.lit(value).alias(column) for column, value in labels.items()))
+        labels = {
+            "model": log.model,
+            "layers": name,
+            "first_layer": layers.start + 1,
+            "last_layer": layers.stop,
+        }
+        own = own.with_columns(
+            PLAN, *(pl.lit(value).alias(column) for column, value in labels.items())
+        )
         found.append(own.select(_COLUMNS))
     return pl.concat(found)
 
@@ -67,18 +93,31 @@ def shares_of(rows: pl.DataFrame) -> pl.DataFrame:
         .agg(pl.col("value").mean())
         .with_columns(number=number)
         .sort(*document, "part")
-        .with_columns(equal=pl.col("value").filter(pl.col("number").is_not_null()).mean().over(document))
+        .with_columns(
+            equal=pl.col("value").filter(pl.col("number").is_not_null()).mean().over(document)
+        )
     )
     part = [*FAMILY, "part", "number"]
     gaps = by_document.with_columns(gap=pl.col("value") - pl.col("value").mean().over(part))
-    sets = gaps.group_by(*part, "set").agg(pl.col("gap", "value", "equal").sum(), documents=pl.len())
-    squares, sums = (pl.col("gap") ** 2).sum().alias("squares"), pl.col("value", "equal", "documents").sum()
+    sets = gaps.group_by(*part, "set").agg(
+        pl.col("gap", "value", "equal").sum(), documents=pl.len()
+    )
+    squares, sums = (
+        (pl.col("gap") ** 2).sum().alias("squares"),
+        pl.col("value", "equal", "documents").sum(),
+    )
     ordered = sets.sort(*part, "set", nulls_last=True).group_by(part, maintain_order=True)
     found = ordered.agg(squares, sums, sets=pl.len())
     count = found["documents"].to_numpy()
     # CR1 for a mean: G/(G−1) · Σ_g (Σ_i (x_i − mean))² / N², and none for one set.
-    variances = found.select(pl.col("squares") * pl.col("sets") / (pl.col("sets") - 1)).to_series().to_numpy()
-    means = t_intervals(found["value"].to_numpy() / count, np.sqrt(variances) / count, found["sets"].to_numpy() - 1)
+    variances = (
+        found.select(pl.col("squares") * pl.col("sets") / (pl.col("sets") - 1))
+        .to_series()
+        .to_numpy()
+    )
+    means = t_intervals(
+        found["value"].to_numpy() / count, np.sqrt(variances) / count, found["sets"].to_numpy() - 1
+    )
     inside = found["number"].is_not_null().to_numpy()
     return found.with_columns(
         estimate=means.estimate,

@@ -36,7 +36,11 @@ class Shown:
     @property
     def treatments(self) -> tuple[str, ...]:
         """All that were measured, which a page can switch between."""
-        found = [self.frames[name]["treatment"].to_list() for name in ("means", "attention") if name in self.frames]
+        found = [
+            self.frames[name]["treatment"].to_list()
+            for name in ("means", "attention")
+            if name in self.frames
+        ]
         return tuple(dict.fromkeys(name for names in found for name in names))
 
 
@@ -69,7 +73,9 @@ def _profile_section(shown: Shown, measure: str) -> Section:
         for page, plans in pages
     )
     heats = [_heat_map(shown, measure, n, several=len(sizes) > 1) for n in sizes]
-    return Section(words.title, words.intro, charts, tuple(heat for heat in heats if heat is not None))
+    return Section(
+        words.title, words.intro, charts, tuple(heat for heat in heats if heat is not None)
+    )
 
 
 def _language_sections(shown: Shown, measure: str) -> list[Section]:
@@ -132,9 +138,13 @@ def _profile_panels(shown: Shown, measure: str) -> list[Panel]:
     found: dict[tuple[int, str], dict[str, list[dict[str, Any]]]] = {}
     for row in shown.of("means", measure=measure):
         found.setdefault((row["n"], row["plan"]), {}).setdefault(row["treatment"], []).append(row)
-    verdicts = {row["treatment"]: f" ({row['verdict']})" for row in shown.of("verdicts", measure=measure)}
+    verdicts = {
+        row["treatment"]: f" ({row['verdict']})" for row in shown.of("verdicts", measure=measure)
+    }
     keys = ("treatment", "n", "plan", "position")
-    effects = {tuple(row[key] for key in keys): row for row in shown.of("coefficients", measure=measure)}
+    effects = {
+        tuple(row[key] for key in keys): row for row in shown.of("coefficients", measure=measure)
+    }
     panels = []
     # Sorting is stable: plans keep their order.
     for (n, plan), drawn in sorted(found.items(), key=lambda item: item[0][0]):
@@ -142,7 +152,11 @@ def _profile_panels(shown: Shown, measure: str) -> list[Panel]:
         for name, rows in drawn.items():
             told = [_told(name, row, effects.get((name, n, plan, row["position"]))) for row in rows]
             points = tuple(point(interval(row), text) for row, text in zip(rows, told, strict=True))
-            series.append(Series(name, shown.treatments.index(name), points, legend=name + verdicts.get(name, "")))
+            series.append(
+                Series(
+                    name, shown.treatments.index(name), points, legend=name + verdicts.get(name, "")
+                )
+            )
         rows = next(iter(drawn.values()))
         sets, documents = rows[0]["sets"], rows[0]["documents"]
         panels.append(
@@ -197,7 +211,12 @@ def _heat_map(shown: Shown, measure: str, n: int, *, several: bool) -> HeatMap |
         corner="language",
         columns=tuple(f"position {position}" for position in range(1, n + 1)),
         rows=tuple(
-            (name, tuple(None if set(values) == {None} else HeatCell(tuple(values)) for values in cells))
+            (
+                name,
+                tuple(
+                    None if set(values) == {None} else HeatCell(tuple(values)) for values in cells
+                ),
+            )
             for name, cells in table.items()
         ),
         subtitle=shown.model,
@@ -212,12 +231,15 @@ def _attention_charts(frame: pl.DataFrame, words: AttentionWords, shown: Shown) 
         pages = _pages(values_of(frame.filter(n=n), "plan"))
         for page, plans in pages:
             own = frame.filter(pl.col("n") == n, pl.col("plan").is_in(plans))
-            panels = _attention_panels(own, words, shown.treatments, folded=words.relative or page != pages[0][0])
+            panels = _attention_panels(
+                own, words, shown.treatments, folded=words.relative or page != pages[0][0]
+            )
             ending = [f"n{n}"] if len(sizes) > 1 else []
             charts.append(
                 Chart(
                     name="-".join([words.name, *ending, *([page] if page else [])]),
-                    title=f"Attention of the pooled row {words.by}" + (f", {n} segments" if len(sizes) > 1 else ""),
+                    title=f"Attention of the pooled row {words.by}"
+                    + (f", {n} segments" if len(sizes) > 1 else ""),
                     caption=f"Share of the pooled row's attention {words.by}, in documents of {n} segments, by "
                     "layers, with 95 % intervals.",
                     kind="lines" if words.relative else "bars",
@@ -243,18 +265,26 @@ def _attention_panels(
     on_page = "last third" if "last third" in set(frame["layers"]) else "all"
     around = {} if words.relative else {part: part for part in parts_around(frame)}
     panels = []
-    for (layers, plan), own in frame.partition_by("layers", "plan", as_dict=True, maintain_order=True).items():
+    for (layers, plan), own in frame.partition_by(
+        "layers", "plan", as_dict=True, maintain_order=True
+    ).items():
         first = own.row(0, named=True)
         numbers = own.select("part", "number").drop_nulls().unique().sort("number").rows()
-        labels = {part: str(5 * (one - 1) if words.relative else one) for part, one in numbers} | around
+        labels = {
+            part: str(5 * (one - 1) if words.relative else one) for part, one in numbers
+        } | around
         series = []
-        for (name,), rows in own.partition_by("treatment", as_dict=True, maintain_order=True).items():
+        for (name,), rows in own.partition_by(
+            "treatment", as_dict=True, maintain_order=True
+        ).items():
             found = {row["part"]: row for row in rows.iter_rows(named=True)}
             points = [_share(name, found.get(part)) for part in labels]
             series.append(Series(name, treatments.index(name), tuple(share for share, _ in points)))
             # Dashed, what would be equal shares.
             equal = tuple(level for _, level in points)
-            series += [Series(name, treatments.index(name), equal, dashed=True)] if any(equal) else []
+            series += (
+                [Series(name, treatments.index(name), equal, dashed=True)] if any(equal) else []
+            )
         panels.append(
             Panel(
                 plan,

@@ -12,9 +12,23 @@ from fairspan.report.text import number, with_bounds
 from fairspan.runs.log import RunLog
 from fairspan.runs.sides import Change, Side, pairs_to_compare
 from fairspan.stats.equivalence import LossKind, judge_loss
-from fairspan.stats.positions import difference_weights, position_effects, size_changes, spread, spread_change
+from fairspan.stats.positions import (
+    difference_weights,
+    position_effects,
+    size_changes,
+    spread,
+    spread_change,
+)
 from fairspan.studies.audit.languages import MIXED, effects_of, pairs_of, plans_of
-from fairspan.studies.audit.measures import POSITION_MEASURES, Family, Record, Settings, contrast, symbol, with_codes
+from fairspan.studies.audit.measures import (
+    POSITION_MEASURES,
+    Family,
+    Record,
+    Settings,
+    contrast,
+    symbol,
+    with_codes,
+)
 from fairspan.studies.audit.tables import change_table
 
 _FAMILY = ["measure", "n", "lead", "later"]
@@ -26,7 +40,9 @@ _ORDER: tuple[LossKind, ...] = ("worse", "inconclusive", "not worse", "fairer")
 Sides = tuple[Side, Side]
 
 
-def compare(first: RunLog, second: RunLog | None, treatments: Sequence[str] | None = None) -> list[Table]:
+def compare(
+    first: RunLog, second: RunLog | None, treatments: Sequence[str] | None = None
+) -> list[Table]:
     """What changes between treatments of one run or between two runs, on the same documents.
 
     Without names every treatment of one run is compared with its first, and of two runs each treatment that both
@@ -49,7 +65,10 @@ def compare(first: RunLog, second: RunLog | None, treatments: Sequence[str] | No
 
 
 def changes(
-    first: RunLog, second: RunLog | None, treatments: Sequence[str] | None = None, margin: float | None = None
+    first: RunLog,
+    second: RunLog | None,
+    treatments: Sequence[str] | None = None,
+    margin: float | None = None,
 ) -> list[Change]:
     """Whether the spread between positions grows, in any family of documents, pair by pair and measure by measure.
 
@@ -74,7 +93,9 @@ def _worst_change(sides: Sides, found: Sequence[Record], allowed: float) -> Chan
     """
     languages = "against" in found[0]
     size = "absolute_change_" if languages else "change_"
-    judged = [(judge_loss(one[f"{size}low"], one[f"{size}high"], allowed, "fairer"), one) for one in found]
+    judged = [
+        (judge_loss(one[f"{size}low"], one[f"{size}high"], allowed, "fairer"), one) for one in found
+    ]
     kind, worst = min(judged, key=lambda one: (_ORDER.index(one[0]), -one[1][f"{size}estimate"]))
     change, measure = with_bounds(interval(worst, size), "+.3f"), worst["measure"]
     if languages:
@@ -86,10 +107,14 @@ def _worst_change(sides: Sides, found: Sequence[Record], allowed: float) -> Chan
         before, after = (number(worst[f"{side}_spread"]) for side in ("first", "second"))
         words = f"spread of {measure} {before} → {after} ({change})"
         which = f" for {worst['plan']}, n={worst['n']}, the worst of {len(found)} families"
-    return Change(*sides, measure, kind, words + (which if len(found) > 1 else ""), languages=languages)
+    return Change(
+        *sides, measure, kind, words + (which if len(found) > 1 else ""), languages=languages
+    )
 
 
-def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> tuple[list[Record], list[Record]]:
+def compare_sides(
+    first: Side, second: Side, *, familywise: bool = False
+) -> tuple[list[Record], list[Record]]:
     """What changes from the first side to the second, in every family of documents that both have.
 
     What the two share, such as how central a segment is to its set, cancels row by row.
@@ -104,7 +129,11 @@ def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> tup
     """
     joined, settings = _joined(first, second), Settings.of(first.log)
     parts = with_codes(joined, "segment").partition_by(_FAMILY, as_dict=True, maintain_order=True)
-    families = Counter(family[0] for family in parts if Family(*family).comparisons) if familywise else Counter()
+    families = (
+        Counter(family[0] for family in parts if Family(*family).comparisons)
+        if familywise
+        else Counter()
+    )
     spreads, coefficients = list[Record](), list[Record]()
     for family, rows in parts.items():
         own = Family(*family)
@@ -131,7 +160,13 @@ def compare_sides(first: Side, second: Side, *, familywise: bool = False) -> tup
         if own.comparisons:
             start = own.first_compared
             kept = positions >= start
-            compared = (one[kept], two[kept], positions[kept] - start + 1, sets[kept], segments[kept])
+            compared = (
+                one[kept],
+                two[kept],
+                positions[kept] - start + 1,
+                sets[kept],
+                segments[kept],
+            )
             together = max(1, families[own.measure])
             grown = spread_change(*compared, inference=settings.inference, families=together)
             spreads.append(
@@ -152,10 +187,18 @@ def gains(first: Side, second: Side) -> Iterator[Record]:
     """What position 1 and the later positions gain or lose in each measure, over all documents that both have."""
     own = ["measure", "n", "set", "segment", pl.col("position").clip(upper_bound=2)]
     groups = with_codes(_joined(first, second), "segment").group_by(own, maintain_order=True)
-    means, how = groups.agg(pl.col("value", "value_second").mean()), Settings.of(first.log).inference
-    for (measure,), rows in means.partition_by("measure", as_dict=True, maintain_order=True).items():
+    means, how = (
+        groups.agg(pl.col("value", "value_second").mean()),
+        Settings.of(first.log).inference,
+    )
+    for (measure,), rows in means.partition_by(
+        "measure", as_dict=True, maintain_order=True
+    ).items():
         one, two, *where = (rows[name].to_numpy() for name in _COLUMNS)
-        found = [position_effects(values, *where, inference=how).means for values in (one, two, two - one)]
+        found = [
+            position_effects(values, *where, inference=how).means
+            for values in (one, two, two - one)
+        ]
         for place, name in enumerate(("position 1", "later positions")):
             before, after, change = (own[place] for own in found)
             ends = {"first_estimate": before.estimate, "second_estimate": after.estimate}
@@ -168,7 +211,11 @@ def gain_words(found: Sequence[Record]) -> str:
     parts = []
     for one, ending in zip(found, ("s", ""), strict=True):
         verb = "gain" if one["change_low"] > 0 else "lose" if one["change_high"] < 0 else ""
-        said = f"{verb}{ending} {number(abs(one['change_estimate']))}" if verb else f"show{ending} no clear change"
+        said = (
+            f"{verb}{ending} {number(abs(one['change_estimate']))}"
+            if verb
+            else f"show{ending} no clear change"
+        )
         ends = " → ".join(number(one[f"{side}_estimate"]) for side in ("first", "second"))
         parts.append(f"{one['positions']} {said} ({ends})")
     return f"against {found[0]['first_treatment']}, {' and '.join(parts)}"
@@ -181,16 +228,24 @@ def compare_languages(first: Side, second: Side, *, familywise: bool = False) ->
     second side is fairer. `familywise` as in `compare_sides`.
     """
     joined, settings = _joined(first, second).filter(MIXED), Settings.of(first.log)
-    parts = with_codes(joined, "segment").partition_by("measure", "n", as_dict=True, maintain_order=True)
+    parts = with_codes(joined, "segment").partition_by(
+        "measure", "n", as_dict=True, maintain_order=True
+    )
     plans = {group: plans_of(part) for group, part in parts.items()}
     pairs = {group: pairs_of(own) for group, own in plans.items()}
     found = []
     for (measure, n), rows in parts.items():
         if not pairs[measure, n]:
             continue
-        together = sum(count for (other, _), count in pairs.items() if other == measure) if familywise else 1
+        together = (
+            sum(count for (other, _), count in pairs.items() if other == measure)
+            if familywise
+            else 1
+        )
         one, two = (rows[name].to_numpy() for name in ("value", "value_second"))
-        effects = [effects_of(rows, own, plans[measure, n], settings) for own in (one, two, two - one)]
+        effects = [
+            effects_of(rows, own, plans[measure, n], settings) for own in (one, two, two - one)
+        ]
         was, now, change = (own.differences() for own in effects)
         absolute = size_changes(was, now, change, together)
         sizes = {"n": n, "sets": effects[0].model.sets, "documents": rows.height // n}
@@ -216,7 +271,8 @@ def _joined(first: Side, second: Side) -> pl.DataFrame:
     """The rows that both sides have."""
     measured = pl.col("measure").is_in(list(POSITION_MEASURES))
     before, after = (
-        one.log.rows.filter(measured & (pl.col("treatment") == one.treatment)) for one in (first, second)
+        one.log.rows.filter(measured & (pl.col("treatment") == one.treatment))
+        for one in (first, second)
     )
     joined = before.join(after, on=_FAMILY + _PLACE, suffix="_second", maintain_order="left")
     if joined.is_empty():
@@ -231,5 +287,9 @@ def _side_names(sides: Sides) -> Record:
     return {
         f"{which}_{what}": value
         for which, side in zip(("first", "second"), sides, strict=True)
-        for what, value in (("run", side.log.run), ("model", side.log.model), ("treatment", side.treatment))
+        for what, value in (
+            ("run", side.log.run),
+            ("model", side.log.model),
+            ("treatment", side.treatment),
+        )
     }

@@ -87,8 +87,17 @@ class Spoken:
                     continue
                 beside, means = found
                 about = {"language": language, "role": role, "beside": ", ".join(beside)}
-                ends = {key: end for name, one in means.items() for key, end in columns_of(one, f"{name}_").items()}
-                yield {**self.names, **about, **ends, "inference": self.plain.model.robust.inference}
+                ends = {
+                    key: end
+                    for name, one in means.items()
+                    for key, end in columns_of(one, f"{name}_").items()
+                }
+                yield {
+                    **self.names,
+                    **about,
+                    **ends,
+                    "inference": self.plain.model.robust.inference,
+                }
 
 
 def spoken_of(rows: pl.DataFrame, settings: Settings) -> list[Spoken]:
@@ -99,7 +108,9 @@ def spoken_of(rows: pl.DataFrame, settings: Settings) -> list[Spoken]:
     return judged_together(spoken, settings.margin)
 
 
-def _spoken(rows: pl.DataFrame, group: tuple[str, str, int], plans: list[Plan], settings: Settings) -> Spoken:
+def _spoken(
+    rows: pl.DataFrame, group: tuple[str, str, int], plans: list[Plan], settings: Settings
+) -> Spoken:
     found, values = Spoken(*group, tuple(plans), rows.height // group[2]), rows["value"].to_numpy()
     try:
         effects = plain = effects_of(rows, values, plans, settings)
@@ -111,14 +122,23 @@ def _spoken(rows: pl.DataFrame, group: tuple[str, str, int], plans: list[Plan], 
 
 
 def effects_of(
-    rows: pl.DataFrame, values: np.ndarray, plans: Sequence[Plan], settings: Settings, *, same_length: bool = True
+    rows: pl.DataFrame,
+    values: np.ndarray,
+    plans: Sequence[Plan],
+    settings: Settings,
+    *,
+    same_length: bool = True,
 ) -> LanguageEffects:
     """The languages of mixed documents by values[N] of their rows."""
     leads, laters = ([plan[side] for plan in plans] for side in (0, 1))
     codes = pl.DataFrame({"lead": leads, "later": laters, "code": range(len(plans))})
     named = rows.select(pl.col("lead", "later").cast(pl.String))
-    code = named.join(codes, on=["lead", "later"], how="left", maintain_order="left")["code"].to_numpy()
-    position, sets, tokens, segments = (rows[name].to_numpy() for name in ("position", "set", "tokens", "segment"))
+    code = named.join(codes, on=["lead", "later"], how="left", maintain_order="left")[
+        "code"
+    ].to_numpy()
+    position, sets, tokens, segments = (
+        rows[name].to_numpy() for name in ("position", "set", "tokens", "segment")
+    )
     lengths, how = tokens if same_length else None, settings.inference
     return language_effects(values, position, (code, plans), sets, lengths, segments, inference=how)
 
@@ -152,7 +172,9 @@ def language_verdict(found: Sequence[Spoken]) -> tuple[str, str] | None:
         else:
             where = f", strongest for n={worst.n}" if several else ", strongest"
             where = where if kind == "biased" else ""
-            said = said.replace(kind, f"{kind} in {kinds.count(kind)} of {len(kinds)} {what}{where}", 1)
+            said = said.replace(
+                kind, f"{kind} in {kinds.count(kind)} of {len(kinds)} {what}{where}", 1
+            )
     same = "compared at the same position" + (" and length" if worst.same_length else "")
     return kind, "; ".join([said, same, *_missing(found)])
 
@@ -165,12 +187,16 @@ def language_notes(found: Sequence[Spoken], languages: Sequence[str]) -> list[st
         first, second, *others = languages
         plans = "all" if others else f"{first}:{second},{second}:{first}"
         said = "documents in one language do not tell how a model treats it from what its segments are like"
-        return [f"languages have no verdict: {said}; mixed documents in both orders do (mixed {plans})"]
+        return [
+            f"languages have no verdict: {said}; mixed documents in both orders do (mixed {plans})"
+        ]
     return [*_missing(found), *dict.fromkeys(one.reason for one in found if one.reason)]
 
 
 def _missing(found: Sequence[Spoken]) -> list[str]:
-    pairs = dict.fromkeys(plan for one in found for plan in one.plans if plan[::-1] not in one.plans)
+    pairs = dict.fromkeys(
+        plan for one in found for plan in one.plans if plan[::-1] not in one.plans
+    )
     if not pairs:
         return []
     named = ", ".join(f"{lead} and {later}" for lead, later in pairs)
@@ -209,15 +235,28 @@ def _joint_effects(rows: pl.DataFrame, settings: Settings) -> Iterator[Record]:
             continue
         against = str(effect.baseline)
         for place, label in enumerate(effect.names):
-            over = ", ".join(f"{level}{' (mixed)' if company else ''}" for level, company in effect.over[place])
-            told = {name: label, "against": against, "averaged_over": over, "joint_p": effect.p_value}
+            over = ", ".join(
+                f"{level}{' (mixed)' if company else ''}" for level, company in effect.over[place]
+            )
+            told = {
+                name: label,
+                "against": against,
+                "averaged_over": over,
+                "joint_p": effect.p_value,
+            }
             yield _joint(name, effect.contrasts[place], **told)
         for label in effect.refused:
             reason = f"{label} is never in the same place and company as {against}"
             yield _joint(name, None, **{name: label, "against": against, "reason": reason})
-    yield _joint("log_tokens", None if model.no_slope else model.slope(), reason=model.no_slope or None)
+    yield _joint(
+        "log_tokens", None if model.no_slope else model.slope(), reason=model.no_slope or None
+    )
     for position, language, company in model.cells:
-        where = {"position": position, "language": language, "plans": "mixed" if company else "monolingual"}
+        where = {
+            "position": position,
+            "language": language,
+            "plans": "mixed" if company else "monolingual",
+        }
         yield _joint("mean", model.mean((position, language, company)), **where)
 
 

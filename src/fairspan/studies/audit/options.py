@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from fairspan.calibration.treatment import AnyTreatment, Treatment, as_treatments, require_use_of_fit
+from fairspan.calibration.treatment import (
+    AnyTreatment,
+    Treatment,
+    as_treatments,
+    require_use_of_fit,
+)
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.design import Design
 from fairspan.design.plan import LanguagePlan, choose_plans, languages_of
@@ -57,11 +62,17 @@ class AuditOptions(StudyOptions, Design):
             if not isinstance(getattr(self, name), str | None):
                 raise DesignError(f"{name} must be a name or a path, got {getattr(self, name)!r}.")
         mixed = [self.mixed] if isinstance(self.mixed, str) else self.mixed
-        for name, texts in (("languages", self.languages or ()), ("mixed", mixed), ("measures", self.measures)):
+        for name, texts in (
+            ("languages", self.languages or ()),
+            ("mixed", mixed),
+            ("measures", self.measures),
+        ):
             require_list(name, texts, "['en']" if name == "languages" else "['de:en']")
             for text in texts:
                 if not isinstance(text, str):
-                    raise DesignError(f"{name} must be text such as 'en' and 'de:en', got {text!r}.")
+                    raise DesignError(
+                        f"{name} must be text such as 'en' and 'de:en', got {text!r}."
+                    )
         object.__setattr__(self, "mixed", "all" if list(mixed) == ["all"] else tuple(mixed))
         if not self.measures:
             raise DesignError(f"measures must name at least one of {', '.join(MEASURES)}.")
@@ -79,7 +90,9 @@ class AuditOptions(StudyOptions, Design):
 
     @cached_property
     def measured(self) -> tuple[Treatment, ...]:
-        return as_treatments(default_treatments(self.model) if self.treatments is None else self.treatments)
+        return as_treatments(
+            default_treatments(self.model) if self.treatments is None else self.treatments
+        )
 
     def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
         """The language plans, and the corpus in their languages."""

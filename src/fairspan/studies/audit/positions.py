@@ -12,7 +12,15 @@ from fairspan.stats import positions as stats
 from fairspan.stats.equivalence import Compared, Verdict, decide
 from fairspan.stats.intervals import Interval
 from fairspan.stats.positions import PositionEffects, difference_weights
-from fairspan.studies.audit.measures import FAMILY, POSITION_MEASURES, Family, Record, Settings, contrast, symbol
+from fairspan.studies.audit.measures import (
+    FAMILY,
+    POSITION_MEASURES,
+    Family,
+    Record,
+    Settings,
+    contrast,
+    symbol,
+)
 
 _WORST = ("biased", "inconclusive", "fair")
 
@@ -86,19 +94,38 @@ class Cell(Family):
         names = ("margin", "position", "against", "estimate", "low", "high", "sets_needed")
         decided = {name: about.get(name, getattr(verdict, name, None)) for name in names}
         said = [verdict.sentence() if verdict else "", not_compared([self])]
-        return {**self.names, "verdict": self.kind, **decided, "sentence": "; ".join(filter(None, said))}
+        return {
+            **self.names,
+            "verdict": self.kind,
+            **decided,
+            "sentence": "; ".join(filter(None, said)),
+        }
 
     @property
     def coefficients(self) -> Iterator[Record]:
         for position in range(1, self.n + 1):
             found = contrast(self.effects[position - 1])
-            tested = {"marker": stats.marker(found["p_value"]), "inference": self.effects.robust.inference}
-            yield {**self.names, "position": position, "coefficient": symbol(position), **found, **tested}
+            tested = {
+                "marker": stats.marker(found["p_value"]),
+                "inference": self.effects.robust.inference,
+            }
+            yield {
+                **self.names,
+                "position": position,
+                "coefficient": symbol(position),
+                **found,
+                **tested,
+            }
 
     @property
     def means(self) -> Iterator[Record]:
         for place, tokens in enumerate(self.tokens):
-            yield {**self.names, "position": place + 1, **columns_of(self.effects.means[place]), "tokens": tokens}
+            yield {
+                **self.names,
+                "position": place + 1,
+                **columns_of(self.effects.means[place]),
+                "tokens": tokens,
+            }
 
     @property
     def unevenness(self) -> Iterator[Record]:
@@ -107,7 +134,9 @@ class Cell(Family):
             return
         first, ends = self.first_compared, dict[str, float | None]()
         for name, found in self.uneven.items():
-            ends |= columns_of(None if first > 1 and name.startswith("first_") else found, f"{name}_")
+            ends |= columns_of(
+                None if first > 1 and name.startswith("first_") else found, f"{name}_"
+            )
         joint = self.effects.robust.joint(difference_weights(self.n, first))
         tests = {"gini_p": self.gini_p, "joint_p": joint}
         yield {**self.names, "from_position": first, **ends, **tests, "verdict": self.kind}
@@ -125,8 +154,12 @@ def _cell(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings) -> Ce
     measure, treatment, n, lead, later = family
     columns = ("value", "position", "set", "segment", "document")
     values, positions, sets, segments, documents = (rows[name].to_numpy() for name in columns)
-    effects = stats.position_effects(values, positions, sets, segments, inference=settings.inference)
-    lengths = rows.group_by("position").agg(pl.col("tokens").mean()).sort("position")["tokens"].to_list()
+    effects = stats.position_effects(
+        values, positions, sets, segments, inference=settings.inference
+    )
+    lengths = (
+        rows.group_by("position").agg(pl.col("tokens").mean()).sort("position")["tokens"].to_list()
+    )
     cell = Cell(measure, n, lead, later, treatment, effects, rows.height // n, tuple(lengths))
     if not cell.comparisons:
         return cell
@@ -186,7 +219,10 @@ def not_compared(cells: Sequence[Cell]) -> str:
     plans = list(dict.fromkeys((cell.lead, cell.later) for cell in cells if cell.mixed))
     if len(plans) > 1:
         return "in mixed plans position 1 is not compared with later positions, which are in another language"
-    return "".join(f"position 1 ({lead}) is not compared with later positions ({later})" for lead, later in plans)
+    return "".join(
+        f"position 1 ({lead}) is not compared with later positions ({later})"
+        for lead, later in plans
+    )
 
 
 def remedy(cells: Sequence[Cell]) -> str:

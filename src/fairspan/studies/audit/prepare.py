@@ -80,7 +80,9 @@ class PreparedAudit:
         """What is embedded under every treatment, in a few words."""
         sizes, plans = ", ".join(map(str, self.options.sizes)), ", ".join(map(str, self.plans))
         documents = f"{len(self.texts):,} documents of {sizes} segments ({plans})"
-        return f"({documents} + {len(self.segments):,} segments alone) × {len(self.options.measured)}"
+        return (
+            f"({documents} + {len(self.segments):,} segments alone) × {len(self.options.measured)}"
+        )
 
     @cached_property
     def segments(self) -> list[Text]:
@@ -88,7 +90,9 @@ class PreparedAudit:
         alone = list(self.documents.segments.values())
         lengths = self.subject.counter.count_whole(alone)
         languages = [language for _, language in self.documents.segments]
-        return [Text(*one[:2], language=one[2]) for one in zip(alone, lengths, languages, strict=True)]
+        return [
+            Text(*one[:2], language=one[2]) for one in zip(alone, lengths, languages, strict=True)
+        ]
 
     @cached_property
     def texts(self) -> list[Text]:
@@ -108,7 +112,9 @@ class PreparedAudit:
             for one in self.documents.documents
         ]
 
-    def pairs(self, treatment: Treatment, under: Callable[[Treatment], Treated]) -> tuple[Pair, ...]:
+    def pairs(
+        self, treatment: Treatment, under: Callable[[Treatment], Treated]
+    ) -> tuple[Pair, ...]:
         """Everything that is embedded under a treatment, with what embeds it."""
         # A correction is of the vectors of the same treatment without it.
         treated = under(treatment.uncorrected)
@@ -135,16 +141,22 @@ def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -
     progress.stage("building documents")
     languages, counter = languages_of(plans), subject.counter
     material = measure_segments(corpus, languages, options, counter)
-    opening = fitting_opening(material, plans, options, counter) if options.opening is None else None
+    opening = (
+        fitting_opening(material, plans, options, counter) if options.opening is None else None
+    )
     if opening is not None:
         material = measure_segments(corpus, languages, replace(options, opening=opening), counter)
         why = f"documents of {max(options.sizes)} whole segments do not fit into the model's {counter.window} tokens"
-        material = replace(material, notes=(*material.notes, f"{why}: set opening or a larger max_seq_length"))
+        material = replace(
+            material, notes=(*material.notes, f"{why}: set opening or a larger max_seq_length")
+        )
     documents = build_documents(material, plans, options, counter)
     if beyond:
         _refuse_cut(subject, documents, beyond[0])
     tested, read = documents.segments.values(), options.fit_corpus or options.corpus
-    fit = choose_fit_part(treatments, subject.model, counter, read, languages, tested, seed=options.seed)
+    fit = choose_fit_part(
+        treatments, subject.model, counter, read, languages, tested, seed=options.seed
+    )
     return PreparedAudit(subject, options, corpus, plans, documents, fit)
 
 
@@ -167,20 +179,48 @@ def _unseen_positions(subject: Subject, documents: Sequence[Document]) -> list[R
     Positions that are read whole in every document have no record.
     """
     windows = {treatment.name: subject.window(treatment) for treatment in subject.treatments}
-    unread = {window: _unread(subject, documents, window) for window in {*windows.values()} if window is not None}
-    return [{"treatment": name, **one} for name, window in windows.items() for one in unread.get(window or 0, ())]
+    unread = {
+        window: _unread(subject, documents, window)
+        for window in {*windows.values()}
+        if window is not None
+    }
+    return [
+        {"treatment": name, **one}
+        for name, window in windows.items()
+        for one in unread.get(window or 0, ())
+    ]
 
 
 def _unread(subject: Subject, documents: Sequence[Document], window: int) -> list[Record]:
-    counter = ModelTokens(subject.transformer("a window"), subject.prompts["document"], window=window)
-    sizes, in_part, never = Counter(document.n for document in documents), Counter[Place](), Counter[Place]()
+    counter = ModelTokens(
+        subject.transformer("a window"), subject.prompts["document"], window=window
+    )
+    sizes, in_part, never = (
+        Counter(document.n for document in documents),
+        Counter[Place](),
+        Counter[Place](),
+    )
     for document in documents:
         if document.length > window:
             spans = read_text(counter, document.text).count(list(document.spans))
-            in_part.update((document.n, place) for place, (all_, read) in enumerate(spans, 1) if 0 < read < all_)
-            never.update((document.n, place) for place, (all_, read) in enumerate(spans, 1) if read == 0 < all_)
+            in_part.update(
+                (document.n, place)
+                for place, (all_, read) in enumerate(spans, 1)
+                if 0 < read < all_
+            )
+            never.update(
+                (document.n, place)
+                for place, (all_, read) in enumerate(spans, 1)
+                if read == 0 < all_
+            )
     return [
-        {"n": n, "position": place, "documents": count, "in_part": in_part[n, place], "never": never[n, place]}
+        {
+            "n": n,
+            "position": place,
+            "documents": count,
+            "in_part": in_part[n, place],
+            "never": never[n, place],
+        }
         for n, count in sizes.items()
         for place in range(1, n + 1)
         if in_part[n, place] or never[n, place]
@@ -194,7 +234,9 @@ def _position_words(records: Iterable[Record], treatment: str) -> str:
         if one["treatment"] == treatment:
             by_size.setdefault(one["n"], []).append(str(one["position"]))
     named = [
-        f"position {own[0]} of n={n}" if len(own) == 1 else f"positions {', '.join(own[:-1])} and {own[-1]} of n={n}"
+        f"position {own[0]} of n={n}"
+        if len(own) == 1
+        else f"positions {', '.join(own[:-1])} and {own[-1]} of n={n}"
         for n, own in by_size.items()
     ]
     return f"not read whole: {'; '.join(named)}" if named else ""

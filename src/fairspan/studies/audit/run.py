@@ -6,7 +6,13 @@ import numpy as np
 import polars as pl
 
 from fairspan.design.documents import Document
-from fairspan.encoding.attention_profile import AttentionRow, attention_rows, by_basket, by_bins, by_segment
+from fairspan.encoding.attention_profile import (
+    AttentionRow,
+    attention_rows,
+    by_basket,
+    by_bins,
+    by_segment,
+)
 from fairspan.encoding.calling import call_of
 from fairspan.runs.bases import Treated
 from fairspan.runs.log import RunLog
@@ -38,7 +44,11 @@ def _measure(prepared: PreparedAudit, run: Run) -> None:
 
 def _rows(prepared: PreparedAudit, run: Run, treated: Treated) -> pl.DataFrame:
     """Every measure of one treatment. Vectors are read a part at a time: a whole grid may not fit into memory."""
-    documents, texts, measures = prepared.documents.documents, prepared.texts, prepared.options.measures
+    documents, texts, measures = (
+        prepared.documents.documents,
+        prepared.texts,
+        prepared.options.measures,
+    )
     encoder, label = treated.documents, {**run.label, "treatment": treated.treatment.name}
     vectors = run.read([treated.segments.key(text) for text in prepared.segments])
     alone = dict(zip(prepared.documents.segments, vectors, strict=True))
@@ -48,16 +58,26 @@ def _rows(prepared: PreparedAudit, run: Run, treated: Treated) -> pl.DataFrame:
         references = [np.stack([alone[key] for key in document.keys]) for document in part]
         if "representation" in measures:
             whole = run.read([encoder.key(text) for text in keys])
-            values["representation"] += [representation(*pair) for pair in zip(whole, references, strict=True)]
+            values["representation"] += [
+                representation(*pair) for pair in zip(whole, references, strict=True)
+            ]
         if "retention" in measures:
             inside = run.read([encoder.span_key(text) for text in keys])
             pairs = zip(inside, references, strict=True)
-            values["retention"] += [retention(flat.reshape(segments.shape), segments) for flat, segments in pairs]
-    tables = [position_rows(documents, own, **label, measure=measure) for measure, own in values.items() if own]
+            values["retention"] += [
+                retention(flat.reshape(segments.shape), segments) for flat, segments in pairs
+            ]
+    tables = [
+        position_rows(documents, own, **label, measure=measure)
+        for measure, own in values.items()
+        if own
+    ]
     if "attention" in measures:
         chosen = _some_of_each(documents, prepared.options.attention_documents)
         prompt = run.subject.prompts["document"]
-        attention = attention_rows(encoder.model, [document.text for document in chosen], prompt=prompt)
+        attention = attention_rows(
+            encoder.model, [document.text for document in chosen], prompt=prompt
+        )
         tables.append(_profile_rows(chosen, attention, label))
     return pl.concat(tables)
 
@@ -67,7 +87,10 @@ def _some_of_each(documents: Sequence[Document], count: int) -> list[Document]:
     families: dict[tuple[int, str], list[Document]] = {}
     for document in documents:
         families.setdefault((document.n, str(document.plan)), []).append(document)
-    by_order = (sorted(own, key=lambda document: (document.order, document.set)) for own in families.values())
+    by_order = (
+        sorted(own, key=lambda document: (document.order, document.set))
+        for own in families.values()
+    )
     return [document for own in by_order for document in own[:count]]
 
 
@@ -77,7 +100,12 @@ def _profile_rows(
     """One row for each document, layer and part; the parts of one measure sum to 1 in every layer."""
     tables = []
     for document, row in zip(documents, rows, strict=True):
-        where = {"set": document.set, "order": document.order, "document": document.name, "n": document.n}
+        where = {
+            "set": document.set,
+            "order": document.order,
+            "document": document.name,
+            "n": document.n,
+        }
         where |= {"lead": document.plan.lead, "later": document.plan.later}
         for name, profile in (
             ("segment", by_segment(row, document.spans)),

@@ -10,7 +10,12 @@ from fairspan.runs.sides import Side
 from fairspan.runs.windows import cut_words
 from fairspan.studies.audit.attention import attention_frame
 from fairspan.studies.audit.comparison import compare_sides, gain_words, gains
-from fairspan.studies.audit.languages import joint_records, language_notes, language_verdict, spoken_of
+from fairspan.studies.audit.languages import (
+    joint_records,
+    language_notes,
+    language_verdict,
+    spoken_of,
+)
 from fairspan.studies.audit.measures import POSITION_MEASURES, Record, Settings, with_codes
 from fairspan.studies.audit.positions import AnyJudged, Cell, cells_of, remedy, verdict_of
 
@@ -22,12 +27,31 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
 
     Only "verdicts" is there without any rows.
     """
-    kept = ["measure", "treatment", "lead", "later", "language", "n", "set", "position", "tokens", "value"]
-    rows = log.rows.select(*kept, "segment", "document").filter(pl.col("measure").is_in(list(POSITION_MEASURES)))
+    kept = [
+        "measure",
+        "treatment",
+        "lead",
+        "later",
+        "language",
+        "n",
+        "set",
+        "position",
+        "tokens",
+        "value",
+    ]
+    rows = log.rows.select(*kept, "segment", "document").filter(
+        pl.col("measure").is_in(list(POSITION_MEASURES))
+    )
     # With numbers in place of names: of a whole grid there are millions of rows.
-    rows = with_codes(rows, "segment", "document").with_columns(pl.col(kept[:5]).cast(pl.Categorical))
+    rows = with_codes(rows, "segment", "document").with_columns(
+        pl.col(kept[:5]).cast(pl.Categorical)
+    )
     settings = Settings.of(log)
-    cells, joint, spoken = cells_of(rows, settings), list(joint_records(rows, settings)), spoken_of(rows, settings)
+    cells, joint, spoken = (
+        cells_of(rows, settings),
+        list(joint_records(rows, settings)),
+        spoken_of(rows, settings),
+    )
 
     def frame(records: Iterable[Record]) -> pl.DataFrame:
         return frame_of({"model": log.model, **record} for record in records)
@@ -38,13 +62,23 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
 
     def more(measure: str, treatment: str) -> list[str]:
         """What it gains and loses, and how many documents it cut."""
-        own = [one for one in gained if (one["measure"], one["second_treatment"]) == (measure, treatment)]
+        own = [
+            one
+            for one in gained
+            if (one["measure"], one["second_treatment"]) == (measure, treatment)
+        ]
         unit = str(log.header.get("token_unit", "tokens"))
-        cuts = [cut_words(one, unit) for one in log.header.get("windows", ()) if one["treatment"] == treatment]
+        cuts = [
+            cut_words(one, unit)
+            for one in log.header.get("windows", ())
+            if one["treatment"] == treatment
+        ]
         return [gain_words(own), *cuts] if own else cuts
 
     found = {
-        "verdicts": _verdict_frame(log, cells, lambda own, name: verdict_of(own, more(own[0].measure, name))),
+        "verdicts": _verdict_frame(
+            log, cells, lambda own, name: verdict_of(own, more(own[0].measure, name))
+        ),
         "families": frame(cell.family for cell in cells),
         "coefficients": frame(record for cell in cells for record in cell.coefficients),
         "means": frame(record for cell in cells for record in cell.means),
@@ -59,15 +93,24 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
         "windows": frame(log.header.get("windows", ())),
         "unseen": frame(log.header.get("unseen", ())),
     }
-    lengths = dict.fromkeys(one["reason"] for one in joint if one["effect"] == "log_tokens" and one["reason"])
+    lengths = dict.fromkeys(
+        one["reason"] for one in joint if one["effect"] == "log_tokens" and one["reason"]
+    )
     languages = dict.fromkeys(language for cell in cells for language in (cell.lead, cell.later))
-    notes = [*_mixed_note(cells), *language_notes(spoken, list(languages)), *lengths, *_shared_note(log, cells)]
+    notes = [
+        *_mixed_note(cells),
+        *language_notes(spoken, list(languages)),
+        *lengths,
+        *_shared_note(log, cells),
+    ]
     frames = {name: one for name, one in found.items() if name == "verdicts" or len(one)}
     return frames, [*log.notes, *notes]
 
 
 def _verdict_frame(
-    log: RunLog, found: Sequence[AnyJudged], decide: Callable[[Sequence[AnyJudged], str], tuple[str, str] | None]
+    log: RunLog,
+    found: Sequence[AnyJudged],
+    decide: Callable[[Sequence[AnyJudged], str], tuple[str, str] | None],
 ) -> pl.DataFrame:
     """One row for each measure and treatment on which `decide` has a verdict."""
     rows = []

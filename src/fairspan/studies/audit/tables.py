@@ -32,9 +32,16 @@ def tables_of(frames: Frames, model: str, notes: Sequence[str]) -> list[Table]:
     found = [_verdict_table(frames, model, notes)]
     for measure in values_of(frames["families"], "measure"):
         own = {
-            name: one.filter(pl.col("measure") == measure) for name, one in frames.items() if "measure" in one.columns
+            name: one.filter(pl.col("measure") == measure)
+            for name, one in frames.items()
+            if "measure" in one.columns
         }
-        found += [table for name, make in _OF_MEASURE.items() if len(own.get(name, ())) for table in make(own, model)]
+        found += [
+            table
+            for name, make in _OF_MEASURE.items()
+            if len(own.get(name, ()))
+            for table in make(own, model)
+        ]
     for measure in values_of(frames["changes"], "measure") if "changes" in frames else ():
         found.append(change_table("changes", frames["changes"], measure))
     return found
@@ -65,7 +72,12 @@ def _unevenness_tables(frames: Frames, model: str) -> list[Table]:
         f"Unevenness of {measure} between positions ({model_name(model)})",
         frame,
         heads=("plan", "n", "treatment"),
-        columns={"spread": "spread [95 %]", "gini": "Gini [95 %]", "psi": "PSI [95 %]", "verdict": _VERDICT},
+        columns={
+            "spread": "spread [95 %]",
+            "gini": "Gini [95 %]",
+            "psi": "PSI [95 %]",
+            "verdict": _VERDICT,
+        },
         grouped=2,
         notes=(
             "spread: largest minus smallest position mean; PSI: 1 − smallest/largest; Gini: of the position means",
@@ -93,12 +105,17 @@ def _coefficient_tables(frames: Frames, model: str) -> list[Table]:
     for setting, suffix, own in settings:
         there = values_of(own, "treatment")
         if len(there) > 1 and own["plan"].n_unique() > 1:
-            tables += [table(_only(own, one), f"coefficients-{one}{suffix}", [setting, one]) for one in there]
+            tables += [
+                table(_only(own, one), f"coefficients-{one}{suffix}", [setting, one])
+                for one in there
+            ]
     for name in others:
         for setting, suffix, own in settings:
             part, about = _only(own, baseline, name), [setting, f"{name} and {baseline}"]
             if part["treatment"].n_unique() == 2:
-                tables.append(table(part, f"calibrated-{name}{suffix}", about, pair=(name, baseline)))
+                tables.append(
+                    table(part, f"calibrated-{name}{suffix}", about, pair=(name, baseline))
+                )
     return tables
 
 
@@ -119,15 +136,22 @@ def coefficient_table(
             (uc.), as in IRF's Tables 16–19.
     """
     plans, treatments = values_of(frame, "plan"), pair or values_of(frame, "treatment")
-    short = dict(zip(pair, ("c.", "uc."), strict=True)) if pair else {one: one for one in treatments}
+    short = (
+        dict(zip(pair, ("c.", "uc."), strict=True)) if pair else {one: one for one in treatments}
+    )
     if len(plans) == 1 and not pair:
         columns = {(plans[0], one): Column(one) for one in treatments}
     elif len(treatments) == 1:
         columns = {(plan, treatments[0]): Column(heading(plan)) for plan in plans}
     else:
-        columns = {(plan, one): Column(short[one], heading(plan)) for plan in plans for one in treatments}
+        columns = {
+            (plan, one): Column(short[one], heading(plan)) for plan in plans for one in treatments
+        }
     keys = ["n", "position", "plan", "treatment", "estimate", "marker"]
-    found = {tuple(key): Cell(value, f".{digits}f", mark) for *key, value, mark in frame.select(keys).iter_rows()}
+    found = {
+        tuple(key): Cell(value, f".{digits}f", mark)
+        for *key, value, mark in frame.select(keys).iter_rows()
+    }
     rows = []
     for n in sorted(set(frame["n"])):
         for position in range(1, n + 1):
@@ -136,21 +160,32 @@ def coefficient_table(
             cells = tuple(found.get((n, position, *column), Cell("")) for column in columns)
             rows.append(Row((str(n), symbol(position) + meaning), cells))
     notes = ((f"c.: {pair[0]}; uc.: {pair[1]}",) if pair else ()) + tuple(notes)
-    return Table(name, title, ("n", ""), tuple(columns.values()), tuple(rows), frame, 1, notes=notes)
+    return Table(
+        name, title, ("n", ""), tuple(columns.values()), tuple(rows), frame, 1, notes=notes
+    )
 
 
 def _pair_tables(frames: Frames, model: str) -> list[Table]:
     """Languages that lead each other: the first minus the second."""
     frame = in_order(frames["languages"], "n", "language", "against", "treatment")
     measure = frame["measure"][0]
-    names = {"estimate": "all positions [95 %]", "lead": "position 1 [95 %]", "later": "later [95 %]"}
-    length = "at the same length" if frame["same_length"].any() else "at the lengths that segments have"
+    names = {
+        "estimate": "all positions [95 %]",
+        "lead": "position 1 [95 %]",
+        "later": "later [95 %]",
+    }
+    length = (
+        "at the same length" if frame["same_length"].any() else "at the lengths that segments have"
+    )
     table = Table.from_frame(
         f"{measure}-language-differences",
         f"Differences of {measure} between languages in mixed documents ({model_name(model)})",
         frame.with_columns(_LANGUAGES),
         heads=("n", "languages", "treatment"),
-        columns={**{key: Column(name, form="+.3f") for key, name in names.items()}, "verdict": _VERDICT},
+        columns={
+            **{key: Column(name, form="+.3f") for key, name in names.items()},
+            "verdict": _VERDICT,
+        },
         grouped=2,
         notes=(
             f"the first language minus the second, in documents of just these two in both orders, {length}",
@@ -217,7 +252,12 @@ _CHANGES: dict[str, tuple[str, dict[str, str], dict[str, Column | str], tuple[st
     "coefficient-changes": (
         "Changes of the coefficients of {}",
         {"plan": "plan", "n": "n", "coefficient": ""},
-        {"first_estimate": "before", "second_estimate": "after", "change": CHANGE, "change_p_value": P_VALUE},
+        {
+            "first_estimate": "before",
+            "second_estimate": "after",
+            "change": CHANGE,
+            "change_p_value": P_VALUE,
+        },
         (MEANING, MIXED),
     ),
     "language-changes": (
@@ -268,18 +308,32 @@ def _change_name(first: str, second: str) -> str:
 
 def attention_tables(frame: pl.DataFrame) -> list[Table]:
     """Attention by segment, in the last third of the layers and in all of them: one table for each family."""
-    chosen = frame.filter((pl.col("measure") == "attention_segment") & pl.col("layers").is_in(["last third", "all"]))
+    chosen = frame.filter(
+        (pl.col("measure") == "attention_segment") & pl.col("layers").is_in(["last third", "all"])
+    )
     tables = []
-    for (n, plan), own in chosen.partition_by("n", "plan", as_dict=True, maintain_order=True).items():
+    for (n, plan), own in chosen.partition_by(
+        "n", "plan", as_dict=True, maintain_order=True
+    ).items():
         parts = [*(f"segment {place}" for place in range(1, n + 1)), *parts_around(own)]
         documents = max(own["documents"])
         rows = []
         for (layers, name), some in own.partition_by(
             "layers", "treatment", as_dict=True, maintain_order=True
         ).items():
-            found = {part: (100 * mean, 100 * (high - mean)) for part, mean, high in some[_SHARE].rows()}
-            halves = {part: "" if isnan(half) else f" ±{number(half, '.1f')}" for part, (_, half) in found.items()}
-            rows.append(Row((layers, name), tuple(Cell(found[part][0], ".1f", halves[part]) for part in parts)))
+            found = {
+                part: (100 * mean, 100 * (high - mean)) for part, mean, high in some[_SHARE].rows()
+            }
+            halves = {
+                part: "" if isnan(half) else f" ±{number(half, '.1f')}"
+                for part, (_, half) in found.items()
+            }
+            rows.append(
+                Row(
+                    (layers, name),
+                    tuple(Cell(found[part][0], ".1f", halves[part]) for part in parts),
+                )
+            )
         tables.append(
             Table(
                 f"attention-segments-{plan.replace(':', '-')}-n{n}",
@@ -329,7 +383,9 @@ def _settings(frame: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
     for later in values_of(mixed, "later"):
         own = mixed.filter(pl.col("later") == later)
         plans = values_of(own, "plan")
-        setting = f"mixed-language, later segments in {later}" if len(plans) > 1 else heading(plans[0])
+        setting = (
+            f"mixed-language, later segments in {later}" if len(plans) > 1 else heading(plans[0])
+        )
         yield setting, f"-mixed-{later}", own
 
 
@@ -337,7 +393,12 @@ def _notes(frame: pl.DataFrame) -> tuple[str, ...]:
     kinds = ", ".join(sorted(set(frame["inference"])))
     sets = sorted(set(frame["sets"]))
     counted = f"{sets[0]}" if len(sets) == 1 else f"{sets[0]} to {sets[-1]}"
-    return MEANING, *_mixed_note(frame, MIXED), legend(frame), f"sets: {counted}; inference: {kinds}"
+    return (
+        MEANING,
+        *_mixed_note(frame, MIXED),
+        legend(frame),
+        f"sets: {counted}; inference: {kinds}",
+    )
 
 
 def _mixed_note(frame: pl.DataFrame, note: str) -> list[str]:

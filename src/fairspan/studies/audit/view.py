@@ -37,9 +37,13 @@ def view_of(log: RunLog) -> View:
     """Everything that an audit has to show."""
     frames, notes = summarize(log)
     shown = Shown(model_name(log.model), frames)
-    sections = [section for measure in shown.measures for section in measure_sections(shown, measure)]
+    sections = [
+        section for measure in shown.measures for section in measure_sections(shown, measure)
+    ]
     if "attention" in frames:
-        sections.append(replace(attention_section(shown), folded=tuple(attention_tables(frames["attention"]))))
+        sections.append(
+            replace(attention_section(shown), folded=tuple(attention_tables(frames["attention"])))
+        )
     tables = tables_of(frames, log.model, notes)
     if tables:
         first = next(table for table in tables if "-coefficients" in table.name)
@@ -56,7 +60,9 @@ def view_of(log: RunLog) -> View:
         notes=tuple(notes),
         switch=shown.treatments,
         all_first=len(shown.treatments) <= FEW_BARS,
-        methods=tuple(" ".join(one.split()) for one in (METHODS if "languages" in frames else METHODS[:-1])),
+        methods=tuple(
+            " ".join(one.split()) for one in (METHODS if "languages" in frames else METHODS[:-1])
+        ),
     )
 
 
@@ -64,11 +70,20 @@ def together(logs: Sequence[tuple[str, RunLog]]) -> tuple[tuple[str, ...], tuple
     """The profiles of several runs, each with a label, on common axes, and the switch that they need."""
     frames: dict[str, pl.DataFrame] = {}
     for name in ("verdicts", "means", "coefficients", "languages", "joint"):
-        there = [(pl.lit(f"{label}: "), log.view.frames[name]) for label, log in logs if name in log.view.frames]
-        named = [frame.with_columns((label + pl.col("treatment")).alias("treatment")) for label, frame in there]
+        there = [
+            (pl.lit(f"{label}: "), log.view.frames[name])
+            for label, log in logs
+            if name in log.view.frames
+        ]
+        named = [
+            frame.with_columns((label + pl.col("treatment")).alias("treatment"))
+            for label, frame in there
+        ]
         frames |= {name: pl.concat(named, how="diagonal_relaxed")} if named else {}
     shown = Shown(" and ".join(dict.fromkeys(model_name(log.model) for _, log in logs)), frames)
-    return shown.treatments, tuple(part for measure in shown.measures for part in measure_sections(shown, measure))
+    return shown.treatments, tuple(
+        part for measure in shown.measures for part in measure_sections(shown, measure)
+    )
 
 
 def _heading(log: RunLog) -> str:
@@ -86,15 +101,28 @@ def _cards(frames: Frames) -> tuple[Card, ...]:
     cards = []
     for one in verdicts.iter_rows(named=True):
         chosen = {"measure": one["measure"], "treatment": one["treatment"]}
-        uneven = frames.get("unevenness", pl.DataFrame(schema=["measure", "treatment", "spread_estimate"]))
+        uneven = frames.get(
+            "unevenness", pl.DataFrame(schema=["measure", "treatment", "spread_estimate"])
+        )
         spreads = uneven.filter(**chosen)["spread_estimate"]
         name = f"{one['treatment']} · {one['measure']}" if several else one["treatment"]
         low, high = (number(value) for value in (spreads.min(), spreads.max()))  # type: ignore[arg-type]
-        spread = [f"spread between positions {low if low == high else f'{low} to {high}'}"] if len(spreads) else []
+        spread = (
+            [f"spread between positions {low if low == high else f'{low} to {high}'}"]
+            if len(spreads)
+            else []
+        )
         cards.append(Card(name, one["verdict"], VERDICTS[one["verdict"]], (reason(one), *spread)))
     for one in frames.get("language_verdicts", pl.DataFrame()).iter_rows(named=True):
         about = f"{one['measure']} by language" if several else "languages"
-        cards.append(Card(f"{one['treatment']} · {about}", one["verdict"], VERDICTS[one["verdict"]], (reason(one),)))
+        cards.append(
+            Card(
+                f"{one['treatment']} · {about}",
+                one["verdict"],
+                VERDICTS[one["verdict"]],
+                (reason(one),),
+            )
+        )
     return tuple(cards)
 
 
@@ -102,7 +130,9 @@ def _joint_sentences(frames: Frames) -> list[str]:
     """What the model over all plans says about position, language and length."""
     if "joint" not in frames:
         return []
-    found = frames["joint"].partition_by("measure", "treatment", "n", as_dict=True, maintain_order=True)
+    found = frames["joint"].partition_by(
+        "measure", "treatment", "n", as_dict=True, maintain_order=True
+    )
     sentences = []
     for (measure, treatment, n), rows in found.items():
         parts = []
@@ -111,7 +141,9 @@ def _joint_sentences(frames: Frames) -> list[str]:
             own = rows.filter(pl.col("effect") == effect)
             known = own.filter(pl.col("reason").is_null()).to_dicts()
             if known:
-                words = ", ".join(f"{one[effect]} {with_bounds(interval(one), '+.3f')}" for one in known)
+                words = ", ".join(
+                    f"{one[effect]} {with_bounds(interval(one), '+.3f')}" for one in known
+                )
                 only = mixed and not any("(mixed)" in one["averaged_over"] for one in known)
                 where = " in documents of one language" if only else ""
                 parts.append(f"{effect} against {known[0]['against']}{where}: {words}")
@@ -120,7 +152,9 @@ def _joint_sentences(frames: Frames) -> list[str]:
             if slope["reason"]:
                 parts.append("the effect of length is not estimated")
             else:
-                doubled = Estimate(*(slope[name] * logarithm(2) for name in ("estimate", "low", "high")))
+                doubled = Estimate(
+                    *(slope[name] * logarithm(2) for name in ("estimate", "low", "high"))
+                )
                 parts.append(f"a segment twice as long: {with_bounds(doubled, '+.3f')}")
         sentences.append(f"{treatment}, n={n}, {measure}, all plans together: {'; '.join(parts)}")
     return sentences

@@ -45,7 +45,9 @@ def read_labelled(path: Path | str) -> tuple[LabelledText, ...]:
     return tuple(found)
 
 
-def training_part(documents: Sequence[str], labels: Sequence[str], *, seed: int = 0) -> NDArray[np.bool_]:
+def training_part(
+    documents: Sequence[str], labels: Sequence[str], *, seed: int = 0
+) -> NDArray[np.bool_]:
     """Which texts to train on, given the document and the label of each: about half of the documents.
 
     A document's part depends on its name and `seed` alone, so that it is the same under every treatment, and all of
@@ -60,13 +62,17 @@ def training_part(documents: Sequence[str], labels: Sequence[str], *, seed: int 
     found = np.array([trained[name] for name in documents])
     known = {label for label, taken in zip(labels, found, strict=True) if taken}
     if len(known) < 2:
-        raise DesignError(f"all labelled texts to train on have the label {known.pop()!r}: give more labelled texts.")
+        raise DesignError(
+            f"all labelled texts to train on have the label {known.pop()!r}: give more labelled texts."
+        )
     return found
 
 
 def _draw(name: str, seed: int) -> float:
     """A number in [0, 1) that looks random."""
-    digest = blake2b(f"classification\0{seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    digest = blake2b(
+        f"classification\0{seed}\0{name}".encode("utf-8", "surrogatepass"), digest_size=8
+    ).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 
@@ -83,7 +89,10 @@ def classify(
         `entropy` is −Σ p ln p over the classes: 0 for a sure prediction, ln(classes) for a blind one.
     """
     try:
-        linear, exceptions = import_module("sklearn.linear_model"), import_module("sklearn.exceptions")
+        linear, exceptions = (
+            import_module("sklearn.linear_model"),
+            import_module("sklearn.exceptions"),
+        )
     except ModuleNotFoundError as error:
         raise MissingExtra(
             f"classification needs scikit-learn ({error}): pip install 'fairspan[collapse]'."
@@ -100,4 +109,7 @@ def classify(
     p = np.asarray(model.predict_proba(vectors[~train]), np.float64)
     correct = model.classes_[p.argmax(1)] == labels[~train]
     # A probability may exceed 1 by rounding.
-    return {"correct": correct.astype(np.float64), "entropy": np.maximum(entr(p).sum(1), 0.0)}, notes
+    return {
+        "correct": correct.astype(np.float64),
+        "entropy": np.maximum(entr(p).sum(1), 0.0),
+    }, notes

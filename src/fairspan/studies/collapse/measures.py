@@ -33,11 +33,15 @@ def text_rows(cuts: Cuts, vectors: np.ndarray, **label: str) -> pl.DataFrame:
     lengths = np.array([text.length for text in cuts.texts])
     clouds = [vectors[lengths == length] for length in cuts.lengths]
     measures = {"cosine": cosines, "distance": distances, "distance_without": distance_without}
-    values = {name: np.concatenate([measure(one) for one in clouds]) for name, measure in measures.items()}
+    values = {
+        name: np.concatenate([measure(one) for one in clouds]) for name, measure in measures.items()
+    }
     return rows_by_text(cuts.texts, values, **label)
 
 
-def rows_by_text(texts: Sequence[LengthText], values: Mapping[str, np.ndarray], **label: str) -> pl.DataFrame:
+def rows_by_text(
+    texts: Sequence[LengthText], values: Mapping[str, np.ndarray], **label: str
+) -> pl.DataFrame:
     """A row for each measure and text, with values[texts] by measure."""
     columns = {
         **label,
@@ -46,7 +50,9 @@ def rows_by_text(texts: Sequence[LengthText], values: Mapping[str, np.ndarray], 
         "tokens": [text.tokens for text in texts],
         "part": [str(text.length) for text in texts],
     }
-    return pl.concat(as_rows({**columns, "measure": name, "value": own.tolist()}) for name, own in values.items())
+    return pl.concat(
+        as_rows({**columns, "measure": name, "value": own.tolist()}) for name, own in values.items()
+    )
 
 
 def word_means(model: SentenceTransformer, texts: Sequence[str]) -> np.ndarray:
@@ -62,9 +68,14 @@ def word_means(model: SentenceTransformer, texts: Sequence[str]) -> np.ndarray:
         kind = type(model if transformer is None else transformer).__name__
         raise UnsupportedModel(f"{kind} has no input word embeddings to average.") from None
     device = next(table.parameters()).device
-    found = model.tokenizer(list(texts), add_special_tokens=False, truncation=False, padding=False, verbose=False)
+    found = model.tokenizer(
+        list(texts), add_special_tokens=False, truncation=False, padding=False, verbose=False
+    )
     with torch.inference_mode():
-        rows = (table(torch.as_tensor(ids, dtype=torch.long, device=device)) for ids in found["input_ids"])
+        rows = (
+            table(torch.as_tensor(ids, dtype=torch.long, device=device))
+            for ids in found["input_ids"]
+        )
         return np.stack([own.double().mean(0).cpu().numpy() for own in rows])
 
 

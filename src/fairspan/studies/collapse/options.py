@@ -8,7 +8,13 @@ from functools import cached_property
 from typing import ClassVar, Literal, get_args
 
 from fairspan.calibration.calibration import check_temperature
-from fairspan.calibration.treatment import PLAIN, AnyTreatment, Treatment, as_treatments, require_use_of_fit
+from fairspan.calibration.treatment import (
+    PLAIN,
+    AnyTreatment,
+    Treatment,
+    as_treatments,
+    require_use_of_fit,
+)
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.cuts import Start
 from fairspan.errors import DesignError, require_list, require_whole
@@ -76,16 +82,24 @@ class CollapseOptions(StudyOptions):
             object.__setattr__(self, "lengths", tuple(sorted(set(self.lengths))))
         for name, kinds in (("start", get_args(Start)), ("layers", get_args(Layers))):
             if getattr(self, name) not in kinds:
-                raise DesignError(f"{name} must be one of {', '.join(kinds)}, got {getattr(self, name)!r}.")
+                raise DesignError(
+                    f"{name} must be one of {', '.join(kinds)}, got {getattr(self, name)!r}."
+                )
         for name, least in (("documents", 3), ("spectra", 0), ("seed", 0)):
             require_whole(name, getattr(self, name), least=least)
         for treatment in self.measured:
             if treatment.name == WORDS:
-                raise DesignError(f"{WORDS!r} is the name of the word-embedding control: rename the treatment.")
+                raise DesignError(
+                    f"{WORDS!r} is the name of the word-embedding control: rename the treatment."
+                )
             if treatment.by_segments:
-                raise DesignError(f"{treatment.name} makes segments baskets, and these texts have none: omit it.")
+                raise DesignError(
+                    f"{treatment.name} makes segments baskets, and these texts have none: omit it."
+                )
             if treatment.correction is not None:
-                raise DesignError(f"{treatment.name} corrects languages, and these texts are in one: omit it.")
+                raise DesignError(
+                    f"{treatment.name} corrects languages, and these texts are in one: omit it."
+                )
         self._refuse_idle()
 
     def _refuse_idle(self) -> None:
@@ -94,7 +108,11 @@ class CollapseOptions(StudyOptions):
         require_use_of_fit(self.fit_corpus, self.measured)
         for idle, names, why in (
             (self.natural, ("start", "tolerance"), "natural lengths are not cut"),
-            (self.natural, ("labelled",), "labelled texts are cut to lengths, and natural lengths are not"),
+            (
+                self.natural,
+                ("labelled",),
+                "labelled texts are cut to lengths, and natural lengths are not",
+            ),
             (self.spectra == 0, ("layers",), "spectra is 0"),
         ):
             changed = [name for name in names if getattr(self, name) != plain[name]]
@@ -104,11 +122,15 @@ class CollapseOptions(StudyOptions):
     @cached_property
     def measured(self) -> tuple[Treatment, ...]:
         """The temperatures, of which 1 is the unmodified model, and the other treatments after them."""
-        return as_treatments([*(at_temperature(value) for value in self.temperatures), *self.treatments])
+        return as_treatments(
+            [*(at_temperature(value) for value in self.temperatures), *self.treatments]
+        )
 
     def read_corpus(self) -> tuple[Corpus, str]:
         """The corpus in one language, and that language."""
-        corpus = Corpus.read(self.corpus, None if self.language is None else [self.language], partial=True)
+        corpus = Corpus.read(
+            self.corpus, None if self.language is None else [self.language], partial=True
+        )
         language = self.language or ("en" if "en" in corpus.languages else corpus.languages[0])
         return corpus.select([language]), language
 

@@ -65,15 +65,26 @@ class PreparedCollapse:
 
     @property
     def decisive(self) -> list[Any]:
-        return [self.corpus.fingerprint, None if self.labelled is None else self.labelled.corpus.fingerprint]
+        return [
+            self.corpus.fingerprint,
+            None if self.labelled is None else self.labelled.corpus.fingerprint,
+        ]
 
     @property
     def header(self) -> dict[str, Any]:
         corpus, cuts = self.corpus, self.cuts
         return {
-            "corpus": {"name": corpus.name, "fingerprint": corpus.fingerprint, "languages": list(corpus.languages)},
+            "corpus": {
+                "name": corpus.name,
+                "fingerprint": corpus.fingerprint,
+                "languages": list(corpus.languages),
+            },
             "lengths": [
-                {"length": length, "texts": len(texts), "tokens": float(np.mean([text.tokens for text in texts]))}
+                {
+                    "length": length,
+                    "texts": len(texts),
+                    "tokens": float(np.mean([text.tokens for text in texts])),
+                }
                 for length, texts in ((length, cuts.at(length)) for length in cuts.lengths)
             ],
             "paired": cuts.paired and not self.options.natural,
@@ -81,7 +92,10 @@ class PreparedCollapse:
                 *corpus.notes,
                 *cuts.notes,
                 *limit_note(self.subject, [text.tokens for text in cuts.texts], "texts"),
-                *(f"labelled: {note}" for note in (self.labelled.cuts.notes if self.labelled else ())),
+                *(
+                    f"labelled: {note}"
+                    for note in (self.labelled.cuts.notes if self.labelled else ())
+                ),
             ],
         }
 
@@ -104,7 +118,11 @@ class PreparedCollapse:
     @cached_property
     def analysed(self) -> list[LengthText]:
         """The texts whose spectra are computed: of the same documents at every length, if these are paired."""
-        return [text for length in self.cuts.lengths for text in self.cuts.at(length)[: self.options.spectra]]
+        return [
+            text
+            for length in self.cuts.lengths
+            for text in self.cuts.at(length)[: self.options.spectra]
+        ]
 
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
         """One line per treatment. Spectra take about as long under each, so they are timed once."""
@@ -140,7 +158,9 @@ class PreparedCollapse:
         return total
 
 
-def prepare_collapse(subject: Subject, options: CollapseOptions, progress: Progress) -> PreparedCollapse:
+def prepare_collapse(
+    subject: Subject, options: CollapseOptions, progress: Progress
+) -> PreparedCollapse:
     """Read and cut, without embedding anything."""
     model = subject.transformer("a study of length")
     subject = subject.with_prompts(options.prompt).reading(options.measured, whole=True)
@@ -158,30 +178,43 @@ def prepare_collapse(subject: Subject, options: CollapseOptions, progress: Progr
         start=options.start,
     )
     if options.natural:
-        cuts = natural_lengths(corpus, language, counter, documents=options.documents, seed=options.seed)
+        cuts = natural_lengths(
+            corpus, language, counter, documents=options.documents, seed=options.seed
+        )
     else:
-        lengths = _reachable(corpus, language, counter) if options.lengths is None else options.lengths
+        lengths = (
+            _reachable(corpus, language, counter) if options.lengths is None else options.lengths
+        )
         cuts = cut(corpus, lengths=lengths, documents=options.documents)
     cuts = _large_enough(cuts)
     labelled = None
     tested = {text.text for text in cuts.texts}
     if options.labelled is not None:
         read = read_labelled(options.labelled)
-        whole = Corpus.from_segments("labelled", [Segment(one.id, language, one.text) for one in read])
+        whole = Corpus.from_segments(
+            "labelled", [Segment(one.id, language, one.text) for one in read]
+        )
         parts = cut(whole, lengths=cuts.lengths, documents=_LABELLED)
-        label_of, names = {one.id: one.label for one in read}, [text.document for text in parts.texts]
+        label_of, names = (
+            {one.id: one.label for one in read},
+            [text.document for text in parts.texts],
+        )
         labels = [label_of[name] for name in names]
         train = training_part(names, labels, seed=options.seed)
         labelled = Labelled(whole, parts, np.array(labels), train)
         tested |= {whole.text(text.document, language) for text in parts.texts}
     source = options.fit_corpus or options.corpus
-    fit = choose_fit_part(options.measured, model, counter, source, [language], tested, seed=options.seed)
+    fit = choose_fit_part(
+        options.measured, model, counter, source, [language], tested, seed=options.seed
+    )
     return PreparedCollapse(subject, options, corpus, cuts, repeated_pairs(counter), labelled, fit)
 
 
 def _reachable(corpus: Corpus, language: str, counter: TokenCounter) -> list[int]:
     """25, 50, 100, … as far as the model reads and half of the documents reach."""
-    counts = np.array(counter.count([corpus.text(name, language) for name in corpus.ids([language])]))
+    counts = np.array(
+        counter.count([corpus.text(name, language) for name in corpus.ids([language])])
+    )
     room = np.inf if counter.window is None else counter.window - counter.count_whole([""])[0]
     lengths = []
     length = _SHORTEST
@@ -192,7 +225,9 @@ def _reachable(corpus: Corpus, language: str, counter: TokenCounter) -> list[int
         short = f"half of the {len(counts)} documents have fewer than {round(2.2 * _SHORTEST)} {counter.unit}"
         if room < 2 * _SHORTEST:
             short = f"the model reads {counter.window} {counter.unit}"
-        raise DesignError(f"{short}, too few to compare lengths: name lengths, or use longer documents.")
+        raise DesignError(
+            f"{short}, too few to compare lengths: name lengths, or use longer documents."
+        )
     return lengths
 
 

@@ -23,7 +23,9 @@ def _measure(prepared: PreparedCollapse, run: Run) -> None:
     cuts, treatments, fit = prepared.cuts, prepared.options.measured, prepared.fit
     own = sum(text.length for text in prepared.texts)
     inside = sum(one.tokens for one in prepared.analysed)
-    run.progress.start(sum(own + (0 if one.baseline else inside) + fit.tokens(one) for one in treatments))
+    run.progress.start(
+        sum(own + (0 if one.baseline else inside) + fit.tokens(one) for one in treatments)
+    )
     for treatment in treatments:
         run.add(_rows(prepared, run, treatment))
     run.progress.stage("raw word embeddings")
@@ -54,7 +56,9 @@ def _rows(prepared: PreparedCollapse, run: Run, treatment: Treatment) -> pl.Data
         tested = [labelled.cuts.texts[number] for number in np.flatnonzero(~labelled.train)]
         rows.append(rows_by_text(tested, values, **label))
     if prepared.analysed and treatment.baseline is not None:
-        run.note(f"{treatment.name}: its attention is that of the model under it, and was not analysed")
+        run.note(
+            f"{treatment.name}: its attention is that of the model under it, and was not analysed"
+        )
     elif prepared.analysed:
         run.progress.stage(f"{treatment.name}: spectra")
         spectra = _spectra(prepared, run, encoder.model)
@@ -77,7 +81,10 @@ def _spectra(prepared: PreparedCollapse, run: Run, model: SentenceTransformer) -
     except (RuntimeError, MemoryError) as error:
         if not isinstance(error, MemoryError) and "memory" not in str(error):
             raise
-        longest, reason = max(text.tokens for text in prepared.analysed), " ".join(str(error).split())[:120]
+        longest, reason = (
+            max(text.tokens for text in prepared.analysed),
+            " ".join(str(error).split())[:120],
+        )
         raise FairspanError(
             f"the spectra of texts of up to {longest} tokens do not fit into memory ({reason}): use "
             "spectra=0, or name shorter lengths. Vectors that were computed are in the store."

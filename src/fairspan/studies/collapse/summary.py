@@ -30,7 +30,12 @@ Key = tuple[str, str, int | None, str | None]
 Cell = tuple[str, int]
 """A treatment and a length."""
 
-_KEYS: dict[str, Any] = {"treatment": pl.String, "measure": pl.String, "length": pl.Int64, "against": pl.String}
+_KEYS: dict[str, Any] = {
+    "treatment": pl.String,
+    "measure": pl.String,
+    "length": pl.Int64,
+    "against": pl.String,
+}
 
 
 def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
@@ -52,7 +57,9 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
     times, cosine = pl.col("part").cast(pl.Int64).alias("times"), pl.col("value").alias("cosine")
     columns = {"length": pl.Int64, "temperature": pl.Float64, "reason": pl.String}
     return {
-        "verdicts": pl.DataFrame(verdicts, schema=["treatment", "verdict", "sentence"], orient="row"),
+        "verdicts": pl.DataFrame(
+            verdicts, schema=["treatment", "verdict", "sentence"], orient="row"
+        ),
         "lengths": _lengths(log),
         "geometry": _frame(found),
         "classification": _frame(labels),
@@ -117,12 +124,17 @@ def geometry(
                 for against, weights in compared.items():
                     found[name, measure, length, against] = sample.contrast(weights)
             if slope is not None:
-                weights = np.sum([k * unit[name, length] for k, length in zip(slope, lengths, strict=True)], axis=0)
+                weights = np.sum(
+                    [k * unit[name, length] for k, length in zip(slope, lengths, strict=True)],
+                    axis=0,
+                )
                 found[name, measure, None, "doubling"] = sample.contrast(weights)
     return found
 
 
-def _jackknife(rows: pl.DataFrame, measure: str, cells: Sequence[Cell], *, paired: bool) -> Jackknife:
+def _jackknife(
+    rows: pl.DataFrame, measure: str, cells: Sequence[Cell], *, paired: bool
+) -> Jackknife:
     """A measure of every cell, and the same without each document."""
     kept = rows.filter(pl.col("measure").is_in([measure, f"{measure}_without"])).sort("document")
     parts = {
@@ -136,7 +148,10 @@ def _jackknife(rows: pl.DataFrame, measure: str, cells: Sequence[Cell], *, paire
         without = [parts[f"{measure}_without", *cell] for cell in cells]
     samples = []
     # Without pairs, the documents of one length are the same under every treatment only.
-    places = {length: [place for place, cell in enumerate(cells) if cell[1] == length] for _, length in cells}
+    places = {
+        length: [place for place, cell in enumerate(cells) if cell[1] == length]
+        for _, length in cells
+    }
     for group in [list(range(len(cells)))] if paired else places.values():
         table = np.zeros((len(without[group[0]]), len(cells)))
         table[:, group] = influences(np.stack([without[place] for place in group], axis=1))
@@ -157,15 +172,23 @@ def classification(rows: pl.DataFrame, names: Sequence[str], *, seed: int) -> di
         for name, own in tables.items():
             values, rng = own["value"].to_numpy(), np.random.default_rng(seed)
             means = query_effects(values, groups + 1, clusters, rng=rng).groups
-            found |= {(name, measure, n, None): one for n, one in zip(lengths.tolist(), means, strict=True)}
+            found |= {
+                (name, measure, n, None): one
+                for n, one in zip(lengths.tolist(), means, strict=True)
+            }
             if name != names[0]:
                 rng = np.random.default_rng(seed)
                 changes = query_change(before, values, groups + 1, clusters, rng=rng).groups
-                found |= {(name, measure, n, names[0]): one for n, one in zip(lengths.tolist(), changes, strict=True)}
+                found |= {
+                    (name, measure, n, names[0]): one
+                    for n, one in zip(lengths.tolist(), changes, strict=True)
+                }
     return found
 
 
-def _verdict(log: RunLog, found: Mapping[Key, Interval], treatment: str, margin: float) -> tuple[str, str]:
+def _verdict(
+    log: RunLog, found: Mapping[Key, Interval], treatment: str, margin: float
+) -> tuple[str, str]:
     """Whether the similarity of texts depends on their length: one word, and a sentence."""
     ends = [_lengths(log).row(place, named=True) for place in (0, -1)]
     if ends[0] == ends[1]:
@@ -176,13 +199,18 @@ def _verdict(log: RunLog, found: Mapping[Key, Interval], treatment: str, margin:
     seen = f"mean cosine {with_bounds(slope, '+.4f')} per doubling of length"
     seen += f" ({short} at {ends[0]['name']} tokens, {long} at {ends[1]['name']})"
     if word == "biased":
-        return word, f"long texts are {'more' if slope.estimate > 0 else 'less'} alike than short ones; {seen}"
+        return (
+            word,
+            f"long texts are {'more' if slope.estimate > 0 else 'less'} alike than short ones; {seen}",
+        )
     if word == "fair":
         return word, f"{seen}; within the margin of ±{margin:g}"
     texts = [int(one["texts"]) for one in log.header["lengths"]]
     documents = min(texts) if log.header["paired"] else sum(texts)
     needed = documents_needed(replace(slope, estimate=abs(slope.estimate)), margin, documents)
-    outlook = f"too close to the margin of ±{margin:g} for any realistic number of documents to decide"
+    outlook = (
+        f"too close to the margin of ±{margin:g} for any realistic number of documents to decide"
+    )
     if needed is not None:
         outlook = f"about {round_up(needed)} more document{'' if needed == 1 else 's'} would decide"
     return word, f"{outlook}; {seen}"
@@ -210,16 +238,25 @@ def suggestions(
     (shortest, few), *longer = tokens.items()
     baseline = log.treatments[0]
     if not tried:
-        return [(shortest, 1.0, ""), *((length, None, "no temperature was tried") for length, _ in longer)]
+        return [
+            (shortest, 1.0, ""),
+            *((length, None, "no temperature was tried") for length, _ in longer),
+        ]
     reach = {length: margin * log2(count / few) for length, count in longer}
-    cells = {(length, name): found[name, "cosine", length, "short_baseline"] for length in reach for _, name in tried}
+    cells = {
+        (length, name): found[name, "cosine", length, "short_baseline"]
+        for length in reach
+        for _, name in tried
+    }
     tests = [one.below(reach[length]) for (length, _), one in cells.items()]
     enough = dict(zip(cells, holm(tests) < 0.05, strict=True))
     advised: list[tuple[int, float | None, str]] = [(shortest, 1.0, "")]
     for length in reach:
         best = next((value for value, name in tried if enough[length, name]), None)
         changes = [
-            (found[name, "cosine", length, baseline], one) for one, name in tried if one < 1 and name != baseline
+            (found[name, "cosine", length, baseline], one)
+            for one, name in tried
+            if one < 1 and name != baseline
         ]
         helping = [(change.estimate, value) for change, value in changes if change.high < 0]
         why = "no temperature below 1 is shown to make them less alike"

@@ -29,18 +29,27 @@ QUANTITIES = ("hc_dc", "filter_rate", "sigma_a", "sigma_s", "theorem_2", "theore
 BOUNDS = {"filter_rate": "theorem_2", "sigma_a": "theorem_3"}
 
 
-def spectrum_rows(texts: Sequence[LengthText], found: Sequence[Spectrum], **label: str) -> pl.DataFrame:
+def spectrum_rows(
+    texts: Sequence[LengthText], found: Sequence[Spectrum], **label: str
+) -> pl.DataFrame:
     """One row for each text, layer and quantity; `label` holds the columns `run`, `model` and `treatment`."""
     tables = []
     for text, one in zip(texts, found, strict=True):
-        own = {"document": text.document, "language": text.language, "tokens": one.tokens, "part": str(text.length)}
+        own = {
+            "document": text.document,
+            "language": text.language,
+            "tokens": one.tokens,
+            "part": str(text.length),
+        }
         for measure in QUANTITIES:
             values = one.ratio if measure == "hc_dc" else getattr(one, measure)
             # Layers whose σ_a was not asked for have none, nor a bound that is made of it.
             known = [] if values is None else np.flatnonzero(np.isfinite(values)).tolist()
             if known:
                 column = np.asarray(values, np.float64)[known].tolist()
-                tables.append(as_rows({**label, **own, "measure": measure, "layer": known, "value": column}))
+                tables.append(
+                    as_rows({**label, **own, "measure": measure, "layer": known, "value": column})
+                )
     return pl.concat(tables)
 
 
@@ -52,7 +61,9 @@ def spectra(rows: pl.DataFrame, treatments: Sequence[str]) -> pl.DataFrame:
         .agg(estimate=pl.col("value").mean(), texts=pl.len())
     )
     order = {"treatment": treatments, "measure": QUANTITIES}
-    return found.sort(*(pl.col(name).cast(pl.Enum(kinds)) for name, kinds in order.items()), "length", "layer")
+    return found.sort(
+        *(pl.col(name).cast(pl.Enum(kinds)) for name, kinds in order.items()), "length", "layer"
+    )
 
 
 def bounds(rows: pl.DataFrame) -> pl.DataFrame:
@@ -65,6 +76,12 @@ def bounds(rows: pl.DataFrame) -> pl.DataFrame:
             own.join(limit, on=keys, maintain_order="left")
             .group_by("treatment", maintain_order=True)
             .agg(above=(pl.col("value") > pl.col("value_right")).sum(), of=pl.len())
-            .select("treatment", pl.lit(quantity).alias("quantity"), pl.lit(bound).alias("bound"), "above", "of")
+            .select(
+                "treatment",
+                pl.lit(quantity).alias("quantity"),
+                pl.lit(bound).alias("bound"),
+                "above",
+                "of",
+            )
         )
     return pl.concat(found)

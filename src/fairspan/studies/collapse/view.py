@@ -62,12 +62,17 @@ def view_of(log: RunLog) -> View:
     return View(
         title=f"What length does to {model_name(log.model)}",
         heading=f"{shown.where}: {max(counts)} documents {kind} {', '.join(lengths['name'])} tokens",
-        cards=tuple(Card(name, word, VERDICTS[word], (said,)) for name, word, said in frames["verdicts"].rows()),
+        cards=tuple(
+            Card(name, word, VERDICTS[word], (said,))
+            for name, word, said in frames["verdicts"].rows()
+        ),
         sections=shown.sections(),
         frames=frames,
         meaning=meaning(log, frames) if len(lengths) > 1 else "",
         picture=OVERVIEW,
-        remarks=(f"temperature that is enough, by geometry alone: {advice(frames)}",) if len(lengths) > 1 else (),
+        remarks=(f"temperature that is enough, by geometry alone: {advice(frames)}",)
+        if len(lengths) > 1
+        else (),
         notes=(*log.notes, *([few] if min(counts) < FEW else [])),
         switch=tuple(log.measured),
         all_first=True,
@@ -79,9 +84,13 @@ def meaning(log: RunLog, frames: Mapping[str, pl.DataFrame]) -> str:
     """Whether the first treatment makes long texts alike, by how much, whether a temperature helps; what to do."""
     first, word, _ = frames["verdicts"].row(0)
     cosine = frames["geometry"].filter(treatment=first, measure="cosine")
-    short, *_, long = (number(one) for one in cosine.filter(pl.col("against").is_null())["estimate"])
+    short, *_, long = (
+        number(one) for one in cosine.filter(pl.col("against").is_null())["estimate"]
+    )
     begin, *_, end = frames["lengths"]["name"]
-    seen = f"the mean cosine of two different texts is {short} at {begin} tokens and {long} at {end}"
+    seen = (
+        f"the mean cosine of two different texts is {short} at {begin} tokens and {long} at {end}"
+    )
     model, (_, value, reason) = model_name(log.model), frames["suggestion"].row(-1)
     if word == "inconclusive":
         return f"It is open whether long texts look more alike than short ones to {model}: {seen}."
@@ -89,14 +98,20 @@ def meaning(log: RunLog, frames: Mapping[str, pl.DataFrame]) -> str:
         how = "less" if word == "biased" else "neither more nor less"
         return f"Long texts look {how} alike than short ones to {model}: {seen}. Nothing has to be done."
     found = f"Long texts look more alike than short ones to {model}, which makes them harder to tell apart: {seen}."
-    helps = f"Temperature: {reason}." if reason else f"A softmax temperature of {value:g} is enough to undo this."
+    helps = (
+        f"Temperature: {reason}."
+        if reason
+        else f"A softmax temperature of {value:g} is enough to undo this."
+    )
     return f"{found} {helps} Before you change anything, measure with fairspan evaluate what your search gains."
 
 
 def advice(frames: Mapping[str, pl.DataFrame]) -> str:
     """The suggested temperature by length. Whether it helps is for search and classification to say."""
     found = zip(frames["lengths"]["name"], frames["suggestion"].rows(), strict=True)
-    return "; ".join(f"{name} tokens: {reason or f'{value:g}'}" for name, (_, value, reason) in found)
+    return "; ".join(
+        f"{name} tokens: {reason or f'{value:g}'}" for name, (_, value, reason) in found
+    )
 
 
 class _Axis(NamedTuple):
@@ -141,17 +156,27 @@ class _Shown:
             f"{NAMES['distance']}: mean over texts, each to the mean of the others",
         )
         values = self.geometry.join(slopes, key, "left", maintain_order="left")
-        table = self._table("geometry", "Vectors of texts by length", values, whole, notes, brief=True)
+        table = self._table(
+            "geometry", "Vectors of texts by length", values, whole, notes, brief=True
+        )
         return Section("At a glance", charts=(chart,), tables=(table,))
 
     def _by_length(self) -> Section:
         """LC Figs. 1c and 3, Figs. 6 and 8, and Fig. 12."""
-        texts = "the same documents cut at sentence borders" if self.log.header["paired"] else "whole documents"
+        texts = (
+            "the same documents cut at sentence borders"
+            if self.log.header["paired"]
+            else "whole documents"
+        )
         whole = self.frames["classification"]
         labels = whole.filter(pl.col("against").is_null())
-        repeated = self.frames["repeated"].select("treatment", "times", measure=pl.lit("cosine"), estimate="cosine")
+        repeated = self.frames["repeated"].select(
+            "treatment", "times", measure=pl.lit("cosine"), estimate="cosine"
+        )
         times = sorted(repeated["times"].unique())
-        repetitions = _Axis("times", "repetitions", {one: str(one) for one in times}, on_log_axis(times))
+        repetitions = _Axis(
+            "times", "repetitions", {one: str(one) for one in times}, on_log_axis(times)
+        )
         charts = (
             self._chart(
                 "length-similarity",
@@ -172,7 +197,9 @@ class _Shown:
                 [self._panel("", repeated, "cosine", repetitions)],
             ),
         )
-        table = self._table("classification", "A classifier by length", labels, whole, (), brief=True)
+        table = self._table(
+            "classification", "A classifier by length", labels, whole, (), brief=True
+        )
         return Section(
             "By length",
             f"Texts of each length are {texts}. Intervals are 95 %, over documents.",
@@ -195,18 +222,34 @@ class _Shown:
             "Largest singular value of the last layer's attention without its mean, with Theorem 3's bound, and the "
             "filter rates of the longest texts with Theorem 2's.",
             [
-                self._panel(f"{NAMES['sigma_a']} of the last layer", self.last_layer, "sigma_a", self.lengths, True),
+                self._panel(
+                    f"{NAMES['sigma_a']} of the last layer",
+                    self.last_layer,
+                    "sigma_a",
+                    self.lengths,
+                    True,
+                ),
                 self._rates(self.longest, f"{NAMES['filter_rate']}, ", True),
             ],
         )
-        counts = self.frames["bounds"].group_by("bound", maintain_order=True).agg(pl.col("above", "of").sum())
-        notes = [f"{NAMES['sigma_a']}: the smaller it is, the more similar attention makes the tokens"] + [
+        counts = (
+            self.frames["bounds"]
+            .group_by("bound", maintain_order=True)
+            .agg(pl.col("above", "of").sum())
+        )
+        notes = [
+            f"{NAMES['sigma_a']}: the smaller it is, the more similar attention makes the tokens"
+        ] + [
             f"{NAMES[bound]} {f'does not hold in {above:,} of' if above else 'holds in all'} {total:,} layers of the "
             "texts that were measured"
             for bound, above, total in counts.rows()
         ]
-        sigma = pl.concat([self.last_layer.filter(measure=one) for one in ("sigma_a", "theorem_3", "sigma_s")])
-        table = self._table("spectra", "Attention of the last layer by length", sigma, self.spectra, notes)
+        sigma = pl.concat(
+            [self.last_layer.filter(measure=one) for one in ("sigma_a", "theorem_3", "sigma_s")]
+        )
+        table = self._table(
+            "spectra", "Attention of the last layer by length", sigma, self.spectra, notes
+        )
         return Section(
             "Theory",
             f"{THEORY} Means over {self.log.spec['spectra']} texts of each length at most.",
@@ -226,8 +269,17 @@ class _Shown:
     ) -> Table:
         """A table with a column for each length, and one for what a doubling of length adds where that is known."""
         slopes = [one for one in values.columns if one.startswith("doubling")]
-        wide = values.pivot("length", index=["measure", "treatment", *slopes], values="estimate", maintain_order=True)
-        known = {str(length): label for length, label in self.labels.items() if str(length) in wide.columns}
+        wide = values.pivot(
+            "length",
+            index=["measure", "treatment", *slopes],
+            values="estimate",
+            maintain_order=True,
+        )
+        known = {
+            str(length): label
+            for length, label in self.labels.items()
+            if str(length) in wide.columns
+        }
         columns = {length: Column(label, "tokens") for length, label in known.items()}
         if slopes and len(self.labels) > 1:
             columns["doubling"] = Column("each doubling [95 %]", form="+.4f")
@@ -243,9 +295,13 @@ class _Shown:
         )
         return replace(table, frame=frame)
 
-    def _chart(self, name: str, title: str, caption: str, panels: Sequence[Panel], shared: str = "") -> Chart:
+    def _chart(
+        self, name: str, title: str, caption: str, panels: Sequence[Panel], shared: str = ""
+    ) -> Chart:
         """A chart of the panels that have curves, each with an axis of its own unless `shared` names one for all."""
-        shown = tuple(replace(panel, y_label="") if shared else panel for panel in panels if panel.series)
+        shown = tuple(
+            replace(panel, y_label="") if shared else panel for panel in panels if panel.series
+        )
         return Chart(name, title, caption, "lines", "tokens", shared, shown, subtitle=self.where)
 
     def _rates(self, length: int, title: str = "", bounded: bool = False) -> Panel:
@@ -253,9 +309,13 @@ class _Shown:
         own = self.spectra.filter(length=length)
         layers = sorted(own.filter(measure="filter_rate")["layer"].unique())
         axis = _Axis("layer", "layer", {layer: str(layer + 1) for layer in layers})
-        return self._panel(f"{title}{self.labels[length]} tokens", own, "filter_rate", axis, bounded)
+        return self._panel(
+            f"{title}{self.labels[length]} tokens", own, "filter_rate", axis, bounded
+        )
 
-    def _panel(self, title: str, frame: pl.DataFrame, measure: str, axis: _Axis, bounded: bool = False) -> Panel:
+    def _panel(
+        self, title: str, frame: pl.DataFrame, measure: str, axis: _Axis, bounded: bool = False
+    ) -> Panel:
         """A measure under every treatment, with its theorem's bound dashed."""
         series = []
         drawn = [measure, *([BOUNDS[measure]] if bounded else [])]
@@ -265,11 +325,21 @@ class _Shown:
             values = {row[axis.column]: interval(row) for row in rows}
             told = f"{NAMES.get(name, name)}{', bound' if one != measure else ''}\n{axis.unit}: "
             points = tuple(
-                point(values.get(key), f"{told}{shown}\n{NAMES[measure]}: {with_bounds(values.get(key))}")
+                point(
+                    values.get(key),
+                    f"{told}{shown}\n{NAMES[measure]}: {with_bounds(values.get(key))}",
+                )
                 for key, shown in axis.labels.items()
             )
             place = -1 if name == WORDS else self.treatments.index(name)
             if any(points):
                 series.append(Series(NAMES.get(name, name), place, points, one != measure))
         labels = tuple(axis.labels.values())
-        return Panel(title, labels, tuple(series), places=axis.places, x_label=axis.unit, y_label=NAMES[measure])
+        return Panel(
+            title,
+            labels,
+            tuple(series),
+            places=axis.places,
+            x_label=axis.unit,
+            y_label=NAMES[measure],
+        )

@@ -31,7 +31,9 @@ class Shown:
 
     def of_metric(self, name: str, *conditions: pl.Expr) -> pl.DataFrame:
         """The same for the first metric, over all language plans together unless the conditions name one."""
-        return self.frame(name, pl.col("metric") == self.metrics[0], *(conditions or [pl.col("plan") == ""]))
+        return self.frame(
+            name, pl.col("metric") == self.metrics[0], *(conditions or [pl.col("plan") == ""])
+        )
 
     @cached_property
     def metrics(self) -> list[str]:
@@ -68,7 +70,9 @@ class Shown:
         found = []
         for arm in (arm for arm in self.drawn if arm in rows["arm"]):
             own = {one[column]: one for one in rows.filter(arm=arm).iter_rows(named=True)}
-            points = tuple(self._point(own[label], label) if label in own else None for label in labels)
+            points = tuple(
+                self._point(own[label], label) if label in own else None for label in labels
+            )
             found.append(Series(arm, self.arms.index(arm), points))
         return tuple(found)
 
@@ -91,25 +95,39 @@ def position_chart(shown: Shown) -> Chart:
     panels = []
     for plan in ("", *shown.plans):
         rows = shown.of_metric("positions", pl.col("plan") == plan, pl.col("index") == first)
-        labels, together = tuple(values_of(rows, "position")), "all plans" if shown.plans else "all queries"
+        labels, together = (
+            tuple(values_of(rows, "position")),
+            "all plans" if shown.plans else "all queries",
+        )
         queries = shown.of_metric("quality", pl.col("plan") == plan)["queries"][0]
         drawn = shown.series(rows, "position", labels)
         panels.append(Panel(plan or together, labels, drawn, detail=f"{queries:,} queries"))
     name, title = "search-by-position", "What is found, by position of the evidence"
     caption = f"{metric} by position of the evidence, with 95 % intervals."
     axes, brief = (f"{shown.unit} with the evidence", metric), "depths" not in shown.frames
-    return Chart(name, title, caption, "bars", *axes, tuple(panels), subtitle=shown.where, brief=brief)
+    return Chart(
+        name, title, caption, "bars", *axes, tuple(panels), subtitle=shown.where, brief=brief
+    )
 
 
 def depth_chart(shown: Shown) -> Chart:
     """How often documents are found, by how far into them the evidence is."""
     rows, metric = shown.frame("depths"), shown.frames["depths"]["metric"][0]
     starts = values_of(rows, "tokens_from")
-    read = {one["treatment"]: one["window"] for one in shown.log.header["windows"] if one["texts"] == "evidence"}
+    read = {
+        one["treatment"]: one["window"]
+        for one in shown.log.header["windows"]
+        if one["texts"] == "evidence"
+    }
     labels = *(f"< {start:,}" for start in starts[1:]), f"≥ {starts[-1]:,}"
-    drawn = shown.series(rows.with_columns(start=pl.format("{}", "tokens_from")), "start", tuple(map(str, starts)))
+    drawn = shown.series(
+        rows.with_columns(start=pl.format("{}", "tokens_from")), "start", tuple(map(str, starts))
+    )
     unit, window = shown.log.header.get("token_unit", "tokens"), read[shown.log.treatments[0]]
-    reads = {name: f"{name} (reads {f'{own:,} {unit}' if own else 'everything'})" for name, own in read.items()}
+    reads = {
+        name: f"{name} (reads {f'{own:,} {unit}' if own else 'everything'})"
+        for name, own in read.items()
+    }
     drawn = tuple(replace(one, legend=reads.get(one.name, one.name)) for one in drawn)
     # In the step that holds the window, as far as the window is into it.
     place = max(number for number, start in enumerate(starts) if start <= window)
@@ -122,7 +140,9 @@ def depth_chart(shown: Shown) -> Chart:
     panel = Panel("all queries", labels, drawn, detail=queries, edge=marks, reference=chance)
     caption = f"{metric} by how many {unit} of the document come before the evidence, with 95 % intervals."
     axes = (f"{unit} of the document before the evidence", found)
-    chart = Chart("found-by-depth", "Found by depth", caption, "lines", *axes, (panel,), subtitle=shown.where)
+    chart = Chart(
+        "found-by-depth", "Found by depth", caption, "lines", *axes, (panel,), subtitle=shown.where
+    )
     return replace(chart, form=".0%", dashes="by chance", fixed=(0.0, 1.0), brief=True)
 
 
@@ -131,6 +151,9 @@ def overall_chart(shown: Shown) -> Chart:
     rows, metrics = shown.frame("quality", pl.col("plan") == ""), tuple(shown.metrics)
     detail = f"{rows['queries'][0]:,} queries"
     panel = Panel("all queries", metrics, shown.series(rows, "metric", metrics), detail=detail)
-    title, caption = "What is found, over all queries", "Every metric over all queries, with 95 % intervals."
+    title, caption = (
+        "What is found, over all queries",
+        "Every metric over all queries, with 95 % intervals.",
+    )
     axes = ("metric", "quality")
     return Chart("search-overall", title, caption, "bars", *axes, (panel,), subtitle=shown.where)

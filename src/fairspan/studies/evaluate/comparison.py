@@ -30,7 +30,9 @@ class Paired:
     change: QueryChange
 
 
-def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None) -> list[Table]:
+def compare(
+    first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None
+) -> list[Table]:
     """The paired changes over all queries and by position or pair of languages, as tables.
 
     Args:
@@ -56,8 +58,12 @@ def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[st
             }
             tested = {"queries": change.counts.queries, "p_value": change.p_value}
             changes.append({**named, **tested, **measures.change_columns(change)})
-            for name, count, own in zip(found.groups, change.counts.group_queries, change.groups, strict=True):
-                by_group.append({**named, group: name, "queries": count, **columns_of(own, "change_")})
+            for name, count, own in zip(
+                found.groups, change.counts.group_queries, change.groups, strict=True
+            ):
+                by_group.append(
+                    {**named, group: name, "queries": count, **columns_of(own, "change_")}
+                )
     sides = "" if second is None or first.run == second.run else f" ({first.run} → {second.run})"
     columns = {"queries": Column("queries", form=",d"), "change": CHANGE}
     more = {"p_value": P_VALUE, "psi_change": Column("change of PSI [95 %]", form="+.3f")}
@@ -76,13 +82,18 @@ def compare(first: RunLog, second: RunLog | None = None, treatments: Sequence[st
         heads, title = ("treatments", "metric", group), f"Changes by {by}{sides}"
         frame = frame_of(by_group)
         tables.append(
-            Table.from_frame(f"search-changes-by-{group}", title, frame, heads=heads, columns=columns, grouped=2)
+            Table.from_frame(
+                f"search-changes-by-{group}", title, frame, heads=heads, columns=columns, grouped=2
+            )
         )
     return tables
 
 
 def changes(
-    first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None, margin: float | None = None
+    first: RunLog,
+    second: RunLog | None = None,
+    treatments: Sequence[str] | None = None,
+    margin: float | None = None,
 ) -> list[Change]:
     """Whether the first metric falls or rises, pair by pair and index by index.
 
@@ -97,17 +108,24 @@ def changes(
     judged = []
     for (sides, one), p in zip(found, adjusted, strict=True):
         overall = one.change.overall
-        kind = judge_loss(-overall.high, -overall.low, allowed, "better" if p < 0.05 else "not worse")
+        kind = judge_loss(
+            -overall.high, -overall.low, allowed, "better" if p < 0.05 else "not worse"
+        )
         if kind == "worse" and not p < 0.05:
             kind = "inconclusive"
         where = "" if one.index == "whole" else f", {one.index}"
-        judged.append(Change(*sides, one.metric, kind, f"{one.metric}{where} {with_bounds(overall, '+.3f')}"))
+        judged.append(
+            Change(*sides, one.metric, kind, f"{one.metric}{where} {with_bounds(overall, '+.3f')}")
+        )
     return judged
 
 
 def compare_searches(one: Side, two: Side) -> list[Paired]:
     """Second minus first, on the queries that both runs asked of the same documents, index by index."""
-    runs, tasks = f"{one.log.run} and {two.log.run}", [side.log.header["task"] for side in (one, two)]
+    runs, tasks = (
+        f"{one.log.run} and {two.log.run}",
+        [side.log.header["task"] for side in (one, two)],
+    )
     # Pages are named by their place in the draw, so that other pages may have the same names.
     pages = any(task.get("positions") == "segments" for task in tasks)
     if pages and tasks[0].get("fingerprints") != tasks[1].get("fingerprints"):
@@ -115,7 +133,8 @@ def compare_searches(one: Side, two: Side) -> list[Paired]:
             f"{runs} searched different pages: paired differences need the same corpus, lengths, seed and tokenizer."
         )
     before, after = (
-        side.log.rows.filter(~pl.col("measure").is_in([RANK, SHARE]), treatment=side.treatment) for side in (one, two)
+        side.log.rows.filter(~pl.col("measure").is_in([RANK, SHARE]), treatment=side.treatment)
+        for side in (one, two)
     )
     # A page of the same name in another draw may have something else at the query's position.
     placed = ["position"] if before["lead"].null_count() < len(before) else []
@@ -126,7 +145,9 @@ def compare_searches(one: Side, two: Side) -> list[Paired]:
             f"{runs} have no query in common: paired differences need the same task, seed and metrics."
         )
     found, languages, seed = [], languages_of(one.log), int(one.log.header["seed"])
-    for (metric, index), rows in joined.partition_by("measure", "part", as_dict=True, maintain_order=True).items():
+    for (metric, index), rows in joined.partition_by(
+        "measure", "part", as_dict=True, maintain_order=True
+    ).items():
         names, groups = measures.query_groups(rows, languages)
         change = measures.change_of(rows, rows["value_second"].to_numpy(), groups, seed)
         found.append(Paired(str(index), str(metric), names, change))

@@ -39,12 +39,22 @@ def language_section(shown: Shown) -> Section:
 
 def language_map(shown: Shown) -> HeatMap:
     """The first metric by the language of the query and of the document, one panel per arm on one scale."""
-    names, metric, pairs = languages_of(shown.log), shown.metrics[0], shown.of_metric("language_pairs")
+    names, metric, pairs = (
+        languages_of(shown.log),
+        shown.metrics[0],
+        shown.of_metric("language_pairs"),
+    )
     means = {
-        (one["arm"], one["query_language"], one["document_language"]): one["estimate"] for one in pairs.to_dicts()
+        (one["arm"], one["query_language"], one["document_language"]): one["estimate"]
+        for one in pairs.to_dicts()
     }
     rows = [
-        (query, tuple(HeatCell(tuple(means[arm, query, name] for arm in shown.drawn)) for name in names))
+        (
+            query,
+            tuple(
+                HeatCell(tuple(means[arm, query, name] for arm in shown.drawn)) for name in names
+            ),
+        )
         for query in names
     ]
     return HeatMap(
@@ -71,10 +81,15 @@ def _share_chart(shown: Shown) -> Chart:
         series = []
         for arm in shown.drawn:
             own = shares.filter(arm=arm, query_language=query).to_dicts()
-            points = [point(interval(one), f"{arm}\nshare {with_bounds(interval(one), '.2f')}") for one in own]
+            points = [
+                point(interval(one), f"{arm}\nshare {with_bounds(interval(one), '.2f')}")
+                for one in own
+            ]
             series.append(Series(arm, shown.arms.index(arm), tuple(points)))
         title = f"queries in {query}" if query else "all queries"
-        panels.append(Panel(title, names, tuple(series), reference=1 / len(names), folded=bool(query)))
+        panels.append(
+            Panel(title, names, tuple(series), reference=1 / len(names), folded=bool(query))
+        )
     return Chart(
         "language-shares",
         f"Languages of the first {TOP} ranks",
@@ -92,9 +107,13 @@ def _share_chart(shown: Shown) -> Chart:
 
 def _fairness_table(shown: Shown) -> Table:
     """What each arm does within and across languages, and how alike languages are."""
-    measures = [f"{metric} {where}" for metric in shown.metrics[:2] for where in ("within", "across", "gap")]
+    measures = [
+        f"{metric} {where}" for metric in shown.metrics[:2] for where in ("within", "across", "gap")
+    ]
     measures += [OWN_RATIO, DISTANCE, PEER]
-    frame = shown.frame("languages", pl.col("measure").is_in(measures), _ALL_QUERIES, _ALL_DOCUMENTS)
+    frame = shown.frame(
+        "languages", pl.col("measure").is_in(measures), _ALL_QUERIES, _ALL_DOCUMENTS
+    )
     return Table.from_frame(
         "language-fairness",
         f"Within and across languages ({shown.where})",

@@ -67,7 +67,9 @@ class Result:
 def results_of(log: RunLog) -> list[Result]:
     """Every metric of every arm, over all language plans together and, where there are several, for each."""
     lead, later = pl.col("lead").fill_null(""), pl.col("later").fill_null("")
-    rows = log.rows.with_columns(plan=pl.when(lead == later).then(lead).otherwise(lead + ":" + later))
+    rows = log.rows.with_columns(
+        plan=pl.when(lead == later).then(lead).otherwise(lead + ":" + later)
+    )
     plans = rows["plan"].unique(maintain_order=True).to_list()
     results = []
     for plan in ["", *(plans if len(plans) > 1 else [])]:
@@ -79,7 +81,10 @@ def results_of(log: RunLog) -> list[Result]:
 
 def arms_of(log: RunLog) -> list[Arm]:
     """What was searched: whole documents first, in the order of the treatments."""
-    arms = [Arm(*pair) for pair in log.rows.select("treatment", "part").unique(maintain_order=True).rows()]
+    arms = [
+        Arm(*pair)
+        for pair in log.rows.select("treatment", "part").unique(maintain_order=True).rows()
+    ]
     return sorted(arms, key=lambda arm: (arm.index != "whole", log.treatments.index(arm.treatment)))
 
 
@@ -99,13 +104,18 @@ def sorted_rows(rows: pl.DataFrame, arm: Arm) -> pl.DataFrame:
     return rows.filter(treatment=arm.treatment, part=arm.index).sort(QUERY_KEYS)
 
 
-def query_groups(rows: pl.DataFrame, languages: Sequence[str]) -> tuple[tuple[str, ...], np.ndarray]:
+def query_groups(
+    rows: pl.DataFrame, languages: Sequence[str]
+) -> tuple[tuple[str, ...], np.ndarray]:
     """The names of the groups that are compared, and the group of every query; 0 for none.
 
     Across languages, these are the pairs of a query's and a document's language; else the positions of the evidence.
     """
     if languages:
-        groups, names = pair_codes(rows, languages), ["", *map(pair_name, product(languages, repeat=2))]
+        groups, names = (
+            pair_codes(rows, languages),
+            ["", *map(pair_name, product(languages, repeat=2))],
+        )
     else:
         groups = rows["position"].fill_null(0).to_numpy()
         names = [str(number) for number in range(int(groups.max(initial=0)) + 1)]
@@ -117,7 +127,10 @@ def query_groups(rows: pl.DataFrame, languages: Sequence[str]) -> tuple[tuple[st
         return tuple(found), renumbered
     numbers = merged(counts)
     groups_of = dict.fromkeys(numbers)
-    own = [[name for name, number in zip(found, numbers, strict=True) if number == group] for group in groups_of]
+    own = [
+        [name for name, number in zip(found, numbers, strict=True) if number == group]
+        for group in groups_of
+    ]
     joined = tuple(one[0] if len(one) == 1 else f"{one[0]}–{one[-1]}" for one in own)
     return joined, np.array([0, *numbers])[renumbered]
 
@@ -146,7 +159,9 @@ def pair_codes(rows: pl.DataFrame, languages: Sequence[str]) -> np.ndarray:
     return (numbers[0] * len(languages) + numbers[1] + 1).fill_null(0).to_numpy()
 
 
-def change_of(before: pl.DataFrame, after: np.ndarray, groups: np.ndarray, seed: int) -> QueryChange:
+def change_of(
+    before: pl.DataFrame, after: np.ndarray, groups: np.ndarray, seed: int
+) -> QueryChange:
     """The values `after` minus those of the rows `before`, which are of the same queries."""
     values, clusters = before["value"].to_numpy(), before["set"].to_numpy()
     return query_change(values, after, groups, clusters, rng=np.random.default_rng(seed))
@@ -161,7 +176,11 @@ def change_columns(change: QueryChange | None) -> Record:
     """The columns of a change over all queries, and of what it does to the measures of the position means."""
     parts = (None,) * 3 if change is None else (change.overall, change.psi, change.worst)
     names = ("change_", "psi_change_", "worst_change_")
-    return {key: end for name, own in zip(names, parts, strict=True) for key, end in columns_of(own, name).items()}
+    return {
+        key: end
+        for name, own in zip(names, parts, strict=True)
+        for key, end in columns_of(own, name).items()
+    }
 
 
 def _results(log: RunLog, rows: pl.DataFrame, metric: str, plan: str) -> list[Result]:
@@ -172,5 +191,9 @@ def _results(log: RunLog, rows: pl.DataFrame, metric: str, plan: str) -> list[Re
     p_values, p_psi = holm([one.p_value for one in changes]), holm([one.p_psi for one in changes])
     found = [Result(arms[0], metric, plan, names, effects_of(first, groups, seed))]
     for arm, own, change, p, q in zip(arms[1:], others, changes, p_values, p_psi, strict=True):
-        found.append(Result(arm, metric, plan, names, effects_of(own, groups, seed), change, float(p), float(q)))
+        found.append(
+            Result(
+                arm, metric, plan, names, effects_of(own, groups, seed), change, float(p), float(q)
+            )
+        )
     return found

@@ -76,7 +76,11 @@ class EvaluateOptions(StudyOptions, TaskOptions):
             _require_some("too_long", [self.too_long], TOO_LONG)
         if self.chunk_tokens != "window":
             require_whole("chunk_tokens, if it is not window,", self.chunk_tokens, kind=CorpusError)
-        if isinstance(self.margin, bool) or not isinstance(self.margin, int | float) or not 0 <= self.margin < 1:
+        if (
+            isinstance(self.margin, bool)
+            or not isinstance(self.margin, int | float)
+            or not 0 <= self.margin < 1
+        ):
             raise CorpusError(f"margin must be from 0 to below 1, got {self.margin!r}.")
         require_use_of_fit(self.fit_corpus, self.compared)
 
@@ -92,7 +96,9 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         usual = default_treatments(self.model)
         if usual == DEFAULT_TREATMENTS and self.task != PAGES:
             usual = (PLAIN, "long")
-        return as_treatments(usual if self.treatments is None else self.treatments, error=CorpusError)
+        return as_treatments(
+            usual if self.treatments is None else self.treatments, error=CorpusError
+        )
 
     @cached_property
     def measured(self) -> tuple[Treatment, ...]:
@@ -112,7 +118,9 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         """The treatment of both sides that this is the documents-only form of, if it was added for that."""
         if treatment in self.compared:
             return None
-        return next((one for one in self.compared if one.name + DOCUMENTS_ONLY == treatment.name), None)
+        return next(
+            (one for one in self.compared if one.name + DOCUMENTS_ONLY == treatment.name), None
+        )
 
     def indexes_of(self, treatment: Treatment) -> tuple[str, ...]:
         """What is kept of a document under a treatment; late chunks first, whose pass gives whole vectors as well."""
@@ -123,7 +131,9 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     @property
     def fit_languages(self) -> tuple[str, ...] | None:
         """Those to read of `fit_corpus` for a collection; None for all that it has."""
-        one = self.language is not None and not any(treatment.correction for treatment in self.compared)
+        one = self.language is not None and not any(
+            treatment.correction for treatment in self.compared
+        )
         return tuple(self.languages or ()) or ((str(self.language),) if one else None)
 
     def check(self) -> None:
@@ -139,7 +149,9 @@ class EvaluateOptions(StudyOptions, TaskOptions):
 def _require_some(name: str, given: Sequence[str], choices: Sequence[str] | None = None) -> None:
     require_list(name, given, f"[{(choices or ('mrr',))[0]!r}]", CorpusError)
     if not given:
-        raise CorpusError(f"{name} must name at least one{'' if choices is None else ' of ' + ', '.join(choices)}.")
+        raise CorpusError(
+            f"{name} must name at least one{'' if choices is None else ' of ' + ', '.join(choices)}."
+        )
     for number, value in enumerate(given):
         if choices is not None and value not in choices:
             raise CorpusError(f"{name} must be among {', '.join(choices)}, got {value!r}.")

@@ -39,32 +39,44 @@ class PreparedEvaluation:
         options = self.options
         way = options.too_long or options.searched.too_long or usual_way(self.tasks[0].task)
         may_cut = way == "cut" or (options.task == PASSAGES and options.too_long is None)
-        return Searching(self.subject, self.tasks, options.metrics, options.chunk_tokens, may_cut=may_cut)
+        return Searching(
+            self.subject, self.tasks, options.metrics, options.chunk_tokens, may_cut=may_cut
+        )
 
     @cached_property
     def plans(self) -> dict[str, IndexPlan]:
         """What each index has to embed."""
         return {index: self.searching.plan(index) for index in self.options.indexes}
 
-    def embedded(self, treatment: Treatment, under: Callable[[Treatment], Treated]) -> tuple[Pair, ...]:
+    def embedded(
+        self, treatment: Treatment, under: Callable[[Treatment], Treated]
+    ) -> tuple[Pair, ...]:
         """Everything that is embedded for a treatment, with what embeds it."""
         # A correction is of the vectors of the same treatment without it.
         treated = under(treatment.uncorrected)
         fitted = fit_pairs(treatment, self.fit, under)
-        indexes = [(treated.documents, self.plans[index].flat) for index in self.options.indexes_of(treatment)]
+        indexes = [
+            (treated.documents, self.plans[index].flat)
+            for index in self.options.indexes_of(treatment)
+        ]
         return (*fitted, (treated.queries, self.searching.queries()), *indexes)
 
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
         """One line per treatment, with how far it reads and how many documents it cuts."""
         windows = {one["treatment"]: one for one in self._windows if one["texts"] == "documents"}
         facts = {name: {"reads": one["window"], "cut": one["cut"]} for name, one in windows.items()}
-        return [Work(one.name, self.embedded(one, under), facts=facts[one.name]) for one in self.options.measured]
+        return [
+            Work(one.name, self.embedded(one, under), facts=facts[one.name])
+            for one in self.options.measured
+        ]
 
     @property
     def scope(self) -> str:
         task, count = self.header["task"], len(self.options.measured)
         queries = f"{len(self.searching.queries()):,} queries in {task['clusters']:,} clusters"
-        return f"{queries}, {task['documents']:,} documents" + (f" × {count} treatments" if count > 1 else "")
+        return f"{queries}, {task['documents']:,} documents" + (
+            f" × {count} treatments" if count > 1 else ""
+        )
 
     @cached_property
     def _windows(self) -> list[dict[str, Any]]:
@@ -78,7 +90,9 @@ class PreparedEvaluation:
     def header(self) -> dict[str, Any]:
         tasks = [one.task for one in self.tasks]
         spoken = dict.fromkeys(query.language for query in tasks[0].queries if tasks[0].across)
-        positions = "segments" if tasks[0].lead else "fifths" if tasks[0].evidence and not spoken else None
+        positions = (
+            "segments" if tasks[0].lead else "fifths" if tasks[0].evidence and not spoken else None
+        )
         noted = dict.fromkeys(note.rstrip(".") for task in tasks for note in task.notes)
         said = [*window_notes(self._windows, self.subject.counter.unit), *noted]
         return {
@@ -93,7 +107,9 @@ class PreparedEvaluation:
                 "clusters": len(self.searching.clusters),
                 **({"languages": list(spoken)} if spoken else {}),
             },
-            "plans": list(dict.fromkeys(f"{task.lead}:{task.later}" for task in tasks if task.lead)),
+            "plans": list(
+                dict.fromkeys(f"{task.lead}:{task.later}" for task in tasks if task.lead)
+            ),
             "costs": [],
             "windows": self._windows,
             "notes": ["; ".join(said)] if said else [],
@@ -105,7 +121,9 @@ class PreparedEvaluation:
         }
 
 
-def prepare_evaluation(subject: Subject, options: EvaluateOptions, progress: Progress) -> PreparedEvaluation:
+def prepare_evaluation(
+    subject: Subject, options: EvaluateOptions, progress: Progress
+) -> PreparedEvaluation:
     """Read, draw and measure, without embedding anything."""
     subject = subject.with_prompts(options.prompt, options.query_prompt)
     # Pages and what is made to fit do so under every treatment; other texts are what they are, and some are cut.
@@ -117,14 +135,18 @@ def prepare_evaluation(subject: Subject, options: EvaluateOptions, progress: Pro
     subject.refuse_unsuited(options.compared, on_tokens=on_tokens, beyond=late)
     progress.stage("reading the task")
     source = options.searched
-    tasks = measure_tasks(subject, source.read(subject.counter), options.too_long or source.too_long)
+    tasks = measure_tasks(
+        subject, source.read(subject.counter), options.too_long or source.too_long
+    )
     if len(tasks) > 1 and not source.is_built:
         tasks = combine_languages(tasks, seed=options.seed)
     tasks = link_queries(tasks)
     _refuse_unknown_segments(options, tasks)
     prepared = PreparedEvaluation(subject, options, tasks, _fit_part(options, subject, tasks))
     if len(prepared.searching.clusters) < 2:
-        raise CorpusError("all queries are about one document, and errors need 2: add queries about others.")
+        raise CorpusError(
+            "all queries are about one document, and errors need 2: add queries about others."
+        )
     return prepared
 
 
@@ -134,14 +156,19 @@ def _fit_part(options: EvaluateOptions, subject: Subject, tasks: Sequence[Measur
     source, languages = options.fit_corpus, options.fit_languages
     if options.task == PAGES:
         source = source or options.corpus
-        spoken = [(one.task.lead, one.task.later, *(own.language for own in one.task.queries)) for one in tasks]
+        spoken = [
+            (one.task.lead, one.task.later, *(own.language for own in one.task.queries))
+            for one in tasks
+        ]
         languages = tuple(dict.fromkeys(chain(*spoken)))
     tested = {query.text for one in tasks for query in one.task.queries}
     for document in {document for one in tasks for document in one.task.documents}:
         # A page has the beginning of a segment, and the corpus has its end as well.
         tested |= {document.text, *(document.text[slice(*span)] for span in document.spans)}
     model, seed = subject.model, options.seed
-    return choose_fit_part(options.compared, model, subject.counter, source, languages, tested, seed=seed)
+    return choose_fit_part(
+        options.compared, model, subject.counter, source, languages, tested, seed=seed
+    )
 
 
 def _refuse_unknown_segments(options: EvaluateOptions, tasks: Sequence[MeasuredTask]) -> None:

@@ -22,7 +22,9 @@ def _measure(prepared: PreparedEvaluation, run: Run) -> None:
     """Embed, index and search under every treatment."""
     options, plans, queries = prepared.options, prepared.plans, prepared.searching.queries()
     measured, under = options.measured, cache(run.under)
-    tokens = {one: sum(plans[index].tokens for index in options.indexes_of(one)) for one in measured}
+    tokens = {
+        one: sum(plans[index].tokens for index in options.indexes_of(one)) for one in measured
+    }
     asked = sum(text.length for text in queries)
     run.announce(pair for one in measured for pair in prepared.embedded(one, under))
     run.progress.start(sum(asked + prepared.fit.tokens(one) for one in measured))
@@ -49,7 +51,9 @@ def _same_queries(run: Run, queries: Sequence[Text], one: Treated, other: Treate
     """Whether two treatments embed all queries equally, up to rounding."""
     keys = [[treated.queries.key(text) for text in queries] for treated in (one, other)]
     first, second = (np.stack(run.read(own)) for own in keys)
-    return bool((np.linalg.norm(first - second, axis=1) <= _SAME * np.linalg.norm(first, axis=1)).all())
+    return bool(
+        (np.linalg.norm(first - second, axis=1) <= _SAME * np.linalg.norm(first, axis=1)).all()
+    )
 
 
 STUDY = Study(prepare_evaluation, _measure, view_of)

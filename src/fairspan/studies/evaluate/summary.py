@@ -16,7 +16,15 @@ from fairspan.stats.intervals import Interval
 from fairspan.stats.queries import FEW_CLUSTERS, clusters_to_decide
 from fairspan.studies.evaluate import measures
 from fairspan.studies.evaluate.languages import language_records
-from fairspan.studies.evaluate.measures import RANK, Arm, Record, Result, arms_of, languages_of, metrics_of
+from fairspan.studies.evaluate.measures import (
+    RANK,
+    Arm,
+    Record,
+    Result,
+    arms_of,
+    languages_of,
+    metrics_of,
+)
 from fairspan.studies.evaluate.options import DOCUMENTS_ONLY
 
 _SCHEMA: dict[str, Any] = {
@@ -46,7 +54,8 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
     found = {name: frame_of(own) for name, own in records.items() if own}
     model = pl.lit(log.model).alias("model")
     return {
-        name: own.select(model, pl.all()) for name, own in {"verdicts": verdicts_of(log, results), **found}.items()
+        name: own.select(model, pl.all())
+        for name, own in {"verdicts": verdicts_of(log, results), **found}.items()
     }
 
 
@@ -75,7 +84,15 @@ def _groups(result: Result, languages: Sequence[str]) -> list[Record]:
         named = {"position": group}
         if languages:
             named = dict(zip(("query_language", "document_language"), pairs[group], strict=True))
-        found.append({**result.named, **named, "queries": count, **columns_of(mean), **columns_of(change, "change_")})
+        found.append(
+            {
+                **result.named,
+                **named,
+                "queries": count,
+                **columns_of(mean),
+                **columns_of(change, "change_"),
+            }
+        )
     return found
 
 
@@ -86,12 +103,18 @@ def _costs(log: RunLog, results: Sequence[Result]) -> list[Record]:
     """
     costs = {Arm(one["treatment"], one["index"]): one for one in log.header["costs"]}
     first = [one for one in results if (one.metric, one.plan) == (results[0].metric, "")]
-    return [{**costs[one.arm], "metric": one.metric, "estimate": one.effects.overall.estimate} for one in first]
+    return [
+        {**costs[one.arm], "metric": one.metric, "estimate": one.effects.overall.estimate}
+        for one in first
+    ]
 
 
 def _by_depth(log: RunLog) -> list[Record]:
     """How often evidence is found by how many tokens come before it, where not every treatment reads so far."""
-    metric, read = _found(log), [one for one in log.header.get("windows", ()) if one["texts"] == "evidence"]
+    metric, read = (
+        _found(log),
+        [one for one in log.header.get("windows", ()) if one["texts"] == "evidence"],
+    )
     baseline = arms_of(log)[0]
     depths = measures.sorted_rows(log.rows.filter(measure=metric), baseline)["depth"]
     window = next((one["window"] for one in read if one["treatment"] == baseline.treatment), None)
@@ -102,23 +125,41 @@ def _by_depth(log: RunLog) -> list[Record]:
     groups = np.where(deep < 0, 0, np.searchsorted(starts, deep, side="right"))
     named = {"metric": metric, "plan": ""}
     steps = [
-        {**named, "tokens_from": start, "tokens_to": end, "chance": _chance(log, metric), "queries": int(count)}
-        for start, end, count in zip(starts, [*starts[1:], None], np.bincount(groups)[1:], strict=True)
+        {
+            **named,
+            "tokens_from": start,
+            "tokens_to": end,
+            "chance": _chance(log, metric),
+            "queries": int(count),
+        }
+        for start, end, count in zip(
+            starts, [*starts[1:], None], np.bincount(groups)[1:], strict=True
+        )
     ]
     return _grouped(log, metric, groups, steps)
 
 
-def _grouped(log: RunLog, measure: str, groups: np.ndarray, named: Sequence[Record]) -> list[Record]:
+def _grouped(
+    log: RunLog, measure: str, groups: np.ndarray, named: Sequence[Record]
+) -> list[Record]:
     """The mean of every arm in each group of queries, which are `named`, and its change from the baseline."""
-    tables = {arm: measures.sorted_rows(log.rows.filter(measure=measure), arm) for arm in arms_of(log)}
-    (baseline, first), found, seed = next(iter(tables.items())), list[Record](), int(log.header["seed"])
+    tables = {
+        arm: measures.sorted_rows(log.rows.filter(measure=measure), arm) for arm in arms_of(log)
+    }
+    (baseline, first), found, seed = (
+        next(iter(tables.items())),
+        list[Record](),
+        int(log.header["seed"]),
+    )
     for arm, table in tables.items():
         means = measures.effects_of(table, groups, seed).groups
         changes: Sequence[Interval | None] = [None] * len(named)
         if arm != baseline:
             changes = measures.change_of(first, table["value"].to_numpy(), groups, seed).groups
         for own, mean, change in zip(named, means, changes, strict=True):
-            found.append({**asdict(arm), **own, **columns_of(mean), **columns_of(change, "change_")})
+            found.append(
+                {**asdict(arm), **own, **columns_of(mean), **columns_of(change, "change_")}
+            )
     return found
 
 
@@ -152,7 +193,10 @@ def _steps(depths: np.ndarray, window: int) -> list[int]:
         numbers = [*seen, *(seen[-1] + number for number in measures.merged(counts[read:]))]
     starts = [round(width * numbers.index(number)) for number in dict.fromkeys(numbers)]
     inside = (depths >= window) & (depths < [*starts, np.inf][1])
-    if window < [*starts, np.inf][1] and min((depths < window).sum(), inside.sum()) >= measures.LEAST_QUERIES:
+    if (
+        window < [*starts, np.inf][1]
+        and min((depths < window).sum(), inside.sum()) >= measures.LEAST_QUERIES
+    ):
         starts.insert(1, window)
     return starts
 
@@ -162,7 +206,9 @@ def _by_length(log: RunLog) -> list[Record]:
 
     These are the longest fifth of those that answer a query, counted once for each query that they answer.
     """
-    found = _length_groups(log, metrics_of(log)[0], "query_tokens", ("shortest queries", "longest queries"))
+    found = _length_groups(
+        log, metrics_of(log)[0], "query_tokens", ("shortest queries", "longest queries")
+    )
     if RANK in log.rows["measure"]:
         found += _length_groups(log, RANK, "tokens", ("longest documents",))
     return found
@@ -170,7 +216,9 @@ def _by_length(log: RunLog) -> list[Record]:
 
 def _length_groups(log: RunLog, measure: str, column: str, names: tuple[str, ...]) -> list[Record]:
     """The last of `names` is for the longest, the one before it for the shortest; none where lengths are alike."""
-    lengths = measures.sorted_rows(log.rows.filter(measure=measure), arms_of(log)[0])[column].to_numpy()
+    lengths = measures.sorted_rows(log.rows.filter(measure=measure), arms_of(log)[0])[
+        column
+    ].to_numpy()
     low, high = np.quantile(lengths, [SHARE, 1 - SHARE])
     if low == high:
         return []
@@ -178,7 +226,11 @@ def _length_groups(log: RunLog, measure: str, column: str, names: tuple[str, ...
     named = list[Record]()
     for place, name in enumerate(names, start=1):
         inside = lengths[groups == place]
-        counted = {"count": len(inside), "tokens_from": int(inside.min()), "tokens_to": int(inside.max())}
+        counted = {
+            "count": len(inside),
+            "tokens_from": int(inside.min()),
+            "tokens_to": int(inside.max()),
+        }
         named.append({"group": name, "measure": measure, **counted})
     return _grouped(log, measure, groups, named)
 
@@ -196,9 +248,13 @@ def verdicts_of(log: RunLog, results: Sequence[Result]) -> pl.DataFrame:
         own = arm.name == arm.treatment or arm.name not in log.treatments
         if not own or arm.index != "whole" or one.change is None:
             continue
-        chosen = _better_form(one, first.get(Arm(arm.treatment + DOCUMENTS_ONLY, arm.index)), margin)
+        chosen = _better_form(
+            one, first.get(Arm(arm.treatment + DOCUMENTS_ONLY, arm.index)), margin
+        )
         only = "documents only: " if chosen is not one else ""
-        sentence = f"{only}{_sentence(log, results[0], chosen)}{_cuts(log, results[0].arm, chosen.arm)}"
+        sentence = (
+            f"{only}{_sentence(log, results[0], chosen)}{_cuts(log, results[0].arm, chosen.arm)}"
+        )
         found.append(_row(arm.treatment, _judge(chosen, margin), sentence, chosen, margin))
     return pl.DataFrame(found, _SCHEMA, orient="row")
 
@@ -231,10 +287,14 @@ def _row(name: str, verdict: str, sentence: str, result: Result, margin: float) 
     assert result.change is not None
     clusters, change = result.effects.counts.clusters, result.change.overall
     settled = verdict in ("better", "worse") or (verdict == "not worse" and change.high <= margin)
-    more = 0 if settled and clusters >= FEW_CLUSTERS else clusters_to_decide(change, clusters, margin)
+    more = (
+        0 if settled and clusters >= FEW_CLUSTERS else clusters_to_decide(change, clusters, margin)
+    )
     few = f"; only {clusters} clusters of queries" if clusters < FEW_CLUSTERS else ""
     if more:
-        sentence += f"{few}: about {more:,} more" if few else f"; about {more:,} more clusters of queries"
+        sentence += (
+            f"{few}: about {more:,} more" if few else f"; about {more:,} more clusters of queries"
+        )
         sentence += " would confirm it" if settled else " would decide"
     else:
         sentence += few
@@ -265,7 +325,11 @@ def _weakest(log: RunLog, *sides: Result) -> str:
 def _cuts(log: RunLog, *arms: Arm) -> str:
     """How many documents each of the two treatments did not read whole, if any."""
     unit = str(log.header.get("token_unit", "tokens"))
-    documents = {one["treatment"]: one for one in log.header.get("windows", ()) if one["texts"] == "documents"}
+    documents = {
+        one["treatment"]: one
+        for one in log.header.get("windows", ())
+        if one["texts"] == "documents"
+    }
     own = [documents[arm.treatment] for arm in arms if arm.treatment in documents]
     if not any(one["cut"] for one in own):
         return ""

@@ -54,7 +54,10 @@ def view_of(log: RunLog) -> View:
         notes=tuple(log.notes),
         switch=tuple(shown.arms),
         all_first=len(shown.arms) <= FEW_BARS,
-        methods=tuple(" ".join(one.split()) for one in (*(METHODS if across else METHODS[:-1]), *_details(log))),
+        methods=tuple(
+            " ".join(one.split())
+            for one in (*(METHODS if across else METHODS[:-1]), *_details(log))
+        ),
     )
 
 
@@ -75,19 +78,27 @@ def _cards(shown: Shown) -> tuple[Card, ...]:
     first = shown.of_metric("quality").row(0, named=True)
     words = f"{first['metric']} {with_bounds(interval(first))}"
     verdicts = shown.frames["verdicts"].select("treatment", "verdict", "sentence").rows()
-    judged = [Card(name, verdict, VERDICTS[verdict], (sentence,)) for name, verdict, sentence in verdicts]
+    judged = [
+        Card(name, verdict, VERDICTS[verdict], (sentence,)) for name, verdict, sentence in verdicts
+    ]
     return (Card(first["arm"], "baseline", "plain", (words,)), *judged)
 
 
 def _by_depth(shown: Shown) -> Section:
-    rows = shown.frame("depths").with_columns(depth=pl.format("{}–{}", "tokens_from", pl.col("tokens_to") - 1))
+    rows = shown.frame("depths").with_columns(
+        depth=pl.format("{}–{}", "tokens_from", pl.col("tokens_to") - 1)
+    )
     rows = rows.with_columns(pl.col("depth").fill_null(pl.format("{} and more", "tokens_from")))
     table = Table.from_frame(
         "depths",
         f"{rows['metric'][0]} by depth of the evidence ({shown.where})",
         rows,
         heads={"arm": ARMS, "depth": "tokens before it"},
-        columns={"queries": Column("queries", form=",d"), "estimate": "mean [95 %]", "change": CHANGE},
+        columns={
+            "queries": Column("queries", form=",d"),
+            "estimate": "mean [95 %]",
+            "change": CHANGE,
+        },
         grouped=1,
     )
     intro = (
@@ -104,7 +115,11 @@ def _by_position(shown: Shown) -> Section:
         f"{metric} by position of the evidence ({shown.where})",
         shown.frame("positions", pl.col("metric") == metric),
         heads={**plans, "arm": ARMS, "position": shown.unit},
-        columns={"queries": Column("queries", form=",d"), "estimate": "mean [95 %]", "change": CHANGE},
+        columns={
+            "queries": Column("queries", form=",d"),
+            "estimate": "mean [95 %]",
+            "change": CHANGE,
+        },
         grouped=1 + len(plans),
     )
     return Section(
@@ -120,15 +135,22 @@ def _overall(shown: Shown) -> Section:
     """Every arm over all queries: the first metric with its change, means of the others."""
     first, *others = shown.metrics
     frame = shown.of_metric("quality")
-    frame = frame.with_columns(mean="estimate", PSI="psi_estimate", harmonic_mean="harmonic_estimate")
+    frame = frame.with_columns(
+        mean="estimate", PSI="psi_estimate", harmonic_mean="harmonic_estimate"
+    )
     for metric in others:
         own = shown.frame("quality", pl.col("metric") == metric, pl.col("plan") == "")
-        frame = frame.join(own.select("arm", pl.col("estimate").alias(metric)), on="arm", maintain_order="left")
+        frame = frame.join(
+            own.select("arm", pl.col("estimate").alias(metric)), on="arm", maintain_order="left"
+        )
     columns = {"mean": Column("mean", first)}
     columns |= {"change": replace(CHANGE, group=first), "p_value": replace(P_VALUE, group=first)}
     grouped = frame["PSI"].is_not_nan().any()
     if grouped:
-        columns |= {"PSI": Column("PSI", first, form=".2f"), "harmonic_mean": Column("harmonic", first)}
+        columns |= {
+            "PSI": Column("PSI", first, form=".2f"),
+            "harmonic_mean": Column("harmonic", first),
+        }
     table = Table.from_frame(
         "quality",
         f"Search ({shown.where})",
@@ -172,12 +194,16 @@ def _by_length(shown: Shown) -> Section:
     """The shortest and longest queries, and the ranks of the longest documents (LC Table 3 and Fig. 7)."""
     frame = shown.frame("by_length")
     measure = pl.col("measure").replace(RANK, "mean rank")
-    counted = pl.format("{} of the {} ({} of {}–{} tokens)", measure, "group", "count", "tokens_from", "tokens_to")
+    counted = pl.format(
+        "{} of the {} ({} of {}–{} tokens)", measure, "group", "count", "tokens_from", "tokens_to"
+    )
     order = pl.Enum(values_of(frame, "group"))
     table = Table.from_frame(
         "by-length",
         f"Search by length ({shown.where})",
-        frame.with_columns(counted.alias("measured")).sort(pl.col("group").cast(order), maintain_order=True),
+        frame.with_columns(counted.alias("measured")).sort(
+            pl.col("group").cast(order), maintain_order=True
+        ),
         heads={"measured": "measure", "arm": ARMS},
         columns={"estimate": "mean [95 %]", "change": CHANGE},
         grouped=1,

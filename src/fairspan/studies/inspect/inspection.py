@@ -101,7 +101,11 @@ class Reading:
     @property
     def ordered(self) -> list[int]:
         """The numbers of the counted segments, the worst represented first; empty if fewer than two count."""
-        places = sorted(self.counted, key=self.representation.__getitem__) if len(self.counted) > 1 else []
+        places = (
+            sorted(self.counted, key=self.representation.__getitem__)
+            if len(self.counted) > 1
+            else []
+        )
         return [place + 1 for place in places]
 
     @property
@@ -128,7 +132,9 @@ class Reading:
         """The segments that it does not read, or not to their end; empty if it reads all of them."""
         cut = [one for one in self.segments if one.status == "cut"]
         gone = [one.number for one in self.segments if one.status == "never seen"]
-        words = [f"{one.unseen:,} of the {one.tokens:,} tokens of segment {one.number}" for one in cut]
+        words = [
+            f"{one.unseen:,} of the {one.tokens:,} tokens of segment {one.number}" for one in cut
+        ]
         return ", and ".join([*([_named(gone)] if gone else []), *words])
 
 
@@ -195,7 +201,10 @@ class Inspection(Result):
             if reading.unseen:
                 said.setdefault(self._unread(reading), []).append(reading.treatment)
         every = len(self.readings)
-        return tuple(one if len(names) == every else f"{', '.join(names)}: {one}" for one, names in said.items())
+        return tuple(
+            one if len(names) == every else f"{', '.join(names)}: {one}"
+            for one, names in said.items()
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as JSON can hold it, with one list of records for each frame."""
@@ -213,7 +222,9 @@ class Inspection(Result):
         # A tokenizer may cut at the start.
         side, words = "last" if first is None or reading.segments[-1].unseen else "first", ""
         if first is not None:
-            body = self.text[first.seen_end : first.end] or self.text[first.start : first.seen_start]
+            body = (
+                self.text[first.seen_end : first.end] or self.text[first.start : first.seen_start]
+            )
             words = f": {reading.missing}. The unread text begins “{excerpt(body)}”"
         return (
             f"The {side} {reading.unseen:,} of {self.length:,} {self.unit} ({self.unread(reading)}) are not in the "

@@ -47,9 +47,15 @@ class Lens:
 
     def up_to(self, window: int | None) -> Lens:
         """The same for a model that stops after that many tokens."""
-        if window is None or window == self.counter.window or not isinstance(self.counter, ModelTokens):
+        if (
+            window is None
+            or window == self.counter.window
+            or not isinstance(self.counter, ModelTokens)
+        ):
             return self
-        return replace(self, counter=ModelTokens(self.counter.model, self.counter.prompt, window=window))
+        return replace(
+            self, counter=ModelTokens(self.counter.model, self.counter.prompt, window=window)
+        )
 
     @property
     def unseen(self) -> int:
@@ -86,19 +92,29 @@ class Lens:
         return tuple(found)
 
 
-def focus(document: AnyDocument, counter: TokenCounter, *, borders: str = "auto", parts: int | None = None) -> Lens:
+def focus(
+    document: AnyDocument, counter: TokenCounter, *, borders: str = "auto", parts: int | None = None
+) -> Lens:
     """A document in its segments, of which shares need two, and what the model of `counter` reads of it."""
     marked = _marked(document, borders, parts)
     pieces = marked.pieces or tuple(Piece(*span) for span in _parts(marked.text, parts, counter))
     if len(pieces) < 2:
-        remedy = "give two" if marked.borders == "segment" else "choose other borders, or have it split into parts"
-        raise DesignError(f"the document has one segment {NAMES[marked.borders]}, and shares need two: {remedy}.")
+        remedy = (
+            "give two"
+            if marked.borders == "segment"
+            else "choose other borders, or have it split into parts"
+        )
+        raise DesignError(
+            f"the document has one segment {NAMES[marked.borders]}, and shares need two: {remedy}."
+        )
     return Lens(marked.text, pieces, marked.borders, counter)
 
 
 def _marked(document: AnyDocument, borders: str, parts: int | None) -> MarkedText:
     if parts is not None and borders not in ("auto", "parts"):
-        raise DesignError(f"parts is for a text without borders, and borders={borders} has some: omit one of them.")
+        raise DesignError(
+            f"parts is for a text without borders, and borders={borders} has some: omit one of them."
+        )
     if isinstance(document, str) and not isinstance(document, SegmentedText):
         return mark(document, borders if parts is None else "parts")
     if isinstance(document, MarkedText) and document.borders != "segment":

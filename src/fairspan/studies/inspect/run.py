@@ -18,7 +18,9 @@ from fairspan.studies.inspect.inspection import Inspection, Reading
 from fairspan.studies.inspect.lens import AnyDocument, Lens, focus
 from fairspan.studies.inspect.view import inspection_page, view_of
 
-UNREAD = "the vector stays the same without the last words: the model does not read all of this text"
+UNREAD = (
+    "the vector stays the same without the last words: the model does not read all of this text"
+)
 
 
 def inspect(
@@ -65,7 +67,9 @@ def inspect(
     loading = Loading(max_seq_length, device, dtype, trust_remote_code)
     if parts is not None:
         require_whole("parts", parts, least=2)
-    subject = open_subject(model, name=model_name, loading=loading, progress=shown).with_prompts(prompt)
+    subject = open_subject(model, name=model_name, loading=loading, progress=shown).with_prompts(
+        prompt
+    )
     subject = subject.reading(chosen)
     subject.refuse_unsuited(chosen)
     budget = subject.budget(batch_tokens)
@@ -80,11 +84,17 @@ def inspect(
             shown.stop()
 
 
-def look_through(lens: Lens, subject: Subject, treated: Sequence[Treated], embed: Embed, *, name: str) -> Inspection:
+def look_through(
+    lens: Lens, subject: Subject, treated: Sequence[Treated], embed: Embed, *, name: str
+) -> Inspection:
     """What `inspect` finds, of a model that is loaded and treated."""
-    notes = limit_note(subject, [min(lens.length, *(one.documents.window or lens.length for one in treated))])
+    notes = limit_note(
+        subject, [min(lens.length, *(one.documents.window or lens.length for one in treated))]
+    )
     whole = Text(lens.text, lens.length)
-    if not subject.is_open and not all(reads_to_end(one.documents, whole, Tally()) for one in treated):
+    if not subject.is_open and not all(
+        reads_to_end(one.documents, whole, Tally()) for one in treated
+    ):
         notes.insert(0, UNREAD)
     return Inspection(
         model=subject.name,

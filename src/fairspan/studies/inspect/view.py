@@ -27,7 +27,9 @@ def view_of(inspection: Inspection) -> View:
     title = f"{inspection.document} through {model_name(inspection.model)}"
     frames = {
         "verdicts": _verdicts(inspection),
-        "segments": pl.DataFrame([{**asdict(one), "status": one.status} for one in inspection.segments]),
+        "segments": pl.DataFrame(
+            [{**asdict(one), "status": one.status} for one in inspection.segments]
+        ),
         "readings": _readings(inspection),
     }
     return View(
@@ -39,7 +41,13 @@ def view_of(inspection: Inspection) -> View:
             else Card(one.treatment, f"spread {number(one.spread)}", "plain", (one.finding,))
             for one in inspection.readings
         ),
-        sections=(Section("Shares", charts=(_chart(inspection),), tables=(_table(inspection, frames["readings"]),)),),
+        sections=(
+            Section(
+                "Shares",
+                charts=(_chart(inspection),),
+                tables=(_table(inspection, frames["readings"]),),
+            ),
+        ),
         frames=frames,
         picture=PICTURE,
         remarks=(inspection.caveat,),
@@ -75,7 +83,9 @@ def _readings(inspection: Inspection) -> pl.DataFrame:
             "representation": cosine,
         }
         for reading in inspection.readings
-        for segment, share, cosine in zip(reading.segments, reading.share, reading.representation, strict=True)
+        for segment, share, cosine in zip(
+            reading.segments, reading.share, reading.representation, strict=True
+        )
     ).cast({"share": pl.Float64})
 
 
@@ -84,15 +94,22 @@ def _chart(inspection: Inspection) -> Chart:
     panels = []
     for place, reading in enumerate(inspection.readings):
         labels = tuple(
-            f"{one.number} {one.label} ({_meta(one, inspection.unit, whole=True)})" for one in reading.segments
+            f"{one.number} {one.label} ({_meta(one, inspection.unit, whole=True)})"
+            for one in reading.segments
         )
         points = tuple(
-            None if share is None else Point(share, note=number(cosine) if one.seen else "unseen", void=not one.seen)
-            for share, cosine, one in zip(reading.share, reading.representation, reading.segments, strict=True)
+            None
+            if share is None
+            else Point(share, note=number(cosine) if one.seen else "unseen", void=not one.seen)
+            for share, cosine, one in zip(
+                reading.share, reading.representation, reading.segments, strict=True
+            )
         )
         series = Series(reading.treatment, place, points)
         detail = f"{inspection.unread(reading)} never seen" if reading.unseen else ""
-        panels.append(Panel(reading.treatment, labels, (series,), reference=reading.fair, detail=detail))
+        panels.append(
+            Panel(reading.treatment, labels, (series,), reference=reading.fair, detail=detail)
+        )
     return Chart(
         PICTURE,
         inspection.document,
@@ -110,7 +127,9 @@ def _chart(inspection: Inspection) -> Chart:
 
 def _table(inspection: Inspection, readings: pl.DataFrame) -> Table:
     labels = {one.number: f"{one.number} {one.label}" for one in inspection.segments}
-    shown = readings.with_columns(pl.col("segment").replace_strict(labels, return_dtype=pl.String).alias("label"))
+    shown = readings.with_columns(
+        pl.col("segment").replace_strict(labels, return_dtype=pl.String).alias("label")
+    )
     columns = {
         "tokens": Column(inspection.unit, form=",d"),
         "seen": Column("seen", form=",d"),
@@ -118,7 +137,9 @@ def _table(inspection: Inspection, readings: pl.DataFrame) -> Table:
         "representation": Column("cosine"),
     }
     heads = {"treatment": "treatment", "label": "segment"}
-    return Table.from_frame("numbers", "All numbers", shown, heads=heads, columns=columns, grouped=1, brief=True)
+    return Table.from_frame(
+        "numbers", "All numbers", shown, heads=heads, columns=columns, grouped=1, brief=True
+    )
 
 
 def inspection_page(inspection: Inspection) -> str:
@@ -127,7 +148,10 @@ def inspection_page(inspection: Inspection) -> str:
     findings = [f"{one.finding[:1].upper()}{one.finding[1:]}." for one in readings]
     treatments = [
         {
-            **{name: getattr(one, name) for name in ("treatment", "fair", "share", "representation")},
+            **{
+                name: getattr(one, name)
+                for name in ("treatment", "fair", "share", "representation")
+            },
             "finding": said,
             "status": [segment.status for segment in one.segments],
             "meta": [_meta(segment, inspection.unit) for segment in one.segments],
@@ -135,7 +159,11 @@ def inspection_page(inspection: Inspection) -> str:
         for one, said in zip(readings, findings, strict=True)
     ]
     segments = [
-        {"number": one.number, "label": one.label, "runs": [(run["seen"], run["marks"]) for run in own]}
+        {
+            "number": one.number,
+            "label": one.label,
+            "runs": [(run["seen"], run["marks"]) for run in own],
+        }
         for one, own in pieces["segments"]
     ]
     scale = {name: pieces[name] for name in ("low", "high", "top")}
@@ -153,7 +181,12 @@ def inspection_page(inspection: Inspection) -> str:
 def page_pieces(inspection: Inspection) -> dict[str, Any]:
     """What the templates of an inspection draw with: the segments in runs, and one scale of bars and colours."""
     low, high = colour_range(inspection)
-    shares = [share for one in inspection.readings for share in (one.fair, *one.share) if share is not None]
+    shares = [
+        share
+        for one in inspection.readings
+        for share in (one.fair, *one.share)
+        if share is not None
+    ]
     runs = [_runs(inspection, place) for place in range(inspection.n)]
     return {
         "inspection": inspection,
@@ -163,20 +196,26 @@ def page_pieces(inspection: Inspection) -> dict[str, Any]:
         "low": low,
         "high": high,
         "top": max(shares, default=1.0),
-        "heat": lambda share, fair: 0.5 if share is None else min(1, round((share / fair - low) / (high - low), 4)),
+        "heat": lambda share, fair: (
+            0.5 if share is None else min(1, round((share / fair - low) / (high - low), 4))
+        ),
         "meta": _meta,
     }
 
 
 def _meta(segment: InspectedSegment, unit: str, *, whole: bool = False) -> str:
     """Its language and its length, with how much of that is read unless it is about the `whole` segment."""
-    tokens = f"{'' if whole or not segment.unseen else f'{segment.seen} of '}{segment.tokens} {unit}"
+    tokens = (
+        f"{'' if whole or not segment.unseen else f'{segment.seen} of '}{segment.tokens} {unit}"
+    )
     return " · ".join(filter(None, (segment.language, tokens)))
 
 
 def colour_range(inspection: Inspection) -> tuple[float, float]:
     """The ends of the colour scale, in multiples of the fair share, which is in the middle: at most from 0 to 2."""
-    ratios = [share / one.fair for one in inspection.readings for share in one.share if share is not None]
+    ratios = [
+        share / one.fair for one in inspection.readings for share in one.share if share is not None
+    ]
     reach = min(1.0, max([_LEAST_REACH, *(abs(ratio - 1) for ratio in ratios)]))
     return 1 - reach, 1 + reach
 
@@ -184,13 +223,17 @@ def colour_range(inspection: Inspection) -> tuple[float, float]:
 def _runs(inspection: Inspection, place: int) -> list[dict[str, Any]]:
     """A segment's text in runs. For each treatment: whether a run is seen, and what marks the end of what is."""
     own = [reading.segments[place] for reading in inspection.readings]
-    ends = sorted({end for one in own for end in (one.start, one.seen_start, one.seen_end, one.end)})
+    ends = sorted(
+        {end for one in own for end in (one.start, one.seen_start, one.seen_end, one.end)}
+    )
     runs: list[dict[str, Any]] = []
     for start, end in pairwise(ends):
         seen = [one.seen_start <= start and end <= one.seen_end for one in own]
         before = runs[-1]["seen"] if runs else [True] * len(own)
         marks = [
-            f"{one.unseen} {inspection.unit} never seen" if one.status == "cut" and was and not now else ""
+            f"{one.unseen} {inspection.unit} never seen"
+            if one.status == "cut" and was and not now
+            else ""
             for one, was, now in zip(own, before, seen, strict=True)
         ]
         runs.append({"text": inspection.text[start:end], "seen": seen, "marks": marks})

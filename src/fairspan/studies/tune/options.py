@@ -9,7 +9,13 @@ from functools import cached_property
 from typing import ClassVar
 
 from fairspan.calibration.calibration import CALIBRATION_FILE
-from fairspan.calibration.treatment import PLAIN, AnyTreatment, Treatment, as_treatment, as_treatments
+from fairspan.calibration.treatment import (
+    PLAIN,
+    AnyTreatment,
+    Treatment,
+    as_treatment,
+    as_treatments,
+)
 from fairspan.errors import CorpusError, DesignError, require_list, require_whole
 from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.source import MTEB, PAGES, PASSAGES, TaskOptions, TaskSource, options_of
@@ -69,7 +75,9 @@ class TuneOptions(StudyOptions, TaskOptions):
             require_list(name, listed, f"['{PASSAGES}']", CorpusError)
             object.__setattr__(self, name, tuple(listed) or otherwise)
         if self.parts and self.tasks != usual:
-            raise CorpusError("parts is for documents that are made from a corpus: omit it, or the tasks.")
+            raise CorpusError(
+                "parts is for documents that are made from a corpus: omit it, or the tasks."
+            )
         parse_metric(self.metric)
         if not 0 < self.margin < 1:
             raise DesignError(f"margin must be between 0 and 1, such as 0.01, got {self.margin!r}.")
@@ -79,18 +87,28 @@ class TuneOptions(StudyOptions, TaskOptions):
     @cached_property
     def searched(self) -> tuple[TaskSource, ...]:
         """The tasks, and the guards after them, each with the options that mean something to it."""
-        found, used, usual = list[TaskSource](), set[str](), {one.name: one.default for one in fields(self)}
+        found, used, usual = (
+            list[TaskSource](),
+            set[str](),
+            {one.name: one.default for one in fields(self)},
+        )
         number = {PAGES: PAGE_SETS, PASSAGES: DOCUMENTS}
         for name in (*self.tasks, *self.guards):
             kind, colon, place = name.partition(":")
             of_corpus = colon and kind in (PAGES, PASSAGES)
             taken = options_of(kind) - ({"corpus"} if of_corpus else set())
-            own = {option: getattr(self, option) for option in taken if getattr(self, option) is not None}
+            own = {
+                option: getattr(self, option)
+                for option in taken
+                if getattr(self, option) is not None
+            }
             if kind in number:
                 own = {"sets": number[kind], **own}
             one = TaskSource(kind, **own, corpus=place) if of_corpus else TaskSource(name, **own)
             if one in found:
-                raise CorpusError(f"{name} is named twice: tasks and guards need documents of their own.")
+                raise CorpusError(
+                    f"{name} is named twice: tasks and guards need documents of their own."
+                )
             found.append(one)
             used |= taken
         for option in {one.name for one in fields(TaskOptions)} - used - {"seed"}:
@@ -106,8 +124,14 @@ class TuneOptions(StudyOptions, TaskOptions):
         found = as_treatments(self.candidates)
         for number, one in enumerate(found):
             if not one.acts or one.name == PLAIN:
-                raise DesignError(f"{one.name!r} is what candidates are compared with: omit it, or rename it.")
-            if (one.baseline is not None and not one.chunks) or one.correction is not None or one.by_segments:
+                raise DesignError(
+                    f"{one.name!r} is what candidates are compared with: omit it, or rename it."
+                )
+            if (
+                (one.baseline is not None and not one.chunks)
+                or one.correction is not None
+                or one.by_segments
+            ):
                 raise DesignError(
                     f"{one.name!r} is not only a calibration, and cannot be written to {CALIBRATION_FILE}: compare "
                     "it with evaluate, and omit it."
@@ -116,7 +140,9 @@ class TuneOptions(StudyOptions, TaskOptions):
             if same:
                 raise DesignError(f"{same[0]!r} and {one.name!r} are the same: omit one of them.")
         if all(one.chunks for one in found):
-            raise DesignError("averaged chunks cannot be chosen, and there is no other candidate: name one.")
+            raise DesignError(
+                "averaged chunks cannot be chosen, and there is no other candidate: name one."
+            )
         return (as_treatment(PLAIN), *found)
 
     def check(self) -> None:

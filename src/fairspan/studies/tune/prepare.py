@@ -59,7 +59,10 @@ class TunedTask:
         if tokens is None:
             return self.searching
         counter = self.searching.subject.counters["query"]
-        return replace(self.searching, tasks=tuple(with_short_queries(one, counter, tokens) for one in self._tasks))
+        return replace(
+            self.searching,
+            tasks=tuple(with_short_queries(one, counter, tokens) for one in self._tasks),
+        )
 
     def tokens(self, lengths: Sequence[int | None] = (None,)) -> int:
         """Tokens that are read of it, again for each length of queries."""
@@ -100,7 +103,9 @@ class PreparedTuning:
 
     @property
     def decisive(self) -> list[Any]:
-        tasks = [(one, [own.task.fingerprint for own in one.searching.tasks]) for one in self.searched]
+        tasks = [
+            (one, [own.task.fingerprint for own in one.searching.tasks]) for one in self.searched
+        ]
         return [[one.name, one.is_guard, *prints] for one, prints in tasks]
 
     def having(self, *, guards: bool) -> list[TunedTask]:
@@ -150,10 +155,23 @@ class PreparedTuning:
         for one in (plain, *candidates, under(as_treatment(reference(None, None)))):
             # Which length of queries it will be is not known before; the plain model tries all.
             tried = None if one is plain else 1
-            pairs = [own for task in self.having(guards=False) for own in task.pairs(one, task.lengths[:tried])]
-            found.append(Work("averaged chunks" if one.treatment.chunks else one.treatment.name, tuple(pairs)))
-        guards, last = self.having(guards=True), [one for one in candidates if not one.treatment.chunks][-1]
-        for one, name in ((plain, "guards: plain"), (last, "guards: one candidate")) if guards else ():
+            pairs = [
+                own
+                for task in self.having(guards=False)
+                for own in task.pairs(one, task.lengths[:tried])
+            ]
+            found.append(
+                Work(
+                    "averaged chunks" if one.treatment.chunks else one.treatment.name, tuple(pairs)
+                )
+            )
+        guards, last = (
+            self.having(guards=True),
+            [one for one in candidates if not one.treatment.chunks][-1],
+        )
+        for one, name in (
+            ((plain, "guards: plain"), (last, "guards: one candidate")) if guards else ()
+        ):
             found.append(Work(name, tuple(own for task in guards for own in task.pairs(one))))
         return found
 
@@ -187,7 +205,14 @@ def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -
         searching = Searching(own, tasks, (options.metric,), "window", with_ranks=False)
         require_enough(name, min(answering, len(searching.clusters)))
         shortened = one.task == PASSAGES and options.query_tokens is None
-        found.append(TunedTask(name, searching, number >= len(options.tasks), QUERY_TOKENS if shortened else (None,)))
+        found.append(
+            TunedTask(
+                name,
+                searching,
+                number >= len(options.tasks),
+                QUERY_TOKENS if shortened else (None,),
+            )
+        )
     return PreparedTuning(subject, options, tuple(found), tuple(notes))
 
 
@@ -198,7 +223,11 @@ def _that_fit(options: TuneOptions, subject: Subject) -> TuneOptions:
     if window is None or tuple(options.candidates) != CANDIDATES:
         return options
     room = window - subject.counter.count_whole([""])[0]
-    large = {one.name for one in others if isinstance(size := one.calibration.tile_size, int) and size >= room}
+    large = {
+        one.name
+        for one in others
+        if isinstance(size := one.calibration.tile_size, int) and size >= room
+    }
     return replace(options, candidates=tuple(name for name in CANDIDATES if name not in large))
 
 
@@ -238,7 +267,10 @@ def _sampled(corpus: Corpus, seed: int) -> Corpus:
         texts[segment.id] = texts.get(segment.id, 0) + len(segment.text)
     ids = sorted(texts)
     drawn = [ids[number] for number in np.random.default_rng(seed).permutation(len(ids))]
-    enough = int(np.searchsorted(np.cumsum([texts[id] for id in drawn]), 3 * _CHARACTERS * MOST_TOKENS)) + 1
+    enough = (
+        int(np.searchsorted(np.cumsum([texts[id] for id in drawn]), 3 * _CHARACTERS * MOST_TOKENS))
+        + 1
+    )
     kept = {*drawn[: min(3 * DOCUMENTS, max(enough, 3 * LEAST_DOCUMENTS))]}
     if len(kept) == len(ids):
         return corpus
@@ -261,7 +293,12 @@ def _refuse_shared(name: str, tasks: Sequence[RetrievalTask], seen: dict[str, st
     """How many documents answer queries; an error if one also belongs to another task, and would count twice."""
     own = set()
     for task in tasks:
-        asked = {document for gains in task.relevant.values() for document, gain in gains.items() if gain > 0}
+        asked = {
+            document
+            for gains in task.relevant.values()
+            for document, gain in gains.items()
+            if gain > 0
+        }
         own |= {document.text for document in task.documents if document.id in asked}
     shared = [text for text in own if text in seen]
     if shared:

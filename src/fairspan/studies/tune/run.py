@@ -38,13 +38,19 @@ class Tuning:
         for name in names:
             self.search(name)
         # A candidate that loses on a guard makes room for the next.
-        while self._having(guards=True) and (wanted := decide(run.writer.rows, run.header).unguarded):
+        while self._having(guards=True) and (
+            wanted := decide(run.writer.rows, run.header).unguarded
+        ):
             run.progress.start(len(wanted) * self.prepared.tokens(guards=True))
             for name in wanted:
                 self.search(name, guards=True)
         decision = decide(run.writer.rows, run.header)
-        treatment = next((one for one in self.prepared.options.measured if one.name == decision.name), None)
-        beside = reference(treatment, self.prepared.subject.window(self.prepared.options.measured[0]))
+        treatment = next(
+            (one for one in self.prepared.options.measured if one.name == decision.name), None
+        )
+        beside = reference(
+            treatment, self.prepared.subject.window(self.prepared.options.measured[0])
+        )
         if beside not in names:
             run.progress.start(self.prepared.tokens(guards=False))
             self.search(beside)
@@ -89,16 +95,27 @@ class Tuning:
     def _costs(self, name: str) -> dict[str, float | int]:
         """The time relative to the plain model's, and the documents whose vectors change."""
         plain, treated = self._under(PLAIN).documents, self._under(name).documents
-        texts = list(dict.fromkeys(text for one in self._having(guards=False) for text in one.plan.flat))
-        before, after = (np.stack(self.run.read([own.key(text) for text in texts])) for own in (plain, treated))
+        texts = list(
+            dict.fromkeys(text for one in self._having(guards=False) for text in one.plan.flat)
+        )
+        before, after = (
+            np.stack(self.run.read([own.key(text) for text in texts])) for own in (plain, treated)
+        )
         changed = int((np.abs(before - after).max(1) > _SAME).sum())
         whole, window = sum(text.length for text in texts), plain.window
         read = sum(min(text.length, window) for text in texts) / whole if window else 1.0
         time = relative_time(plain, treated, texts)
-        return {"time": round(time, 3), "read": round(read, 4), "documents": len(texts), "changed": changed}
+        return {
+            "time": round(time, 3),
+            "read": round(read, 4),
+            "documents": len(texts),
+            "changed": changed,
+        }
 
 
-STUDY = Study(prepare_tuning, lambda prepared, run: Tuning(prepared, run).measure(), view_of, write_results)
+STUDY = Study(
+    prepare_tuning, lambda prepared, run: Tuning(prepared, run).measure(), view_of, write_results
+)
 
 
 def _tune(options: TuneOptions) -> RunLog:

@@ -68,7 +68,9 @@ class Decision:
 
     @property
     def answer(self) -> Answer:
-        return "use" if self.finding == "use" else "probably" if self.finding == "probably" else "keep"
+        return (
+            "use" if self.finding == "use" else "probably" if self.finding == "probably" else "keep"
+        )
 
     @property
     def changes(self) -> dict[str, Interval]:
@@ -105,7 +107,9 @@ def decide(rows: pl.DataFrame, header: Header) -> Decision:
     return Decision(samples, guards, None, "loss", lost)
 
 
-def _changes(samples: Mapping[str, Sample], guards: Mapping[str, Sample], choice: Choice) -> dict[str, Interval]:
+def _changes(
+    samples: Mapping[str, Sample], guards: Mapping[str, Sample], choice: Choice
+) -> dict[str, Interval]:
     watched = {**(samples if len(samples) > 1 else {}), **guards}
     return {task: gain([sample], PLAIN, choice.name) for task, sample in watched.items()}
 
@@ -116,11 +120,17 @@ def _sample(rows: pl.DataFrame, task: str) -> Sample | None:
     if not len(table):
         return None
     keys = ["lead", "later", "order", "query"]
-    arms = {str(name): arm.sort(keys, nulls_last=True) for (name,), arm in table.group_by("treatment")}
+    arms = {
+        str(name): arm.sort(keys, nulls_last=True) for (name,), arm in table.group_by("treatment")
+    }
     plain = arms[PLAIN]
     # By the position of the evidence, from 1; 0 where it is not known.
     groups = plain["position"].rank("dense").fill_null(0).cast(pl.Int64).to_numpy()
-    return make_sample({name: arm["value"].to_numpy() for name, arm in arms.items()}, groups, plain["set"].to_numpy())
+    return make_sample(
+        {name: arm["value"].to_numpy() for name, arm in arms.items()},
+        groups,
+        plain["set"].to_numpy(),
+    )
 
 
 def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
@@ -141,7 +151,9 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
             {"task": task, "treatment": decision.name, **columns_of(change, "change_")}
             for task, change in decision.changes.items()
         ]
-        held = decision.answer == "use" or (decision.answer == "probably" and not header["spec"]["strict"])
+        held = decision.answer == "use" or (
+            decision.answer == "probably" and not header["spec"]["strict"]
+        )
         verdict = {
             "treatment": decision.name if held else PLAIN,
             "verdict": decision.answer,
@@ -169,25 +181,36 @@ def _outcome(name: str, decision: Decision, header: Header) -> str:
     if name in decision.lost:
         return f"loses on {decision.lost[name][0]}"
     if name == decision.name and decision.choice:
-        return {"use": "use", "probably": "probably better", "keep": "preferred, and not better"}[decision.answer]
+        return {"use": "use", "probably": "probably better", "keep": "preferred, and not better"}[
+            decision.answer
+        ]
     return "reference" if _treatment(name, header).chunks else "" if name != PLAIN else "as it is"
 
 
 def _positions(decision: Decision) -> list[Record]:
     """What the plain model and the choice find by the group of the query."""
     found = []
-    for task, sample in zip(decision.samples, decision.choice.crossed if decision.choice else (), strict=False):
+    for task, sample in zip(
+        decision.samples, decision.choice.crossed if decision.choice else (), strict=False
+    ):
         for arm, name in ((PLAIN, PLAIN), (CHOSEN, decision.name)):
             for group in range(1, sample.sums[arm].sums.shape[1] if sample.has_groups else 0):
                 own = jackknife(sample.sums[arm], column(group), [group])
                 # No metric is below 0 or above 1, which a t interval does not know.
-                ends = {"low": float(np.clip(own.low, 0, 1)), "high": float(np.clip(own.high, 0, 1))}
-                found.append({"task": task, "treatment": name, "group": group, **columns_of(own), **ends})
+                ends = {
+                    "low": float(np.clip(own.low, 0, 1)),
+                    "high": float(np.clip(own.high, 0, 1)),
+                }
+                found.append(
+                    {"task": task, "treatment": name, "group": group, **columns_of(own), **ends}
+                )
     return found
 
 
 def _treatment(name: str, header: Header) -> Treatment:
-    given = [Treatment.from_dict(one) for one in header["spec"]["treatments"] if one["name"] == name]
+    given = [
+        Treatment.from_dict(one) for one in header["spec"]["treatments"] if one["name"] == name
+    ]
     return given[0] if given else as_treatment(name)
 
 
@@ -202,7 +225,11 @@ def in_full(name: str, header: Header) -> str:
 
 def _sentences(decision: Decision, header: Header) -> list[str]:
     """The answer: what to do, why, what it costs, and what calibration.json holds."""
-    choice, metric, margin = decision.choice, str(header["spec"]["metric"]), float(header["spec"]["margin"])
+    choice, metric, margin = (
+        decision.choice,
+        str(header["spec"]["metric"]),
+        float(header["spec"]["margin"]),
+    )
     gone = [
         f"{name} loses {metric} on {task}: {with_bounds(change, '+.3f')}."
         for name, (task, change) in decision.lost.items()
@@ -212,16 +239,34 @@ def _sentences(decision: Decision, header: Header) -> list[str]:
     before, after = (quality(choice.crossed, name) for name in (PLAIN, CHOSEN))
     found = f"{metric} {number(before)} → {number(after)} ({with_bounds(choice.gain, '+.3f')}"
     what, more = _more(decision, header)
-    settle = f"About {more:,} more {what} would settle it." if more else "More of the same would hardly settle it."
-    details = [_evenness(choice), _cost(header), _crossing(choice), *gone, _few(decision), _chunks(decision, header)]
+    settle = (
+        f"About {more:,} more {what} would settle it."
+        if more
+        else "More of the same would hardly settle it."
+    )
+    details = [
+        _evenness(choice),
+        _cost(header),
+        _crossing(choice),
+        *gone,
+        _few(decision),
+        _chunks(decision, header),
+    ]
     doubtful = decision.doubtful(margin)
     match decision.finding:
         case "use":
             said = [f"Use {in_full(choice.name, header)}: {found}).", *details]
         case "probably" if doubtful and choice.gain.low > 0:
-            where = ", ".join(f"{task} ({with_bounds(one, '+.3f')})" for task, one in doubtful.items())
+            where = ", ".join(
+                f"{task} ({with_bounds(one, '+.3f')})" for task, one in doubtful.items()
+            )
             doubt = f"A loss beyond −{margin:g} is not ruled out on {where}. {settle}"
-            said = [f"Probably use {in_full(choice.name, header)}: {found}).", doubt, *details, _holds(header)]
+            said = [
+                f"Probably use {in_full(choice.name, header)}: {found}).",
+                doubt,
+                *details,
+                _holds(header),
+            ]
         case "probably":
             sure = number(choice.probability, ".0%")
             said = [f"{in_full(choice.name, header)} is probably better: {found}, {sure}).", settle]
@@ -229,7 +274,10 @@ def _sentences(decision: Decision, header: Header) -> list[str]:
         case _:
             best, change = _best(choice)
             figures = f"{in_full(best, header)} changes {metric} ({number(before)}) by {with_bounds(change, '+.3f')}"
-            said = [f"Keep the plain model: no candidate is shown to find more. The best, {figures}.", settle]
+            said = [
+                f"Keep the plain model: no candidate is shown to find more. The best, {figures}.",
+                settle,
+            ]
             if decision.finding == "no gain":
                 ruled_out = f"A gain above {margin:g} is ruled out: {figures}, and no other more."
                 said = [f"Keep the plain model: no difference that matters. {ruled_out}"]
@@ -239,7 +287,9 @@ def _sentences(decision: Decision, header: Header) -> list[str]:
 
 def _best(choice: Choice) -> tuple[str, Interval]:
     """The candidate that gains most of those that change anything, and its gain on all documents."""
-    acting = {name: one for name, one in choice.gains.items() if one.standard_error > 0} or choice.gains
+    acting = {
+        name: one for name, one in choice.gains.items() if one.standard_error > 0
+    } or choice.gains
     name = max(acting, key=lambda own: acting[own].estimate)
     return name, acting[name]
 
@@ -260,7 +310,11 @@ def _cost(header: Header) -> str:
     if not cost:
         return ""
     read = cost["read"]
-    because = f", since the plain model reads only {number(read, '.0%')} of the text" if read < READ else ""
+    because = (
+        f", since the plain model reads only {number(read, '.0%')} of the text"
+        if read < READ
+        else ""
+    )
     again = f"{cost['changed']:,} of {cost['documents']:,} documents need a new vector"
     return f"Embedding takes {cost['time']:.2f} × the time{because}; {again}; the index keeps its size."
 
@@ -282,14 +336,25 @@ def _few(decision: Decision) -> str:
 
 
 def _holds(header: Header) -> str:
-    held = "the plain model, as strict asks" if header["spec"]["strict"] else "it; with strict it would not"
+    held = (
+        "the plain model, as strict asks"
+        if header["spec"]["strict"]
+        else "it; with strict it would not"
+    )
     return f"{CALIBRATION_FILE} holds {held}."
 
 
 def _chunks(decision: Decision, header: Header) -> str:
     """That averaged chunks are better than the choice, if they are."""
-    samples, held = list(decision.samples.values()), decision.name if decision.answer != "keep" else PLAIN
-    found = {name: gain(samples, held, name) for name in samples[0].sums if _treatment(name, header).chunks}
+    samples, held = (
+        list(decision.samples.values()),
+        decision.name if decision.answer != "keep" else PLAIN,
+    )
+    found = {
+        name: gain(samples, held, name)
+        for name in samples[0].sums
+        if _treatment(name, header).chunks
+    }
     better = {name: with_bounds(one, "+.3f") for name, one in found.items() if one.low > 0}
     return " ".join(f"{name} finds more than {held}: {change}." for name, change in better.items())
 
@@ -302,7 +367,10 @@ def _more(decision: Decision, header: Header) -> tuple[str, int]:
     clusters = {str(one["name"]): int(one["clusters"]) for one in header["tasks"]}
     wanting = decision.doubtful(margin)
     if choice.gain.low > 0 and wanting:
-        more = {task: lacking(one, clusters[task], one.estimate + margin) or 0 for task, one in wanting.items()}
+        more = {
+            task: lacking(one, clusters[task], one.estimate + margin) or 0
+            for task, one in wanting.items()
+        }
         task = max(more, key=lambda own: more[own])
         return f"queries in {task}", more[task]
     found = _best(choice)[1]

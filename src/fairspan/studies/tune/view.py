@@ -62,16 +62,26 @@ def _sections(log: RunLog, frames: dict[str, pl.DataFrame]) -> tuple[Section, ..
         rows,
         heads=("treatment",),
         columns=columns,
-        notes=("change: from the plain model on the same queries, not corrected for the number of candidates",),
+        notes=(
+            "change: from the plain model on the same queries, not corrected for the number of candidates",
+        ),
         brief=True,
     )
     every = Section("Every candidate", tables=(table,), charts=(_candidates_chart(log, rows),))
     found = [_positions_section(log, frames["positions"])] if "positions" in frames else []
     if "guards" in frames:
-        heads, own = ("task", "treatment"), {"change": Column(f"change of {metric} [95 %]", form="+.3f")}
+        heads, own = (
+            ("task", "treatment"),
+            {"change": Column(f"change of {metric} [95 %]", form="+.3f")},
+        )
         note = f"a loss below {log.spec['margin']:g} counts as none"
         guards = Table.from_frame(
-            "guards", "What must not get worse", frames["guards"], heads=heads, columns=own, notes=(note,)
+            "guards",
+            "What must not get worse",
+            frames["guards"],
+            heads=heads,
+            columns=own,
+            notes=(note,),
         )
         found.append(Section("Guards", tables=(guards,)))
     return (*found, every)
@@ -87,12 +97,16 @@ def _positions_section(log: RunLog, rows: pl.DataFrame) -> Section:
         for place, name in enumerate(names):
             found = own.filter(treatment=name).to_dicts()
             points = [
-                point(interval(one), f"{name}, position {one['group']}\n{with_bounds(interval(one))}")
+                point(
+                    interval(one), f"{name}, position {one['group']}\n{with_bounds(interval(one))}"
+                )
                 for one in found
             ]
             series.append(Series(name, place, tuple(points)))
         panels.append(Panel(task, labels, tuple(series)))
-    of_parts = any(one["positions"] == "segments" for one in log.header["tasks"] if one["name"] in rows["task"])
+    of_parts = any(
+        one["positions"] == "segments" for one in log.header["tasks"] if one["name"] in rows["task"]
+    )
     unit = "segment" if of_parts else "fifth of the document"
     chart = Chart(
         "positions",
