@@ -576,6 +576,16 @@ def test_fairspan_load_refuses_foreign_module_classes(
     assert reference in str(refusal.value)
 
 
+def test_a_saved_language_correction_is_refused(make_tiny: Make, tmp_path: Path) -> None:
+    fairspan.calibrate(make_tiny("bert", "cls")).save_pretrained(str(tmp_path))
+    file = tmp_path / "modules.json"
+    modules = json.loads(file.read_text())
+    last = {"idx": len(modules), "name": "correction", "path": "2_LanguageCorrection"}
+    file.write_text(json.dumps([*modules, {**last, "type": "fairspan.model.LanguageCorrection"}]))
+    with pytest.raises(fairspan.UnsupportedModel, match="has a language correction, .* removed: "):
+        fairspan.load(tmp_path)
+
+
 class Square(nn.Module):
     """An activation function that torch does not have."""
 

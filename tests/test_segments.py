@@ -136,3 +136,49 @@ def test_segments_without_a_space_between_them() -> None:
     offsets = torch.tensor([[[0, 0], [0, 2], [2, 4], [4, 6], [0, 0]]])
     found = segment_of_tokens([page], offsets, torch.ones(1, 5), None)
     assert found.tolist() == [[0, 0, 1, 2, 2]]
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("calibration", [None, "tiles"])
+def test_average_is_the_mean_of_segments_embedded_alone(
+    make_tiny: Callable[..., SentenceTransformer], calibration: str | None, similarity: str
+) -> None:
+    """Each segment alone, with the document prompt; at length 1 where the model compares by cosine."""
+    model = make_tiny("bert", "cls")
+    model.prompts = {"document": "w9 "}
+    model.similarity_fn_name = similarity
+    if calibration is not None:
+        model = fairspan.calibrate(model, calibration, tile_size=B)
+    documents = [[words(3, seed=1), words(20, seed=2), words(6, seed=3)], [words(4, seed=4)]]
+
+    def alone(segment: str) -> np.ndarray:
+        vector = model.encode_document(segment).astype(np.float64)
+        assert np.abs(vector - model.encode(segment)).max() > 1e-3, "the prompt counts"
+        return vector / np.linalg.norm(vector) if similarity == "cosine" else vector
+
+    means = np.stack([np.mean([alone(segment) for segment in one], axis=0) for one in documents])
+    if similarity == "cosine":
+        means /= np.linalg.norm(means, axis=1, keepdims=True)
+    vectors = fairspan.encode_segments(model, documents, average=True)
+    assert vectors.dtype == np.float32
+    # Batches are padded: a few float32 roundings of values of order 1.
+    assert vectors == pytest.approx(means, abs=1e-5)
+    page = SegmentedText(documents[0])
+    assert fairspan.encode_segments(model, page, average=True) == pytest.approx(means[0], abs=1e-5)
+    tensor = fairspan.encode_segments(model, documents, average=True, convert_to_tensor=True)
+    assert torch.equal(tensor.cpu(), torch.from_numpy(vectors))
+    rows = fairspan.encode_segments(model, documents, average=True, convert_to_numpy=False)
+    assert [row.tolist() for row in rows] == vectors.tolist()
+    lengths = np.linalg.norm(
+        fairspan.encode_segments(model, documents, average=True, normalize_embeddings=True), axis=1
+    )
+    assert lengths == pytest.approx(1, abs=1e-6)
+
+
+def test_average_of_nothing(make_tiny: Callable[..., SentenceTransformer]) -> None:
+    model = make_tiny("bert", "cls")
+    assert fairspan.encode_segments(model, [], average=True).shape == (0,)
+    with pytest.raises(DesignError, match="at least one segment"):
+        fairspan.encode_segments(model, [["a"], []], average=True)
+    with pytest.raises(DesignError, match="precision cannot be used with average=True"):
+        fairspan.encode_segments(model, [["a"]], average=True, precision="int8")

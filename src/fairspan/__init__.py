@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from fairspan.model.segments import encode_segments as encode_segments
     from fairspan.retrieval.mteb_running import mteb_model as mteb_model
     from fairspan.retrieval.mteb_running import mteb_task as mteb_task
-    from fairspan.runs.correction import fit_correction as fit_correction
     from fairspan.runs.log import RunLog as RunLog
     from fairspan.studies.audit.run import audit as audit
     from fairspan.studies.collapse.run import collapse as collapse
@@ -48,7 +47,6 @@ _LAZY = {
     "load": "fairspan.model.loading",
     "SegmentedText": "fairspan.model.segments",
     "encode_segments": "fairspan.model.segments",
-    "fit_correction": "fairspan.runs.correction",
     "mteb_model": "fairspan.retrieval.mteb_running",
     "mteb_task": "fairspan.retrieval.mteb_running",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, SIZED_TILES, Calibration
@@ -18,9 +18,7 @@ CLOSED_TREATMENTS = (PLAIN, "chunk-mean")
 """The default for a model that only gives vectors, which allows no other."""
 BASELINES = ("whitening", "last2avg", "chunk-mean")
 CHUNK_TOKENS = 128
-CORRECTIONS = ("subspace", "lir")
 _CUT_WORDS = ("baskets", "tiles", "chunks")
-_CORRECTION = re.compile(r"(subspace|lir)(?:-([1-9]\d*))?")
 _BASELINE = re.compile(r"whitening(-[1-9]\d*)?|chunk-mean(-[1-9]\d*|-window)?|last2avg")
 # IRF's own names: the basket size, a hyphen, and the layers.
 _PUBLISHED = re.compile(rf"(\d+)-({'|'.join(LAYER_NAMES)}|\d+)")
@@ -44,10 +42,6 @@ class Treatment:
     keeps 256 dimensions. There is one whitening for both sides, fitted on texts that are embedded as documents. With
     "chunk-mean" the vector of a document is the mean of those of its chunks, of which "chunk-mean-64" have at most 64
     tokens, and "chunk-mean-window" as many as the plain model reads; queries are embedded whole."""
-    correction: str | None = None
-    """The language correction: "subspace" or "lir", and "subspace-3" or "lir-2" for
-    that many directions. There is one fit for both sides, on texts that are embedded as documents under the rest of
-    the treatment."""
 
     def __post_init__(self) -> None:
         cut = self.calibration.strength > 0 or self.calibration.tile_size is not None or self.chunks
@@ -56,27 +50,16 @@ class Treatment:
                 f"the treatment {self.name!r} uses segments but has no baskets, tiles or chunks: give it "
                 "a strength above 0 or a tile_size, or begin with chunk-mean."
             )
-        if self.correction is not None:
-            read_correction(self.correction)
 
     @property
     def acts(self) -> bool:
         """Whether anything is different from the plain model."""
-        return self.calibration.acts or self.baseline is not None or self.correction is not None
+        return self.calibration.acts or self.baseline is not None
 
     @property
     def whitens(self) -> bool:
+        """Whether a whitening is fitted, on texts that are never tested."""
         return self.baseline is not None and self.baseline.startswith("whitening")
-
-    @property
-    def fitted(self) -> bool:
-        """Whether something is fitted on texts that are never tested."""
-        return self.whitens or self.correction is not None
-
-    @property
-    def uncorrected(self) -> Treatment:
-        """The same without its language correction."""
-        return replace(self, correction=None)
 
     @property
     def chunks(self) -> bool:
@@ -116,7 +99,8 @@ class Treatment:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Treatment:
-        return cls(**{**values, "calibration": Calibration.from_dict(values["calibration"])})
+        calibration = Calibration.from_dict(values["calibration"])
+        return cls(values["name"], calibration, values["by_segments"], values["baseline"])
 
 
 AnyTreatment = Treatment | Calibration | str | Mapping[str, Any]
@@ -130,8 +114,7 @@ def as_treatment(given: AnyTreatment) -> Treatment:
     "512-last"), each followed by any number of fields to change: "paper+basket_size=64+sides=document". With
     "paper+baskets=segments" every segment of a document is a basket, with "tiles+tiles=segments" a tile, with
     "chunk-mean+chunks=segments" a chunk. "whitening", "whitening-256", "last2avg", "chunk-mean" and "chunk-mean-64"
-    are baselines with no calibration; fields give them one: "whitening+temperature=0.8". "tiles+correction=subspace"
-    and "plain+correction=lir" correct vectors for their language.
+    are baselines with no calibration; fields give them one: "whitening+temperature=0.8".
 
     A table starts from the name that it gives as `preset`, from its own name if that means something, or from the
     defaults of `Calibration`: {"name": "mine", "preset": "whitening", "temperature": 0.8}.
@@ -156,11 +139,7 @@ def as_treatment(given: AnyTreatment) -> Treatment:
                     f"a treatment given as a table needs a name, got {dict(given)!r}."
                 )
             if preset is None and table and not _is_known(name):
-                preset = (
-                    PLAIN
-                    if table.get("tile_size") is not None or {*table} == {"correction"}
-                    else "paper"
-                )
+                preset = PLAIN if table.get("tile_size") is not None else "paper"
             return _read(preset or name, name, table)
     raise DesignError(
         f"a treatment is a name such as 'plain' or 'paper', or a Calibration, got {given!r}."
@@ -177,10 +156,9 @@ def _read(written: str, name: str, more: Mapping[str, Any]) -> Treatment:
             raise DesignError(
                 f"{word} can be segments, as in tiles+tiles=segments, or omitted, got {value!r}."
             )
-    correction = values.pop("correction", None)
     baseline = base if _BASELINE.fullmatch(base) else None
     calibration = (PRESETS[PLAIN] if baseline else _base(base, written)).but(**values)
-    made = Treatment(shown_name(name), calibration, bool(cut), baseline, correction)
+    made = Treatment(shown_name(name), calibration, bool(cut), baseline)
     if "tiles" in cut and calibration.tile_size is None:
         raise DesignError(
             f"the treatment {made.name!r} has no tiles: give it a tile_size such as 64."
@@ -242,20 +220,6 @@ def _is_known(name: str) -> bool:
     )
 
 
-def read_correction(given: Any) -> tuple[str, int | None]:
-    """A correction and how many directions it removes, None for the usual number.
-
-    >>> read_correction("lir-2")
-    ('lir', 2)
-    """
-    found = _CORRECTION.fullmatch(given) if isinstance(given, str) else None
-    if found is None:
-        raise DesignError(
-            f"correction must be one of {', '.join(CORRECTIONS)}, or as in subspace-3 and lir-2, got {given!r}."
-        )
-    return found[1], int(found[2]) if found[2] else None
-
-
 def _parse_change(part: str) -> tuple[str, Any]:
     field, equals, value = part.partition("=")
     if not equals:
@@ -270,7 +234,7 @@ def _parse_change(part: str) -> tuple[str, Any]:
 
 def require_use_of_fit(fit_corpus: str | None, treatments: Sequence[Treatment]) -> None:
     """Raise if a corpus to fit on was named, and no treatment is fitted."""
-    if fit_corpus is not None and not any(treatment.fitted for treatment in treatments):
+    if fit_corpus is not None and not any(treatment.whitens for treatment in treatments):
         raise DesignError("no treatment is fitted, so fit_corpus would do nothing: omit it.")
 
 

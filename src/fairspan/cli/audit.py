@@ -38,12 +38,12 @@ def audit(
         "Number of tokens to use from the start of every segment.", group=DATA
     ),
     fit_corpus: str | None = option(
-        "Corpus that whitening and correction= are fitted on. Default: segments in no document.",
+        "Corpus that whitening is fitted on. Default: segments in no document.",
         group=DATA,
     ),
     treatments: str | None = list_option(
         "plain, tiles, paper, retrieval, 128-last_half, paper+basket_size=64, whitening, last2avg, chunk-mean, "
-        "tiles+correction=subspace, … Default: plain,tiles, or plain,chunk-mean with --endpoint."
+        "… Default: plain,tiles, or plain,chunk-mean with --endpoint."
     ),
     measures: str | None = list_option(
         "representation, retention, attention. Default: representation."

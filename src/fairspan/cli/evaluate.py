@@ -49,7 +49,7 @@ def evaluate(
         group=DATA,
     ),
     fit_corpus: str | None = option(
-        "Corpus that whitening and correction= are fitted on. Default, for pages: segments on no page.",
+        "Corpus that whitening is fitted on. Default, for pages: segments on no page.",
         group=DATA,
     ),
     seed: int | None = option("Seed of pages and intervals. Default: 0.", group=DATA),

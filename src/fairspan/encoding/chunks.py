@@ -10,6 +10,7 @@ from fairspan.corpus.sentences import Span, sentences, stripped
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.text import DerivedEncoder, Encoder, Text, key_of
 from fairspan.errors import DesignError
+from fairspan.model.averages import mean_vector
 
 
 def chunk_tokens(asked: int | str, counter: TokenCounter) -> int:
@@ -52,22 +53,6 @@ def chunk_documents(
             chunked[number] = _balanced(own, size)
         size -= 1
     return chunked
-
-
-def unit(vectors: np.ndarray) -> np.ndarray:
-    """Vectors [V, d] at length 1."""
-    lengths = np.linalg.norm(vectors.astype(np.float64), axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(lengths, 1e-30), dtype=np.float32)
-
-
-def mean_vector(vectors: np.ndarray, *, normalise: bool) -> np.ndarray:
-    """[1, d], the mean of the vectors [V, d] of a document's chunks; `normalise` sets these and it to length 1."""
-    mean = (
-        (unit(vectors) if normalise else vectors)
-        .mean(axis=0, keepdims=True, dtype=np.float64)
-        .astype(np.float32)
-    )
-    return unit(mean) if normalise else mean
 
 
 def room_of(counter: TokenCounter) -> int | None:

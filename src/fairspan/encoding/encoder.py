@@ -1,4 +1,4 @@
-"""Encoders: of a SentenceTransformer under a calibration, of any object with `encode(list[str])`, and corrected."""
+"""Encoders: of a SentenceTransformer under a calibration, and of any object with `encode(list[str])`."""
 
 import json
 import warnings
@@ -13,13 +13,12 @@ from sentence_transformers.util import batch_to_device
 
 from fairspan.calibration.calibration import Calibration, Side
 from fairspan.encoding.endpoint import Endpoint
-from fairspan.encoding.text import DerivedEncoder, key_of
 from fairspan.encoding.text import Encoder as Encoder
 from fairspan.encoding.text import Text as Text
+from fairspan.encoding.text import key_of
 from fairspan.encoding.tokens import ModelTokens, cutting, tokens_of_spans, window_of
 from fairspan.errors import FairspanError, UnsupportedModel
 from fairspan.model.build import calibrate
-from fairspan.model.correction import LanguageCorrection
 from fairspan.model.segments import SegmentedText
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.window import ANY_LENGTH
@@ -146,39 +145,6 @@ class ObjectEncoder(Encoder):
 
     def key(self, text: Text) -> bytes:
         return key_of(self._identity, self._prompt + text.text)
-
-
-class CorrectedEncoder(DerivedEncoder):
-    """What another encoder gives for texts, corrected for their languages. Nothing is embedded for it twice."""
-
-    def __init__(self, alone: Encoder, correction: LanguageCorrection) -> None:
-        self.alone, self.model, self.correction = alone, alone.model, correction
-        self.window = alone.window
-
-    def parts(self, texts: Sequence[Text]) -> list[tuple[Text, ...]]:
-        return [(text,) for text in texts]
-
-    def combine(
-        self, texts: Sequence[Text], vectors: Sequence[Sequence[np.ndarray]]
-    ) -> list[np.ndarray]:
-        found = [own for (own,) in vectors]
-        return (
-            list(self.correction.correct(np.stack(found), [text.spoken for text in texts]))
-            if found
-            else []
-        )
-
-    def untouched(self, texts: Sequence[Text]) -> str:
-        """Of how many different texts a part has no fitted language, in words; empty if there are none."""
-        found = self.correction.untouched([text.spoken for text in dict.fromkeys(texts)])
-        return ", ".join(
-            f"{count:,} in {language or 'an unknown language'}" for language, count in found.items()
-        )
-
-    def key(self, text: Text) -> bytes:
-        """Where the vector of a text is stored: its languages count only where the method asks for them."""
-        spoken = [json.dumps(text.spoken)] if self.correction.needs_language else []
-        return key_of("languages", self.correction.fingerprint, self.alone.key(text).hex(), *spoken)
 
 
 def identity_of(model: Encodes) -> str | None:

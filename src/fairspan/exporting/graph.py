@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from fairspan.attention.layers import count_layers, route_attention
 from fairspan.errors import UnsupportedModel
 from fairspan.model.build import copy_sharing_weights, require_transformers
-from fairspan.model.correction import LanguageCorrection
 from fairspan.model.pooling import TOKENS
 from fairspan.model.transformer import CalibratedTransformer
 
@@ -73,8 +72,6 @@ def exportable_copy(model: SentenceTransformer) -> SentenceTransformer:
     foreign = [type(part).__name__ for part in parts if not type(part).__module__.startswith(known)]
     if not isinstance(first, Transformer):
         why = "has a Router: build a SentenceTransformer from the modules of one side, and export that"
-    elif any(isinstance(one, LanguageCorrection) and one.needs_language for one in others):
-        why = "uses the correction lir, which needs the language of each text: export it with subspace, or without"
     elif foreign:
         why = f"has {foreign[0]}, a module with custom code, which cannot be exported"
     elif "message" in first.modality_config or not getattr(first.tokenizer, "is_fast", False):

@@ -4,19 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairspan.model.correction import LanguageCorrection
     from fairspan.model.transformer import CalibratedTransformer
 
-__all__ = ["CalibratedTransformer", "LanguageCorrection"]
-
-_LAZY = {
-    "CalibratedTransformer": "fairspan.model.transformer",
-    "LanguageCorrection": "fairspan.model.correction",
-}
+__all__ = ["CalibratedTransformer"]
 
 
 def __getattr__(name: str) -> Any:
-    # Saved models name the classes here. What only asks where a model is needs none of what they import.
-    if name not in _LAZY:
+    # Saved models name the class here. It is imported on first use, because it imports torch.
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_LAZY[name]), name)
+    return getattr(import_module("fairspan.model.transformer"), name)

@@ -9,10 +9,9 @@ from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import nn
 
-from fairspan.calibration.calibration import PRESETS, AnyCalibration, Calibration, as_calibration
+from fairspan.calibration.calibration import AnyCalibration, Calibration, as_calibration
 from fairspan.errors import FairspanError, UnsupportedModel
 from fairspan.model.card import write_card
-from fairspan.model.correction import LanguageCorrection, add_correction, corrections_of
 from fairspan.model.transformer import CalibratedTransformer, refuse_exported
 from fairspan.model.window import read_up_to
 
@@ -25,7 +24,6 @@ def calibrate(
     calibration: AnyCalibration | None = None,
     *,
     max_seq_length: int | None = None,
-    correction: LanguageCorrection | None = None,
     **fields: Any,
 ) -> Encoder:
     """A SentenceTransformer with calibrated attention that shares the weights of `model`, which is not changed.
@@ -41,11 +39,10 @@ def calibrate(
             read whole. With fields about baskets None means the defaults of `Calibration`.
         max_seq_length: the longest text to read, in tokens. By default any length in tiles, otherwise the model's
             own limit.
-        correction: what `fairspan.fit_correction` returned for this model; it replaces one that the model has.
         fields: fields of `Calibration` to change.
 
     Raises:
-        UnsupportedModel: if any requested layer cannot be calibrated, or `correction` was fitted on another model.
+        UnsupportedModel: if any requested layer cannot be calibrated.
         DesignError: if a field has a wrong value, or one that does not fit this model.
     """
     wanted = as_calibration(calibration, **fields)
@@ -70,21 +67,6 @@ def calibrate(
             wanted = module.calibration
             if max_seq_length is not None:
                 read_up_to(module, max_seq_length)
-    if correction is not None:
-        if isinstance(model, MultiVectorEncoder):
-            raise UnsupportedModel(
-                "a correction acts on one vector per text: omit it for a MultiVectorEncoder."
-            )
-        add_correction(calibrated, correction)
-    for own in corrections_of(calibrated):
-        known = own.fitted_on.get("calibration")
-        fitted = PRESETS["plain"] if known is None else Calibration.from_dict(known)
-        if own.fitted_on and fitted.on("document") != wanted.on("document"):
-            warnings.warn(
-                "the correction was fitted under another calibration, where vectors differ: fit it with "
-                "fairspan.fit_correction(…, calibration=…).",
-                stacklevel=2,
-            )
     half = next(
         (
             str(one.dtype)[6:]

@@ -10,7 +10,6 @@ from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.words import in_words
-from fairspan.model.correction import corrections_of
 from fairspan.model.source import DEFAULT_MODEL, PACKAGE
 
 _CARD = """---
@@ -66,16 +65,15 @@ def model_card(model: SentenceTransformer, calibration: Calibration, template: s
         "tags": tags,
     }
     licence = known.get("license_name") or known.get("license")
-    how = [
-        f"calibrated by fairspan: {in_words(calibration)}" if calibration.acts else "not calibrated"
-    ]
-    how += [f"vectors corrected for languages ({one.method})" for one in corrections_of(model)]
+    how = "not calibrated"
+    if calibration.acts:
+        how = f"calibrated by fairspan: {in_words(calibration)}"
     return template.format(
         front=ModelCardData(library_name="sentence-transformers", **kept).to_yaml(),
         kind=type(model).__name__,
         name=name.rpartition("/")[2],
         base=f"[{name}](https://huggingface.co/{name})" if "/" in name else name,
-        how="; ".join(how),
+        how=how,
         licence=f"So is the licence: {licence}." if licence else "Its card names no licence.",
         calibration=calibration.to_json(),
     )

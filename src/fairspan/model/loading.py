@@ -9,7 +9,6 @@ from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.util import get_device_name
 
 from fairspan.errors import FairspanError, UnsupportedModel, first_line
-from fairspan.model.correction import LanguageCorrection
 from fairspan.model.source import (
     DEFAULT_MODEL,
     FOLDERS,
@@ -26,9 +25,7 @@ __all__ = ["DEFAULT_MODEL", "Loading", "load", "load_model"]
 
 _PICKLES = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
 _DOWNLOADED = ["*.json", "*.jinja", "*.safetensors", "*.txt", "*.model", "*.md"]
-_CLASSES: dict[str, type] = {
-    f"fairspan.model.{kind.__name__}": kind for kind in (CalibratedTransformer, LanguageCorrection)
-}
+_CLASSES: dict[str, type] = {"fairspan.model.CalibratedTransformer": CalibratedTransformer}
 
 
 def load(path: str | Path, **options: Any) -> SentenceTransformer:
@@ -103,7 +100,13 @@ def _open(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTran
             and read_json(config).get("model_type") == MultiVectorEncoder.model_type
         )
         kind = MultiVectorEncoder if several else SentenceTransformer
-        if not _is_calibrated(place, options):
+        modules = _module_names(place, options)
+        if "fairspan.model.LanguageCorrection" in modules:
+            raise UnsupportedModel(
+                f"{name} has a language correction, and these were removed: use an earlier "
+                "fairspan, or calibrate the model anew."
+            )
+        if "fairspan" not in modules:
             if model_file(place, "fairspan.json", **options) is not None:
                 raise UnsupportedModel(
                     f"{name} is an exported folder, for other programs: give the model itself."
@@ -133,12 +136,11 @@ def _is_cpu(device: str | None) -> bool:
     return str(device or get_device_name()).startswith("cpu")
 
 
-def _is_calibrated(place: str, options: dict[str, Any]) -> bool:
-    """Whether a calibrated model was saved there, perhaps inside a Router."""
-    files = (model_file(place, name, **options) for name in ("modules.json", "router_config.json"))
-    return any(
-        file is not None and "fairspan" in file.read_text(encoding="utf-8") for file in files
-    )
+def _module_names(place: str, options: dict[str, Any]) -> str:
+    """The text of the files that name a saved model's modules, of those inside a Router too."""
+    names = ("modules.json", "router_config.json")
+    files = [model_file(place, name, **options) for name in names]
+    return "\n".join(file.read_text(encoding="utf-8") for file in files if file is not None)
 
 
 def _saved_dtype(place: str, options: dict[str, Any]) -> str | None:

@@ -1,4 +1,4 @@
-"""Documents given as lists of segments, each of which becomes a basket or a tile."""
+"""Documents as lists of segments, which become baskets or tiles or are embedded alone."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
 
-from fairspan.errors import DesignError
+from fairspan.errors import DesignError, UnsupportedModel
+from fairspan.model.averages import mean_vector
 
 SEPARATOR = " "
 UNSEGMENTED = -1
@@ -111,33 +113,87 @@ def segment_of_tokens(
 def encode_segments(
     model: SentenceTransformer,
     documents: Sequence[Sequence[str] | SegmentedText] | SegmentedText,
+    *,
+    average: bool = False,
     **options: Any,
 ) -> Any:
     """Embed documents whose segments are known, with one basket or tile per segment.
 
+    With `average` the vector of a document is the mean of its segments' vectors instead, each
+    embedded alone. Every segment then has the same weight, whatever its position, length and
+    language. Where the model compares by cosine, or with `normalize_embeddings`, the segments'
+    vectors and their mean have length 1.
+
     Args:
-        model: a calibrated model.
-        documents: a list of documents, each a list of segments or a `SegmentedText`; or one `SegmentedText`.
-        options: whatever `model.encode_document` takes.
+        model: a calibrated model; with `average` a plain one, too.
+        documents: a list of documents, each a list of segments or a `SegmentedText`; or one
+            `SegmentedText`.
+        average: whether to average the segments' own vectors.
+        options: whatever `model.encode_document` takes; with `average` neither `precision` nor
+            `output_value`.
 
     Returns:
         What `model.encode_document` returns: one vector per document of a list, or one vector.
+
+    Raises:
+        DesignError: if a document has no segments, or a model without `average` has neither
+            baskets nor tiles.
     """
-    calibrations = [getattr(module, "calibration", None) for module in model.modules()]
-    if not any(
-        one is not None and (one.strength > 0 or one.tile_size is not None) for one in calibrations
-    ):
-        raise DesignError(
-            "segments become tiles or baskets only inside a calibrated model: use fairspan.calibrate(model, 'tiles') "
-            "or any calibration with tiles or with a strength above 0."
-        )
+    if not average:
+        _require_baskets(model)
+    if isinstance(documents, str):
+        texts = [_segmented(documents)]
+    else:
+        texts = [_segmented(document) for document in documents]
+    if average and texts:
+        vectors = _segment_means(model, texts, **options)
+    else:
+        vectors = model.encode_document(texts, **options)
+    return vectors[0] if isinstance(documents, str) else vectors
 
-    def read(document: Sequence[str]) -> SegmentedText:
-        return document if isinstance(document, SegmentedText) else SegmentedText(document)
 
-    texts = (
-        read(documents)
-        if isinstance(documents, str)
-        else [read(document) for document in documents]
+def _segmented(document: Sequence[str]) -> SegmentedText:
+    return document if isinstance(document, SegmentedText) else SegmentedText(document)
+
+
+def _require_baskets(model: SentenceTransformer) -> None:
+    """Raise unless the model is calibrated with baskets or tiles."""
+    for module in model.modules():
+        calibration = getattr(module, "calibration", None)
+        if calibration is not None and (
+            calibration.strength > 0 or calibration.tile_size is not None
+        ):
+            return
+    raise DesignError(
+        "segments become tiles or baskets only inside a calibrated model: use "
+        "fairspan.calibrate(model, 'tiles') or any calibration with tiles or with a strength above "
+        "0, or average=True for the mean of the segments' own vectors."
     )
-    return model.encode_document(texts, **options)
+
+
+def _segment_means(
+    model: SentenceTransformer,
+    texts: Sequence[SegmentedText],
+    *,
+    normalize_embeddings: bool = False,
+    convert_to_numpy: bool = True,
+    convert_to_tensor: bool = False,
+    **options: Any,
+) -> Any:
+    """[N, d], the mean vector of each text's segments; as an array, a tensor or a list of tensors."""
+    if not isinstance(model, SentenceTransformer):
+        raise UnsupportedModel(
+            f"average=True takes a SentenceTransformer, got {type(model).__name__}."
+        )
+    for option in ("precision", "output_value"):
+        if option in options:
+            raise DesignError(f"{option} cannot be used with average=True: omit it.")
+    segments = [segment for text in texts for segment in text.segments]
+    vectors = np.asarray(model.encode_document(segments, **options))
+    borders = np.cumsum([len(text.segments) for text in texts])[:-1]
+    normalise = normalize_embeddings or model.similarity_fn_name == "cosine"
+    means = [mean_vector(part, normalise=normalise) for part in np.split(vectors, borders)]
+    array = np.concatenate(means)
+    if convert_to_tensor:
+        return torch.from_numpy(array).to(model.device)
+    return array if convert_to_numpy else list(torch.from_numpy(array))

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairspan.design.lengths import TokenCounter
-from fairspan.encoding.chunks import chunk_documents, grouped, mean_vector, room_of, unit
-from fairspan.encoding.text import Text, shares
+from fairspan.encoding.chunks import chunk_documents, grouped, room_of
+from fairspan.encoding.text import Text
+from fairspan.model.averages import mean_vector, unit
 from fairspan.retrieval.task import Passage, Span
 
 INDEXES = ("whole", "chunk-mean", "chunk-max", "late-max")
@@ -51,19 +52,14 @@ def plan_index(
     Where a document is longer than the model reads, its whole vector is that of its beginning; chunks cover all.
     """
     if kind == "whole":
-        return IndexPlan(
-            kind, {one.id: (_whole(one, lengths[one.id], counter),) for one in documents}
-        )
+        return IndexPlan(kind, {one.id: (_whole(one, lengths[one.id]),) for one in documents})
     made: dict[str, list[Text]] = {}
     texts = [Text(one.text, 0, language=one.language) for one in documents]
     for one, chunks in zip(documents, chunk_documents(texts, counter, size), strict=True):
         if kind == "late-max":
             made[one.id] = _passes(one, chunks, lengths[one.id], counter)
         else:
-            made[one.id] = [
-                Text(one.text[slice(*chunk)], 0, languages=_languages(one, chunk, counter))
-                for chunk in chunks
-            ]
+            made[one.id] = [Text(one.text[slice(*chunk)], 0) for chunk in chunks]
     counts = iter(counter.count_whole([text.text for own in made.values() for text in own]))
     return IndexPlan(
         kind,
@@ -71,9 +67,8 @@ def plan_index(
     )
 
 
-def _whole(document: Passage, length: int, counter: TokenCounter) -> Text:
-    languages = _languages(document, (0, len(document.text)), counter) if document.languages else ()
-    return Text(document.text, length, (), _borders(document), document.language, languages)
+def _whole(document: Passage, length: int) -> Text:
+    return Text(document.text, length, (), _borders(document), document.language)
 
 
 def _passes(
@@ -105,20 +100,6 @@ def assemble(
     counts = [len(vectors) for vectors in own]
     owners = None if max(counts) == 1 else np.repeat(np.arange(len(own)), counts)
     return Vectors(np.concatenate(own), owners)
-
-
-def _languages(
-    document: Passage, part: Span, counter: TokenCounter
-) -> tuple[tuple[str, float], ...]:
-    """The languages of a part of a document, each with its share of the tokens."""
-    if not document.languages:
-        return ((document.language, 1.0),) if document.language else ()
-    start, end = part
-    clipped = [(max(start, first), min(end, last)) for first, last in document.spans]
-    tokens = counter.count(
-        [document.text[first:last] if first < last else "" for first, last in clipped]
-    )
-    return shares(zip(document.languages, tokens, strict=True))
 
 
 def _borders(document: Passage) -> tuple[int, ...]:

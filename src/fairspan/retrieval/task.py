@@ -33,16 +33,6 @@ class Passage:
     language: str = ""
     spans: tuple[Span, ...] = ()
 
-    @property
-    def languages(self) -> tuple[str, ...]:
-        """The language of each span of a page that is in two, which are written lead:later."""
-        lead, colon, later = self.language.partition(":")
-        return (
-            tuple(lead if number == 0 else later for number in range(len(self.spans)))
-            if colon
-            else ()
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Evidence:

@@ -10,19 +10,11 @@ from sentence_transformers import SentenceTransformer
 from fairspan.calibration.calibration import Calibration, Side
 from fairspan.calibration.treatment import CHUNK_TOKENS, Treatment
 from fairspan.encoding.chunks import ChunkEncoder, chunk_tokens
-from fairspan.encoding.encoder import (
-    CorrectedEncoder,
-    Encoder,
-    Encodes,
-    ModelEncoder,
-    ObjectEncoder,
-    Text,
-)
+from fairspan.encoding.encoder import Encoder, Encodes, ModelEncoder, ObjectEncoder, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters, counter_of
 from fairspan.model.baselines import fit_whitening, last_two, whiten
-from fairspan.model.correction import LanguageCorrection
 from fairspan.runs.fit_part import FitPart
 
 Pair = tuple[Encoder, Sequence[Text]]
@@ -57,7 +49,6 @@ class Treated:
         fingerprint: what the keys of its vectors begin with.
         prompts: by side.
         normalise: whether chunks and their mean are set to length 1, as a model that compares by cosine wants it.
-        correction: the language correction; the same on both sides.
     """
 
     model: SentenceTransformer | Encodes
@@ -65,7 +56,6 @@ class Treated:
     treatment: Treatment
     prompts: Mapping[str, str]
     normalise: bool = True
-    correction: LanguageCorrection | None = None
 
     @cached_property
     def documents(self) -> Encoder:
@@ -101,47 +91,29 @@ class Treated:
         if chunked:
             how = {"normalise": self.normalise, "by_segments": self.treatment.by_segments}
             found = ChunkEncoder(found, counter, chunk_tokens(size, counter), **how)
-        return found if self.correction is None else CorrectedEncoder(found, self.correction)
+        return found
 
 
 def treat(plain: Treated, *, fit: FitPart, embed: Embed) -> Treated:
-    """The model under its treatment: a whitening and a language correction are fitted on `fit`.
+    """The model under its treatment, of which a whitening is fitted on `fit`.
 
     Chunks are embedded by the plain model, so that their vectors are those of an index of chunks.
     """
-    treatment, base, named = (
-        plain.treatment,
-        plain,
-        f"{plain.fingerprint} {plain.treatment.baseline}",
-    )
+    treatment = plain.treatment
+    fingerprint = f"{plain.fingerprint} {treatment.baseline}"
     if treatment.whitens:
         whitening = fit_whitening(embed(plain.documents, fit.texts), dimensions=treatment.number)
-        made = whiten(plain.model, whitening)
-        base = replace(plain, model=made, fingerprint=f"{named} {whitening.fingerprint}")
-    elif treatment.baseline == "last2avg":
-        base = replace(plain, model=last_two(plain.model), fingerprint=named)
-    if treatment.correction is None:
-        return base
-    vectors, spoken = (
-        embed(base.documents, fit.parallel),
-        np.array([text.language for text in fit.parallel]),
-    )
-    by_language = {
-        language: vectors[spoken == language] for language in dict.fromkeys(spoken.tolist())
-    }
-    correction = LanguageCorrection.fit(
-        treatment.correction, by_language, normalise=plain.normalise
-    )
-    return replace(base, correction=correction)
+        whitened = whiten(plain.model, whitening)
+        return replace(plain, model=whitened, fingerprint=f"{fingerprint} {whitening.fingerprint}")
+    if treatment.baseline == "last2avg":
+        return replace(plain, model=last_two(plain.model), fingerprint=fingerprint)
+    return plain
 
 
 def fit_pairs(
     treatment: Treatment, fit: FitPart, under: Callable[[Treatment], Treated]
 ) -> list[Pair]:
     """What a treatment is fitted on, with what embeds it."""
-    uncorrected, found = treatment.uncorrected, list[Pair]()
-    if treatment.whitens:
-        found.append((under(replace(uncorrected, baseline=None)).documents, fit.texts))
-    if treatment.correction is not None:
-        found.append((under(uncorrected).documents, fit.parallel))
-    return found
+    if not treatment.whitens:
+        return []
+    return [(under(replace(treatment, baseline=None)).documents, fit.texts)]

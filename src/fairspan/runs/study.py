@@ -13,7 +13,7 @@ import numpy as np
 
 from fairspan import __version__
 from fairspan.calibration.treatment import Treatment
-from fairspan.encoding.encoder import CorrectedEncoder, Encoder, Text
+from fairspan.encoding.encoder import Encoder, Text
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.fill import Tally, fill, reads_to_end
 from fairspan.encoding.store import Store, default_store
@@ -183,10 +183,6 @@ class Run:
 
     def fill(self, encoder: Encoder, texts: Sequence[Text]) -> None:
         """Embed what the store does not have."""
-        if isinstance(encoder, CorrectedEncoder) and (untouched := encoder.untouched(texts)):
-            self.note(
-                f"{encoder.correction.method}: texts not corrected, wholly or in part: {untouched}"
-            )
         fill(
             encoder,
             texts,

@@ -233,7 +233,7 @@ class Subject:
                     f"truncate_dim={truncated} would truncate the vectors after they are whitened: load the "
                     "model without it, and keep fewer dimensions of the whitening."
                 )
-            if (one.fitted or one.chunks) and one in on_tokens:
+            if (one.whitens or one.chunks) and one in on_tokens:
                 raise UnsupportedModel(
                     f"vectors of {one.name} are not comparable with token vectors: omit it, or omit retention and "
                     "late chunks."

@@ -36,8 +36,7 @@ class AuditOptions(StudyOptions, Design):
         measures: of "representation", "retention" and "attention".
         partial: omit segments that lack a translation, instead of refusing the corpus.
         prompt: put before every text; by default the model's own document prompt.
-        fit_corpus: what whitening and corrections of languages are fitted on; by default what `corpus` has in no
-            document.
+        fit_corpus: what whitening is fitted on; by default what `corpus` has in no document.
         attention_documents: number of documents of each size and plan whose attention is read.
         margin: differences from position 1 below it count as fair.
         inference: how intervals are made: "auto", "cr1", "z", "cr2" or "two-way".

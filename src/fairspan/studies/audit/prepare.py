@@ -12,7 +12,6 @@ from fairspan.design.documents import Document, Documents, build_documents, fitt
 from fairspan.design.lengths import measure_segments
 from fairspan.design.plan import LanguagePlan, languages_of
 from fairspan.encoding.encoder import Text, refuse_other_spaces
-from fairspan.encoding.text import shares
 from fairspan.encoding.tokens import ModelTokens, read_text
 from fairspan.errors import DesignError
 from fairspan.runs.bases import Pair, Treated, fit_pairs
@@ -97,8 +96,6 @@ class PreparedAudit:
     @cached_property
     def texts(self) -> list[Text]:
         """The documents."""
-        alone = self.documents.segments
-        tokens = dict(zip(alone, self.subject.counter.count(list(alone.values())), strict=True))
         wants_spans = "retention" in self.options.measures
         return [
             Text(
@@ -107,7 +104,6 @@ class PreparedAudit:
                 one.spans if wants_spans else (),
                 tuple(start for start, _ in one.spans),
                 one.keys[0][1],
-                shares((key[1], tokens[key]) for key in one.keys),
             )
             for one in self.documents.documents
         ]
@@ -116,8 +112,7 @@ class PreparedAudit:
         self, treatment: Treatment, under: Callable[[Treatment], Treated]
     ) -> tuple[Pair, ...]:
         """Everything that is embedded under a treatment, with what embeds it."""
-        # A correction is of the vectors of the same treatment without it.
-        treated = under(treatment.uncorrected)
+        treated = under(treatment)
         own = (treated.segments, self.segments), (treated.documents, self.texts)
         return (*fit_pairs(treatment, self.fit, under), *own)
 

@@ -96,10 +96,6 @@ class CollapseOptions(StudyOptions):
                 raise DesignError(
                     f"{treatment.name} makes segments baskets, and these texts have none: omit it."
                 )
-            if treatment.correction is not None:
-                raise DesignError(
-                    f"{treatment.name} corrects languages, and these texts are in one: omit it."
-                )
         self._refuse_idle()
 
     def _refuse_idle(self) -> None:

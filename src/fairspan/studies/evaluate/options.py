@@ -46,8 +46,8 @@ class EvaluateOptions(StudyOptions, TaskOptions):
             of a collection "leave-out" where positions are known, else "cut".
         margin: a loss of quality below it counts as none.
         prompt, query_prompt: put before documents and queries; by default the model's own.
-        fit_corpus: what whitening and corrections of languages are fitted on; by default what the corpus of pages has
-            on no page. Collections need one.
+        fit_corpus: what whitening is fitted on; by default what the corpus of pages has on no page. Collections
+            need one.
     """
 
     verb: ClassVar[str] = "evaluate"
@@ -131,10 +131,9 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     @property
     def fit_languages(self) -> tuple[str, ...] | None:
         """Those to read of `fit_corpus` for a collection; None for all that it has."""
-        one = self.language is not None and not any(
-            treatment.correction for treatment in self.compared
-        )
-        return tuple(self.languages or ()) or ((str(self.language),) if one else None)
+        if self.languages:
+            return tuple(self.languages)
+        return None if self.language is None else (self.language,)
 
     def check(self) -> None:
         languages = self.fit_languages

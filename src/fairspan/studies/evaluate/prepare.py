@@ -52,8 +52,7 @@ class PreparedEvaluation:
         self, treatment: Treatment, under: Callable[[Treatment], Treated]
     ) -> tuple[Pair, ...]:
         """Everything that is embedded for a treatment, with what embeds it."""
-        # A correction is of the vectors of the same treatment without it.
-        treated = under(treatment.uncorrected)
+        treated = under(treatment)
         fitted = fit_pairs(treatment, self.fit, under)
         indexes = [
             (treated.documents, self.plans[index].flat)
@@ -151,7 +150,7 @@ def prepare_evaluation(
 
 
 def _fit_part(options: EvaluateOptions, subject: Subject, tasks: Sequence[MeasuredTask]) -> FitPart:
-    if not any(treatment.fitted for treatment in options.compared):
+    if not any(treatment.whitens for treatment in options.compared):
         return FitPart()
     source, languages = options.fit_corpus, options.fit_languages
     if options.task == PAGES:

@@ -61,8 +61,10 @@ def inspect(
     shown = as_progress(progress)
     chosen = as_treatments(treatments)
     for one in chosen:
-        if one.fitted or one.chunks:
-            reason = "is fitted on a corpus" if one.fitted else "has no single pass over a document"
+        if one.whitens or one.chunks:
+            reason = (
+                "is fitted on a corpus" if one.whitens else "has no single pass over a document"
+            )
             raise DesignError(f"{one.name} {reason} and cannot be inspected: run an audit.")
     loading = Loading(max_seq_length, device, dtype, trust_remote_code)
     if parts is not None:

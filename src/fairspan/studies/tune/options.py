@@ -127,11 +127,7 @@ class TuneOptions(StudyOptions, TaskOptions):
                 raise DesignError(
                     f"{one.name!r} is what candidates are compared with: omit it, or rename it."
                 )
-            if (
-                (one.baseline is not None and not one.chunks)
-                or one.correction is not None
-                or one.by_segments
-            ):
+            if (one.baseline is not None and not one.chunks) or one.by_segments:
                 raise DesignError(
                     f"{one.name!r} is not only a calibration, and cannot be written to {CALIBRATION_FILE}: compare "
                     "it with evaluate, and omit it."
