@@ -22,7 +22,7 @@ from fairspan.stats.choice import (
 )
 from fairspan.stats.intervals import Interval, t_interval
 from fairspan.stats.queries import of_groups, psi_interval, shortfall
-from fairspan.stats.resampling import change_of, jackknife
+from fairspan.stats.resampling import PositionSums, change_of, jackknife
 
 PLAIN = "plain"
 EXACT = 1e-12
@@ -56,6 +56,10 @@ def single(values: Mapping[str, np.ndarray]) -> Sample:
     """One query a cluster, in no group."""
     count = len(next(iter(values.values())))
     return make_sample(values, np.zeros(count, int), np.arange(count))
+
+
+def both(sample: Sample) -> PositionSums:
+    return sample.sums[PLAIN].beside(sample.sums["a"])
 
 
 def psi_of(values: np.ndarray, groups: np.ndarray) -> float:
@@ -99,7 +103,7 @@ def test_differences_are_those_of_a_jackknife_by_hand(seed: int) -> None:
             1,
         ),
         (
-            psi_interval(sample.both(PLAIN, "a")),
+            psi_interval(both(sample)),
             psi_gap,
             [groups == number for number in (1, 2, 3)],
             3,
@@ -133,8 +137,8 @@ def test_psi_does_not_fall_because_quality_rises(groups: tuple[float, ...]) -> N
             name: 1.0 * (chance < share * shares) for name, share in ((PLAIN, 0.4), ("a", 0.8))
         }
         sample = make_sample(values, numbers, clusters)
-        narrow = jackknife(sample.both(PLAIN, "a"), change_of(of_groups(shortfall)), range(1, 6))
-        for place, found in enumerate((psi_interval(sample.both(PLAIN, "a")), narrow)):
+        narrow = jackknife(both(sample), change_of(of_groups(shortfall)), range(1, 6))
+        for place, found in enumerate((psi_interval(both(sample)), narrow)):
             shown[place] += found.upper(0.95) < 0
     print(
         f"a fall of PSI is shown in {shown[0] / 3:.1f} % of runs, by the jackknife in {shown[1] / 3:.1f} %"

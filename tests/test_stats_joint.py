@@ -7,7 +7,7 @@ import pytest
 
 from fairspan.errors import DesignError
 from fairspan.stats.intervals import Interval
-from fairspan.stats.languages import Cell, JointModel, joint_model
+from fairspan.stats.languages import Condition, JointModel, joint_model
 
 SETS, N = 45, 3
 LANGUAGES = ("de", "en", "fr")
@@ -51,7 +51,7 @@ def plan_rows(
 MONOLINGUAL = [(language, language) for language in LANGUAGES]
 
 
-def contrast(model: JointModel, first: Cell, second: Cell) -> Interval:
+def contrast(model: JointModel, first: Condition, second: Condition) -> Interval:
     """First cell minus second at the same length."""
     return model.robust.contrasts((model.weights(first) - model.weights(second))[None])[0]
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from fairspan.stats.equivalence import Verdict, decide
-from fairspan.stats.languages import LanguageEffects, Plan, language_effects
+from fairspan.stats.languages import LanguageEffects, LeadLater, language_effects
 
-BOTH: list[Plan] = [("en", "de"), ("de", "en")]
-ALL: list[Plan] = [
+BOTH: list[LeadLater] = [("en", "de"), ("de", "en")]
+ALL: list[LeadLater] = [
     (lead, later) for lead in ("en", "de", "hi") for later in ("en", "de", "hi") if lead != later
 ]
 LONGER = {"en": 0.0, "de": 0.2, "hi": 0.5}
@@ -18,7 +18,7 @@ LONGER = {"en": 0.0, "de": 0.2, "hi": 0.5}
 
 def mixed_rows(
     rng: np.random.Generator,
-    plans: list[Plan] = BOTH,
+    plans: list[LeadLater] = BOTH,
     *,
     favour: dict[str, float] | None = None,
     n: int = 2,
@@ -48,7 +48,7 @@ def mixed_rows(
 
 
 def effects_of(
-    rows: dict[str, np.ndarray], plans: list[Plan] = BOTH, *, lengths: bool = True
+    rows: dict[str, np.ndarray], plans: list[LeadLater] = BOTH, *, lengths: bool = True
 ) -> LanguageEffects:
     tokens = rows["tokens"] if lengths else None
     return language_effects(
@@ -75,7 +75,7 @@ def test_it_is_statsmodels_contrast(n: int) -> None:
         cov_type="cluster", cov_kwds={"groups": rows["sets"]}, use_t=True
     )
 
-    def weights(pair: Plan, places: range) -> np.ndarray:
+    def weights(pair: LeadLater, places: range) -> np.ndarray:
         """At each place the first language, from the plan that has it there, minus the second from the other."""
         row = np.zeros(design.shape[1])
         for place in places:
@@ -127,7 +127,7 @@ def test_a_language_in_each_role_is_a_mean_of_plans() -> None:
     assert leads[0] == follows[0] == ("de", "hi")
     first = rows["positions"] == 1
 
-    def mean(plans: list[Plan], where: np.ndarray) -> float:
+    def mean(plans: list[LeadLater], where: np.ndarray) -> float:
         return float(
             np.mean(
                 [
@@ -148,7 +148,7 @@ def test_a_language_in_each_role_is_a_mean_of_plans() -> None:
 
 
 def test_one_order_is_not_compared() -> None:
-    plans: list[Plan] = [("en", "de"), ("de", "en"), ("hi", "en")]
+    plans: list[LeadLater] = [("en", "de"), ("de", "en"), ("hi", "en")]
     rows = mixed_rows(np.random.default_rng(4), plans)
     found = effects_of(rows, plans)
     assert found.pairs == (("en", "de"),)

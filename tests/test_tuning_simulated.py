@@ -11,6 +11,7 @@ import pytest
 from scipy.stats import binom  # type: ignore[import-untyped, unused-ignore]
 
 from fairspan.stats.choice import gain, unfairness
+from fairspan.stats.intervals import Interval
 from tests.tuning_simulated import (
     MARGIN,
     PAGES,
@@ -71,14 +72,18 @@ def test_the_simulator_has_the_means_that_it_says() -> None:
     assert gain([on_guard], PLAIN, "loses").estimate == pytest.approx(-MARGIN, abs=0.006)
 
 
+def t_of(gain: Interval) -> float:
+    return gain.estimate / gain.standard_error
+
+
 def assert_none_helps(found: list[Simulated]) -> None:
     """None is advised. The clusters that did not choose show no gain beyond chance, and all clusters together do.
 
     The mean of t values has a standard error of about 1 / √runs.
     """
     assert sum(one.used is not None for one in found) <= at_most(0.05, len(found))
-    crossed = np.mean([one.choice.gain.ratio for one in found])
-    overall = np.mean([one.choice.gains[one.choice.name].ratio for one in found])
+    crossed = np.mean([t_of(one.choice.gain) for one in found])
+    overall = np.mean([t_of(one.choice.gains[one.choice.name]) for one in found])
     assert crossed < 3 / len(found) ** 0.5 < overall
 
 

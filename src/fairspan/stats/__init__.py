@@ -1,1 +1,1 @@
-"""Numbers on arrays: least squares, clustered errors, bootstraps, verdicts. Knows no model and no file."""
+"""Numbers on arrays: least squares, clustered errors, bootstraps, verdicts. No model, no file."""

@@ -20,14 +20,13 @@ class Groups:
 
     def sums(self, values: Floats) -> Floats:
         """Sums of values[N] or values[N, K] over each group."""
-        if values.ndim == 1:
-            return np.bincount(self.codes, weights=values, minlength=self.count).astype(
-                np.float64, copy=False
-            )
-        return np.stack([self.sums(column) for column in values.T], axis=1)
+        if values.ndim > 1:
+            return np.stack([self.sums(column) for column in values.T], axis=1)
+        sums = np.bincount(self.codes, weights=values, minlength=self.count)
+        return sums.astype(np.float64, copy=False)
 
     def by_position(self, positions: Codes, n: int, values: Floats | None = None) -> Floats:
-        """Sums [count, n] of values[N] over each group and position; without values, the numbers of rows."""
+        """Sums [count, n] of values[N] by group and position; without values, numbers of rows."""
         cells = self.codes * n + positions - 1
         return np.bincount(cells, values, self.count * n).reshape(self.count, n).astype(np.float64)
 
@@ -37,7 +36,7 @@ class Groups:
 
 
 def group(labels: ArrayLike) -> Groups:
-    """Codes for a column: of numbers by their size, of strings in the order of their first appearance."""
+    """Codes for a column: numbers in ascending order, strings in order of first appearance."""
     column = np.asarray(labels)
     if column.dtype.kind in "OU":
         seen: dict[str, int] = {}
@@ -47,7 +46,7 @@ def group(labels: ArrayLike) -> Groups:
 
 
 def clusters_of(labels: ArrayLike, name: str = "set") -> Groups:
-    """Clusters by their labels. Clustered errors compare clusters, so one is not enough."""
+    """Clusters by their labels; at least two, because clustered errors compare clusters."""
     groups = group(labels)
     if groups.count < 2:
         raise DesignError(
@@ -62,6 +61,6 @@ def crossed(first: Groups, second: Groups) -> Groups:
 
 
 def round_up(number: int) -> int:
-    """To two significant digits, since an estimate of how many are needed deserves no more."""
+    """Round up to two significant digits: an estimated sample size is no more precise."""
     unit: int = 10 ** max(0, len(str(number)) - 2)
     return -(-number // unit) * unit

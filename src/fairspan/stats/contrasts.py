@@ -1,4 +1,4 @@
-"""`Robust`: a clustered fit with the way its errors are judged, and the contrasts and tests drawn from it."""
+"""`Robust`: a clustered fit, its covariance, and the contrasts and tests drawn from it."""
 
 from dataclasses import dataclass
 
@@ -21,8 +21,8 @@ from fairspan.stats.least_squares import (
 
 INFERENCES = ("auto", "cr1", "z", "cr2", "two-way")
 NOISE = 16 * float(np.finfo(np.float32).eps)
-"""Cosines of float32 vectors differ by less for the order of additions alone: such a difference counts as 0."""
-# From this many clusters on, CR1 with t(G − 1) needs no help.
+"""Cosines of float32 vectors differ by less from rounding alone: then a difference is 0."""
+# From this many clusters on, CR1 with t(G − 1) is accurate.
 ENOUGH_CLUSTERS = 40
 
 
@@ -44,59 +44,65 @@ class Robust:
     clusters: int
 
     def contrasts(self, weights: Floats) -> Intervals:
-        """Estimate and judge each row of weights[J, K]."""
+        """The interval of each row of weights[J, K] on the coefficients."""
         return t_intervals(
             self.estimates(weights), self._errors(weights), self.degrees_of_freedom(weights)
         )
 
     def estimates(self, weights: Floats) -> Floats:
-        """Each row of weights[J, K] on the coefficients; 0 if it is no larger than what rounding does."""
-        found = weights @ self.clustered.coefficients
-        return np.where(np.abs(found) <= NOISE, 0.0, found)
+        """Each row of weights[J, K] on the coefficients; 0 if it is within rounding error."""
+        values = weights @ self.clustered.coefficients
+        return np.where(np.abs(values) <= NOISE, 0.0, values)
 
     def tails(self, weights: Floats, null: float) -> tuple[Floats, Floats]:
-        """One-sided p-values [J], [J] against each contrast being less than the null, and more than it."""
+        """One-sided p-values [J], [J]: each contrast is below the null, and above it."""
         ratio = t_ratio(self.estimates(weights) - null, self._errors(weights))
         freedom = self.degrees_of_freedom(weights)
         return t_below(ratio, freedom), t_below(-ratio, freedom)
 
     def joint(self, weights: Floats) -> float:
-        """The p-value of the F test that all rows of weights[q, K] are 0; NaN with too few clusters for them."""
-        q, g = len(weights), self.clusters
-        small = self.inference == "cr2"
+        """The p-value of the F test that all rows of weights[q, K] are 0; NaN if not testable."""
+        q = len(weights)
         wald = _wald(self.estimates(weights), weights @ self.covariance @ weights.T)
-        df2 = np.inf if self.inference == "z" else g - 1.0
-        if small:
-            df2 = hotelling(self.clustered, weights) - q + 1
-        if q >= g or np.isnan(wald) or df2 <= 0:
+        freedom = self._freedom
+        if self.inference == "cr2":
+            freedom = hotelling(self.clustered, weights) - q + 1
+        if q >= self.clusters or np.isnan(wald) or freedom <= 0:
             return np.nan
-        return f_above(wald / q * (df2 / (df2 + q - 1) if small else 1), q, df2)
+        scale = freedom / (freedom + q - 1) if self.inference == "cr2" else 1
+        return f_above(wald / q * scale, q, freedom)
+
+    def degrees_of_freedom(self, rows: Floats) -> Floats:
+        """[J], of the t distribution of each row of weights[J, K]."""
+        if self.inference == "cr2":
+            return np.array([hotelling(self.clustered, row[None]) for row in rows])
+        return np.full(len(rows), self._freedom)
+
+    @property
+    def _freedom(self) -> float:
+        """Degrees of freedom of every contrast, except with CR2."""
+        return np.inf if self.inference == "z" else self.clusters - 1.0
 
     def _errors(self, rows: Floats) -> Floats:
         return np.asarray(np.sqrt(np.maximum(((rows @ self.covariance) * rows).sum(1), 0)))
 
-    def degrees_of_freedom(self, rows: Floats) -> Floats:
-        """Of the t distribution that each row of weights[J, K] is referred to."""
-        if self.inference == "cr2":
-            return np.array([hotelling(self.clustered, row[None]) for row in rows])
-        return np.full(len(rows), np.inf if self.inference == "z" else self.clusters - 1.0)
-
 
 def robust(fit: LeastSquares, sets: Groups, segments: Groups, *, inference: str = "auto") -> Robust:
-    """Cluster a fit by set, and by segment too where "two-way" is asked for or "auto" finds it needed.
+    """Cluster a fit by set, and with "two-way" also by segment.
 
-    "auto" is "two-way" where some segment occurs in more than one set, "cr1" from 40 sets on, and "cr2" below.
+    "auto" is "two-way" if some segment occurs in more than one set, "cr1" from 40 sets on, and
+    "cr2" below.
     """
-    chosen = inference
     if inference == "auto":
-        few = "cr1" if sets.count >= ENOUGH_CLUSTERS else "cr2"
-        chosen = "two-way" if crossed(sets, segments).count > segments.count else few
-    clustered = cluster(fit, sets, leverages=chosen == "cr2")
-    if chosen == "two-way":
-        return Robust(
-            chosen, clustered, two_way(fit, sets, segments), min(sets.count, segments.count)
-        )
-    return Robust(chosen, clustered, (cr2 if chosen == "cr2" else cr1)(clustered), sets.count)
+        inference = "cr1" if sets.count >= ENOUGH_CLUSTERS else "cr2"
+        if crossed(sets, segments).count > segments.count:
+            inference = "two-way"
+    clustered = cluster(fit, sets, leverages=inference == "cr2")
+    if inference == "two-way":
+        covariance = two_way(fit, sets, segments)
+        return Robust(inference, clustered, covariance, min(sets.count, segments.count))
+    covariance = cr2(clustered) if inference == "cr2" else cr1(clustered)
+    return Robust(inference, clustered, covariance, sets.count)
 
 
 def regress(
@@ -108,10 +114,9 @@ def regress(
     *,
     inference: str = "auto",
 ) -> Robust:
-    """Fit the means of cells of values[N], with the slope of a column where it is given, and cluster the fit.
+    """A clustered fit of the means of cells of values[N] and, if given, the slope of a column [N].
 
-    Args:
-        segments: the segment of each row, where some may be in several sets.
+    Segments [N] are needed only if they may occur in several sets.
     """
     groups = clusters_of(sets)
     others = groups if segments is None else clusters_of(segments, "segment")
@@ -120,7 +125,7 @@ def regress(
 
 
 def _wald(estimate: Floats, covariance: Floats) -> float:
-    """b'V⁻¹b; NaN where V has no inverse."""
+    """b'V⁻¹b; NaN if V has no inverse."""
     scale = np.sqrt(np.maximum(np.diag(covariance), 0))
     if not (scale > 0).all():
         return np.nan

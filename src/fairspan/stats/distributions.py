@@ -21,14 +21,14 @@ def t_quantile(probability: ArrayLike, freedom: ArrayLike) -> Floats:
 
 
 def f_above(statistic: float, numerator: float, denominator: float) -> float:
-    """P(F ≥ statistic); with an infinite denominator, chi-square over its degrees of freedom."""
+    """P(F ≥ statistic); with an infinite denominator, of chi-square over its degrees of freedom."""
     if np.isfinite(denominator):
         return float(special.fdtrc(numerator, denominator, statistic))
     return float(special.chdtrc(numerator, numerator * statistic))
 
 
 def t_ratio(difference: ArrayLike, standard_error: ArrayLike) -> Floats:
-    """difference / standard error; where the error is 0, no difference gives 0 and any other is infinite."""
+    """difference / standard error; with an error of 0, 0 for no difference and ±∞ otherwise."""
     gap, error = np.broadcast_arrays(
         np.asarray(difference, np.float64), np.asarray(standard_error, np.float64)
     )
@@ -45,8 +45,7 @@ def holm(p_values: ArrayLike) -> Floats:
     column = np.asarray(p_values, np.float64)
     tested = np.flatnonzero(~np.isnan(column))
     order = tested[np.argsort(column[tested], kind="stable")]
+    steps = column[order] * np.arange(len(order), 0, -1)
     adjusted = np.full(column.shape, np.nan)
-    adjusted[order] = np.minimum(
-        np.maximum.accumulate(column[order] * np.arange(len(order), 0, -1)), 1.0
-    )
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
     return adjusted

@@ -1,14 +1,14 @@
-"""Cosines of vectors, how widely vectors spread (METHODS §7), and LC's bounds on what attention does to them.
+"""Cosines of vectors, how widely vectors spread (METHODS §7), and LC's bounds on attention.
 
-Every measure of spread is of the vectors' directions, u_i = v_i/‖v_i‖:
+Every measure of spread uses the directions of vectors, u_i = v_i/‖v_i‖:
 
-- "cosine": the mean over all pairs, in O(N·d). Document i's own value is its mean cosine with the others.
-- "distance": the mean Euclidean distance to the centroid μ = E u. Document i's squared distance is
-  1 − 2 u_i·m_i + c_i, with m_i the mean and c_i the mean pairwise cosine of the others: unbiased for ‖u_i − μ‖², so
-  that bins of different size compare. In the plain mean of ‖u_i − ū‖ every document has a share of the centroid.
+- "cosine": the mean over all pairs, in O(N·d).
+- "distance": the mean Euclidean distance to the centroid μ = E u. The squared distance of document
+  i is 1 − 2 u_i·m_i + c_i, with m_i the mean and c_i the mean pairwise cosine of the others: it is
+  unbiased for ‖u_i − μ‖², so bins of different sizes are comparable.
 
-`resampling.Jackknife` makes intervals of the same values without each document. Bootstrap samples would hold
-documents twice, and copies of a document are no pairs.
+Intervals are by `resampling.Jackknife`, from these values without each document in turn: in a
+bootstrap sample, documents and their copies would be pairs.
 """
 
 import numpy as np
@@ -28,7 +28,7 @@ def representation(document: ArrayLike, alone: ArrayLike) -> Floats:
 
 
 def retention(contextual: ArrayLike, alone: ArrayLike) -> Floats:
-    """[n], τ(i, D) = cos(ctx(segment i, D), iso(segment i)), given [n, d] and [n, d] (METHODS §1)."""
+    """[n], τ(i, D) = cos(ctx(segment i, D), iso(segment i)), given two [n, d] (METHODS §1)."""
     return np.asarray((_unit(contextual) * _unit(alone)).sum(axis=-1))
 
 
@@ -43,12 +43,13 @@ def cosines(vectors: ArrayLike) -> Floats:
     return np.asarray((units @ units.sum(0) - 1) / (len(units) - 1))
 
 
-def cosine_without(own: Floats) -> Floats:
-    """The mean pairwise cosine without each document in turn, from the cosines[N] of all.
+def cosine_without(means: Floats) -> Floats:
+    """The mean pairwise cosine without each document in turn, from the `cosines` [N] of all.
 
-    The pairs of document i are counted twice in Σ_j (N − 1) a_j, once for each of their ends. NaN for two documents.
+    The pairs of document i are counted twice in Σ_j (N − 1) a_j, once for each of their ends. NaN
+    for two documents.
     """
-    return share(own.sum() - 2 * own, np.full(len(own), len(own) - 2.0))
+    return share(means.sum() - 2 * means, np.full(len(means), len(means) - 2.0))
 
 
 def distances(vectors: ArrayLike) -> Floats:
@@ -58,7 +59,7 @@ def distances(vectors: ArrayLike) -> Floats:
 
 
 def distance_without(vectors: ArrayLike) -> Floats:
-    """The mean distance without each document in turn, [N]; NaN for three documents, which leave two."""
+    """The mean distance without each document in turn, [N]; NaN for three documents."""
     units = _unit(vectors)
     count = len(units)
     step = max(1, CHUNK // count)
@@ -70,7 +71,7 @@ def distance_without(vectors: ArrayLike) -> Floats:
 
 
 def _distances(units: Floats, kept: Floats) -> Floats:
-    """Distances [R, N] of units[N, d] in samples that hold the documents kept[R, N], 1 or 0; 0 for the others."""
+    """Distances [R, N] of units[N, d] in R samples; documents that are not kept[R, N] have 0."""
     count = kept.sum(1, keepdims=True)
     sums = kept @ units
     to_others = sums @ units.T - kept
@@ -88,27 +89,26 @@ def slope_weights(lengths: ArrayLike) -> Floats:
 
 
 def theorem_2_bound(sigma_a: ArrayLike, value_norms: ArrayLike) -> Floats:
-    """LC Theorem 2 for several heads (LC §E.2): log(σ_a · σ_1 · H), to compare with log(‖HC[X_{l+1}]‖/‖HC[X_l]‖).
+    """LC Theorem 2 for several heads (LC §E.2): log(σ_a · σ_1 · H).
 
-    σ_1 = max_h ‖W_V^h‖₂, and σ_a is the mean over heads, so that σ_a · σ_1 · H ≥ Σ_h σ_a^h ‖W_V^h‖₂. It bounds what
-    the heads make of X, and leaves out the output projection, the residual connection, the feed-forward part and
-    normalisation, so that a layer as a whole may exceed it.
+    It bounds log(‖HC[X_{l+1}]‖/‖HC[X_l]‖) of the heads alone; a layer with its output projection,
+    residual connection, feed-forward part and normalisation may exceed it. σ_1 = max_h ‖W_V^h‖₂,
+    and σ_a is the mean over heads, so that σ_a · σ_1 · H ≥ Σ_h σ_a^h ‖W_V^h‖₂.
 
     Args:
         sigma_a: [..., H]. value_norms: [..., K], ‖W_V^h‖₂.
     """
-    heads, values = np.asarray(sigma_a, np.float64), np.asarray(value_norms, np.float64)
-    return np.asarray(np.log(heads.sum(-1) * values.max(-1)))
+    heads = np.asarray(sigma_a, np.float64).sum(-1)
+    return np.asarray(np.log(heads * np.asarray(value_norms, np.float64).max(-1)))
 
 
 def theorem_3_bound(lengths: ArrayLike, sigma_s: ArrayLike) -> Floats:
-    """LC Theorem 3: √(L / (2 √(1 + e^{−2σ_s²}) (L − 1)^{3/2} + 1)), above which σ_a should not lie.
+    """LC Theorem 3, an upper bound on σ_a: √(L / (2 √(1 + e^{−2σ_s²}) (L − 1)^{3/2} + 1)).
 
-    The inner root ends before (L − 1), as LC's proof has it (equation 21). It holds under assumptions that trained
-    attention does not meet: scores Gaussian, of mean 0 and independent, of moderate variance, and sums of their
-    exponentials replaced by Fenton's approximation. σ_a may well exceed it.
+    The inner root ends before (L − 1), as in LC's proof (equation 21). Trained attention may exceed
+    it: the bound assumes scores that are Gaussian, independent, of mean 0 and of moderate variance,
+    and replaces sums of their exponentials by Fenton's approximation.
     """
-    length, s = np.asarray(lengths, np.float64), np.asarray(sigma_s, np.float64)
-    return np.asarray(
-        np.sqrt(length / (2 * np.sqrt(1 + np.exp(-2 * s**2)) * (length - 1) ** 1.5 + 1))
-    )
+    length = np.asarray(lengths, np.float64)
+    inner = np.sqrt(1 + np.exp(-2 * np.asarray(sigma_s, np.float64) ** 2))
+    return np.asarray(np.sqrt(length / (2 * inner * (length - 1) ** 1.5 + 1)))

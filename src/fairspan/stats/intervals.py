@@ -18,8 +18,8 @@ class Interval:
     """An estimate with its limits. What is not defined is NaN.
 
     Attributes:
-        standard_error, degrees_of_freedom, p_value: of the t distribution behind the limits, two-sided against 0; NaN
-            where the limits come from a bootstrap.
+        standard_error, degrees_of_freedom, p_value: of the t distribution behind the limits,
+            two-sided against 0; NaN if the limits come from a bootstrap.
     """
 
     estimate: float
@@ -29,29 +29,18 @@ class Interval:
     degrees_of_freedom: float = np.nan
     p_value: float = np.nan
 
-    @property
-    def ratio(self) -> float:
-        """The estimate in standard errors."""
-        return float(t_ratio(self.estimate, self.standard_error))
+    def upper(self, level: float = 0.95) -> float:
+        """The one-sided upper bound: the truth is above it in at most 1 − level of samples."""
+        quantile = float(t_quantile(level, self.degrees_of_freedom))
+        return self.estimate + quantile * self.standard_error
 
     def lower(self, level: float = 0.95) -> float:
-        """The one-sided lower bound: the truth is below it in at most 1 − level of samples."""
-        return (
-            self.estimate
-            + float(t_quantile(1 - level, self.degrees_of_freedom)) * self.standard_error
-        )
-
-    def upper(self, level: float = 0.95) -> float:
-        """The one-sided upper bound."""
-        return (
-            self.estimate + float(t_quantile(level, self.degrees_of_freedom)) * self.standard_error
-        )
+        return self.upper(1 - level)
 
     def below(self, limit: float) -> float:
-        """The one-sided p-value against the limit or more."""
-        return float(
-            t_below(t_ratio(self.estimate - limit, self.standard_error), self.degrees_of_freedom)
-        )
+        """The one-sided p-value against the truth being the limit or more."""
+        ratio = t_ratio(self.estimate - limit, self.standard_error)
+        return float(t_below(ratio, self.degrees_of_freedom))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,43 +58,50 @@ class Intervals:
         return len(self.estimate)
 
     def __getitem__(self, place: int) -> Interval:
-        numbers = (float(getattr(self, one.name)[place]) for one in fields(Intervals))
-        return Interval(*numbers)  # type: ignore[arg-type, unused-ignore]
+        return Interval(*(float(getattr(self, column.name)[place]) for column in fields(Intervals)))
 
 
 def t_intervals(estimate: ArrayLike, error: ArrayLike, freedom: ArrayLike) -> Intervals:
-    """Two-sided 95 % t intervals of estimates[J] with their standard errors and degrees of freedom."""
-    middle, errors, free = (np.asarray(one, np.float64) for one in (estimate, error, freedom))
+    """Two-sided 95 % t intervals of estimates[J] with standard errors[J] and freedom[J]."""
+    middle = np.asarray(estimate, np.float64)
+    errors = np.asarray(error, np.float64)
+    free = np.asarray(freedom, np.float64)
     half = t_quantile(0.975, free) * errors
     p_value = 2 * t_below(-np.abs(t_ratio(middle, errors)), free)
     return Intervals(middle, middle - half, middle + half, errors, free, p_value)
 
 
 def t_interval(estimate: float, error: float, freedom: float) -> Interval:
-    """The same of one estimate."""
+    """The interval of one estimate."""
     return t_intervals([estimate], [error], [freedom])[0]
 
 
 def largest_growth(
     means: Sequence[Floats], covariances: Sequence[Floats], freedom: float, families: int = 1
 ) -> Interval:
-    """max b − max a, where a[J] and b[J] are the differences of every two of n means in both directions, J = n(n−1).
+    """max b − max a, where a[J] and b[J] are the differences of every two of n means.
 
-    A largest difference is that of whichever means are furthest apart, which have to be found in the same data, so
-    that its bootstrap and its jackknife are too narrow. These 95 % limits are made of t tests of single differences.
-    It grows by less than c if every b_i is less than c above 0 or some a_j: tests that share 2.5 %, of which a_i gets
-    half. It grows by more than c if some b_i is more than c above every a_j: at most n²/4 of the b_i can be the
-    largest at once, and these share 2.5 % (Bonferroni, the first step of Holm's correction).
+    Both directions count, J = n(n−1). The means that are furthest apart are found in the same data,
+    so bootstrap and jackknife are too narrow. These 95 % limits are made of t tests of single
+    differences. It grows by less than c if every b_i is less than c above 0 or some a_j: tests that
+    share 2.5 %, of which a_i gets half. It grows by more than c if some b_i is more than c above
+    every a_j: at most n²/4 of the b_i can be the largest at once, and these share 2.5 %
+    (Bonferroni, the first step of Holm's correction).
 
     Args:
         means: a and b.
         covariances: [J, J], of a, of b, and of b with a.
-        families: how many are judged together by the worst of them: the lower limits hold together at 97.5 %.
+        families: how many are judged by the worst: their lower limits hold together at 97.5 %.
     """
-    (before, after), (one, two, both) = means, covariances
-    count, tail, own = len(after), 0.025, np.diag(two)
+    before, after = means
+    covariance_before, covariance_after, covariance_both = covariances
+    tail = 0.025
+    count = len(after)
+    # Column 0 compares b_i with 0, column 1 + j with a_j.
+    variances_after = np.diag(covariance_after)[:, None]
+    variances = variances_after + np.diag(covariance_before) - 2 * covariance_both
+    errors = np.sqrt(np.maximum(np.column_stack([variances_after, variances]), 0))
     gaps = np.column_stack([after, after[:, None] - before])
-    errors = np.sqrt(np.maximum(np.column_stack([own, own[:, None] + np.diag(one) - 2 * both]), 0))
     shares = np.full(gaps.shape, tail / (2 * count))
     np.fill_diagonal(shares[:, 1:], tail / 2)
     high = (gaps - t_quantile(shares, freedom) * errors).min(1).max()

@@ -1,7 +1,7 @@
 """Search across languages: measures of a grid of query and document languages, and PEER.
 
-A measure of a grid takes means[..., 1 + L·L] as `query_sums` orders them: the overall mean, then one mean for every
-pair, by the language of the query and then by that of the document.
+A measure of a grid takes means[..., 1 + L·L] as `query_sums` orders them: the overall mean, then
+one mean for every pair, by the language of the query and then by that of the document.
 """
 
 from math import isqrt
@@ -20,13 +20,13 @@ def as_grid(means: Floats) -> Floats:
 
 
 def of_documents(measure: Statistic) -> Statistic:
-    """A measure of means [..., L] by the language of the document, over queries in all languages."""
+    """A measure of means [..., L] by the language of the document, over all queries."""
     return lambda means: measure(as_grid(means).mean(-2))
 
 
 def within(means: Floats) -> Floats:
     """The mean where query and document have the same language."""
-    return np.asarray(np.trace(as_grid(means), axis1=-2, axis2=-1) / isqrt(means.shape[-1] - 1))
+    return np.asarray(np.diagonal(as_grid(means), axis1=-2, axis2=-1).mean(-1))
 
 
 def across(means: Floats) -> Floats:
@@ -36,9 +36,10 @@ def across(means: Floats) -> Floats:
 
 
 def lag_to_own(language: int | None = None) -> Statistic:
-    """Of means of log ranks: how much later a document comes if it is not in the query's language.
+    """Of mean log ranks: how much later a document comes if it is not in the query's language.
 
-    mean of m(q, d) − m(q, q) over the query languages q ≠ d, for documents in the language d or, with None, in all.
+    The mean of m(q, d) − m(q, q) over the query languages q ≠ d, for documents in the language d
+    or, with None, in all.
     """
 
     def statistic(means: Floats) -> Floats:
@@ -54,30 +55,31 @@ def lag_to_own(language: int | None = None) -> Statistic:
 
 
 def lag_to(reference: int, language: int) -> Statistic:
-    """Of means of log ranks: how much later a document comes in one language than in another; mean over queries."""
+    """Of mean log ranks: how much later documents come in one language than in the reference."""
     return of_documents(lambda means: np.asarray(means[..., language] - means[..., reference]))
 
 
 def share_distance(means: Floats) -> Floats:
-    """Of mean shares that sum to 1 by query: how far they are from equal ones, in total variation.
+    """Of mean shares that sum to 1 by query: their total variation distance from equal shares.
 
-    The mean over q of ½ Σ_d |share(q, d) − 1/L|. It is 0 where every language has the same share, and 1 − 1/L where
-    one has all.
+    The mean over q of ½ Σ_d |share(q, d) − 1/L|, from 0 to 1 − 1/L.
     """
     grid = as_grid(means)
     return np.asarray((np.abs(grid - 1 / grid.shape[-1]).sum(-1) / 2).mean(-1))
 
 
 def peer(ranks: Floats, languages: Codes) -> float:
-    """PEER, the probability of equal expected rank, of documents at ranks[n] for one query (arXiv 2405.00978).
+    """PEER, the probability of equal expected rank, of documents at ranks[n] (arXiv 2405.00978).
 
-    The p value of the Kruskal–Wallis test of the ranks by languages[n]: H = (n − 1) · Σ_g n_g (r̄_g − r̄)² / Σ_i
-    (r_i − r̄)², against χ² with one degree of freedom fewer than languages; 1 where there is one language. Ranks are
-    places in the list of all documents: so the authors' program has it, with whose figures ours can be compared.
+    The p-value for one query of the Kruskal–Wallis test of the ranks by languages[n]:
+    H = (n − 1) · Σ_g n_g (r̄_g − r̄)² / Σ_i (r_i − r̄)², against χ² with one degree of freedom
+    fewer than languages; 1 if there is one language. Ranks are places in the list of all documents,
+    as in the authors' program.
     """
-    names, codes, sizes = np.unique(languages, return_inverse=True, return_counts=True)
-    if len(names) < 2:
+    _, codes, sizes = np.unique(languages, return_inverse=True, return_counts=True)
+    freedom = len(sizes) - 1
+    if not freedom:
         return 1.0
-    gaps, freedom = ranks - ranks.mean(), len(names) - 1
+    gaps = ranks - ranks.mean()
     between = (np.bincount(codes, gaps) ** 2 / sizes).sum()
     return f_above((len(ranks) - 1) * between / (gaps**2).sum() / freedom, freedom, np.inf)

@@ -1,8 +1,9 @@
-"""Least squares, and covariances of the coefficients when rows of one cluster are not independent.
+"""Least squares, and covariances of the coefficients if rows of one cluster are not independent.
 
-Covariances are computed in the coordinates of X·L, where L Lᵀ = (X'X)⁻¹. There the score of cluster g is
-u_g = LᵀX_g'e_g and its leverage Q_g = LᵀX_g'X_gL, and the usual adjustments of the residuals, (I − H_gg)^{−1/2} and
-(I − H_gg)^{−1}, become (I − Q_g)^{−1/2} and (I − Q_g)^{−1}: K×K however many rows a cluster has.
+Covariances are computed in the coordinates of X·L, where L Lᵀ = (X'X)⁻¹. There the score of cluster
+g is u_g = LᵀX_g'e_g and its leverage Q_g = LᵀX_g'X_gL, and the usual adjustments of the residuals,
+(I − H_gg)^{−1/2} and (I − H_gg)^{−1}, become (I − Q_g)^{−1/2} and (I − Q_g)^{−1}: K×K however many
+rows a cluster has.
 """
 
 from dataclasses import dataclass
@@ -12,22 +13,18 @@ import numpy as np
 from fairspan.errors import DesignError
 from fairspan.stats.arrays import Codes, Floats, Groups, crossed, group
 
-# A column is taken to depend on those before it when less than this share of its length is its own.
+# A column depends on those before it if less than this share of its length is orthogonal to them.
 DEPENDENT = 1e-9
-# A leverage this near to 1 means that the cluster alone decides some combination of the coefficients.
+# Above this leverage the cluster alone decides some combination of the coefficients.
 FULL_LEVERAGE = 1 - 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LeastSquares:
-    """An ordinary least-squares fit.
+    """An ordinary least-squares fit: coefficients [K], residuals [N], regressors [N, K].
 
-    Attributes:
-        coefficients: [K].
-        residuals: [N].
-        root: [K, K], L with L Lᵀ = (X'X)⁻¹. X @ root has orthonormal columns.
-        regressors: [N, K], X as it was given.
-        observations: how many there were; more than N where a row is a mean of several.
+    `root` [K, K] is L with L Lᵀ = (X'X)⁻¹, so X @ root has orthonormal columns. There are more
+    `observations` than N if rows are means of several.
     """
 
     coefficients: Floats
@@ -42,57 +39,49 @@ def fit(outcome: Floats, regressors: Floats, *, observations: int | None = None)
     rows, columns = regressors.shape
     counted = observations or rows
     q, r = np.linalg.qr(regressors)
-    if (
-        counted <= columns
-        or (np.abs(np.diag(r)) <= DEPENDENT * np.linalg.norm(regressors, axis=0)).any()
-    ):
+    dependent = np.abs(np.diag(r)) <= DEPENDENT * np.linalg.norm(regressors, axis=0)
+    if counted <= columns or dependent.any():
         raise DesignError(
             f"{counted} rows are too few for {columns} coefficients and their errors: measure more."
         )
     root = np.linalg.inv(r)
     coefficients = root @ (q.T @ outcome)
-    return LeastSquares(
-        coefficients, outcome - regressors @ coefficients, root, regressors, counted
-    )
+    residuals = outcome - regressors @ coefficients
+    return LeastSquares(coefficients, residuals, root, regressors, counted)
 
 
 def fit_cells(
     outcome: Floats, cells: Groups, slope: Floats | None, *clusters: Groups
 ) -> tuple[LeastSquares, Codes]:
-    """Least squares of outcome[N] on the means of cells and, where it is given, the slope of a column.
+    """Least squares of outcome[N] on the means of cells and, if given, the slope of a column [N].
 
-    A design with all orders has each segment at each position hundreds of times. Least squares and every clustered
-    covariance see rows that agree in all regressors and clusters only through their sum, so replacing w of them by
-    √w·(x, mean of y) changes no number.
+    A design with all orders has each segment at each position hundreds of times. Rows that agree in
+    all regressors and clusters enter the fit and every clustered covariance only as a sum, so
+    replacing w of them by √w·(x, mean of y) changes no number.
 
     Returns:
-        the fit, and for each of its rows one of the rows that became it.
+        the fit, and for each of its rows one of the rows that it replaces.
     """
     same = cells
-    for other in (*clusters, *([] if slope is None else [group(slope)])):
-        same = crossed(same, other)
+    for labels in clusters:
+        same = crossed(same, labels)
+    if slope is not None:
+        same = crossed(same, group(slope))
     first = np.unique(same.codes, return_index=True)[1]
-    weights = np.bincount(same.codes).astype(np.float64)
     design = np.eye(cells.count)[cells.codes[first]]
     if slope is not None:
         design = np.column_stack([design, slope[first]])
+    weights = np.bincount(same.codes).astype(np.float64)
     scale = np.sqrt(weights)
-    fitted = fit(
-        scale * same.sums(outcome) / weights, scale[:, None] * design, observations=len(outcome)
-    )
-    return fitted, first
+    means = scale * same.sums(outcome) / weights
+    return fit(means, scale[:, None] * design, observations=len(outcome)), first
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clustered:
-    """A fit as its clusters see it: all that the covariances below need, without the rows.
+    """Sums of a fit by cluster: all that the covariances below need, without the rows.
 
-    Attributes:
-        coefficients: [K].
-        root: [K, K], L with L Lᵀ = (X'X)⁻¹.
-        scores: [G, K], u_g.
-        leverages: [G, K, K], Q_g; empty where only CR1 is wanted.
-        observations: N.
+    Scores [G, K] are u_g, and leverages [G, K, K] are Q_g, empty if only CR1 is wanted.
     """
 
     coefficients: Floats
@@ -111,54 +100,56 @@ def cluster(fit: LeastSquares, groups: Groups, *, leverages: bool = True) -> Clu
 
 
 def cr1(clustered: Clustered) -> Floats:
-    """The sandwich of cluster scores times G/(G−1) · (N−1)/(N−K), as Stata and statsmodels have it."""
-    g, n, k = len(clustered.scores), clustered.observations, len(clustered.coefficients)
+    """The sandwich of cluster scores times G/(G−1) · (N−1)/(N−K), as in Stata and statsmodels."""
+    g = len(clustered.scores)
+    k = len(clustered.coefficients)
+    n = clustered.observations
     return g / (g - 1) * (n - 1) / (n - k) * _sandwich(clustered.root, clustered.scores)
 
 
 def cr2(clustered: Clustered) -> Floats:
-    """Bell and McCaffrey (2002): unbiased when the errors are independent and of equal variance."""
+    """Bell and McCaffrey (2002): unbiased if the errors are independent and of equal variance."""
     values, vectors = np.linalg.eigh(clustered.leverages)
     # (I − Q_g)^{−1/2} u_g of every cluster.
-    adjusted = np.einsum(
-        "gkl,gl->gk", _rebuilt(_power_of_rest(values, 0.5), vectors), clustered.scores
-    )
-    return _sandwich(clustered.root, adjusted)
+    adjustments = _rebuilt(_power_of_rest(values, 0.5), vectors)
+    return _sandwich(clustered.root, np.einsum("gkl,gl->gk", adjustments, clustered.scores))
 
 
 def two_way(fit: LeastSquares, first: Groups, second: Groups) -> Floats:
     """Cameron, Gelbach and Miller (2011): V_a + V_b − V_ab, each a CR1 with its own factor.
 
-    The difference can have a negative eigenvalue. Clipping it to zero would call some contrast free of error, so then
-    V_ab is not subtracted: V_a + V_b is always positive semi-definite and errs to the wide side.
+    If this has a negative eigenvalue, V_ab is not subtracted: V_a + V_b is positive semi-definite
+    and errs to the wide side. Clipping would call some contrast free of error.
     """
     labels = (first, second, crossed(first, second))
-    one, other, both = (cr1(cluster(fit, groups, leverages=False)) for groups in labels)
-    difference = one + other - both
+    covariances = [cr1(cluster(fit, groups, leverages=False)) for groups in labels]
+    total = covariances[0] + covariances[1]
+    difference = total - covariances[2]
     eigenvalues = np.linalg.eigvalsh(difference)
-    indefinite = eigenvalues[0] < -1e-12 * max(abs(eigenvalues[-1]), np.finfo(np.float64).tiny)
-    return one + other if indefinite else difference
+    largest = max(abs(eigenvalues[-1]), np.finfo(np.float64).tiny)
+    return total if eigenvalues[0] < -1e-12 * largest else difference
 
 
 def hotelling(clustered: Clustered, weights: Floats) -> float:
     """Degrees of freedom η of the CR2 covariance of contrasts weights[q, K] taken together.
 
-    Pustejovsky and Tipton's (2018) AHZ test: q(q+1) / Σ_st Var(d_st), where d is the covariance scaled to the
-    identity under an independence working model. The Wald statistic W then has (η−q+1)/(ηq)·W ~ F(q, η−q+1). With
-    q = 1 it is Satterthwaite's number (Bell and McCaffrey 2002), with equal cluster designs Hotelling's G − 1.
+    Pustejovsky and Tipton's (2018) AHZ test: q(q+1) / Σ_st Var(d_st), where d is the covariance
+    scaled to the identity under an independence working model. The Wald statistic W then has
+    (η−q+1)/(ηq)·W ~ F(q, η−q+1). With q = 1 it is Satterthwaite's number (Bell and McCaffrey 2002),
+    with equal cluster designs Hotelling's G − 1.
     """
-    # The sums below do not depend on which orthonormal basis of the contrasts they are taken over.
+    # The sums below do not depend on which orthonormal basis of the contrasts is used.
     basis = np.linalg.qr((weights @ clustered.root).T)[0]
     values, vectors = np.linalg.eigh(clustered.leverages)
     # Q_g (I − Q_g)^{−1/2} and Q_g (I − Q_g)^{−1}.
-    half, whole = (
-        _rebuilt(values * _power_of_rest(values, power), vectors) @ basis for power in (0.5, 1.0)
-    )
+    half = _rebuilt(values * _power_of_rest(values, 0.5), vectors) @ basis
+    whole = _rebuilt(values * _power_of_rest(values, 1.0), vectors) @ basis
     inner = half.transpose(0, 2, 1) @ half
-    own = basis.T @ whole - inner
+    outer = basis.T @ whole - inner
     across = np.einsum("gks,glt->stkl", half, half)
-    traces, inner_traces = (np.trace(one, axis1=1, axis2=2) for one in (own, inner))
-    variance = (traces**2).sum() + (own**2).sum() - (inner_traces**2).sum() - (inner**2).sum()
+    traces = np.trace(outer, axis1=1, axis2=2)
+    inner_traces = np.trace(inner, axis1=1, axis2=2)
+    variance = (traces**2).sum() + (outer**2).sum() - (inner_traces**2).sum() - (inner**2).sum()
     variance += (across**2).sum() + (across * across.transpose(0, 1, 3, 2)).sum()
     q = len(weights)
     return float(q * (q + 1) * (traces.sum() / q) ** 2 / variance)
@@ -181,8 +172,7 @@ def _sandwich(root: Floats, scores: Floats) -> Floats:
 
 
 def _grams(rotated: Floats, groups: Groups) -> Floats:
-    """Z_g'Z_g of every cluster. A cluster's rows are one slice after sorting, and one small product of matrices."""
-    order = np.argsort(groups.codes, kind="stable")
-    rows = rotated[order]
+    """Z_g'Z_g [G, K, K] of the rows Z_g of every cluster in rotated[N, K]."""
+    rows = rotated[np.argsort(groups.codes, kind="stable")]
     ends = np.cumsum(np.bincount(groups.codes, minlength=groups.count))
     return np.stack([part.T @ part for part in np.split(rows, ends[:-1])])

@@ -1,4 +1,4 @@
-"""How a value differs by position: `PositionEffects`, further measures of unevenness, and paired comparisons."""
+"""How values differ by position: `PositionEffects`, measures of unevenness, paired comparisons."""
 
 from dataclasses import dataclass, field, fields
 
@@ -20,12 +20,8 @@ _VALUES_AT_A_TIME = 1 << 18
 class PositionEffects(Intervals):
     """Least squares of values on position, baseline position 1.
 
-    The arrays [n] are of β0 (the mean at position 1) and then β2…βn (the difference of each position from it).
-
-    Attributes:
-        means: the mean at each position 1…n, with its own standard error and interval.
-        sets: how many there are.
-        robust: the fit, whose coefficients are the means.
+    The arrays [n] are β0 (the mean at position 1), then β2…βn (each position minus position 1).
+    `means` are the coefficients of the fit.
     """
 
     means: Intervals
@@ -34,10 +30,11 @@ class PositionEffects(Intervals):
 
     def compared(self, against: int = 1) -> Compared:
         """Every later position against one."""
-        n = len(self)
-        names = [(f"position {one}", f"position {against}") for one in range(against + 1, n + 1)]
+        later = range(against + 1, len(self) + 1)
+        names = [(f"position {position}", f"position {against}") for position in later]
         scope = f"from position {against} on" if against > 1 else ""
-        return Compared(self.robust, difference_weights(n, against), names, self.sets, scope)
+        weights = difference_weights(len(self), against)
+        return Compared(self.robust, weights, names, self.sets, scope)
 
 
 def position_effects(
@@ -51,29 +48,29 @@ def position_effects(
     """Estimate the position effects of values[N] at positions[N] (1…n) in sets[N].
 
     Args:
-        segments: the segment of each row; where some segment occurs in more than one set, "auto" clusters by both.
+        segments: [N]; if some segment occurs in more than one set, "auto" clusters by both.
     """
     cells = group(positions)
-    judged = regress(np.asarray(values, np.float64), cells, sets, segments, inference=inference)
-    weights = np.concatenate([np.eye(cells.count)[:1], difference_weights(cells.count)])
-    effects = judged.contrasts(weights)
+    robust = regress(np.asarray(values, np.float64), cells, sets, segments, inference=inference)
+    means = np.eye(cells.count)
+    effects = robust.contrasts(np.concatenate([means[:1], difference_weights(cells.count)]))
     return PositionEffects(
-        **{one.name: getattr(effects, one.name) for one in fields(Intervals)},
-        means=judged.contrasts(np.eye(cells.count)),
-        sets=len(judged.clustered.scores),
-        robust=judged,
+        **{column.name: getattr(effects, column.name) for column in fields(Intervals)},
+        means=robust.contrasts(means),
+        sets=len(robust.clustered.scores),
+        robust=robust,
     )
 
 
 def difference_weights(count: int, against: int = 1) -> Floats:
-    """Weights [n − against, n] on position means of later positions against one."""
+    """Weights [n − against, n] on position means: later positions minus one."""
     weights = np.eye(count)[against:]
     weights[:, against - 1] = -1
     return weights
 
 
 def marker(p: float) -> str:
-    """The papers' sign for a p-value: nothing below 0.001, ◇ below 0.01, □ below 0.05, • otherwise."""
+    """The papers' sign for a p-value: nothing below 0.001, ◇ below 0.01, □ below 0.05, else •."""
     if p < 0.001:
         return ""
     if p < 0.01:
@@ -91,15 +88,11 @@ def unevenness(
 ) -> dict[str, Interval]:
     """Measures of how much position means differ, each with its cluster-bootstrap interval.
 
-    Gini, PSI and the relative differences are shares of a mean. Where a position mean is zero or negative they are
-    NaN: a cosine may be negative, and that should not end a run.
-
     Returns:
-        spread: largest minus smallest position mean. It cannot be negative, so its interval never reaches below 0
-            and says nothing about fairness; the joint test does.
-        gini: Σ|σi − σj| / (2n²·mean) over position means.
-        psi: 1 − smallest/largest.
-        first_second, first_last: (m1 − mp)/m1 for p = 2 and p = n.
+        spread: it cannot be negative, so its interval says nothing about fairness; the joint test
+            does.
+        gini, psi (1 − smallest/largest), first_second, first_last: shares of a mean, NaN if a
+            position mean is zero or negative, as cosines may be.
     """
     resampled = resample(position_sums(values, positions, sets), rng=rng, draws=draws)
     measures: dict[str, Statistic] = {
@@ -139,11 +132,11 @@ def gini_test(
     rng: np.random.Generator,
     draws: int = 1999,
 ) -> float:
-    """The p-value of the Gini of position means when values trade places at random inside each document.
+    """The p-value of the Gini of position means if values are permuted inside each document.
 
-    Every document must have each position once. In a Latin design every segment occurs once at every position, so
-    that segments cancel from the means as observed but not as permuted: there the test errs to the careful side. From
-    500 documents on the means are drawn from their normal limit, whose mean and covariance are the permutations' own.
+    Every document must have each position once. In a Latin design every segment occurs once at
+    every position, so segments cancel from the observed means but not from permuted ones: there the
+    test is conservative.
     """
     table = group(documents).by_position(positions, int(positions.max()), values)
     observed = gini(table.mean(0))
@@ -155,22 +148,20 @@ def gini_test(
 
 
 def _permuted_means(table: Floats, rng: np.random.Generator, draws: int) -> Floats:
-    """Position means [draws, n] of table[D, n] with the values of each row at random places."""
-    together = max(1, _VALUES_AT_A_TIME // table.size)
-    parts = [min(together, draws - done) for done in range(0, draws, together)]
-    return np.concatenate(
-        [
-            rng.permuted(np.broadcast_to(table, (count, *table.shape)), axis=2).mean(1)
-            for count in parts
-        ]
-    )
+    """Position means [draws, n] of table[D, n] with the values of each row permuted."""
+    step = max(1, _VALUES_AT_A_TIME // table.size)
+    means = []
+    for start in range(0, draws, step):
+        copies = np.broadcast_to(table, (min(step, draws - start), *table.shape))
+        means.append(rng.permuted(copies, axis=2).mean(1))
+    return np.concatenate(means)
 
 
 def _limit_means(table: Floats, rng: np.random.Generator, draws: int) -> Floats:
-    """What `_permuted_means` tends to: normal, with the permutations' own mean and covariance.
+    """The limit of `_permuted_means`: normal, with the mean and covariance of the permutations.
 
-    A row with variance s² (divided by n) gives each position s² and each pair of positions −s²/(n−1), so a mean of D
-    rows has covariance Σs²/D² · (n·I − J)/(n−1): that of independent numbers with their mean taken off.
+    A row with variance s² gives each position s² and each pair of positions −s²/(n−1), so a mean
+    of D rows has covariance Σs²/D² · (n·I − J)/(n−1): that of independent numbers minus their mean.
     """
     documents, n = table.shape
     variance = table.var(axis=1).sum() / documents**2 * n / (n - 1)
@@ -179,7 +170,7 @@ def _limit_means(table: Floats, rng: np.random.Generator, draws: int) -> Floats:
 
 
 def _positive(means: Floats) -> Floats:
-    """means[..., n] where all of them are positive, and NaN otherwise."""
+    """means[..., n] if all of them are positive, and NaN otherwise."""
     return np.where((means > 0).all(-1, keepdims=True), means, np.nan)
 
 
@@ -193,13 +184,12 @@ def spread_change(
     inference: str = "auto",
     families: int = 1,
 ) -> Interval:
-    """The spread of position means of second[N] minus that of first[N], as `largest_growth` has it."""
+    """The spread of position means of second[N] minus that of first[N], by `largest_growth`."""
     n = int(positions.max())
     cells = Groups(np.concatenate([positions - 1, positions - 1 + n]), 2 * n)
     owners = None if segments is None else np.tile(segments, 2)
-    fit = regress(
-        np.concatenate([first, second]), cells, np.tile(sets, 2), owners, inference=inference
-    )
+    values = np.concatenate([first, second])
+    fit = regress(values, cells, np.tile(sets, 2), owners, inference=inference)
     pairs = np.concatenate([np.roll(np.eye(n), -by, axis=0) - np.eye(n) for by in range(1, n)])
     inside = fit.covariance.reshape(2, n, 2, n)
     variances = [pairs @ inside[i, :, j] @ pairs.T for i, j in ((0, 0), (1, 1), (1, 0))]
@@ -211,12 +201,15 @@ def spread_change(
 def size_changes(
     before: Intervals, after: Intervals, change: Intervals, families: int = 1
 ) -> list[Interval]:
-    """|b| − |a| of each of J differences, from those of a, b and b − a, as `largest_growth` has it."""
-    signs, found = np.array([1.0, -1.0]), []
-    both = np.outer(signs, signs)
+    """|b| − |a| of each of J differences, from a, b and b − a, by `largest_growth`."""
+    signs = np.array([1.0, -1.0])
+    changes = []
     for place in range(len(after)):
-        a, b, gap = (one[place].standard_error ** 2 for one in (before, after, change))
-        variances = [both * variance for variance in (a, b, (a + b - gap) / 2)]
-        means = [signs * one[place].estimate for one in (before, after)]
-        found.append(largest_growth(means, variances, after[place].degrees_of_freedom, families))
-    return found
+        a = before[place]
+        b = after[place]
+        sizes = [a.standard_error**2, b.standard_error**2]
+        shared = (sum(sizes) - change[place].standard_error ** 2) / 2
+        variances = [np.outer(signs, signs) * variance for variance in (*sizes, shared)]
+        means = [signs * a.estimate, signs * b.estimate]
+        changes.append(largest_growth(means, variances, b.degrees_of_freedom, families))
+    return changes

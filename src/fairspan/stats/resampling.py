@@ -21,13 +21,13 @@ Statistic = Callable[[Floats], Floats]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PositionSums:
-    """Sums [G, n] and counts [G, n] of values by cluster and position, from which position means are resampled."""
+    """Sums [G, n] and counts [G, n] of values by cluster and position."""
 
     sums: Floats
     counts: Floats
 
     def means(self, multiples: Floats) -> Floats:
-        """Position means [..., n] of samples that hold each cluster multiples[..., G] times; NaN without any rows."""
+        """Position means [..., n] of samples with each cluster multiples[..., G] times."""
         return share(multiples @ self.sums, multiples @ self.counts)
 
     @property
@@ -48,12 +48,13 @@ class PositionSums:
 
 def position_sums(values: Floats, positions: Codes, sets: ArrayLike) -> PositionSums:
     """Add values[N] up by set and position."""
-    groups, n = clusters_of(sets), int(positions.max())
+    groups = clusters_of(sets)
+    n = int(positions.max())
     return PositionSums(groups.by_position(positions, n, values), groups.by_position(positions, n))
 
 
 def share(sums: Floats, counts: Floats) -> Floats:
-    """sums / counts, NaN where nothing was counted."""
+    """sums / counts, NaN for counts of 0."""
     return np.asarray(np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0))
 
 
@@ -69,67 +70,71 @@ def change_of(measure: Statistic) -> Statistic:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Resampled:
-    """Position means as observed and in samples of whole clusters, drawn[draws, n] once for all statistics."""
+    """Position means as observed, and drawn[draws, n] from samples of whole clusters."""
 
     sums: PositionSums
     drawn: Floats
 
     def interval(self, statistic: Statistic) -> Interval:
-        """The bias-corrected and accelerated 95 % interval (BCa; Efron 1987) of a statistic of the means.
+        """The bias-corrected and accelerated 95 % interval (BCa; Efron 1987) of a statistic.
 
-        Samples in which it has no value are dropped; if they are more than one in ten, there is no interval.
+        Samples in which it has no value are dropped; if they are more than one in ten, there is no
+        interval.
         """
         estimate = float(statistic(self.sums.observed))
         if not np.isfinite(estimate):
             return Interval(np.nan)
-        drawn, left_out = (
-            values[np.isfinite(values)]
-            for values in map(statistic, (self.drawn, self.sums.left_out))
-        )
+        drawn = _finite(statistic(self.drawn))
         if len(drawn) < 0.9 * len(self.drawn):
             return Interval(estimate)
-        low, high = np.quantile(
-            drawn, _bca_ranks(np.array([0.025, 0.975]), drawn, estimate, left_out)
-        )
+        ranks = _bca_ranks(drawn, estimate, _finite(statistic(self.sums.left_out)))
+        low, high = np.quantile(drawn, ranks)
         return Interval(estimate, float(low), float(high))
 
 
-def _bca_ranks(ranks: Floats, drawn: Floats, estimate: float, left_out: Floats) -> Floats:
-    below = (np.count_nonzero(drawn < estimate) + np.count_nonzero(drawn == estimate) / 2) / len(
-        drawn
-    )
-    bias = t_quantile(np.clip(below, 0.5 / len(drawn), 1 - 0.5 / len(drawn)), np.inf)
+def _finite(values: Floats) -> Floats:
+    return values[np.isfinite(values)]
+
+
+def _bca_ranks(drawn: Floats, estimate: float, left_out: Floats) -> Floats:
+    """The ranks [2] of the limits among drawn[...], corrected for bias and acceleration."""
+    count = len(drawn)
+    below = np.count_nonzero(drawn < estimate) + np.count_nonzero(drawn == estimate) / 2
+    bias = t_quantile(np.clip(below / count, 0.5 / count, 1 - 0.5 / count), np.inf)
     gaps = left_out.mean() - left_out
     squares = (gaps**2).sum()
     acceleration = (gaps**3).sum() / (6 * squares**1.5) if squares > 0 else 0.0
-    shifted = bias + t_quantile(ranks, np.inf)
+    shifted = bias + t_quantile([0.025, 0.975], np.inf)
     return t_below(bias + shifted / np.maximum(1 - acceleration * shifted, 1e-6), np.inf)
 
 
 def resample(sums: PositionSums, *, rng: np.random.Generator, draws: int = 1999) -> Resampled:
     """Draw whole clusters with replacement."""
     count = len(sums.sums)
-    step, even = max(1, CHUNK // count), np.full(count, 1 / count)
-    sizes = [min(step, draws - start) for start in range(0, draws, step)]
-    # How often each cluster is in each sample, some samples at a time.
-    drawn = [sums.means(rng.multinomial(count, even, size).astype(np.float64)) for size in sizes]
+    step = max(1, CHUNK // count)
+    drawn = []
+    for start in range(0, draws, step):
+        size = min(step, draws - start)
+        multiples = rng.multinomial(count, np.full(count, 1 / count), size)
+        drawn.append(sums.means(multiples.astype(np.float64)))
     return Resampled(sums, np.concatenate(drawn))
 
 
 def jackknife(
     sums: PositionSums, statistic: Statistic, columns: Sequence[int] | None = None
 ) -> Interval:
-    """A statistic of the means, with its jackknife error over the clusters that have rows in `columns` (CR3).
+    """A statistic of the means, with its jackknife error (CR3) over clusters in `columns`.
 
-    t with one degree of freedom fewer than the clusters of the column that has fewest. Give the means of two arms,
-    one `beside` the other, and `change_of` a measure for a paired change. Without one of the clusters the measure
-    may have no value: then there is no error.
+    t with one degree of freedom fewer than the clusters of the column that has fewest. For a paired
+    change, pass the means of two arms, one `beside` the other, and `change_of` a measure. There is
+    no error if the measure has no value without one of the clusters.
     """
     estimate = float(statistic(sums.observed))
     if not np.isfinite(estimate):
         return Interval(np.nan)
-    there = (sums.counts if columns is None else sums.counts[:, columns]) > 0
-    freedom, without = int(there.sum(0).min()) - 1, statistic(sums.left_out)[there.any(1)]
+    present = (sums.counts if columns is None else sums.counts[:, columns]) > 0
+    freedom = int(present.sum(0).min()) - 1
+    without = statistic(sums.left_out)[present.any(1)]
     if freedom < 1 or not np.isfinite(without).all():
         return Interval(estimate)
     clusters = len(without)
@@ -138,23 +143,23 @@ def jackknife(
 
 
 def combined(estimate: float, variances: Sequence[float], freedoms: Sequence[float]) -> Interval:
-    """A sum of estimates from independent samples, with Satterthwaite's degrees of freedom for their variances."""
-    parts, each = np.asarray(variances, np.float64), np.asarray(freedoms, np.float64)
+    """A sum of estimates from independent samples, with Satterthwaite's degrees of freedom."""
+    parts = np.asarray(variances, np.float64)
+    freedom = np.asarray(freedoms, np.float64)
     total = parts.sum()
-    freedom = total**2 / (parts**2 / each).sum() if total > 0 else each.sum()
-    return t_interval(estimate, float(np.sqrt(total)), float(freedom))
+    pooled = total**2 / (parts**2 / freedom).sum() if total > 0 else freedom.sum()
+    return t_interval(estimate, float(np.sqrt(total)), float(pooled))
 
 
-def mean_interval(found: Sequence[Interval]) -> Interval:
+def mean_interval(intervals: Sequence[Interval]) -> Interval:
     """The mean of estimates from independent samples."""
-    count = len(found)
+    count = len(intervals)
     if count == 1:
-        return found[0]
-    estimate = sum(one.estimate for one in found) / count
+        return intervals[0]
     return combined(
-        estimate,
-        [(one.standard_error / count) ** 2 for one in found],
-        [one.degrees_of_freedom for one in found],
+        sum(interval.estimate for interval in intervals) / count,
+        [(interval.standard_error / count) ** 2 for interval in intervals],
+        [interval.degrees_of_freedom for interval in intervals],
     )
 
 
@@ -164,27 +169,26 @@ class Jackknife:
 
     Attributes:
         estimates: [K].
-        samples: of each sample the influences [R, K] of its documents on every estimate, 0 where they are not part
-            of it. The squares of a contrast of the columns sum to its variance. Estimates from the same documents
-            share a sample, so that contrasts between them are paired.
+        samples: for each, the influences [R, K] of its documents on every estimate, 0 if they are
+            not part of it. The squares of a contrast of the columns sum to its variance. Contrasts
+            between estimates from the same documents are paired.
     """
 
     estimates: Floats
     samples: tuple[Floats, ...]
 
     def contrast(self, weights: Floats) -> Interval:
-        """Σ_k weights_k · estimate_k, with t and R − 1 degrees of freedom, or Satterthwaite's for several samples."""
+        """Σ_k weights_k · estimate_k, with t and R − 1 degrees of freedom for each sample."""
         used = weights != 0
-        variances = [((own[:, used] @ weights[used]) ** 2).sum() for own in self.samples]
-        return combined(
-            float(self.estimates @ weights), variances, [len(own) - 1 for own in self.samples]
-        )
+        variances = [((sample[:, used] @ weights[used]) ** 2).sum() for sample in self.samples]
+        freedoms = [len(sample) - 1 for sample in self.samples]
+        return combined(float(self.estimates @ weights), variances, freedoms)
 
 
 def influences(without: Floats) -> Floats:
     """Influences [R, K] from the estimates without[R, K] each of R documents.
 
-    For measures that are means over pairs the variance is too large rather than too small (Efron and Stein 1981).
+    The variance of means over pairs errs to the large side (Efron and Stein 1981).
     """
     count = len(without)
     return np.asarray(((count - 1) / count) ** 0.5 * (without.mean(0) - without))

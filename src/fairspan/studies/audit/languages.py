@@ -11,7 +11,7 @@ from fairspan.errors import DesignError
 from fairspan.report.frames import columns_of
 from fairspan.stats.equivalence import Compared, Verdict
 from fairspan.stats.intervals import Interval
-from fairspan.stats.languages import LanguageEffects, Plan, joint_model, language_effects
+from fairspan.stats.languages import LanguageEffects, LeadLater, joint_model, language_effects
 from fairspan.studies.audit.measures import COMPANIES, COMPANY, Record, Settings, contrast
 from fairspan.studies.audit.positions import judged_together, worst_of
 
@@ -34,7 +34,7 @@ class Spoken:
     measure: str
     treatment: str
     n: int
-    plans: tuple[Plan, ...]
+    plans: tuple[LeadLater, ...]
     documents: int
     effects: LanguageEffects | None = None
     plain: LanguageEffects | None = None
@@ -109,7 +109,7 @@ def spoken_of(rows: pl.DataFrame, settings: Settings) -> list[Spoken]:
 
 
 def _spoken(
-    rows: pl.DataFrame, group: tuple[str, str, int], plans: list[Plan], settings: Settings
+    rows: pl.DataFrame, group: tuple[str, str, int], plans: list[LeadLater], settings: Settings
 ) -> Spoken:
     found, values = Spoken(*group, tuple(plans), rows.height // group[2]), rows["value"].to_numpy()
     try:
@@ -124,7 +124,7 @@ def _spoken(
 def effects_of(
     rows: pl.DataFrame,
     values: np.ndarray,
-    plans: Sequence[Plan],
+    plans: Sequence[LeadLater],
     settings: Settings,
     *,
     same_length: bool = True,
@@ -143,12 +143,12 @@ def effects_of(
     return language_effects(values, position, (code, plans), sets, lengths, segments, inference=how)
 
 
-def plans_of(rows: pl.DataFrame) -> list[Plan]:
+def plans_of(rows: pl.DataFrame) -> list[LeadLater]:
     found = rows.select(pl.col("lead", "later").cast(pl.String)).unique(maintain_order=True)
     return [(lead, later) for lead, later in found.rows()]
 
 
-def pairs_of(plans: Sequence[Plan]) -> int:
+def pairs_of(plans: Sequence[LeadLater]) -> int:
     """How many pairs of languages lead each other."""
     return sum(plan[::-1] in plans for plan in plans) // 2
 
