@@ -28,7 +28,7 @@ from fairspan.encoding.tokens import counter_of
 from fairspan.model.loading import Loading, load_model
 from fairspan.retrieval.metrics import gains_of, ndcg
 from fairspan.retrieval.search import search
-from fairspan.retrieval.source import PASSAGES, TaskSource
+from fairspan.retrieval.source import PASSAGES, TaskOptions, find_source
 
 # (preset, tokens of the texts that are timed).
 CASES = [("plain", [256]), ("long", [32, 256, 512, 2048, 8192])]
@@ -78,7 +78,7 @@ def speed(
 
 
 def quality(fair: SentenceTransformer, folder: Path, name: str) -> None:
-    (task,) = TaskSource(task=name).read(counter_of(fair))
+    (task,) = find_source(name, TaskOptions()).read(counter_of(fair))
     number = {one.id: place for place, one in enumerate(task.documents)}
     wanted = [
         {number[id]: gain for id, gain in task.relevant[one.id].items()} for one in task.queries

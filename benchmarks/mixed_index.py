@@ -23,7 +23,7 @@ from fairspan.encoding.store import Store, default_store
 from fairspan.report.text import model_name
 from fairspan.retrieval.metrics import gains_of, ndcg
 from fairspan.retrieval.search import search
-from fairspan.retrieval.source import TaskSource
+from fairspan.retrieval.source import TaskOptions, find_source
 from fairspan.retrieval.task import RetrievalTask
 from fairspan.runs.bases import Embed, embed_through
 from fairspan.runs.subject import Subject, open_subject
@@ -130,10 +130,11 @@ def main() -> None:
                         "sets": given.sets,
                         "editions": 1,
                     }
-                    tasks = TaskSource(task, **drawn).read(subject.counter)
+                    tasks = find_source(task, TaskOptions(**drawn)).read(subject.counter)
                 else:
                     tasks = [
-                        shortened(one, given.most) for one in TaskSource(task).read(subject.counter)
+                        shortened(one, given.most)
+                        for one in find_source(task, TaskOptions()).read(subject.counter)
                     ]
                 for name in given.treatments:
                     print(row(subject, tasks, name, embed), flush=True)

@@ -203,17 +203,17 @@ def test_a_mistake_is_one_line_and_exit_code_two(
         (
             "beir:nowhere",
             ["--sets", "5"],
-            "brings its own documents and queries, so sets would do nothing",
+            "sets is for passages, pages: omit it for beir:nowhere",
         ),
         (
             "mteb:NFCorpus",
             ["--languages", "en,de"],
-            "languages would do nothing for mteb:NFCorpus: omit it",
+            "in several languages: omit it for mteb:NFCorpus",
         ),
         (
             "pages",
             ["--split", "dev"],
-            "pages are built from a corpus, so split would do nothing: omit it",
+            "split is for a collection, a collection in several languages, a",
         ),
         ("beir:nowhere", [], "there is no task 'beir:nowhere'"),
         ("empty", [], "is not a task: it has no qrels folder"),

@@ -19,7 +19,7 @@ from fairspan.design.design import Design
 from fairspan.design.plan import LanguagePlan, language_plans
 from fairspan.errors import CorpusError, DesignError
 from fairspan.retrieval.pages import build_pages
-from fairspan.retrieval.source import TaskSource
+from fairspan.retrieval.source import PageSource
 from fairspan.retrieval.task import Passage, RetrievalTask
 from tests.saying import said_by
 
@@ -373,7 +373,7 @@ def test_pages_that_do_not_fit_are_not_made() -> None:
 )
 def test_queries_that_cannot_be(values: dict[str, Any], said: str) -> None:
     with pytest.raises(CorpusError, match=said):
-        TaskSource("pages", **values)
+        PageSource(**values)
 
 
 @pytest.mark.parametrize(
@@ -416,7 +416,7 @@ def test_a_spec_names_it_all(tmp_path: Path) -> None:
     """English pages of one plan by default; the language of the queries is read though no page speaks it."""
     folder = written(tmp_path, make_corpus())
     asked = {"query": "title", "query_language": "it", "editions": 2, "seed": 6, "sets": 5}
-    source = TaskSource("pages", corpus=folder, size=3, **asked)
+    source = PageSource(corpus=folder, size=3, **asked)
     by_hand = pages(queries={"query": "title", "language": "it", "editions": 2}, seed=6)
     assert [t.fingerprint for t in source.read(Words())] == [t.fingerprint for t in by_hand]
 
@@ -425,9 +425,7 @@ def test_real_text_in_all_languages_of_the_sample() -> None:
     """Chinese, Korean and Hindi have sentence ends of their own: page part and query still are the article."""
     corpus = Corpus.read("sample")
     for language in corpus.languages:
-        source = TaskSource(
-            "pages", languages=[language], size=4, sets=12, editions=1, query_tokens=1000
-        )
+        source = PageSource(languages=[language], size=4, sets=12, editions=1, query_tokens=1000)
         (task,) = source.read(Letters())
         assert len(task.documents) >= 10
         texts = {page.id: page.text for page in task.documents}

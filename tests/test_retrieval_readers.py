@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from fairspan.encoding.tokens import Characters
 from fairspan.retrieval.beir import read_beir
 from fairspan.retrieval.measured import MeasuredTask
-from fairspan.retrieval.source import KNOWN, TaskSource
+from fairspan.retrieval.source import CHOICES, TaskOptions, TaskSource, find_source
 from fairspan.retrieval.splitting import link_queries
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
 from tests.saying import said_by
@@ -24,7 +25,11 @@ Rows = Sequence[Row]
 
 def read(folder: Path | str, **options: Any) -> tuple[RetrievalTask, ...]:
     """A collection as a user names it."""
-    return TaskSource(str(folder), **options).read_collections()
+    return source_of(folder, **options).read(Characters())
+
+
+def source_of(task: Path | str, **options: Any) -> TaskSource:
+    return find_source(str(task), TaskOptions(**options))
 
 
 def relevant(task: RetrievalTask) -> dict[str, dict[str, float]]:
@@ -243,7 +248,7 @@ def test_what_is_missing(tmp_path: Path) -> None:
         (folder / name).unlink()
         assert said_by(read_beir, folder) == f"{folder} has no {name} (or {name}.gz)."
     for name in (str(folder / "no"), f"beir:{folder}/no"):
-        assert said_by(read, name) == f"there is no task {name!r}: it is {KNOWN}."
+        assert said_by(read, name) == f"there is no task {name!r}: it is {CHOICES}."
     assert said_by(read, folder.parent / "small" / "qrels").endswith(
         f"without questions, give the task 'passages' with corpus={folder}/qrels."
     )
@@ -432,15 +437,15 @@ def test_a_folder_for_each_language(tmp_path: Path) -> None:
 def test_languages_that_would_do_nothing(tmp_path: Path) -> None:
     folder = beir_folder(tmp_path)
     for task in (str(folder), f"beir:{folder}", "mteb:SciFact"):
-        assert said_by(TaskSource, task, languages=("de", "en")).startswith(
-            f"languages would do nothing for {task}"
+        assert said_by(source_of, task, languages=("de", "en")) == (
+            "languages is for passages, pages, a collection in several languages: "
+            f"omit it for {task}."
         )
-        assert TaskSource(task, languages=("de", "en"), fitted=True).languages, (
-            "those of the corpus to fit on"
-        )
+        options = TaskOptions(languages=("de", "en"))
+        assert find_source(task, options, ["languages"]) == source_of(task), "used elsewhere"
     for languages in ((), ("de",), ("de", "de")):
         assert "needs at least two different languages" in said_by(
-            TaskSource, str(tmp_path), languages=languages
+            source_of, tmp_path, languages=languages
         )
 
 

@@ -385,7 +385,11 @@ def test_mistakes_are_one_line(task: Path, tmp_path: Path) -> None:
     refused("asked has no 'fr'. Languages there: de, en", languages=["en", "fr"])
     refused("needs at least two different .*, got 'en': name more", languages=["en"])
     refused("at least two different .*, got 'en', 'en'", languages=["en", "en"])
-    refused("languages would do nothing", languages=["en", "de"], language="en")
+    refused(
+        "language is for a collection, a task of mteb: omit it",
+        languages=["en", "de"],
+        language="en",
+    )
     rewrite(
         task / "documents" / "de.jsonl",
         lambda rows: [{**row, "id": "x" + row["id"]} for row in rows],

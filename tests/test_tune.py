@@ -21,6 +21,7 @@ import fairspan
 from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.calibration.treatment import as_treatment
 from fairspan.errors import CorpusError, FairspanError
+from fairspan.retrieval.source import CollectionSource, PageSource, PassageSource
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Silent
 from fairspan.runs.searching import Searching
@@ -499,9 +500,15 @@ def test_a_model_with_prompts(tuned: Tuned, place: Path, tmp_path: Path) -> None
         ({"candidates": ["whitening"]}, "cannot be written to calibration.json"),
         ({"candidates": ["tiles+tiles=segments"]}, "cannot be written to calibration.json"),
         ({"tasks": [""]}, "a task is 'pages', 'passages'"),
-        ({"tasks": "pages:a", "corpus": "b"}, "corpus would do nothing for pages:a: omit it"),
-        ({"size": 3}, "size would do nothing for passages"),
-        ({"tasks": "beir:a", "query_tokens": 20}, "query_tokens would do nothing for beir:a"),
+        (
+            {"tasks": "pages:a", "corpus": "b"},
+            "corpus is for passages, pages: omit it for pages:a",
+        ),
+        ({"size": 3}, "size is for pages: omit it for passages"),
+        (
+            {"tasks": "beir:a", "query_tokens": 20},
+            "query_tokens is for passages, pages: omit it for beir:a",
+        ),
         ({"tasks": "beir:a", "parts": True}, "parts is for documents that are made from a corpus"),
         (
             {"guards": "passages"},
@@ -521,15 +528,11 @@ def test_options_go_to_the_tasks_that_take_them() -> None:
     options = TuneOptions(
         tasks=["pages", "passages:other"], guards=["beir:a"], corpus="mine", size=3, split="dev"
     )
-    pages, passages, guard = options.searched
-    assert (pages.corpus, pages.size, pages.sets, pages.split) == ("mine", 3, 220, "test")
-    assert (passages.corpus, passages.size, passages.sets, passages.query_tokens) == (
-        "other",
-        4,
-        250,
-        60,
+    assert options.searched == (
+        PageSource(corpus="mine", size=3, sets=220),
+        PassageSource(corpus="other", sets=250, query_tokens=60),
+        CollectionSource(task="beir:a", split="dev"),
     )
-    assert (guard.split, guard.sets) == ("dev", 100)
     assert (TuneOptions().tasks, TuneOptions(parts=True).tasks) == (("passages",), ("pages",))
     given: list[Any] = [MILD, PRESETS["paper"], {"name": "mine", "tile_size": 48}]
     assert [one.name for one in TuneOptions(candidates=given).measured] == [

@@ -23,7 +23,7 @@ from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.window import window_of
 from fairspan.retrieval.measured import measure_task
 from fairspan.retrieval.mteb_reading import mteb_library
-from fairspan.retrieval.source import PASSAGES, TaskSource
+from fairspan.retrieval.source import PASSAGES, TaskOptions, find_source
 
 # The passages of the embedded essays, and what mteb wants to know of them.
 _REVISION = "baed2f60301f9435111383ba206e465d9a11edcf69e3c2d64c108d4db882d428"
@@ -128,7 +128,7 @@ def mteb_task(task: str = PASSAGES, *, eval_langs: Sequence[str] = ("und",), **o
         options: as in `fairspan.evaluate`, such as `corpus`, `sets` and `seed`; `query_tokens` are words.
     """
     mteb, words = mteb_library(), _Words()
-    found = TaskSource(task, **options).read(words)
+    found = find_source(task, TaskOptions(**options)).read(words)
     measured = measure_task(found[0], words, words, too_long="cut")
     searched, revision, places = found[0], found[0].fingerprint, measured.positions
     if len(found) > 1 or not places:

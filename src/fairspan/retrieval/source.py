@@ -1,10 +1,11 @@
-"""`TaskSource`: what is searched, as a user names it: pages or passages of a corpus, or a collection."""
+"""`TaskSource`: what is searched, as a user names it; one class for each kind, with the options of that kind."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any, ClassVar, get_args
 
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.readers import LONG_SAMPLE, SAMPLE
@@ -17,38 +18,51 @@ from fairspan.retrieval.pages import QUERIES, build_pages
 from fairspan.retrieval.passages import PassageDraw
 from fairspan.retrieval.task import LEAST_TOKENS, RetrievalTask
 
-PAGES, PASSAGES = "pages", "passages"
-BEIR, MTEB = "beir:", "mteb:"
-KNOWN = "'pages', 'passages', the folder of a collection, 'beir:FOLDER' or 'mteb:NAME'"
-# Options that only some kinds of task have.
-_OF_COLLECTIONS = ("language", "split")
-_OF_SEGMENTS = ("orders", "opening", "min_tokens", "max_tokens", "length_language", "length_ratio")
-_OF_PAGES = ("mixed", "partial", "size", *_OF_SEGMENTS, "query", "query_language", "editions")
+PAGES = "pages"
+PASSAGES = "passages"
+BEIR = "beir:"
+MTEB = "mteb:"
+CHOICES = "'pages', 'passages', the folder of a collection, 'beir:FOLDER' or 'mteb:NAME'"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskOptions:
-    """What is read or built for a task, besides its name.
+class PassageSource:
+    """Documents of a corpus, searched by passages that are cut out of them: one index for each language."""
 
-    Attributes:
-        corpus: of pages and passages, as in `audit`. "sample" is "long-sample" for passages.
-        languages: of pages and passages. Of a collection in several languages, those to search across.
-        mixed: languages lead:later of mixed pages, as in `audit`.
-        partial: omit segments that lack a translation.
-        size: number of segments per page.
-        sets: number of pages, or of documents with passages, that are searched for.
-        orders: how the segments of pages are ordered, as `design` in `audit`.
-        editions: number of indexes, each with other orders; by default every segment is at every position once.
-        query: what pages are searched with: "held-out", "first-sentence" or "title".
-        query_tokens: length of the longest held-out query.
-        query_language: ask in this language, whatever the language of the page.
-        opening, min_tokens, max_tokens, length_language, length_ratio: of segments on pages, as in `audit`.
-        language: of a collection that has several.
-        split: of a collection that is divided.
-        seed: of what is drawn, and of intervals.
-    """
+    kind: ClassVar[str] = PASSAGES
+    too_long: ClassVar[str | None] = "shorten"
 
-    corpus: str = field(default=SAMPLE, metadata={"source": True})
+    corpus: str = SAMPLE
+    languages: Sequence[str] | None = None
+    sets: int = 100
+    query_tokens: int = 60
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "corpus", str(self.corpus))
+        _store_list(self, "languages", "['en']")
+        require_whole("sets", self.sets, least=2)
+        require_whole("query_tokens", self.query_tokens, least=LEAST_TOKENS, kind=CorpusError)
+
+    def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
+        """A language plan for each language, and the corpus. Passages need no translations."""
+        corpus = LONG_SAMPLE if self.corpus == SAMPLE else self.corpus
+        return choose_plans(corpus, self.languages, (), partial=True)
+
+    def read(self, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
+        plans, corpus = self.read_corpus()
+        draw = PassageDraw(counter, tokens=self.query_tokens, documents=self.sets, seed=self.seed)
+        return draw.tasks(corpus, languages_of(plans))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageSource:
+    """Pages joined from texts of a corpus: one index for each language plan and edition."""
+
+    kind: ClassVar[str] = PAGES
+    too_long: ClassVar[str | None] = None
+
+    corpus: str = SAMPLE
     languages: Sequence[str] | None = None
     mixed: str | Sequence[str] = ()
     partial: bool = False
@@ -56,7 +70,7 @@ class TaskOptions:
     sets: int = 100
     orders: str = "latin"
     editions: int | None = None
-    query: str = "held-out"
+    query: str = QUERIES[0]
     query_tokens: int = 60
     query_language: str | None = None
     opening: int | None = None
@@ -64,163 +78,264 @@ class TaskOptions:
     max_tokens: int | None = None
     length_language: str | None = None
     length_ratio: float | None = None
-    language: str | None = None
-    split: str = "test"
     seed: int = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "corpus", str(self.corpus))
-        for name, example in (("languages", "['en']"), ("mixed", "['de:en']")):
-            value = getattr(self, name)
-            if value is not None and not (name == "mixed" and isinstance(value, str)):
-                require_list(name, value, example, CorpusError)
-                object.__setattr__(self, name, tuple(value))
+        _store_list(self, "languages", "['en']")
+        if not isinstance(self.mixed, str):
+            _store_list(self, "mixed", "['de:en']")
         if self.query not in QUERIES:
             raise CorpusError(f"query must be one of {', '.join(QUERIES)}, got {self.query!r}.")
         require_whole("query_tokens", self.query_tokens, least=LEAST_TOKENS, kind=CorpusError)
         if self.editions is not None:
             require_whole("editions", self.editions, kind=CorpusError)
-
-
-@dataclass(frozen=True)
-class TaskSource(TaskOptions):
-    """A task by its name, with its options.
-
-    `fitted` says that `languages` may be those of a corpus to fit on, so that any collection may be given some.
-    """
-
-    task: str = PAGES
-    fitted: bool = False
-
-    def __post_init__(self) -> None:
-        """What was changed and would do nothing for this kind of task is a mistake."""
-        super().__post_init__()
-        if not isinstance(self.task, str) or not self.task.strip():
-            raise CorpusError(f"a task is {KNOWN}, got {self.task!r}.")
-        built = {
-            PAGES: "pages are built from a corpus",
-            PASSAGES: "passages are cut out of documents of a corpus",
-        }
-        why, used = (
-            built.get(self.task, f"{self.task} brings its own documents and queries"),
-            options_of(self.task),
-        )
-        for option in fields(TaskOptions):
-            if (
-                option.name not in {*used, "languages", "seed"}
-                and getattr(self, option.name) != option.default
-            ):
-                raise CorpusError(f"{why}, so {option.name} would do nothing: omit it.")
         _ = self.design
-        if self.is_built or self.languages is None or self.fitted:
-            return
-        if (
-            self.language is not None
-            or self.task.startswith(MTEB)
-            or (self._folder / "qrels").is_dir()
-        ):
-            raise CorpusError(
-                f"languages would do nothing for {self.task}: omit it, or choose one with language. It is for a "
-                "folder that has a BEIR folder for each language."
-            )
-        if len(set(self.languages)) < max(2, len(self.languages)):
-            named = ", ".join(map(repr, self.languages)) or "none"
-            raise CorpusError(
-                f"a search across languages needs at least two different languages, got {named}: name more, or "
-                "choose one with language."
-            )
 
     @property
     def design(self) -> Design:
-        """The documents that are built; of pages and passages only."""
-        limits = {name: getattr(self, name) for name in _OF_SEGMENTS if name != "orders"}
         return Design(
-            design=self.orders, sizes=(self.size,), sets=self.sets, seed=self.seed, **limits
+            design=self.orders,
+            sizes=(self.size,),
+            sets=self.sets,
+            seed=self.seed,
+            opening=self.opening,
+            min_tokens=self.min_tokens,
+            max_tokens=self.max_tokens,
+            length_language=self.length_language,
+            length_ratio=self.length_ratio,
         )
-
-    @property
-    def is_built(self) -> bool:
-        """Whether it is made from a corpus, without labels."""
-        return self.task in (PAGES, PASSAGES)
-
-    @property
-    def too_long(self) -> str | None:
-        """What becomes of documents that no treatment reads whole, unless somebody says; None for the usual."""
-        return "shorten" if self.task == PASSAGES else None
-
-    def read(self, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
-        """The indexes to search: one for each edition of pages, one for each language of passages, or one.
-
-        Of a collection in several languages there is one for each, which `combine_languages` makes indexes of.
-        """
-        if not self.is_built:
-            return self.read_collections()
-        plans, corpus = self.read_corpus()
-        if self.task == PASSAGES:
-            limits = {"tokens": self.query_tokens, "documents": self.sets, "seed": self.seed}
-            return PassageDraw(counter, **limits).tasks(corpus, languages_of(plans))
-        asked = (self.query, self.query_tokens, self.query_language)
-        return build_pages(corpus, plans, self.design, counter, *asked, editions=self.editions)
 
     def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
-        """The language plans of a task that is built from a corpus, and that corpus."""
+        """The language plans, and the corpus in their languages and in that of the queries."""
         also = [self.query_language] if self.query_language else []
-        # Passages of one language need no translations.
-        partial = self.partial or self.task == PASSAGES
-        corpus = LONG_SAMPLE if (self.task, self.corpus) == (PASSAGES, SAMPLE) else self.corpus
-        return choose_plans(corpus, self.languages, self.mixed, partial=partial, also=also)
+        return choose_plans(
+            self.corpus, self.languages, self.mixed, partial=self.partial, also=also
+        )
 
-    def read_collections(self) -> tuple[RetrievalTask, ...]:
-        """A collection in each of several languages, or in one."""
-        if self.task.startswith(MTEB):
-            from fairspan.retrieval.mteb_reading import (
-                read_mteb,
-            )  # not before it is asked for: mteb is an extra
+    def read(self, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
+        plans, corpus = self.read_corpus()
+        return build_pages(
+            corpus,
+            plans,
+            self.design,
+            counter,
+            self.query,
+            self.query_tokens,
+            self.query_language,
+            self.editions,
+        )
 
-            # "test" means mteb's own choice, which it is for most tasks.
-            split = None if self.split == "test" else self.split
-            return (read_mteb(self.task.removeprefix(MTEB), language=self.language, split=split),)
-        folder = self._folder
-        if not folder.is_dir():
-            raise CorpusError(f"there is no task {self.task!r}: it is {KNOWN}.")
+
+@dataclass(frozen=True, kw_only=True)
+class CollectionSource:
+    """The folder of a collection; of one in several languages, `language` or English."""
+
+    kind: ClassVar[str] = "a collection"
+    too_long: ClassVar[str | None] = None
+
+    task: str
+    language: str | None = None
+    split: str = "test"
+
+    def read_files(self) -> tuple[RetrievalTask, ...]:
+        folder = _folder_of(self.task)
         if (folder / "qrels").is_dir():
             return (read_beir(folder, split=self.split, language=self.language),)
-        there = {
-            one.parent.name: one.parent for one in sorted(folder.glob("*/qrels"))
-        } or files_of_positions(folder)
-        if not there:
+        paths = _paths_by_language(self.task)
+        usual = next(iter(paths)) if len(paths) == 1 else "en"
+        return _read_languages(paths, [self.language or usual], self.split)
+
+    def read(self, _: TokenCounter) -> tuple[RetrievalTask, ...]:
+        return self.read_files()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageSource:
+    """A collection in several languages to search across: one task for each, see `combine_languages`."""
+
+    kind: ClassVar[str] = "a collection in several languages"
+    too_long: ClassVar[str | None] = None
+
+    task: str
+    languages: Sequence[str]
+    split: str = "test"
+
+    def __post_init__(self) -> None:
+        _store_list(self, "languages", "['en', 'de']")
+        if len(set(self.languages)) < max(2, len(self.languages)):
+            named = ", ".join(map(repr, self.languages)) or "none"
             raise CorpusError(
-                f"{folder} is not a task: it has no qrels folder. To search documents "
-                f"without questions, give the task 'passages' with corpus={folder}."
+                f"a search across languages needs at least two different languages, got {named}: "
+                "name more, or choose one with language."
             )
-        several = (
-            self.languages
-            if self.languages and len(self.languages) > 1 and self.language is None
-            else ()
-        )
-        if not several or (self.fitted and len(there) == 1):
-            several = (self.language or (next(iter(there)) if len(there) == 1 else "en"),)
-        name, found = folder.resolve().name, []
-        for language in several:
-            if language not in there:
-                raise CorpusError(
-                    f"{name} has no {language!r}. Languages there: {', '.join(there)}."
-                )
-            if there[language].is_file():
-                found.append(read_positions(there[language], language))
-            else:
-                task = read_beir(there[language], split=self.split, language=language)
-                found.append(replace(task, name=f"{name}-{language}"))
-        return tuple(found)
+
+    def read_files(self) -> tuple[RetrievalTask, ...]:
+        return _read_languages(_paths_by_language(self.task), self.languages, self.split)
+
+    def read(self, _: TokenCounter) -> tuple[RetrievalTask, ...]:
+        return self.read_files()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MtebSource:
+    """A search task of mteb."""
+
+    kind: ClassVar[str] = "a task of mteb"
+    too_long: ClassVar[str | None] = None
+
+    task: str
+    language: str | None = None
+    split: str = "test"
+
+    def read(self, _: TokenCounter) -> tuple[RetrievalTask, ...]:
+        # Imported only here: mteb is an extra.
+        from fairspan.retrieval.mteb_reading import read_mteb
+
+        # "test" means mteb's own choice, which it is for most tasks.
+        split = None if self.split == "test" else self.split
+        return (read_mteb(self.task.removeprefix(MTEB), language=self.language, split=split),)
+
+
+TaskSource = PassageSource | PageSource | CollectionSource | LanguageSource | MtebSource
+Kind = type[TaskSource]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions:
+    """The options of all kinds of task in one place, as a call and a command take them.
+
+    Attributes:
+        corpus: of pages and passages, as in `audit`. "sample" is "long-sample" for passages.
+        languages: of pages and passages. Of a collection in several languages, those to search
+            across.
+        mixed: languages lead:later of mixed pages, as in `audit`.
+        partial: omit segments that lack a translation.
+        size: number of segments per page.
+        sets: number of pages, or of documents with passages, that are searched for.
+        orders: how the segments of pages are ordered, as `design` in `audit`.
+        editions: number of indexes, each with other orders; by default every segment is at every
+            position once.
+        query: what pages are searched with: "held-out", "first-sentence" or "title".
+        query_tokens: length of the longest held-out query.
+        query_language: ask in this language, whatever the language of the page.
+        opening, min_tokens, max_tokens, length_language, length_ratio: of segments on pages, as in
+            `audit`.
+        language: of a collection that has several.
+        split: of a collection that is divided.
+        seed: of what is drawn, and of intervals.
+    """
+
+    corpus: str = field(default=SAMPLE, metadata={"source": True})
+    languages: Sequence[str] | None = None
+    mixed: str | Sequence[str] = PageSource.mixed
+    partial: bool = PageSource.partial
+    size: int = PageSource.size
+    sets: int = PageSource.sets
+    orders: str = PageSource.orders
+    editions: int | None = None
+    query: str = PageSource.query
+    query_tokens: int = PageSource.query_tokens
+    query_language: str | None = None
+    opening: int | None = None
+    min_tokens: int | None = None
+    max_tokens: int | None = None
+    length_language: str | None = None
+    length_ratio: float | None = None
+    language: str | None = None
+    split: str = CollectionSource.split
+    seed: int = 0
 
     @property
-    def _folder(self) -> Path:
-        return Path(self.task.removeprefix(BEIR)).expanduser()
+    def changed(self) -> dict[str, Any]:
+        """The options that are not as by default."""
+        usual = {option.name: option.default for option in fields(self)}
+        values = {option.name: getattr(self, option.name) for option in fields(TaskOptions)}
+        return {name: value for name, value in values.items() if value != usual[name]}
 
 
-def options_of(kind: str) -> set[str]:
-    """The options that mean something for a kind of task; of collections, those of one language."""
-    if kind not in (PAGES, PASSAGES):
-        return {*_OF_COLLECTIONS}
-    idle = (*_OF_COLLECTIONS, *(_OF_PAGES if kind == PASSAGES else ()))
-    return {one.name for one in fields(TaskOptions)} - {*idle}
+def find_source(task: str, options: TaskOptions, beside: Collection[str] = ()) -> TaskSource:
+    """The source of a task with the options of its kind; `beside` are options with another use too."""
+    require_whole("seed", options.seed, least=0)
+    kind = kind_of(task, options.languages)
+    refuse_unused(options.changed, {*options_for(kind), *beside}, [task])
+    return make_source(kind, task, options.changed)
+
+
+def kind_of(task: str, languages: Sequence[str] | None = None) -> Kind:
+    """The class of a task; `languages` are those to search across, if it is a collection."""
+    if not isinstance(task, str) or not task.strip():
+        raise CorpusError(f"a task is {CHOICES}, got {task!r}.")
+    if task in (PASSAGES, PAGES):
+        return PassageSource if task == PASSAGES else PageSource
+    if task.startswith(MTEB):
+        return MtebSource
+    is_divided = languages is not None and not (_folder_of(task) / "qrels").is_dir()
+    return LanguageSource if is_divided else CollectionSource
+
+
+def options_for(kind: Kind) -> set[str]:
+    """The options that a kind of task has."""
+    return {option.name for option in fields(kind)} - {"task"}
+
+
+def make_source(kind: Kind, task: str, values: dict[str, Any]) -> TaskSource:
+    """The source of a task, with those of the values that are for its kind."""
+    names = {option.name for option in fields(kind)}
+    chosen = {name: value for name, value in {**values, "task": task}.items() if name in names}
+    return kind(**chosen)
+
+
+def refuse_unused(changed: Iterable[str], used: set[str], tasks: Sequence[str]) -> None:
+    """Raise if an option is for other kinds of task than these. Every task has a seed: of intervals."""
+    for name in changed:
+        if name not in used | {"seed"}:
+            kinds = [kind.kind for kind in get_args(TaskSource) if name in options_for(kind)]
+            raise CorpusError(
+                f"{name} is for {', '.join(kinds)}: omit it for {', '.join(tasks)}."
+            )
+
+
+def _store_list(source: TaskSource, name: str, example: str) -> None:
+    """Replace a list of the source by a tuple; an error if it is something else."""
+    value = getattr(source, name)
+    if value is not None:
+        require_list(name, value, example, CorpusError)
+        object.__setattr__(source, name, tuple(value))
+
+
+def _folder_of(task: str) -> Path:
+    return Path(task.removeprefix(BEIR)).expanduser()
+
+
+def _paths_by_language(task: str) -> dict[str, Path]:
+    """The BEIR folder of each language, or its file of XQuAD with positions."""
+    folder = _folder_of(task)
+    if not folder.is_dir():
+        raise CorpusError(f"there is no task {task!r}: it is {CHOICES}.")
+    folders = {qrels.parent.name: qrels.parent for qrels in sorted(folder.glob("*/qrels"))}
+    paths = folders or files_of_positions(folder)
+    if not paths:
+        raise CorpusError(
+            f"{folder} is not a task: it has no qrels folder. To search documents without "
+            f"questions, give the task 'passages' with corpus={folder}."
+        )
+    return paths
+
+
+def _read_languages(
+    paths: dict[str, Path], languages: Sequence[str], split: str
+) -> tuple[RetrievalTask, ...]:
+    """The task of each language, from the paths of all that the folder has."""
+    name = next(iter(paths.values())).resolve().parent.name
+    tasks = []
+    for language in languages:
+        if language not in paths:
+            raise CorpusError(f"{name} has no {language!r}. Languages there: {', '.join(paths)}.")
+        path = paths[language]
+        if path.is_file():
+            tasks.append(read_positions(path, language))
+        else:
+            task = read_beir(path, split=split, language=language)
+            tasks.append(replace(task, name=f"{name}-{language}"))
+    return tuple(tasks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, fields, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -21,7 +21,16 @@ from fairspan.errors import CorpusError, require_list, require_whole
 from fairspan.retrieval.indexes import INDEXES
 from fairspan.retrieval.measured import TOO_LONG
 from fairspan.retrieval.metrics import parse_metric
-from fairspan.retrieval.source import MTEB, PAGES, PASSAGES, TaskOptions, TaskSource
+from fairspan.retrieval.source import (
+    PAGES,
+    PASSAGES,
+    CollectionSource,
+    LanguageSource,
+    MtebSource,
+    TaskOptions,
+    TaskSource,
+    find_source,
+)
 from fairspan.runs.options import StudyOptions, default_treatments, source
 
 DOCUMENTS_ONLY = "+sides=document"
@@ -66,7 +75,6 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     fit_corpus: str | None = source()
 
     def __post_init__(self) -> None:
-        TaskOptions.__post_init__(self)
         _ = self.searched
         _require_some("indexes", self.indexes, INDEXES)
         _require_some("metrics", self.metrics)
@@ -86,9 +94,8 @@ class EvaluateOptions(StudyOptions, TaskOptions):
 
     @cached_property
     def searched(self) -> TaskSource:
-        """What is searched."""
-        own = {one.name: getattr(self, one.name) for one in fields(TaskOptions)}
-        return TaskSource(self.task, fitted=self.fit_corpus is not None, **own)
+        """What is searched. Languages may also be those of the corpus to fit on."""
+        return find_source(self.task, self, () if self.fit_corpus is None else ("languages",))
 
     @cached_property
     def compared(self) -> tuple[Treatment, ...]:
@@ -137,10 +144,11 @@ class EvaluateOptions(StudyOptions, TaskOptions):
 
     def check(self) -> None:
         languages = self.fit_languages
-        if self.searched.is_built:
-            languages = languages_of(self.searched.read_corpus()[0])
-        elif not self.task.startswith(MTEB):
-            self.searched.read_collections()
+        source = self.searched
+        if isinstance(source, CollectionSource | LanguageSource):
+            source.read_files()
+        elif not isinstance(source, MtebSource):
+            languages = languages_of(source.read_corpus()[0])
         if self.fit_corpus is not None:
             Corpus.read(self.fit_corpus, languages, partial=True)
 

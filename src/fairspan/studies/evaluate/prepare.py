@@ -11,7 +11,7 @@ from fairspan.errors import CorpusError
 from fairspan.retrieval.indexes import IndexPlan
 from fairspan.retrieval.languages import combine_languages
 from fairspan.retrieval.measured import MeasuredTask
-from fairspan.retrieval.source import PAGES, PASSAGES
+from fairspan.retrieval.source import PAGES, PASSAGES, LanguageSource
 from fairspan.retrieval.splitting import link_queries
 from fairspan.runs.bases import Pair, Treated, fit_pairs
 from fairspan.runs.fit_part import FitPart, choose_fit_part
@@ -137,7 +137,7 @@ def prepare_evaluation(
     tasks = measure_tasks(
         subject, source.read(subject.counter), options.too_long or source.too_long
     )
-    if len(tasks) > 1 and not source.is_built:
+    if isinstance(source, LanguageSource):
         tasks = combine_languages(tasks, seed=options.seed)
     tasks = link_queries(tasks)
     _refuse_unknown_segments(options, tasks)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -18,11 +18,25 @@ from fairspan.calibration.treatment import (
 )
 from fairspan.errors import CorpusError, DesignError, require_list, require_whole
 from fairspan.retrieval.metrics import parse_metric
-from fairspan.retrieval.source import MTEB, PAGES, PASSAGES, TaskOptions, TaskSource, options_of
+from fairspan.retrieval.source import (
+    PAGES,
+    PASSAGES,
+    MtebSource,
+    PageSource,
+    PassageSource,
+    TaskOptions,
+    TaskSource,
+    kind_of,
+    make_source,
+    options_for,
+    refuse_unused,
+)
 from fairspan.runs.options import StudyOptions, source
 
 CANDIDATES = ("long", "tiles-256", "tiles-128", "tiles")
-PAGE_SETS, DOCUMENTS = 220, 250
+DOCUMENTS = 250
+SETS = {PAGES: 220, PASSAGES: DOCUMENTS}
+"""How many pages or documents are drawn by default."""
 MOST_TOKENS = 200_000
 """Of all documents together, unless their number is given: every candidate reads all of them."""
 LEAST_DOCUMENTS = 50
@@ -86,36 +100,27 @@ class TuneOptions(StudyOptions, TaskOptions):
 
     @cached_property
     def searched(self) -> tuple[TaskSource, ...]:
-        """The tasks, and the guards after them, each with the options that mean something to it."""
-        found, used, usual = (
-            list[TaskSource](),
-            set[str](),
-            {one.name: one.default for one in fields(self)},
-        )
-        number = {PAGES: PAGE_SETS, PASSAGES: DOCUMENTS}
-        for name in (*self.tasks, *self.guards):
-            kind, colon, place = name.partition(":")
-            of_corpus = colon and kind in (PAGES, PASSAGES)
-            taken = options_of(kind) - ({"corpus"} if of_corpus else set())
-            own = {
-                option: getattr(self, option)
-                for option in taken
-                if getattr(self, option) is not None
-            }
-            if kind in number:
-                own = {"sets": number[kind], **own}
-            one = TaskSource(kind, **own, corpus=place) if of_corpus else TaskSource(name, **own)
-            if one in found:
+        """The tasks, and the guards after them, each with the options of its kind."""
+        sources = list[TaskSource]()
+        used = set[str]()
+        names = (*self.tasks, *self.guards)
+        for name in names:
+            word, colon, corpus = name.partition(":")
+            has_corpus = bool(colon) and word in SETS
+            task = word if has_corpus else name
+            kind = kind_of(task)
+            values = {"sets": SETS[word], **self.changed} if word in SETS else self.changed
+            searched = make_source(
+                kind, task, {**values, "corpus": corpus} if has_corpus else values
+            )
+            if searched in sources:
                 raise CorpusError(
                     f"{name} is named twice: tasks and guards need documents of their own."
                 )
-            found.append(one)
-            used |= taken
-        for option in {one.name for one in fields(TaskOptions)} - used - {"seed"}:
-            if getattr(self, option) != usual[option]:
-                named = ", ".join((*self.tasks, *self.guards))
-                raise CorpusError(f"{option} would do nothing for {named}: omit it.")
-        return tuple(found)
+            sources.append(searched)
+            used |= options_for(kind) - ({"corpus"} if has_corpus else set())
+        refuse_unused(self.changed, used, names)
+        return tuple(sources)
 
     @cached_property
     def measured(self) -> tuple[Treatment, ...]:
@@ -142,13 +147,16 @@ class TuneOptions(StudyOptions, TaskOptions):
         return (as_treatment(PLAIN), *found)
 
     def check(self) -> None:
-        for one in self.searched:
-            if one.is_built:
-                plans, corpus = one.read_corpus()
-                there = len(corpus.ids([plans[0].lead])) // (one.size if one.task == PAGES else 1)
-                require_enough(corpus.name, there, "pages" if one.task == PAGES else "documents")
-            elif not one.task.startswith(MTEB):
-                one.read_collections()
+        for task in self.searched:
+            if isinstance(task, PageSource):
+                plans, corpus = task.read_corpus()
+                pages = len(corpus.ids([plans[0].lead])) // task.size
+                require_enough(corpus.name, pages, "pages")
+            elif isinstance(task, PassageSource):
+                plans, corpus = task.read_corpus()
+                require_enough(corpus.name, len(corpus.ids([plans[0].lead])), "documents")
+            elif not isinstance(task, MtebSource):
+                task.read_files()
 
 
 def require_enough(name: str, documents: int, what: str = "documents that queries ask for") -> None:

@@ -15,7 +15,7 @@ from fairspan.report.text import counted, model_name
 from fairspan.retrieval.indexes import IndexPlan
 from fairspan.retrieval.measured import MeasuredTask, with_short_queries
 from fairspan.retrieval.passages import PassageDraw
-from fairspan.retrieval.source import PAGES, PASSAGES, TaskSource
+from fairspan.retrieval.source import PAGES, PASSAGES, PageSource, PassageSource, TaskSource
 from fairspan.retrieval.splitting import link_queries
 from fairspan.retrieval.task import LEAST_TOKENS, RetrievalTask
 from fairspan.runs.bases import Pair, Treated
@@ -196,7 +196,7 @@ def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -
         name = _name(one, [own.name for own in found])
         progress.stage(f"reading {name}")
         # Parts of a page are compared, so that every treatment has to read all of them.
-        own = subject.reading(options.measured, whole=one.task == PAGES and not subject.set_further)
+        own = subject.reading(options.measured, whole=one.kind == PAGES and not subject.set_further)
         tasks = link_queries(measure_tasks(own, _read(one, own, options), one.too_long), texts=True)
         answering = _refuse_shared(name, [own.task for own in tasks], texts)
         noted = dict.fromkeys(note.rstrip(".") for own in tasks for note in own.task.notes)
@@ -204,7 +204,7 @@ def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -
         # Rankings alone: no reader of a tuning looks at the ranks of all documents.
         searching = Searching(own, tasks, (options.metric,), "window", with_ranks=False)
         require_enough(name, min(answering, len(searching.clusters)))
-        shortened = one.task == PASSAGES and options.query_tokens is None
+        shortened = one.kind == PASSAGES and options.query_tokens is None
         found.append(
             TunedTask(
                 name,
@@ -233,9 +233,9 @@ def _that_fit(options: TuneOptions, subject: Subject) -> TuneOptions:
 
 def _read(source: TaskSource, subject: Subject, options: TuneOptions) -> tuple[RetrievalTask, ...]:
     """A task; of documents as they are, as many as can be read in a while."""
-    if source.task == PAGES and source.opening is None:
+    if isinstance(source, PageSource) and source.opening is None:
         source = replace(source, opening=_opening(source, subject))
-    if source.task != PASSAGES:
+    if not isinstance(source, PassageSource):
         return source.read(subject.counter)
     plans, corpus = source.read_corpus()
     draw = PassageDraw(
@@ -250,7 +250,7 @@ def _read(source: TaskSource, subject: Subject, options: TuneOptions) -> tuple[R
     return draw.tasks(read, languages_of(plans))
 
 
-def _opening(source: TaskSource, subject: Subject) -> int | None:
+def _opening(source: PageSource, subject: Subject) -> int | None:
     """How much of each text is joined, where the halves of most texts would not fit together; None where they do."""
     window, counter = subject.counter.window, subject.counter
     if window is None:
@@ -281,11 +281,13 @@ def _sampled(corpus: Corpus, seed: int) -> Corpus:
 
 def _name(source: TaskSource, taken: Sequence[str]) -> str:
     """What rows and tables call a task: without the folders that it is in, and different from the others."""
-    kind, colon, place = source.task.partition(":")
-    name = model_name(place) if colon else model_name(kind)
-    if source.is_built:
-        corpus = model_name(source.corpus)
-        name = corpus if source.task == PASSAGES else f"{source.task} of {corpus}"
+    if isinstance(source, PassageSource):
+        name = model_name(source.corpus)
+    elif isinstance(source, PageSource):
+        name = f"{source.kind} of {model_name(source.corpus)}"
+    else:
+        kind, colon, place = source.task.partition(":")
+        name = model_name(place if colon else kind)
     return name if name not in taken else f"{name} ({len(taken) + 1})"
 
 
