@@ -1,4 +1,4 @@
-"""Whitening and last2avg: by hand, as models, as treatments of an audit and of a search, fitted on no tested text."""
+"""Whitening and last2avg: by hand, as models, as treatments, fitted on no tested text."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ from tests.tiny import ARCHITECTURES, HIDDEN, mostly_slow, tiny_model, words
 
 Make = Callable[..., SentenceTransformer]
 
-# Texts in padded batches against each text alone: a few float32 roundings (6e-8 each) through four layers, of values
-# of order 1.
+# Texts in padded batches against each text alone: a few float32 roundings (6e-8 each) through four
+# layers, of values of order 1.
 BY_PADDING = 1e-5
-# Whitening divides by the spread of each direction, and multiplies those roundings by as much: below 200 here, which
-# the tests of it check.
+# Whitening divides by the spread of each direction, and multiplies those roundings by as much:
+# below 200 here, which the tests of it check.
 WHITENED, NARROWEST = 1e-3, 5e-3
 
 
@@ -130,13 +130,13 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def test_a_whitened_model(
     make_tiny: Make, architecture: str, pooling: str, normalize: bool, dimensions: int | None
 ) -> None:
-    """Its vectors are the whitened ones of the model, normalised if those are; on the texts it was fitted on they are
-    uncorrelated and of equal variance."""
+    """Vectors of the model, whitened, and normalised if those are; uncorrelated if it was fitted on
+    their texts."""
     model = make_tiny(architecture, pooling, normalize=normalize)
     before, modules = vectors_of(model), list(model.children())
     whitening = fitted_on(before, dimensions)
     whitened = whiten(model, whitening)
-    # The tiny BERT ends in a LayerNorm without a trained offset: the components of a vector sum to zero.
+    # The tiny BERT ends in a LayerNorm without a trained offset: components sum to zero.
     kept = dimensions or (HIDDEN - 1 if architecture == "bert" else HIDDEN)
     assert type(whitened) is SentenceTransformer
     assert whitened.get_embedding_dimension() == kept
@@ -185,7 +185,7 @@ def last_two_by_hand(
 
 @pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES))
 def test_last_two_by_hand(make_tiny: Make, architecture: str) -> None:
-    """Whatever the model pools by itself; in a padded batch, padding on the side where the model has it."""
+    """Whatever the model pools by itself; in a batch padded on the side where the model pads."""
     pooling, side = (
         ("lasttoken", "left")
         if architecture in ("qwen3", "mistral", "gemma3_text")
@@ -219,8 +219,8 @@ def test_what_follows_the_pooling_is_kept(make_tiny: Make) -> None:
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_last_two_of_a_calibrated_model(make_tiny: Make, pooling: str) -> None:
-    """Calibrated before or after is the same, and is what the calibrated layers of a model that pools all tokens
-    give: with CLS pooling, one row only would be calibrated."""
+    """Calibrated before or after is the same: the calibrated layers of a model that pools all
+    tokens, where CLS pooling would calibrate one row only."""
     model, calibration = make_tiny("bert", pooling), Calibration(basket_size=4, temperature=0.5)
     after = vectors_of(fairspan.calibrate(last_two(model), calibration))
     assert np.array_equal(after, vectors_of(last_two(fairspan.calibrate(model, calibration))))
@@ -370,7 +370,7 @@ def test_the_fit_part_of_an_audit(prepared: PreparedAudit, corpus: str) -> None:
 
 
 def test_a_translation_of_a_tested_segment_is_out(make_tiny: Make, corpus: str) -> None:
-    """In mixed documents the first segment is German and the others English: both languages of all are out."""
+    """The first segment is German and the others English: both languages of all are out."""
     asked = {
         "corpus": corpus,
         "mixed": ["de:en"],
@@ -411,7 +411,8 @@ def test_another_corpus_is_fitted_on_without_what_is_tested(
     with pytest.raises(CorpusError) as caught:
         STUDY.ready(AuditOptions(model, **options), Silent())
     assert str(caught.value) == (
-        "whitening-16 needs 32 texts of up to 128 tokens to be fitted on, 2 for each of 16 dimensions, and spare has "
+        "whitening-16 needs 32 texts of up to 128 tokens to be fitted on, 2 for each of 16 "
+        "dimensions, and spare has "
         "2 that are not tested: keep at most 1 dimensions, test fewer, or name another "
         "corpus with fit_corpus."
     )
@@ -430,7 +431,7 @@ def whitening_of(
 
 @pytest.mark.slow
 def test_an_audit_by_hand(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
-    """cos(e(D), iso(s)) of every row, from whitenings fitted here on the segments that no row names."""
+    """cos(e(D), iso(s)) of every row, from whitenings fitted here on the other segments."""
     model = make_tiny("bert", "mean")
     log = audit(
         model,
@@ -470,7 +471,7 @@ def test_an_audit_by_hand(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
 
 
 def test_keys_name_the_baseline_and_its_content(prepared: PreparedAudit, other_corpus: str) -> None:
-    """The same text has another key under every baseline, and under a whitening that was fitted on other texts."""
+    """A text has another key under every baseline, and under a whitening of other texts."""
     fitted_elsewhere = STUDY.ready(replace(prepared.options, fit_corpus=other_corpus), Silent())
     segment = prepared.segments[0]
     keys: list[list[bytes]] = []
@@ -517,7 +518,7 @@ def test_keys_name_the_baseline_and_its_content(prepared: PreparedAudit, other_c
 def test_mistakes_in_an_audit(
     make_tiny: Make, corpus: str, options: dict[str, Any], error: type[FairspanError], said: str
 ) -> None:
-    """In one line, before anything is embedded. All 48 texts of the sample are in 16 sets of three."""
+    """In one line, before anything is embedded: all 48 texts are in 16 sets of three."""
     given = {
         "corpus": corpus,
         "languages": ["en"],
@@ -539,7 +540,7 @@ def test_mistakes_in_an_audit(
 def test_a_short_opening_on_a_page_takes_its_whole_segment_out(
     make_tiny: Make, corpus: str
 ) -> None:
-    """Six words stand on the page, and the next six ask for them; nothing of such a segment is fitted on."""
+    """Six words are on the page, the next six ask for them; nothing of both is fitted on."""
     options: dict[str, Any] = {"size": 2, "sets": 8, "editions": 1, "opening": 6, "query_tokens": 8}
     spec = EvaluateOptions(None, "pages", treatments=["whitening"], corpus=corpus, **options)
     prepared = prepare_evaluation(open_subject(make_tiny("bert", "mean")), spec, Silent())
@@ -556,8 +557,8 @@ def test_a_short_opening_on_a_page_takes_its_whole_segment_out(
 
 @pytest.fixture
 def collection(tmp_path: Path) -> str:
-    """Twelve documents, of which two are segments of the corpus and one holds a third; a question each, of which one
-    is the beginning of a fourth."""
+    """Twelve documents, of which two are segments of the corpus and one holds a third; a question
+    each, of which one is the beginning of a fourth."""
     folder = tmp_path / "collection"
     (folder / "qrels").mkdir(parents=True)
     texts = {f"d{number:02}": words(20 + number, 70_000 + number) for number in range(12)}
@@ -582,13 +583,14 @@ def collection(tmp_path: Path) -> str:
 def test_a_collection_is_fitted_on_another_corpus(
     make_tiny: Make, corpus: str, collection: str, tmp_path: Path
 ) -> None:
-    """Without the segments that the collection holds as documents, inside of one, or as a question."""
+    """Without the segments that the collection holds as documents, inside one, or as a question."""
     model = make_tiny("bert", "mean")
     names = ["plain", "whitening", "last2avg"]
     with pytest.raises(CorpusError) as caught:
         evaluate(model, collection, treatments=names)
     assert str(caught.value) == (
-        "whitening must be fitted on texts that are not tested, and this task has none left: name another corpus "
+        "whitening must be fitted on texts that are not tested, and this task has none left: name "
+        "another corpus "
         "with fit_corpus."
     )
     asked: dict[str, Any] = {"treatments": names, "fit_corpus": corpus, "languages": ["en"]}

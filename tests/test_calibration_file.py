@@ -1,4 +1,4 @@
-"""A calibration in a file: read in Python and on the command line, and refused in one line with its path."""
+"""A calibration in a file: read in Python and in commands, refused in one line with its path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be calibrated is refused in one clear message, and odd texts are no reason to refuse."""
+"""What cannot be calibrated is refused in one clear message; odd texts are not refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ UNSUPPORTED: dict[str, dict[str, Any]] = {
 def refusal(
     model: Any, kind: type[fairspan.FairspanError] = fairspan.UnsupportedModel, **fields: Any
 ) -> str:
-    """The message that `calibrate` refuses with, which is one line with no other error behind it."""
+    """The message that `calibrate` refuses with: one line, with no other error behind it."""
     with pytest.raises(kind) as caught:
         fairspan.calibrate(model, **fields)
     message = str(caught.value)
@@ -71,7 +71,7 @@ def said_by_transformers(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 def test_an_architecture_with_attention_of_its_own_is_named_and_others_are_suggested(
     tmp_path: Path, architecture: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The plain model works; calibrating would change nothing in it, so it is refused, once and only once."""
+    """The plain model works; calibrating would change nothing in it, so it is refused once."""
     model = tiny_model(tmp_path, architecture, "cls", **UNSUPPORTED[architecture])
     before = model.encode(words(20))
     assert np.isfinite(before).all()
@@ -186,7 +186,7 @@ def test_a_model_without_pooling_is_refused_and_told_where_to_put_it(
 def test_a_weight_that_is_not_a_number_is_named(
     make_tiny: Make, name: str, dtype: torch.dtype
 ) -> None:
-    """One NaN in one weight makes every vector NaN, so it is found before anything is calibrated."""
+    """One NaN in one weight makes every vector NaN, so it is found before calibrating."""
     model = copy.deepcopy(make_tiny()).to(dtype)
     model[0].model.get_parameter(name).data.view(-1)[3] = torch.nan
     message = refusal(model, fairspan.FairspanError)
@@ -216,7 +216,7 @@ def test_a_prompt_that_leaves_no_room_for_a_tile_is_refused(make_tiny: Make) -> 
 
 
 def test_positions_that_cannot_start_again_are_refused(make_tiny: Make) -> None:
-    """A model that counts its tokens itself, whatever positions it is given, reads two equal tiles differently."""
+    """A model that ignores the positions it is given reads two equal tiles differently."""
     model = copy.deepcopy(make_tiny())
     embeddings = model[0].model.embeddings
     own = embeddings.forward
@@ -244,14 +244,13 @@ def test_a_chat_template_is_refused(make_tiny: Make) -> None:
 
 # Odd texts
 
-# For texts of nothing but special tokens, of one basket and of none, every way to share is a case of its own.
 LONG = words(700)  # the tiny models take 512 tokens
 
 
 def test_odd_texts_have_the_vectors_that_follow_from_their_tokens(
     representative: SentenceTransformer,
 ) -> None:
-    """Whitespace is the empty text, a long text is its beginning, and short texts are left alone if asked."""
+    """White space is the empty text, a long text its beginning; short texts are left if asked."""
     plain, fair = representative, fairspan.calibrate(representative, basket_size=16)
     assert np.array_equal(fair.encode(" \n"), fair.encode(""))
     assert np.array_equal(fair.encode(LONG), fair.encode(" ".join(LONG.split()[:510])))
@@ -270,7 +269,7 @@ def test_odd_texts_have_the_vectors_that_follow_from_their_tokens(
 def test_a_text_without_any_token_beside_others_stays_out_of_their_way(
     tmp_path: Path, pooling: str, settings: dict[str, Any]
 ) -> None:
-    """Some tokenizers add no special tokens: an empty text is then all padding, which plain models bear."""
+    """Without special tokens an empty text is all padding, which plain models accept."""
     plain = tiny_model(tmp_path, "bert", pooling)
     plain.tokenizer.backend_tokenizer.post_processor = None
     fair = fairspan.calibrate(plain, basket_size=16, **settings)

@@ -25,10 +25,10 @@ B = 8
 def test_segments_with_the_borders_of_fixed_baskets_give_the_same_vector(
     make_tiny: Callable[..., SentenceTransformer], pooling: str, side: str
 ) -> None:
-    """The same document twice: as one text in baskets of eight tokens, and as segments that end where those do.
+    """The same document in baskets of eight tokens, and as segments that end where those do.
 
-    Special tokens have baskets of their own here, so that every segment is exactly one run of eight. With mean
-    pooling they lie in content baskets, and the first segment is one word shorter.
+    Special tokens have baskets of their own here, so that every segment is one run of eight. With
+    mean pooling they lie in content baskets, and the first segment is one word shorter.
     """
     model = make_tiny("bert", pooling, padding_side=side)
     fair = fairspan.calibrate(model, basket_size=B, bos="equal", eos="equal")
@@ -143,7 +143,7 @@ def test_segments_without_a_space_between_them() -> None:
 def test_average_is_the_mean_of_segments_embedded_alone(
     make_tiny: Callable[..., SentenceTransformer], calibration: str | None, similarity: str
 ) -> None:
-    """Each segment alone, with the document prompt; at length 1 where the model compares by cosine."""
+    """Each segment alone, with the document prompt; at length 1 for a model with cosine."""
     model = make_tiny("bert", "cls")
     model.prompts = {"document": "w9 "}
     model.similarity_fn_name = similarity

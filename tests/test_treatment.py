@@ -63,6 +63,7 @@ def test_none_is_read_as_plain(name: str) -> None:
     ("given", "wanted"),
     [
         ("tiles+tiles=segments", True),
+        ("chunk-mean+chunks=segments", True),
         ("tiles+baskets=segments", True),
         ("paper+baskets=segments", True),
         ("tiles", False),
@@ -136,7 +137,7 @@ def test_tables(table: dict[str, Any], wanted: Calibration | Treatment) -> None:
         ),
         (
             "tempscale+baskets=segments",
-            "has no baskets, tiles or chunks: give it a strength above 0 or a tile_size",
+            "has no baskets: give it a strength above 0 or a tile_size",
         ),
         ("tiles+tile_size=0", "a whole number of tokens, or 'window', got 0"),
         ("paper+tile_reach=1", "no field 'tile_reach'"),
@@ -162,22 +163,22 @@ def test_what_is_no_treatment_is_one_line(given: Any, said: str) -> None:
     [("both", True, True), ("document", True, False), ("query", False, True)],
 )
 def test_sides(sides: str, documents: bool, segments: bool) -> None:
-    """IRF's control calibrates documents only. What is calibrated is so under `encode_document`, whatever it is."""
+    """IRF's control calibrates documents only. All of it is embedded on the document side."""
     treatment = as_treatment(f"64-last+sides={sides}")
     plain, calibrated = PRESETS["plain"], Calibration(basket_size=64, layers="last")
     assert treatment.for_documents == (calibrated if documents else plain)
     assert treatment.for_segments == (calibrated if segments else plain)
-    assert treatment.for_documents.acts_on("document") == documents
+    assert treatment.calibration.acts_on("document") == documents
     assert treatment.for_segments.acts_on("document") == segments
 
 
 def test_each_side_has_its_own_temperature() -> None:
-    """So that vectors of one side do not depend on the other's. Segments stand on the side of documents."""
+    """So that vectors of one side do not depend on the other's. Segments are documents here."""
     calibration = Calibration(strength=0, temperature=PerSide(query=0.9, document=0.8))
     treatment = as_treatment(calibration)
     assert treatment.for_documents == treatment.for_segments == calibration.but(temperature=0.8)
     assert treatment.for_queries == calibration.but(temperature=0.9)
-    assert not as_treatment(calibration.but(temperature=PerSide(document=0.8))).for_queries.acts
+    assert not calibration.but(temperature=PerSide(document=0.8)).acts_on("query")
 
 
 CALIBRATIONS = st.builds(

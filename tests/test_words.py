@@ -1,4 +1,4 @@
-"""The word control against rows looked up by hand, and the repeated-word probe against what the tokenizer counts."""
+"""The word control against rows looked up by hand; repeated words against the tokenizer."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_pairs_fill_the_window_and_no_more(minilm: SentenceTransformer) -> None:
 
 
 def test_words_of_several_tokens_and_prompts_take_their_room(minilm: SentenceTransformer) -> None:
-    """Five tokens a word, after two of the prompt and besides two special ones: 101 words in 512, so 64 doublings."""
+    """Five tokens a word, two of the prompt, two special ones: 101 words in 512, so 64."""
     counter = ModelTokens(minilm, "passage: ")
     assert counter.count(["thermodynamics"]) == [5], "the premise"
     pairs = repeated_pairs(counter, words=("thermodynamics", "cat"))

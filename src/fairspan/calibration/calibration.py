@@ -1,10 +1,9 @@
-"""`Calibration`: everything that decides how a model's attention is calibrated, as one frozen value, or in a file."""
+"""`Calibration`: everything that decides how attention is calibrated, as one frozen value."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -19,7 +18,6 @@ Layers = str | int | tuple[int, ...]
 CALIBRATION_FILE = "calibration.json"
 LAYER_NAMES = ("last_half", "last", "all")
 WINDOW = "window"
-SIZED_TILES = re.compile(r"tiles-([1-9]\d*)")
 _OF_BASKETS = {"basket_size", "layers", "strength", "bos", "eos", "short_texts"}
 _SPECIAL_BASKETS = ("auto", "basket", "equal", "original")
 _CHOICES = {
@@ -33,7 +31,7 @@ _CHOICES = {
 
 def check_temperature(value: Any) -> float:
     """`value` as a temperature in (0, 1], or an error that says so."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1:
+    if not _is_number(value) or not 0 < value <= 1:
         raise DesignError(
             f"temperature must be a number above 0 and at most 1, got {value!r}. "
             "1 changes nothing; 0.8 is the published default."
@@ -49,24 +47,11 @@ class PerSide:
     document: float = 1.0
 
     def __post_init__(self) -> None:
-        for side in ("query", "document"):
-            object.__setattr__(self, side, check_temperature(getattr(self, side)))
+        object.__setattr__(self, "query", check_temperature(self.query))
+        object.__setattr__(self, "document", check_temperature(self.document))
 
 
 Temperature = float | PerSide
-
-
-def parse_temperature(value: Any) -> Temperature:
-    """Read any form a caller or a JSON file may use: a number, or a mapping by side."""
-    if isinstance(value, PerSide):
-        return value
-    if isinstance(value, Mapping):
-        if value and set(value) <= {"query", "document"}:
-            return PerSide(**value)
-        raise DesignError(
-            f"temperature by side takes the keys 'query' and 'document', got {sorted(map(str, value))}."
-        )
-    return check_temperature(value)
 
 
 def temperature_of(temperature: Temperature, side: Side) -> float:
@@ -78,32 +63,28 @@ def temperature_of(temperature: Temperature, side: Side) -> float:
 class Calibration:
     """How attention is calibrated at inference time.
 
-    Models with CLS or last-token pooling split the pooled token's attention into baskets, models with mean pooling
-    that of every token.
+    Models with CLS or last-token pooling split the pooled token's attention into baskets, models
+    with mean pooling that of every token.
 
     Attributes:
         basket_size: keys per basket; the last basket of a text may be shorter.
-        layers: the layers whose attention is split into baskets: "last_half", "last", "all", an int k for the last
-            k, or a list of 0-based layer numbers. The temperature always acts in every layer.
-        strength: 0 leaves the basket masses unchanged, 1 makes them equal, values between mix the two.
-        bos, eos: the first and the last token of a text. "basket": part of the neighbouring content basket. Otherwise
-            a basket of its own with an "equal" share, 1/m of m baskets, or its "original" mass; content baskets
-            share the rest. "auto" gives the pooled token and the first token an "equal" basket of their own. With
-            mean pooling both are always part of content baskets.
-        short_texts: for texts that do not fill one basket: "calibrate" them too, or "leave" them unchanged.
-        temperature: divides the attention scores before the softmax, above 0 and at most 1. A number,
-            or a `PerSide`. With tiles it only affects texts of several tiles.
+        layers: layers with baskets: "last_half", "last", "all", an int k for the last k, or a list
+            of 0-based numbers. The temperature acts in every layer.
+        strength: 0 leaves the basket masses unchanged, 1 makes them equal, values between mix both.
+        bos, eos: the first and the last token of a text: part of the next content "basket", or a
+            basket of its own with an "equal" share (1/m of m baskets) or its "original" mass.
+            "auto" is "equal" for the pooled and the first token, else "basket", as always with mean
+            pooling.
+        short_texts: for texts that do not fill one basket: "calibrate" them too, or "leave" them.
+        temperature: divides the attention scores before the softmax, above 0 and at most 1: a
+            number, or a `PerSide`. With tiles it only affects texts of several tiles.
         sides: "both", or only "document" (also plain `encode`) or "query" (`encode_query`).
-        scale_position_bias: whether the temperature also divides an additive position bias (T5, MPNet). The
-            published equation does not, the published code does.
-        tile_size: largest number of tokens in a tile, "window" for as many as the plain model reads, or None for no
-            tiles. The tiles of a text differ in length by at most one token. A token sees its own tile and the shared
-            tokens (special tokens and prompt), and positions restart in every tile.
+        scale_position_bias: whether the temperature also divides an additive position bias (T5,
+            MPNet). The published equation does not, the published code does.
+        tile_size: most tokens in a tile, "window" for as many as the plain model reads, or None for
+            no tiles. The tiles of a text differ by at most one token. A token sees its own tile and
+            shared tokens (special tokens, prompt), and positions restart in every tile.
 
-    >>> Calibration.preset("retrieval").strength
-    0.5
-    >>> Calibration.preset("tiles").tile_size
-    64
     >>> Calibration.preset("long").tile_size
     'window'
     """
@@ -122,15 +103,11 @@ class Calibration:
     FORMAT: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
+        """Bring fields into one form, and raise for values that are not allowed."""
         require_whole("basket_size", self.basket_size)
         object.__setattr__(self, "layers", _parse_layers(self.layers))
-        object.__setattr__(self, "temperature", parse_temperature(self.temperature))
-        strength = self.strength
-        if (
-            isinstance(strength, bool)
-            or not isinstance(strength, int | float)
-            or not 0 <= strength <= 1
-        ):
+        object.__setattr__(self, "temperature", _parse_temperature(self.temperature))
+        if not _is_number(self.strength) or not 0 <= self.strength <= 1:
             raise DesignError(f"strength must be a number from 0 to 1, got {self.strength!r}.")
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
@@ -140,8 +117,8 @@ class Calibration:
                 )
         if self.sides != "both" and isinstance(self.temperature, PerSide):
             raise DesignError(
-                f"sides={self.sides!r} already limits the calibration to one side: "
-                "give one temperature instead of one for each side."
+                f"sides={self.sides!r} already limits the calibration to one side: give one "
+                "temperature."
             )
         if self.tile_size not in (None, WINDOW) and not _is_whole(self.tile_size, 1):
             raise DesignError(
@@ -151,38 +128,22 @@ class Calibration:
     @classmethod
     def preset(cls, name: str) -> Calibration:
         """A variant by name; "none" is "plain", and "tiles-128" has tiles of 128 tokens."""
-        found = PRESETS.get("plain" if name == "none" else name)
-        if tiles := SIZED_TILES.fullmatch(name):
-            found = PRESETS["tiles"].but(tile_size=int(tiles[1]))
-        if found is None:
+        stem, _, size = name.rpartition("-")
+        if stem == "tiles" and is_count(size):
+            return PRESETS["tiles"].but(tile_size=int(size))
+        if name not in (*PRESETS, "none"):
             raise DesignError(
                 f"there is no preset {name!r}. Presets: {', '.join(PRESETS)}, or such as tiles-128."
             )
-        return found
+        return PRESETS["plain" if name == "none" else name]
 
     def but(self, **changes: Any) -> Calibration:
         """The same calibration with some fields changed."""
-        _refuse_unknown_fields(changes)
+        names = [field.name for field in fields(self)]
+        for name in changes:
+            if name not in names:
+                raise DesignError(f"Calibration has no field {name!r}. Fields: {', '.join(names)}.")
         return replace(self, **changes)
-
-    def acts_on(self, side: Side) -> bool:
-        """Whether texts of that side come out different from the plain model's."""
-        if self.sides not in ("both", side):
-            return False
-        return (
-            self.strength > 0
-            or self.tile_size is not None
-            or temperature_of(self.temperature, side) != 1.0
-        )
-
-    @property
-    def keeps_what_fits(self) -> bool:
-        """Whether a text that the plain model reads whole keeps the plain model's vector."""
-        return not self.acts or (self.tile_size == WINDOW and self.strength == 0)
-
-    def tiles_on(self, side: Side) -> bool:
-        """Whether texts of that side are read in tiles, so that no number of positions limits their length."""
-        return self.tile_size is not None and self.sides in ("both", side)
 
     def on(self, side: Side) -> Calibration:
         """What texts of one side get, as a calibration that knows no sides."""
@@ -190,24 +151,38 @@ class Calibration:
             return PRESETS["plain"]
         return replace(self, sides="both", temperature=temperature_of(self.temperature, side))
 
+    def acts_on(self, side: Side) -> bool:
+        """Whether texts of that side come out different from the plain model's."""
+        return self.tiles_on(side) or self.on(side).strength > 0 or self.on(side).temperature != 1
+
+    def tiles_on(self, side: Side) -> bool:
+        """Whether texts of that side are read in tiles, so that positions do not limit them."""
+        return self.on(side).tile_size is not None
+
     @property
     def acts(self) -> bool:
         """Whether any text comes out different from the plain model's."""
         return self.acts_on("query") or self.acts_on("document")
 
+    @property
+    def keeps_what_fits(self) -> bool:
+        """Whether a text that the plain model reads whole keeps the plain model's vector."""
+        return not self.acts or (self.tile_size == WINDOW and self.strength == 0)
+
     def layer_numbers(self, depth: int) -> frozenset[int]:
         """The 0-based layers in baskets of a model with `depth` attention layers."""
+        named = {"all": 0, "last_half": depth // 2, "last": depth - 1}
         match self.layers:
             case tuple(numbers):
                 chosen: Sequence[int] = numbers
             case int(count):
                 chosen = range(depth - count, depth)
             case name:
-                chosen = range({"all": 0, "last_half": depth // 2, "last": depth - 1}[name], depth)
+                chosen = range(named[name], depth)
         if min(chosen) < 0 or max(chosen) >= depth:
             raise DesignError(
-                f"layers={self.layers} asks for more than the model's {depth} layers, which are numbered 0 to "
-                f"{depth - 1}."
+                f"layers={self.layers} asks for more than the model's {depth} layers, which are "
+                f"numbered 0 to {depth - 1}."
             )
         return frozenset(chosen)
 
@@ -216,10 +191,8 @@ class Calibration:
         if pooling == "mean":
             return "basket", "basket"
         auto_eos = "equal" if pooling == "lasttoken" else "basket"
-        return (
-            "equal" if self.bos == "auto" else self.bos,
-            auto_eos if self.eos == "auto" else self.eos,
-        )
+        bos = "equal" if self.bos == "auto" else self.bos
+        return bos, auto_eos if self.eos == "auto" else self.eos
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, with the version of its layout."""
@@ -231,15 +204,14 @@ class Calibration:
         """Read what `to_dict` wrote."""
         if not isinstance(values, Mapping):
             raise DesignError(f"a calibration is a JSON object, got {type(values).__name__}.")
-        written = values.get("format", cls.FORMAT)
-        if written != cls.FORMAT:
+        changes = dict(values)
+        layout = changes.pop("format", cls.FORMAT)
+        if layout != cls.FORMAT:
             raise DesignError(
-                f"this calibration has layout {written!r}, and this fairspan reads layout {cls.FORMAT}: "
-                "write it again with this version, or install the one that wrote it."
+                f"this calibration has layout {layout!r}, and this fairspan reads layout "
+                f"{cls.FORMAT}: write it again with this version, or install the one that wrote it."
             )
-        rest = {name: value for name, value in values.items() if name != "format"}
-        _refuse_unknown_fields(rest)
-        return cls(**rest)
+        return cls().but(**changes)
 
     def to_json(self) -> str:
         return json.dumps(self.to_dict(), indent=2)
@@ -257,34 +229,37 @@ AnyCalibration = Calibration | str | Path | Mapping[str, Any]
 """A calibration, or what `as_calibration` makes one of."""
 
 
-def as_calibration(given: AnyCalibration | None, **changes: Any) -> Calibration:
-    """A calibration from a preset's name, a value, its JSON form, a file or a folder with one, or fields alone.
+def as_calibration(calibration: AnyCalibration | None, **changes: Any) -> Calibration:
+    """A calibration from a preset's name, its JSON form, a file or a folder, or fields alone.
 
-    A string that is no preset's name means a file if it looks like a path or is there. Fields alone change "long", or
-    the defaults of `Calibration` if one of them is about baskets.
+    A string that is no preset's name means a file if it looks like a path or exists. Fields alone
+    change "long", or the defaults of `Calibration` if one of them is about baskets.
     """
-    if given is None:
-        base = PRESETS["long"]
-        if _OF_BASKETS & changes.keys():
-            base = Calibration() if changes.get("tile_size") is None else PRESETS["plain"]
-    elif isinstance(given, Calibration):
-        base = given
-    elif isinstance(given, Path) or (isinstance(given, str) and _names_file(given)):
-        base = read_calibration(given)
-    elif isinstance(given, str):
-        base = Calibration.preset(given)
-    elif isinstance(given, Mapping):
-        base = Calibration.from_dict(given)
-    else:
-        raise DesignError(
-            f"a calibration is a preset's name ({', '.join(PRESETS)}) or a Calibration, got {given!r}."
-        )
-    return base.but(**changes) if changes else base
+    match calibration:
+        case None:
+            base = PRESETS["long"]
+            if _OF_BASKETS & changes.keys():
+                base = PRESETS["paper" if changes.get("tile_size") is None else "plain"]
+        case Calibration():
+            base = calibration
+        case Mapping():
+            base = Calibration.from_dict(calibration)
+        case Path():
+            base = read_calibration(calibration)
+        case str():
+            read = read_calibration if _names_file(calibration) else Calibration.preset
+            base = read(calibration)
+        case _:
+            raise DesignError(
+                f"a calibration is a preset's name ({', '.join(PRESETS)}) or a Calibration, got "
+                f"{calibration!r}."
+            )
+    return base.but(**changes)
 
 
-def _names_file(given: str) -> bool:
-    like_a_path = given.endswith(".json") or Path(given).name != given
-    return given not in (*PRESETS, "none") and (like_a_path or os.path.exists(given))
+def _names_file(name: str) -> bool:
+    like_a_path = name.endswith(".json") or Path(name).name != name
+    return name not in (*PRESETS, "none") and (like_a_path or os.path.exists(name))
 
 
 def read_calibration(path: str | Path) -> Calibration:
@@ -302,33 +277,47 @@ def read_calibration(path: str | Path) -> Calibration:
     except DesignError as error:
         raise DesignError(f"{file}: {error}") from None
     except (OSError, ValueError) as error:
-        raise DesignError(
-            f"{file} cannot be read: {getattr(error, 'strerror', None) or error}."
-        ) from None
+        reason = getattr(error, "strerror", None) or error
+        raise DesignError(f"{file} cannot be read: {reason}.") from None
 
 
-def _refuse_unknown_fields(values: Mapping[str, Any]) -> None:
-    known = [field.name for field in fields(Calibration)]
-    unknown = [name for name in values if name not in known]
-    if unknown:
-        raise DesignError(f"Calibration has no field {unknown[0]!r}. Fields: {', '.join(known)}.")
+def is_count(text: str) -> bool:
+    """Whether a text is a number in digits that does not begin with 0."""
+    return text.isdecimal() and text[0] in "123456789"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_whole(value: Any, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    return _is_number(value) and isinstance(value, int) and value >= least
+
+
+def _parse_temperature(value: Any) -> Temperature:
+    """A temperature as a caller or a JSON file may write it: a number, or a mapping by side."""
+    if isinstance(value, PerSide):
+        return value
+    if isinstance(value, Mapping):
+        if value and set(value) <= {"query", "document"}:
+            return PerSide(**value)
+        keys = sorted(map(str, value))
+        raise DesignError(f"temperature by side takes the keys 'query' and 'document', got {keys}.")
+    return check_temperature(value)
 
 
 def _parse_layers(value: Any) -> Layers:
+    """Layers as a name, a number of last layers, or sorted numbers."""
     if isinstance(value, str) and value in LAYER_NAMES:
         return value
     if _is_whole(value, 1):
         return int(value)
     several = isinstance(value, (list, tuple, set, frozenset)) and len(value) > 0
-    if several and all(_is_whole(n, 0) for n in value):
+    if several and all(_is_whole(number, 0) for number in value):
         return tuple(sorted(set(value)))
     raise DesignError(
-        f"layers must be {', '.join(map(repr, LAYER_NAMES))}, the number of last layers (1 or more), or a list of "
-        f"0-based layer numbers, got {value!r}."
+        f"layers must be {', '.join(map(repr, LAYER_NAMES))}, the number of last layers (1 or "
+        f"more), or a list of 0-based layer numbers, got {value!r}."
     )
 
 

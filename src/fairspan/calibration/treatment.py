@@ -1,14 +1,28 @@
-"""`Treatment`: a named way of embedding that an audit measures, such as "plain" or "paper"."""
+"""`Treatment`: a named way of embedding, such as "plain" or "paper+basket_size=64".
+
+A name is a base and changes of it. White space around bases, fields and values is ignored.
+
+    treatment = base , { "+" , field , "=" , value } ;
+    base      = preset | tiles | published | baseline ;
+    preset    = a name in `PRESETS` | "none" ;  (* "none" is "plain" *)
+    tiles     = "tiles-" , count ;  (* the size of a tile *)
+    published = digits , "-" , layers ;  (* IRF's names: the basket size and the layers *)
+    layers    = "last_half" | "last" | "all" | digits ;
+    baseline  = "last2avg" | "whitening" , [ "-" , count ]
+              | "chunk-mean" , [ "-" , ( count | "window" ) ] ;
+    field     = a field of `Calibration` | "baskets" | "tiles" | "chunks" ;
+    value     = JSON or other text, without "+" ;  (* of the last three fields: "segments" *)
+    count     = digits that do not begin with 0 ;
+"""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, SIZED_TILES, Calibration
+from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, Calibration, is_count
 from fairspan.errors import DesignError, FairspanError, require_list
 
 PLAIN = "plain"
@@ -16,40 +30,32 @@ PLAIN = "plain"
 DEFAULT_TREATMENTS = (PLAIN, "tiles")
 CLOSED_TREATMENTS = (PLAIN, "chunk-mean")
 """The default for a model that only gives vectors, which allows no other."""
-BASELINES = ("whitening", "last2avg", "chunk-mean")
 CHUNK_TOKENS = 128
-_CUT_WORDS = ("baskets", "tiles", "chunks")
-_BASELINE = re.compile(r"whitening(-[1-9]\d*)?|chunk-mean(-[1-9]\d*|-window)?|last2avg")
-# IRF's own names: the basket size, a hyphen, and the layers.
-_PUBLISHED = re.compile(rf"(\d+)-({'|'.join(LAYER_NAMES)}|\d+)")
+_BASELINES = ("whitening", "last2avg", "chunk-mean")
+# What a document is cut into, and how a treatment gets it.
+_CUTS = {
+    "baskets": "give it a strength above 0 or a tile_size",
+    "tiles": "give it a tile_size such as 64",
+    "chunks": "begin with chunk-mean",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
     """A calibration under the name that rows and tables show.
 
-    In an audit, documents are on the document side. A segment embedded alone is treated as documents are, unless
-    the calibration is limited to one side: with sides="document" segments stay as the plain model embeds them (IRF's
-    control experiment), with sides="query" only they are calibrated.
+    Attributes:
+        by_segments: whether a document's baskets, tiles or chunks are its segments, where they are
+            known, not runs of tokens.
+        baseline: what is calibrated in place of the plain model: "last2avg"; "whitening", fitted on
+            documents for both sides, of which "whitening-256" keeps 256 dimensions; "chunk-mean",
+            the mean of the vectors of a document's chunks, of at most 64 tokens in "chunk-mean-64".
     """
 
     name: str
     calibration: Calibration
     by_segments: bool = False
-    """Whether a document's baskets, tiles or chunks are its segments, where they are known, not runs of tokens."""
     baseline: str | None = None
-    """What is calibrated in place of the plain model: its "last2avg", or its "whitening", of which "whitening-256"
-    keeps 256 dimensions. There is one whitening for both sides, fitted on texts that are embedded as documents. With
-    "chunk-mean" the vector of a document is the mean of those of its chunks, of which "chunk-mean-64" have at most 64
-    tokens, and "chunk-mean-window" as many as the plain model reads; queries are embedded whole."""
-
-    def __post_init__(self) -> None:
-        cut = self.calibration.strength > 0 or self.calibration.tile_size is not None or self.chunks
-        if self.by_segments and not cut:
-            raise DesignError(
-                f"the treatment {self.name!r} uses segments but has no baskets, tiles or chunks: give it "
-                "a strength above 0 or a tile_size, or begin with chunk-mean."
-            )
 
     @property
     def acts(self) -> bool:
@@ -66,32 +72,37 @@ class Treatment:
         """Whether a document is embedded chunk by chunk."""
         return self.baseline is not None and self.baseline.startswith("chunk-mean")
 
+    @property
+    def number(self) -> int | None:
+        """The number at the end of the baseline: dimensions of a whitening, tokens of a chunk."""
+        suffix = (self.baseline or "").rpartition("-")[2]
+        return int(suffix) if suffix.isdecimal() else None
+
     def chunk_size(self, default: int = CHUNK_TOKENS) -> int | str:
-        """How long a chunk may be: a number, or "window"."""
+        """How long a chunk may be: a number, or "window" for what the plain model reads."""
         return "window" if self.baseline == "chunk-mean-window" else self.number or default
 
     @property
-    def number(self) -> int | None:
-        """The number at the end of a baseline's name, such as the dimensions that a whitening keeps."""
-        last = (self.baseline or "").rpartition("-")[2]
-        return int(last) if last.isdigit() else None
-
-    @property
     def for_documents(self) -> Calibration:
-        """What documents are embedded with. Of a temperature by side it has the document's alone."""
+        """What documents are embedded with."""
         return self.calibration.on("document")
 
     @property
+    def for_queries(self) -> Calibration:
+        """What queries are embedded with."""
+        return self.calibration.on("query")
+
+    @property
     def for_segments(self) -> Calibration:
-        """What segments alone are embedded with, on the side of documents."""
+        """What segments alone are embedded with, on the side of documents.
+
+        They are treated as documents, unless the calibration is limited to one side: with
+        sides="document" the plain model embeds them (IRF's control experiment), with sides="query"
+        only they are calibrated.
+        """
         if self.calibration.sides == "document":
             return PRESETS[PLAIN]
         return self.calibration.but(sides="both").on("document")
-
-    @property
-    def for_queries(self) -> Calibration:
-        """What queries are embedded with. Of a temperature by side it has the query's alone."""
-        return self.calibration.on("query")
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, which `from_dict` reads."""
@@ -107,67 +118,43 @@ AnyTreatment = Treatment | Calibration | str | Mapping[str, Any]
 """A treatment, or what `as_treatment` makes one of."""
 
 
-def as_treatment(given: AnyTreatment) -> Treatment:
+def as_treatment(treatment: AnyTreatment) -> Treatment:
     """A treatment from its name, a calibration, or a table of fields with a name.
-
-    Names are a preset's ("paper"), "tiles-256" for tiles of that many tokens, or one of IRF's ("128-last_half",
-    "512-last"), each followed by any number of fields to change: "paper+basket_size=64+sides=document". With
-    "paper+baskets=segments" every segment of a document is a basket, with "tiles+tiles=segments" a tile, with
-    "chunk-mean+chunks=segments" a chunk. "whitening", "whitening-256", "last2avg", "chunk-mean" and "chunk-mean-64"
-    are baselines with no calibration; fields give them one: "whitening+temperature=0.8".
-
-    A table starts from the name that it gives as `preset`, from its own name if that means something, or from the
-    defaults of `Calibration`: {"name": "mine", "preset": "whitening", "temperature": 0.8}.
 
     >>> as_treatment("128-last").calibration.layers
     'last'
     >>> as_treatment("paper+basket_size=64").calibration.basket_size
     64
     """
-    match given:
+    match treatment:
         case Treatment():
-            return given
+            return treatment
         case Calibration():
-            return Treatment(_name_of(given), given)
+            return Treatment(_name_of(treatment), treatment)
         case str():
-            return _read(given, given, {})
+            return _parse(treatment, treatment, {})
         case Mapping():
-            table = dict(given)
-            name, preset = table.pop("name", None), table.pop("preset", None)
-            if not isinstance(name, str) or not name.strip():
-                raise DesignError(
-                    f"a treatment given as a table needs a name, got {dict(given)!r}."
-                )
-            if preset is None and table and not _is_known(name):
-                preset = PLAIN if table.get("tile_size") is not None else "paper"
-            return _read(preset or name, name, table)
+            return _read_table(treatment)
     raise DesignError(
-        f"a treatment is a name such as 'plain' or 'paper', or a Calibration, got {given!r}."
+        f"a treatment is a name such as 'plain' or 'paper', or a Calibration, got {treatment!r}."
     )
 
 
-def _read(written: str, name: str, more: Mapping[str, Any]) -> Treatment:
-    """The treatment `name` of what is written, such as "paper+basket_size=64", and more fields to change."""
-    base, *changes = (part.strip() for part in shown_name(written).split("+"))
-    values = dict(_parse_change(part) for part in changes) | dict(more)
-    cut = {word: values.pop(word) for word in _CUT_WORDS if word in values}
-    for word, value in cut.items():
-        if value != "segments":
-            raise DesignError(
-                f"{word} can be segments, as in tiles+tiles=segments, or omitted, got {value!r}."
-            )
-    baseline = base if _BASELINE.fullmatch(base) else None
-    calibration = (PRESETS[PLAIN] if baseline else _base(base, written)).but(**values)
-    made = Treatment(shown_name(name), calibration, bool(cut), baseline)
-    if "tiles" in cut and calibration.tile_size is None:
-        raise DesignError(
-            f"the treatment {made.name!r} has no tiles: give it a tile_size such as 64."
-        )
-    if cut and made.chunks != ("chunks" in cut):
-        why = "embeds chunks: make these segments with chunks=segments"
-        why = why if made.chunks else "has no chunks: begin with chunk-mean"
-        raise DesignError(f"the treatment {made.name!r} {why}.")
-    return made
+def as_treatments(
+    treatments: Sequence[AnyTreatment], *, error: type[FairspanError] = DesignError
+) -> tuple[Treatment, ...]:
+    """Different treatments, at least one."""
+    # A single table is no list of treatments, although it can be iterated.
+    listed = str(treatments) if isinstance(treatments, Mapping) else treatments
+    require_list("treatments", listed, "['plain', 'paper']", error)
+    parsed = tuple(as_treatment(treatment) for treatment in treatments)
+    if not parsed:
+        raise error("name at least one treatment, for example plain.")
+    names = [treatment.name for treatment in parsed]
+    for name in names:
+        if names.count(name) > 1:
+            raise error(f"the treatment {name!r} is named twice.")
+    return parsed
 
 
 def shown_name(name: str) -> str:
@@ -176,51 +163,65 @@ def shown_name(name: str) -> str:
     return PLAIN + plus + changes if base.strip() == "none" else name.strip()
 
 
-def as_treatments(
-    given: Sequence[AnyTreatment], *, error: type[FairspanError] = DesignError
-) -> tuple[Treatment, ...]:
-    """Different treatments, at least one."""
-    require_list(
-        "treatments",
-        str(given) if isinstance(given, Mapping) else given,
-        "['plain', 'paper']",
-        error,
-    )
-    found = tuple(as_treatment(one) for one in given)
-    names = [treatment.name for treatment in found]
-    if not names:
-        raise error("name at least one treatment, for example plain.")
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise error(f"the treatment {twice[0]!r} is named twice.")
-    return found
+def require_use_of_fit(fit_corpus: str | None, treatments: Sequence[Treatment]) -> None:
+    """Raise if a corpus to fit on was named, and no treatment is fitted."""
+    if fit_corpus is not None and not any(treatment.whitens for treatment in treatments):
+        raise DesignError("no treatment is fitted, so fit_corpus would do nothing: omit it.")
 
 
-def _base(name: str, whole: str) -> Calibration:
-    published = _PUBLISHED.fullmatch(name)
-    if published:
-        size, layers = published.groups()
-        return Calibration(
-            basket_size=int(size), layers=int(layers) if layers.isdigit() else layers
-        )
-    if SIZED_TILES.fullmatch(name):
-        return Calibration.preset(name)
-    if name not in PRESETS:
+def _read_table(table: Mapping[str, Any]) -> Treatment:
+    """A treatment from a table such as {"name": "mine", "preset": "tiles", "temperature": 0.9}.
+
+    It starts from its `preset`, from its own name if that has a base, or from "paper" or tiles.
+    """
+    changes = dict(table)
+    name = changes.pop("name", None)
+    written = changes.pop("preset", None)
+    if not isinstance(name, str) or not name.strip():
+        raise DesignError(f"a treatment given as a table needs a name, got {dict(table)!r}.")
+    if written is None and changes and _parse_base(shown_name(name).split("+")[0].strip()) is None:
+        written = "paper" if changes.get("tile_size") is None else PLAIN
+    return _parse(written or name, name, changes)
+
+
+def _parse(written: str, name: str, more: Mapping[str, Any]) -> Treatment:
+    """The treatment that is written so, under a name and with more fields to change."""
+    word, *parts = map(str.strip, shown_name(written).split("+"))
+    changes = dict(map(_parse_change, parts)) | dict(more)
+    cuts = {cut: changes.pop(cut) for cut in _CUTS if cut in changes}
+    for cut, value in cuts.items():
+        if value != "segments":
+            raise DesignError(
+                f"{cut} can be segments, as in tiles+tiles=segments, or omitted, got {value!r}."
+            )
+    base = _parse_base(word)
+    if base is None:
         raise DesignError(
-            f"there is no treatment {whole!r}: begin with {', '.join([*PRESETS, *BASELINES])} or a name such as "
-            "128-last_half, and change fields with +, as in paper+basket_size=64."
+            f"there is no treatment {written!r}: begin with {', '.join([*PRESETS, *_BASELINES])} "
+            "or a name such as 128-last_half, and change fields with +, as in paper+basket_size=64."
         )
-    return PRESETS[name]
+    calibration, baseline = base
+    treatment = Treatment(shown_name(name), calibration.but(**changes), bool(cuts), baseline)
+    _require_cuts(treatment, cuts)
+    return treatment
 
 
-def _is_known(name: str) -> bool:
-    base = shown_name(name).partition("+")[0].strip()
-    return base in PRESETS or any(
-        pattern.fullmatch(base) for pattern in (_BASELINE, _PUBLISHED, SIZED_TILES)
-    )
+def _parse_base(word: str) -> tuple[Calibration, str | None] | None:
+    """The calibration and the baseline that a name begins with; None if this is no base."""
+    stem, _, suffix = word.rpartition("-")
+    if word in PRESETS or (stem == "tiles" and is_count(suffix)):
+        return Calibration.preset(word), None
+    if stem.isdecimal() and (suffix in LAYER_NAMES or suffix.isdecimal()):
+        layers = int(suffix) if suffix.isdecimal() else suffix
+        return Calibration(basket_size=int(stem), layers=layers), None
+    numbered = stem in ("whitening", "chunk-mean") and is_count(suffix)
+    if numbered or word in (*_BASELINES, "chunk-mean-window"):
+        return PRESETS[PLAIN], word
+    return None
 
 
 def _parse_change(part: str) -> tuple[str, Any]:
+    """The field and the value of a change, such as "basket_size=64"."""
     field, equals, value = part.partition("=")
     if not equals:
         raise DesignError(
@@ -232,23 +233,34 @@ def _parse_change(part: str) -> tuple[str, Any]:
         return field.strip(), value.strip()
 
 
-def require_use_of_fit(fit_corpus: str | None, treatments: Sequence[Treatment]) -> None:
-    """Raise if a corpus to fit on was named, and no treatment is fitted."""
-    if fit_corpus is not None and not any(treatment.whitens for treatment in treatments):
-        raise DesignError("no treatment is fitted, so fit_corpus would do nothing: omit it.")
+def _require_cuts(treatment: Treatment, cuts: Mapping[str, Any]) -> None:
+    """Raise unless a treatment has the baskets, tiles or chunks that are to be segments."""
+    if treatment.chunks and cuts and "chunks" not in cuts:
+        raise DesignError(
+            f"the treatment {treatment.name!r} embeds chunks: make these segments with "
+            "chunks=segments."
+        )
+    tiled = treatment.calibration.tile_size is not None
+    present = {
+        "baskets": tiled or treatment.calibration.strength > 0 or treatment.chunks,
+        "tiles": tiled,
+        "chunks": treatment.chunks,
+    }
+    for cut in cuts:
+        if not present[cut]:
+            raise DesignError(f"the treatment {treatment.name!r} has no {cut}: {_CUTS[cut]}.")
 
 
 def _name_of(calibration: Calibration) -> str:
+    """A name that `as_treatment` reads as this calibration: a preset's, with changes."""
     for name, preset in PRESETS.items():
         if calibration == preset:
             return name
-    nearest = "paper" if calibration.tile_size is None else "tiles"
-    known = PRESETS[nearest].to_dict()
-    changed = {
-        field: value for field, value in calibration.to_dict().items() if value != known[field]
-    }
-    written = {
-        field: value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
-        for field, value in changed.items()
-    }
-    return "+".join([nearest, *(f"{field}={value}" for field, value in written.items())])
+    base = "paper" if calibration.tile_size is None else "tiles"
+    unchanged = PRESETS[base].to_dict()
+    parts = [base]
+    for field, value in calibration.to_dict().items():
+        if value != unchanged[field]:
+            written = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+            parts.append(f"{field}={written}")
+    return "+".join(parts)

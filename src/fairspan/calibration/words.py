@@ -22,20 +22,15 @@ def in_words(calibration: Calibration) -> str:
     """
     if not calibration.acts:
         return "the plain model"
-    temperature, said = calibration.temperature, []
-    if calibration.tile_size is not None:
-        as_large = calibration.tile_size == WINDOW
-        said.append(
-            "tiles as large as the window"
-            if as_large
-            else f"tiles of {calibration.tile_size} tokens"
-        )
+    cuts = []
+    if calibration.tile_size == WINDOW:
+        cuts.append("tiles as large as the window")
+    elif calibration.tile_size is not None:
+        cuts.append(f"tiles of {calibration.tile_size} tokens")
     if calibration.strength > 0:
-        strength = "" if calibration.strength == 1 else f" at strength {calibration.strength:g}"
-        usual = calibration.layers == PRESETS["paper"].layers
-        where = "" if usual else f" in {_layers(calibration.layers)}"
-        said.append(f"baskets of {calibration.basket_size} tokens{strength}{where}")
-    words = [" and ".join(said)] if said else []
+        cuts.append(_baskets(calibration))
+    words = [" and ".join(cuts)] if cuts else []
+    temperature = calibration.temperature
     if isinstance(temperature, PerSide):
         words.append(f"temperatures {asdict(temperature)}")
     elif temperature != 1:
@@ -43,11 +38,19 @@ def in_words(calibration: Calibration) -> str:
     return " at ".join(words) + _SIDES.get(calibration.sides, "")
 
 
+def _baskets(calibration: Calibration) -> str:
+    """Size of baskets; strength and layers where they are not the published ones."""
+    words = f"baskets of {calibration.basket_size} tokens"
+    if calibration.strength != 1:
+        words += f" at strength {calibration.strength:g}"
+    if calibration.layers != PRESETS["paper"].layers:
+        words += f" in {_layers(calibration.layers)}"
+    return words
+
+
 def _layers(layers: Layers) -> str:
     if isinstance(layers, str):
         return _LAYERS[layers]
-    return (
-        f"the last {layers} layers"
-        if isinstance(layers, int)
-        else f"layers {', '.join(map(str, layers))}"
-    )
+    if isinstance(layers, int):
+        return f"the last {layers} layers"
+    return f"layers {', '.join(map(str, layers))}"

@@ -1,4 +1,4 @@
-"""Baselines of the literature on length collapse: whitening (Su et al. 2021) and last2avg (Li et al. 2020)."""
+"""Baselines of the literature: whitening (Su et al. 2021) and last2avg (Li et al. 2020)."""
 
 from dataclasses import dataclass
 from hashlib import sha256
@@ -20,8 +20,8 @@ from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.transformer import calibrated_transformers
 
-# Of the widest direction's variance. A float32 vector holds seven digits: what spreads less than 1e-5 as wide as the
-# widest direction is rounding to a good part, and whitening would blow it up.
+# Of the widest direction's variance. A float32 vector holds seven digits: a direction that spreads
+# less than 1e-5 as wide as the widest one is mostly rounding, which whitening would magnify.
 _NO_VARIANCE = 1e-10
 
 
@@ -40,42 +40,42 @@ class Whitening:
     @property
     def fingerprint(self) -> str:
         """A hash of what a model carries of it."""
-        shape = f"{self.matrix.shape}".encode()
-        return sha256(
-            shape + b"".join(part.astype("<f4").tobytes() for part in (self.mean, self.matrix))
-        ).hexdigest()
+        digest = sha256(f"{self.matrix.shape}".encode())
+        for part in (self.mean, self.matrix):
+            digest.update(part.astype("<f4").tobytes())
+        return digest.hexdigest()
 
 
 def fit_whitening(vectors: np.ndarray, *, dimensions: int | None = None) -> Whitening:
     """The whitening of [N, d] vectors, whose covariance (over N − 1) it turns into the identity.
 
-    Args:
-        dimensions: how many directions of largest variance to keep; None keeps all.
+    N has to be larger than the number of directions to keep: whitened in all N − 1 directions in
+    which they vary, N vectors are equally far from each other, whatever their texts.
 
-    Directions without variance are omitted, so fewer may remain than were asked for. There have to be more vectors
-    than directions to keep: N vectors vary in N − 1 directions at most, and whitened in all of them, all are equally
-    far from each other, whatever their texts.
+    Args:
+        dimensions: how many directions of largest variance to keep; None keeps all. Directions
+            without variance are always omitted.
     """
-    given = np.asarray(vectors, dtype=np.float64)
-    mean, wanted = given.mean(axis=0), dimensions or given.shape[1]
-    variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(given.T)))
-    variances, directions = variances[::-1][:wanted], directions[:, ::-1][:, :wanted]
+    vectors = np.asarray(vectors, dtype=np.float64)
+    variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(vectors.T)))
+    variances = variances[::-1][:dimensions]
+    directions = directions[:, ::-1][:, :dimensions]
     varied = variances > _NO_VARIANCE * variances[0]
     if not varied.any():
-        raise DesignError(f"all {len(given)} vectors are the same: there is nothing to whiten.")
+        raise DesignError(f"all {len(vectors)} vectors are the same: there is nothing to whiten.")
     directions = directions[:, varied]
-    # An eigenvector has no sign of its own: the largest component of each is made positive.
+    # The sign of an eigenvector is arbitrary: the largest component of each is made positive.
     largest = directions[np.abs(directions).argmax(axis=0), np.arange(directions.shape[1])]
-    return Whitening(
-        mean, directions * np.where(largest < 0, -1.0, 1.0) / np.sqrt(variances[varied])
-    )
+    signs = np.where(largest < 0, -1.0, 1.0)
+    return Whitening(vectors.mean(axis=0), directions * signs / np.sqrt(variances[varied]))
 
 
 def whiten(model: SentenceTransformer, whitening: Whitening) -> SentenceTransformer:
-    """A SentenceTransformer whose vectors are whitened, on the same weights as `model`, which is not changed.
+    """A SentenceTransformer whose vectors are whitened, on the same weights as `model`.
 
-    The map comes last, as a `Dense` module without activation, because it is fitted on what the model gives. Where
-    the model normalises, what comes out is normalised again. In half precision the map is as coarse as the vectors.
+    The map comes last, as a `Dense` module without activation, because it is fitted on the model's
+    vectors. Where the model normalises, the result is normalised again. In half precision the map
+    is as coarse as the vectors.
     """
     dense = Dense(
         *whitening.matrix.shape,
@@ -91,18 +91,19 @@ def whiten(model: SentenceTransformer, whitening: Whitening) -> SentenceTransfor
 
 
 def last_two(model: SentenceTransformer) -> SentenceTransformer:
-    """A SentenceTransformer whose tokens are the average of the last two layers, pooled by their mean.
+    """A SentenceTransformer that averages the last two layers, then all tokens.
 
-    It shares the weights of `model`, which is not changed, and consists of sentence-transformers' own modules.
-    The mean replaces whatever pooling the model had, as in the literature; what follows the pooling is kept. The
-    layers are those that transformers gives as hidden states: where a model normalises after its last layer (T5,
-    ModernBERT, Qwen3 and others), the last one is normalised and the one before it is not, and weighs more for that.
+    It shares the weights of `model` and consists of sentence-transformers' own modules. The mean
+    replaces the model's pooling, as in the literature; what follows the pooling is kept. The layers
+    are transformers' hidden states: where a model normalises after its last layer (T5, ModernBERT,
+    Qwen3 and others), only the last one is normalised, and the one before it weighs more.
 
     Raises:
-        UnsupportedModel: if the model is not one transformer followed by a pooling, or gives no hidden states.
+        UnsupportedModel: if the model is not one transformer followed by a pooling, or gives no
+            hidden states.
     """
-    copied = copy_sharing_weights(model)
-    (name, transformer), *rest = copied.named_children()
+    averaged = copy_sharing_weights(model)
+    (name, transformer), *rest = averaged.named_children()
     pooling = rest[0][1] if rest else None
     if (
         not isinstance(transformer, Transformer)
@@ -111,8 +112,8 @@ def last_two(model: SentenceTransformer) -> SentenceTransformer:
     ):
         kinds = ", ".join(type(module).__name__ for module in model.children())
         raise UnsupportedModel(
-            f"last2avg reads the layers of a Transformer module that a Pooling follows, on the torch backend; this "
-            f"model has {kinds}."
+            "last2avg reads the layers of a Transformer module that a Pooling follows, on the "
+            f"torch backend; this model has {kinds}."
         )
     width = pooling.embedding_dimension
     transformer.model.config.output_hidden_states = True
@@ -120,26 +121,27 @@ def last_two(model: SentenceTransformer) -> SentenceTransformer:
     average = WeightedLayerPooling(width, num_hidden_layers=count - 1, layer_start=count - 2)
     average.to(model.device, model.dtype)
     mean = Pooling(width, "mean", include_prompt=pooling.include_prompt)
-    for old, _ in list(copied.named_children()):
-        delattr(copied, old)
+    for old, _ in list(averaged.named_children()):
+        delattr(averaged, old)
     for new, part in [(name, transformer), ("last_two", average), (rest[0][0], mean), *rest[1:]]:
-        copied.add_module(new, part)
-    for module in calibrated_transformers(copied):
-        module.on_model_ready(copied)
-    return copied
+        averaged.add_module(new, part)
+    for module in calibrated_transformers(averaged):
+        module.on_model_ready(averaged)
+    return averaged
 
 
 def _count_states(transformer: Transformer) -> int:
     """How many hidden states a pass gives, that of the embeddings included."""
     input_ids = probe_input(transformer.model)
+    inputs = {"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)}
     with evaluating(transformer), torch.inference_mode():
-        found = transformer({"input_ids": input_ids, "attention_mask": torch.ones_like(input_ids)})
-    states = found.get("all_layer_embeddings") or ()
-    if len(states) < 3 or any(
-        state.shape != found["token_embeddings"].shape for state in states[-2:]
-    ):
+        features = transformer(inputs)
+    states = features.get("all_layer_embeddings") or ()
+    shape = features["token_embeddings"].shape
+    if len(states) < 3 or any(state.shape != shape for state in states[-2:]):
         raise UnsupportedModel(
             f"{type(transformer.model).__name__} does not give the hidden states of two layers "
-            f"({len(states)} were given for output_hidden_states=True), so there is no last2avg of it."
+            f"({len(states)} were given for output_hidden_states=True), so there is no last2avg of "
+            "it."
         )
     return len(states)

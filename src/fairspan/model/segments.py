@@ -33,45 +33,45 @@ class SegmentedText(str):
     """The character at which each segment begins."""
 
     def __new__(cls, segments: Sequence[str]) -> SegmentedText:
+        """The text of these segments."""
         if isinstance(segments, str) or not all(isinstance(segment, str) for segment in segments):
             raise DesignError(
-                f"a document is a list of strings, one per segment, got {segments!r:.80}: one document is [segments]."
+                f"a document is a list of strings, one per segment, got {segments!r:.80}: one "
+                "document is [segments]."
             )
         if not segments:
             raise DesignError("a document needs at least one segment, got an empty list.")
         lengths = [len(segment) + len(SEPARATOR) for segment in segments[:-1]]
-        return cls._made(SEPARATOR.join(segments), segments, list(accumulate(lengths, initial=0)))
+        starts = list(accumulate(lengths, initial=0))
+        return cls._from_parts(SEPARATOR.join(segments), segments, starts)
 
     @classmethod
     def cut(cls, text: str, starts: Sequence[int]) -> SegmentedText:
-        """A text as it is, in segments that begin at these characters; what comes before the first goes with it.
+        """A text in segments that begin at these characters; the first includes what precedes it.
 
         >>> SegmentedText.cut("First.\\n\\nSecond.", [0, 8]).segments
         ('First.', 'Second.')
         """
-        if (
-            not starts
-            or any(a >= b for a, b in pairwise(starts))
-            or starts[0] < 0
-            or starts[-1] >= len(text)
-        ):
+        borders = [*starts, len(text)]
+        if not starts or starts[0] < 0 or any(a >= b for a, b in pairwise(borders)):
             raise DesignError(
                 f"segments begin at growing places inside the text, got {list(starts)!r:.80}."
             )
-        return cls._made(
-            text, [text[a:b].strip() for a, b in pairwise([*starts, len(text)])], list(starts)
-        )
+        segments = [text[start:end].strip() for start, end in pairwise(borders)]
+        return cls._from_parts(text, segments, list(starts))
 
     @classmethod
-    def _made(cls, text: str, segments: Sequence[str], starts: list[int]) -> SegmentedText:
-        empty = [number for number, segment in enumerate(segments) if not segment.strip()]
-        if empty:
-            raise DesignError(
-                f"segment {empty[0]} of a document of {len(segments)} is empty: omit it."
-            )
-        made = super().__new__(cls, text)
-        made.segments, made.starts = tuple(segments), starts
-        return made
+    def _from_parts(cls, text: str, segments: Sequence[str], starts: list[int]) -> SegmentedText:
+        """The text with its segments, none of which may be empty."""
+        for number, segment in enumerate(segments):
+            if not segment.strip():
+                raise DesignError(
+                    f"segment {number} of a document of {len(segments)} is empty: omit it."
+                )
+        segmented = super().__new__(cls, text)
+        segmented.segments = tuple(segments)
+        segmented.starts = starts
+        return segmented
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SegmentedText.cut, (str(self), self.starts)
@@ -80,13 +80,15 @@ class SegmentedText(str):
 def segment_of_tokens(
     texts: Sequence[str], offsets: Tensor, valid: Tensor, prompt: str | None
 ) -> Tensor:
-    """[N, L], the segment each token belongs to; `UNSEGMENTED` throughout for texts that are plain strings.
+    """[N, L], the segment each token belongs to; `UNSEGMENTED` for texts that are plain strings.
 
-    A token belongs to the segment that holds its last character, so that a token which begins with the joining space
-    goes with the word after it. Prompt and special tokens go with the segment next to them.
+    A token belongs to the segment that holds its last character, so that a token which begins with
+    the joining space goes with the word after it. Prompt and special tokens go with the segment
+    next to them.
 
     Args:
-        offsets: [N, L, 2], the characters each token stands for, counted from the start of the prompt.
+        offsets: [N, L, 2], the characters of each token, counted from the start of the prompt.
+        valid: [N, L], 0 for padding.
     """
     shift = len(prompt or "")
     rows = []
@@ -94,16 +96,17 @@ def segment_of_tokens(
         if not isinstance(text, SegmentedText):
             rows.append([UNSEGMENTED] * len(spans))
             continue
-        starts = text.starts
-        row, current = [], 0
+        row = []
+        current = 0
         for (begin, end), is_real in zip(spans, real, strict=True):
             if is_real and end > begin:
-                current = max(current, bisect_right(starts, end - 1 - shift) - 1)
+                current = max(current, bisect_right(text.starts, end - 1 - shift) - 1)
             row.append(current)
-        if current < len(starts) - 1:
+        if current < len(text.starts) - 1:
             warnings.warn(
-                f"the document that begins {text[:40]!r} is longer than the model: its segments {current + 2} to "
-                f"{len(starts)} were cut off and have no basket. Raise max_seq_length or split the document.",
+                f"the document that begins {text[:40]!r} is longer than the model: its segments "
+                f"{current + 2} to {len(text.starts)} were cut off and have no basket. Raise "
+                "max_seq_length or split the document.",
                 stacklevel=2,
             )
         rows.append(row)
@@ -180,7 +183,7 @@ def _segment_means(
     convert_to_tensor: bool = False,
     **options: Any,
 ) -> Any:
-    """[N, d], the mean vector of each text's segments; as an array, a tensor or a list of tensors."""
+    """[N, d], the mean vector of each text's segments: an array, a tensor or a list of tensors."""
     if not isinstance(model, SentenceTransformer):
         raise UnsupportedModel(
             f"average=True takes a SentenceTransformer, got {type(model).__name__}."
