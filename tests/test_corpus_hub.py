@@ -13,7 +13,7 @@ import pytest
 
 from fairspan.corpus import hub
 from fairspan.corpus.corpus import Corpus
-from fairspan.corpus.rows import Fields, Place
+from fairspan.corpus.rows import Fields, Cursor
 from fairspan.corpus.source import open_source
 from fairspan.errors import CorpusError, MissingExtra
 from tests.saying import said_by
@@ -124,7 +124,7 @@ def test_faults_have_their_row(put: Put) -> None:
 
 def test_reading_goes_on_from_a_row(put: Put) -> None:
     source = open_source(f"{put({'default': {'en': rows('en')}})}:en", Fields())
-    found = [(row.fields["id"], place.row) for row, place in source.rows(Place(0, 1, 0, 1))]  # type: ignore[union-attr]
+    found = [(row.fields["id"], place.row) for row, place in source.rows(Cursor(0, 1, 0, 1))]  # type: ignore[union-attr]
     assert found == [("b", 2), ("c", 3)]
 
 

@@ -517,7 +517,7 @@ def test_a_folder_belongs_to_its_model_and_input(
 def test_seen_ids_are_found_again() -> None:
     """Against a set, over units of random ids."""
     rng, known, seen = np.random.default_rng(0), set[str](), SeenIds()
-    place = reading.Place()
+    place = reading.Cursor()
     for number in range(30):
         ids = [str(one) for one in rng.integers(0, 2000, size=int(rng.integers(0, 90)))]
         rows = [Text("f", row, id, "w1") for row, id in enumerate(ids, start=1)]

@@ -1,1 +1,1 @@
-"""Texts aligned by id across languages: segments, the corpora they make, and where corpora are read from."""
+"""Texts aligned by id across languages: segments, corpora, and their sources."""

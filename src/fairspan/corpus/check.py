@@ -16,12 +16,12 @@ def check(
     sizes: Sequence[int],
     count: Callable[[Sequence[str]], Sequence[int]] | None = None,
 ) -> dict[str, Any]:
-    """What there is, with lengths in the tokens that `count` counts, or in characters.
+    """Numbers of segments and their lengths, in the tokens that `count` counts, or in characters.
 
     Returns:
-        `aligned`, the segments that are there in every language; `languages`, for each one the number of its
-        segments, and their lengths by percentile; `sets`, by number of segments per document, how many documents
-        share no segment.
+        `aligned`, the segments that exist in every language; `languages`, for each one the number
+        of its segments, and their lengths by percentile; `sets`, by number of segments per
+        document, how many documents share no segment.
     """
     for size in sizes:
         require_whole("sizes", size)
@@ -30,8 +30,8 @@ def check(
         texts = [corpus.text(id, language) for id in corpus.ids([language])]
         lengths = [len(text) for text in texts] if count is None else count(texts)
         shares = np.percentile(lengths, PERCENTILES, method="inverted_cdf")
-        found = {str(share): int(length) for share, length in zip(PERCENTILES, shares, strict=True)}
-        languages[language] = {"segments": len(lengths), **found}
+        by_share = dict(zip(map(str, PERCENTILES), map(int, shares), strict=True))
+        languages[language] = {"segments": len(lengths), **by_share}
     aligned = len(corpus.ids())
     return {
         "corpus": corpus.name,

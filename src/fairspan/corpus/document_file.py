@@ -7,57 +7,57 @@ from pathlib import Path
 from typing import Any
 
 from fairspan.corpus.marked_text import MarkedText, join_segments, mark
-from fairspan.corpus.rows import decode, missing_field, text_of
+from fairspan.corpus.rows import decode, missing_field, text_of, unreadable
 from fairspan.corpus.segment import describe
 from fairspan.errors import CorpusError
 
 STDIN = "-"
 MARKDOWN = (".md", ".markdown", ".mdown", ".mkd")
 JSON_LINES = (".jsonl", ".ndjson")
-# How a JSON document begins where no file name shows its kind, as in a pipe.
+# How a JSON document begins if no file name shows its format, as in a pipe.
 _JSON_BEGINS = ('{"', '["', "[{")
 
 
 def read_document(source: Path | str, borders: str = "auto") -> MarkedText:
-    """A document with its segments marked, or without marks where nothing shows them.
+    """A document with its segments marked, or without marks if nothing shows them.
 
     Args:
-        source: a file, read by its ending (.md, .json, .jsonl, all others plain text); or "-" for stdin,
-            which is JSON if it begins like a JSON object or list, and plain text otherwise.
-        borders: see `fairspan.corpus.marked_text.mark`; JSON that names its segments takes no other borders.
+        source: a file, read by its ending (.md, .json, .jsonl, all others plain text); or "-" for
+            stdin, which is JSON if it begins like a JSON object or list, and plain text otherwise.
+        borders: see `fairspan.corpus.marked_text.mark`; JSON with segments takes no other borders.
 
     Raises:
-        CorpusError: in one line, with the file and, where there is one, the line or segment.
+        CorpusError: in one line, with the file and, if known, the line or segment.
     """
     piped = str(source) == STDIN
     try:
         content = sys.stdin.buffer.read() if piped else Path(source).read_bytes()
     except OSError as error:
-        raise CorpusError(f"{source} cannot be read: {error.strerror or error}.") from None
+        raise unreadable(source, error) from None
     label = "stdin" if piped else Path(source).name
     try:
         text = decode(content.removeprefix(BOM_UTF8), "file")
     except CorpusError as error:
         raise CorpusError(f"{label}: {error!s}") from None
-    return parse_document(
-        text.replace("\r\n", "\n").replace("\r", "\n"), label, borders, named=not piped
-    )
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return parse_document(text, label, borders, named=not piped)
 
 
 def parse_document(
     text: str, label: str, borders: str = "auto", *, named: bool = True
 ) -> MarkedText:
-    """The document in a text, read by the ending of its file's name, or where it is not `named` by how it begins.
+    """The document in a text, read by the ending of its file's name.
 
     Args:
         label: what errors call it.
+        named: whether `label` is a file's name; if not, the beginning of the text decides.
     """
     ending = Path(label).suffix.lower() if named else ""
     bare_json = not named and "".join(text[:200].split()).startswith(_JSON_BEGINS)
     try:
         if ending in JSON_LINES:
             lines = enumerate(text.split("\n"), start=1)
-            return _given([_json(line, number) for number, line in lines if line.strip()], borders)
+            return _join([_json(line, number) for number, line in lines if line.strip()], borders)
         if ending == ".json" or bare_json:
             return _from_json(_json(text), borders)
         return mark(text, borders, markdown=ending in MARKDOWN)
@@ -67,34 +67,33 @@ def parse_document(
         raise CorpusError(f"{label}{', ' if placed else ': '}{error!s}") from None
 
 
-def _json(text: str, first_line: int = 1) -> Any:
+def _json(text: str, first: int = 1) -> Any:
+    """The value of a JSON text, whose first line has that number."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        line = first_line + error.lineno - 1
-        raise CorpusError(
-            f"line {line}: not JSON ({error.msg}, character {error.colno})."
-        ) from None
+        place = f"line {first + error.lineno - 1}"
+        raise CorpusError(f"{place}: not JSON ({error.msg}, character {error.colno}).") from None
     except (ValueError, RecursionError) as error:
         raise CorpusError(f"JSON that cannot be read ({error}).") from None
 
 
-def _from_json(found: Any, borders: str) -> MarkedText:
+def _from_json(value: Any, borders: str) -> MarkedText:
     """A list of segments, `{"segments": […]}` or `{"text": …}`."""
-    if isinstance(found, list):
-        return _given(found, borders)
-    if not isinstance(found, dict):
-        raise CorpusError(f"a document is an object or a list of segments, got {describe(found)}.")
-    if "segments" in found:
-        return _given(found["segments"], borders)
-    if "text" not in found:
-        raise CorpusError(missing_field("segments' or 'text", found))
-    return mark(text_of(found, "text"), borders)
+    if isinstance(value, list):
+        return _join(value, borders)
+    if not isinstance(value, dict):
+        raise CorpusError(f"a document is an object or a list of segments, got {describe(value)}.")
+    if "segments" in value:
+        return _join(value["segments"], borders)
+    if "text" not in value:
+        raise missing_field("segments' or 'text", value)
+    return mark(text_of(value, "text"), borders)
 
 
-def _given(segments: Any, borders: str) -> MarkedText:
-    if borders != "auto":
-        raise CorpusError(
-            f"the segments are given in the file, so borders={borders} cannot be used: omit it."
-        )
-    return join_segments(segments)
+def _join(segments: Any, borders: str) -> MarkedText:
+    if borders == "auto":
+        return join_segments(segments)
+    raise CorpusError(
+        f"the segments are given in the file, so borders={borders} cannot be used: omit it."
+    )

@@ -8,10 +8,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fairspan.corpus.rows import START, Fields, Found, Place, Row
-from fairspan.errors import CorpusError, MissingExtra
+from fairspan.corpus.rows import START, Cursor, Fields, ReadRow, Row
+from fairspan.errors import CorpusError, MissingExtra, first_line
 
-# Names that say what a split is for, so they cannot be meant as its language.
+# Names that say what a split is for, so they are no languages.
 PURPOSES = ("train", "test", "validation")
 _UNREACHED = "the Hugging Face hub could not be reached to look for a dataset of that name"
 _SECONDS = 3.0
@@ -32,42 +32,43 @@ class Repository:
             if error.name != "datasets":
                 raise
             raise MissingExtra(
-                f"there is no file or folder {name!r}, and looking for a Hugging Face dataset of that name needs a "
-                "library that is not installed: pip install 'fairspan[datasets]'."
+                f"there is no file or folder {name!r}, and looking for a Hugging Face dataset of "
+                "that name needs a library that is not installed: pip install 'fairspan[datasets]'."
             ) from None
         self._revision = _revision(name)
         self._configurations: list[str] = self._call("get_dataset_config_names")
 
     @property
     def languages(self) -> Sequence[str]:
-        """Its configurations, or its splits if it has one configuration; none where splits have other names."""
+        """Its configurations, or the splits of its only one; none if splits have other names."""
         if len(self._configurations) > 1:
             return self._configurations
         splits: list[str] = self._call("get_dataset_split_names", self._configurations[0])
         return () if {*splits} & {*PURPOSES} else splits
 
     def open_language(self, language: str, fields: Fields) -> Dataset:
-        several = len(self._configurations) > 1
-        return self.open(language if several else None, None if several else language, fields)
+        if len(self._configurations) > 1:
+            return self.open(language, None, fields)
+        return self.open(None, language, fields)
 
     def open(self, configuration: str | None, split: str | None, fields: Fields) -> Dataset:
-        """A split; what is not named is the only one that there is."""
+        """A split; a name that is None stands for the only one that there is."""
         configuration = self._chosen("configuration", configuration, self._configurations)
         split = self._chosen("split", split, self._call("get_dataset_split_names", configuration))
         table = self._call("load_dataset", configuration, split=split, streaming=True)
-        named = {"dataset": self.name, "configuration": configuration, "split": split}
-        return Dataset(named, self._revision or _state(Path(self.name)), table, fields)
+        names = {"dataset": self.name, "configuration": configuration, "split": split}
+        return Dataset(names, self._revision or _state(Path(self.name)), table, fields)
 
-    def _chosen(self, what: str, given: str | None, there: Sequence[str]) -> str:
-        if given in there or (given is None and len(there) == 1):
-            return given or there[0]
-        wrong = f"has no {what} {given!r}" if given is not None else f"has several {what}s"
-        shown = ", ".join(there[:8])
+    def _chosen(self, what: str, name: str | None, present: Sequence[str]) -> str:
+        """The name, or the only one that is present."""
+        if name in present or (name is None and len(present) == 1):
+            return name or present[0]
+        wrong = f"has no {what} {name!r}" if name is not None else f"has several {what}s"
         forms = f"{self.name}:split or {self.name}:configuration:split"
-        raise CorpusError(f"{self.name} {wrong}: name one of {shown}, as {forms}.")
+        raise CorpusError(f"{self.name} {wrong}: name one of {', '.join(present[:8])}, as {forms}.")
 
     def _call(self, function: str, *arguments: str, **options: Any) -> Any:
-        """What a function of the library returns; whatever it raises in one line."""
+        """The result of a function of the library; whatever it raises as a CorpusError."""
         if self._revision is not None:
             options["revision"] = self._revision
         try:
@@ -76,10 +77,8 @@ class Repository:
             reason = _UNREACHED
         except self._library.exceptions.DatasetNotFoundError:
             reason = "the Hugging Face hub has no dataset of that name that you may read"
-        except Exception as error:  # the library lets through whatever its many layers raise
-            raise CorpusError(
-                f"the dataset {self.name} could not be loaded: {_first_line(error)}."
-            ) from None
+        except Exception as error:  # the library raises errors of many kinds
+            raise _failed(self.name, "loaded", error) from None
         raise CorpusError(f"there is no file or folder {self.name!r}, and {reason}.")
 
 
@@ -87,31 +86,34 @@ class Dataset:
     """The rows of one split; `done` counts them. It is a `fairspan.corpus.source.Source`."""
 
     def __init__(
-        self, named: dict[str, str], revision: str | None, table: Any, fields: Fields
+        self, names: dict[str, str], revision: str | None, table: Any, fields: Fields
     ) -> None:
-        self.name = ":".join(named.values())
-        counted = (table.info.splits or {}).get(named["split"])
-        self.total = int(getattr(counted, "num_examples", 0) or 0)
-        self.identity: dict[str, Any] = {**named, "rows": self.total or None, "revision": revision}
-        columns = (
-            None if table.column_names is None else fields.columns(self.name, table.column_names)
-        )
-        self._rows = table if columns is None else table.select_columns(columns)
+        self.name = ":".join(names.values())
+        split = (table.info.splits or {}).get(names["split"])
+        self.total = int(getattr(split, "num_examples", 0) or 0)
+        self.identity: dict[str, Any] = {**names, "rows": self.total or None, "revision": revision}
+        self._rows = table
+        if table.column_names is not None:
+            self._rows = table.select_columns(fields.columns(self.name, table.column_names))
 
-    def rows(self, start: Place = START) -> Iterator[Found]:
+    def rows(self, start: Cursor = START) -> Iterator[ReadRow]:
         try:
             for number, fields in enumerate(self._rows.skip(start.row), start=start.row + 1):
-                yield Row(self.name, number, fields), Place(0, number, 0, number)
+                yield Row(self.name, number, fields), Cursor(0, number, 0, number)
         except Exception as error:  # as above
-            raise CorpusError(
-                f"the dataset {self.name} could not be read: {_first_line(error)}."
-            ) from None
+            raise _failed(self.name, "read", error) from None
+
+
+def _failed(name: str, what: str, error: Exception) -> CorpusError:
+    reason = f"{type(error).__name__}: {first_line(error).rstrip('.')}"
+    return CorpusError(f"the dataset {name} could not be {what}: {reason}.")
 
 
 def _revision(name: str) -> str | None:
     """The revision that the hub has now; an error if it does not answer within seconds.
 
-    The library itself would go on trying for half a minute. None for a clone, and for what is in the cache only.
+    The library itself would keep trying for half a minute. None for a clone, and for a dataset that
+    is only in the cache.
     """
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
@@ -119,8 +121,8 @@ def _revision(name: str) -> str | None:
     if Path(name).exists() or constants.HF_HUB_OFFLINE:
         return None
     try:
-        found: str | None = HfApi().dataset_info(name, timeout=_SECONDS).sha
-        return found
+        revision: str | None = HfApi().dataset_info(name, timeout=_SECONDS).sha
+        return revision
     except (HfHubHTTPError, HFValidationError):
         return None  # it answers; loading finds out what is wrong
     except Exception:
@@ -130,19 +132,10 @@ def _revision(name: str) -> str | None:
 
 
 def _state(clone: Path) -> str | None:
-    """What stands for the revision of a clone: a hash of its files' names, sizes and times; None for no clone."""
-    files = {
-        file.relative_to(clone).as_posix(): file.stat()
-        for file in clone.rglob("*")
-        if file.is_file()
-    }
-    states = [
-        [name, own.st_size, own.st_mtime_ns]
-        for name, own in files.items()
-        if "/." not in f"/{name}"
-    ]
+    """The revision of a clone: a hash of its files' names, sizes and times; None for no clone."""
+    states = []
+    for file in clone.rglob("*"):
+        name = file.relative_to(clone).as_posix()
+        if file.is_file() and "/." not in f"/{name}":
+            states.append([name, file.stat().st_size, file.stat().st_mtime_ns])
     return hashlib.sha256(repr(sorted(states)).encode()).hexdigest()[:16] if states else None
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: " + str(error).strip().partition("\n")[0].rstrip(".")

@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from fairspan.corpus.rows import text_of
 from fairspan.corpus.segment import UNKNOWN, Segment, describe
-from fairspan.corpus.sentences import stripped
+from fairspan.corpus.sentences import Span, stripped
 from fairspan.errors import CorpusError
 
 BORDERS = ("auto", "heading", "rule", "blank", "line", "parts")
@@ -34,7 +34,7 @@ _RULES_ALONE = re.compile(rf"(?:\A|(?:\A|\n)[^\S\n]*\n){_RULE}(?=\n[^\S\n]*(?:\n
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The characters of one segment, and what is known of it."""
+    """The characters of one segment, with its title and language if known."""
 
     start: int
     end: int
@@ -47,8 +47,9 @@ class MarkedText:
     """A document's text as it is to be embedded, and its segments.
 
     Attributes:
-        pieces: in the order of the text; what is between them is in no segment. None where no border is known.
-        borders: what they were found by, one of `NAMES`; "parts" where no border is known.
+        pieces: in the order of the text; what is between them is in no segment. Empty if no border
+            is known.
+        borders: how they were found, one of `NAMES`; "parts" if no border is known.
     """
 
     text: str
@@ -57,30 +58,33 @@ class MarkedText:
 
 
 def join_segments(segments: Sequence[str | Mapping[str, Any]]) -> MarkedText:
-    """Segments that are given one by one, joined by one space as in an audit.
+    """Segments joined by one space, as in an audit.
 
     Args:
-        segments: texts, or tables with `text` and perhaps `title` and `language`.
+        segments: texts, or mappings with `text` and optionally `title` and `language`.
     """
     if isinstance(segments, str | bytes) or not isinstance(segments, Sequence):
         raise CorpusError(f"segments are a list, got {describe(segments)}.")
     if not segments:
         raise CorpusError("there are no segments.")
-    found = [_segment(number, given) for number, given in enumerate(segments, start=1)]
-    pieces, place = [], 0
-    for segment in found:
+    checked = [_segment(number, segment) for number, segment in enumerate(segments, start=1)]
+    pieces = []
+    start = 0
+    for segment in checked:
         language = None if segment.language == UNKNOWN else segment.language
-        pieces.append(Piece(place, place + len(segment.text), segment.title or None, language))
-        place = pieces[-1].end + len(SEPARATOR)
-    return MarkedText(SEPARATOR.join(segment.text for segment in found), tuple(pieces), "segment")
+        pieces.append(Piece(start, start + len(segment.text), segment.title or None, language))
+        start = pieces[-1].end + len(SEPARATOR)
+    text = SEPARATOR.join(segment.text for segment in checked)
+    return MarkedText(text, tuple(pieces), "segment")
 
 
 def mark(text: str, borders: str = "auto", *, markdown: bool = False) -> MarkedText:
     """A text with its segments, found by what is in it.
 
     Args:
-        borders: "heading", "rule", "blank", "line"; "parts" marks nothing. "auto" takes the headings of a Markdown
-            text and the rules of any other that are between blank lines, and marks nothing where there are none.
+        borders: "heading", "rule", "blank", "line"; "parts" marks nothing. "auto" uses the headings
+            of a Markdown text, and in any other text the rules between blank lines, if there are
+            any.
     """
     if borders not in BORDERS:
         raise CorpusError(f"borders must be one of {', '.join(BORDERS)}, got {borders!r}.")
@@ -97,28 +101,28 @@ def mark(text: str, borders: str = "auto", *, markdown: bool = False) -> MarkedT
             spans = [stripped(text, *line.span()) for line in re.finditer(r"\S.*", text)]
             return MarkedText(text, tuple(Piece(*span) for span in spans), "line")
         case "auto":
-            found = mark(text, "heading") if markdown else _without_rules(_RULES_ALONE.split(text))
-            if len(found.pieces) > 1:
-                return found
+            marked = mark(text, "heading") if markdown else _without_rules(_RULES_ALONE.split(text))
+            if len(marked.pieces) > 1:
+                return marked
     return MarkedText(text)
 
 
-def paragraphs(text: str) -> list[tuple[int, int]]:
-    """The characters of each run of lines between blank ones, without the white space around it.
+def paragraphs(text: str) -> list[Span]:
+    """The characters of each run of lines between blank ones, without white space at its ends.
 
     >>> paragraphs("One.\\nStill one.\\n\\n  Two.")
     [(0, 15), (19, 23)]
     """
-    return [stripped(text, *found.span()) for found in _PARAGRAPH.finditer(text)]
+    return [stripped(text, *match.span()) for match in _PARAGRAPH.finditer(text)]
 
 
-def _segment(number: int, given: object) -> Segment:
-    fields = {"text": given} if isinstance(given, str) else given
+def _segment(number: int, value: object) -> Segment:
+    """A text or a mapping as a segment; errors name its number."""
+    fields = {"text": value} if isinstance(value, str) else value
     try:
         if not isinstance(fields, Mapping):
-            raise CorpusError(
-                f"a text or an object with 'text' is expected, got {describe(given)}."
-            )
+            shown = describe(value)
+            raise CorpusError(f"a text or an object with 'text' is expected, got {shown}.")
         language = UNKNOWN if fields.get("language") is None else fields["language"]
         segment = Segment(str(number), language, text_of(fields, "text"), fields.get("title"))
     except CorpusError as error:
@@ -134,50 +138,58 @@ def _without_rules(runs: Sequence[str]) -> MarkedText:
     return replace(join_segments(kept), borders="rule")
 
 
+@dataclass(frozen=True, slots=True)
+class _Heading:
+    """The characters of a heading, its level, and its words."""
+
+    start: int
+    end: int
+    level: int
+    title: str
+
+
 def _sections(text: str) -> Iterator[Piece]:
     """The sections of a Markdown text, each with its heading.
 
-    Borders are the headings of the highest level that occurs twice, or all where none does. What is before the
-    first border is a section if it has text of its own, and goes with the first otherwise.
+    Borders are the headings of the highest level that occurs twice, or all if none does. The text
+    before the first border is a section if it has words outside headings, and belongs to the first
+    section otherwise.
     """
-    found = list(_headings(text))
-    levels = Counter(level for _, _, level, _ in found)
+    headings = list(_headings(text))
+    levels = Counter(heading.level for heading in headings)
     top = min((level for level, times in levels.items() if times > 1), default=None)
-    borders = [heading for heading in found if top in (None, heading[2])]
-    starts, titles = [start for start, *_ in borders], [title for *_, title in borders]
-    before = found[: found.index(borders[0])] if borders else []
+    borders = [heading for heading in headings if top in (None, heading.level)]
+    starts = [heading.start for heading in borders]
+    titles = [heading.title for heading in borders]
+    before = headings[: headings.index(borders[0])] if borders else []
     opening = text[: starts[0]] if borders else text
-    own = opening
-    for start, end, *_ in reversed(before):
-        own = own[:start] + own[end:]
-    if own.strip():
-        is_titled = before and not opening[: before[0][0]].strip()
-        starts, titles = [0, *starts], [before[0][3] if is_titled else "", *titles]
+    words = opening
+    for heading in reversed(before):
+        words = words[: heading.start] + words[heading.end :]
+    if words.strip():
+        begins_titled = before and not opening[: before[0].start].strip()
+        starts.insert(0, 0)
+        titles.insert(0, before[0].title if begins_titled else "")
     else:
         starts[0] = 0
     for start, end, title in zip(starts, [*starts[1:], len(text)], titles, strict=True):
         yield Piece(*stripped(text, start, end), title or None)
 
 
-def _headings(text: str) -> Iterator[tuple[int, int, int, str]]:
-    """Where each heading begins and ends, its level, and its words. Code blocks and front matter have none."""
+def _headings(text: str) -> Iterator[_Heading]:
+    """The headings of a Markdown text outside code blocks and front matter."""
     lines = text.split("\n")
     starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
     skipped = 0
     if lines[0].rstrip() == "---":
-        skipped = next(
-            (place for place, line in enumerate(lines[1:], start=2) if line.rstrip() == "---"), 0
-        )
-    body = "\n".join(
-        line.replace("\r", " ") for line in lines[skipped:]
-    )  # "\r" would begin a line of its own
+        ends = (number for number, line in enumerate(lines) if number and line.rstrip() == "---")
+        skipped = next(ends, -1) + 1
+    # "\r" would begin a line of its own.
+    body = "\n".join(line.replace("\r", " ") for line in lines[skipped:])
     tokens = MarkdownIt("commonmark").disable("inline").parse(body)
     for opening, words in pairwise(tokens):
         if opening.type == "heading_open" and opening.level == 0 and opening.map is not None:
-            first, last = (skipped + number for number in opening.map)
-            yield (
-                starts[first],
-                starts[last] - 1,
-                int(opening.tag[1]),
-                " ".join(words.content.split()),
-            )
+            first, last = opening.map
+            title = " ".join(words.content.split())
+            end = starts[skipped + last] - 1
+            yield _Heading(starts[skipped + first], end, int(opening.tag[1]), title)

@@ -1,4 +1,4 @@
-"""From the records of any source to segments, each in its language; errors name the file and the line."""
+"""From the records of any source to segments in languages; errors name the file and the line."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from pathlib import Path
 
 from fairspan.corpus.rows import ENDINGS, TEXTS, Fault, Fields, Row, id_of, missing_field, text_of
 from fairspan.corpus.segment import UNKNOWN, Segment, describe
-from fairspan.corpus.source import Files, Given, Records, Source, files_of, find_dataset
+from fairspan.corpus.source import Files, Records, Source, SourceLike, files_of, find_dataset
 from fairspan.errors import CorpusError
 
-SAMPLE, LONG_SAMPLE = "sample", "long-sample"
-"""The corpora that come with fairspan: paragraphs in several languages, and long essays in English."""
+SAMPLE = "sample"
+LONG_SAMPLE = "long-sample"
+"""The corpora that come with fairspan: paragraphs in several languages, and long English essays."""
 EMBEDDED = {name: Path(__file__).parent / "data" / name for name in (SAMPLE, LONG_SAMPLE)}
 SAMPLE_LANGUAGES = ("en", "zh", "de", "it", "ko", "hi")
-# Documents that are not text, and that people put beside those that are.
+# Documents that are not text and often lie beside those that are.
 _DOCUMENTS = (".pdf", ".docx", ".doc", ".odt", ".html", ".htm", ".epub", ".rtf")
-# Names of files that are languages: codes such as en, pt-BR or zh-min-nan, and Wikipedia's Simple English.
+# Codes such as en, pt-BR or zh-min-nan, and Wikipedia's Simple English.
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-([A-Za-z]{2,8}|\d{3}))*|simple")
 
 
 @dataclass(slots=True)
-class Reading:
-    """A corpus as read, before it is known to be aligned.
+class RawCorpus:
+    """A corpus as it is read, before its languages are aligned.
 
     Attributes:
-        sources: what is read, one after the other.
         spoken: the language of each file or split that is in one language.
-        languages: all that are there, also those that were not asked for.
+        languages: all that there are, also those that were not asked for.
         notes: what a reader of results should know about how the corpus was read.
     """
 
@@ -43,81 +43,78 @@ class Reading:
     notes: tuple[str, ...] = ()
 
 
-def read_segments(given: Given, languages: Sequence[str] | None) -> Reading:
+def read_segments(source: SourceLike, languages: Sequence[str] | None) -> RawCorpus:
     """The segments of a source in the languages asked for, by default all.
 
-    Records without a field `language` are in the language of their file (`en.jsonl` in a folder, the split of a
-    dataset), or else in the one language that is asked for, or in `UNKNOWN`.
+    Records without a field `language` are in the language of their file (`en.jsonl` in a folder,
+    the split of a dataset), or else in the one language that is asked for, or in `UNKNOWN`.
     """
-    reading = _open(given, languages, Fields(more=("language", "title")))
-    rows = chain.from_iterable(source.rows() for source in reading.sources)
-    _collect(reading, (row for row, _ in rows), languages)
-    if not reading.languages:
-        raise CorpusError(f"{reading.name} is empty: it needs records with 'id' and 'text'.")
-    return reading
+    raw = _open(source, languages, Fields(more=("language", "title")))
+    rows = chain.from_iterable(part.rows() for part in raw.sources)
+    _collect(raw, (row for row, _ in rows), languages)
+    if not raw.languages:
+        raise CorpusError(f"{raw.name} is empty: it needs records with 'id' and 'text'.")
+    return raw
 
 
-def _open(given: Given, languages: Sequence[str] | None, fields: Fields) -> Reading:
-    if isinstance(given, str) and given in EMBEDDED:
-        found = _open_files(EMBEDDED[given], languages, fields)
-        return replace(found, languages=[*SAMPLE_LANGUAGES]) if given == SAMPLE else found
-    if not isinstance(given, str | Path):
-        return Reading(Records.name, [Records(given)])
-    path = Path(given).expanduser()
+def _open(source: SourceLike, languages: Sequence[str] | None, fields: Fields) -> RawCorpus:
+    """The corpus without its segments."""
+    if isinstance(source, str) and source in EMBEDDED:
+        raw = _open_files(EMBEDDED[source], languages, fields)
+        return replace(raw, languages=[*SAMPLE_LANGUAGES]) if source == SAMPLE else raw
+    if not isinstance(source, str | Path):
+        return RawCorpus(Records.name, [Records(source)])
+    path = Path(source).expanduser()
     if path.exists():
         return _open_files(path, languages, fields)
-    repository, named = find_dataset(given)
-    there = () if any(named) else repository.languages
-    if not there:
-        return Reading(str(given), [repository.open(*named, fields)])
-    wanted = [one for one in there if languages is None or one in languages]
-    opened = {one: repository.open_language(one, fields) for one in wanted}
-    spoken = {dataset.name: one for one, dataset in opened.items()}
-    return Reading(repository.name, [*opened.values()], spoken, [*there])
+    repository, named = find_dataset(source)
+    present = () if any(named) else repository.languages
+    if not present:
+        return RawCorpus(str(source), [repository.open(*named, fields)])
+    wanted = [language for language in present if languages is None or language in languages]
+    opened = [repository.open_language(language, fields) for language in wanted]
+    spoken = {dataset.name: language for dataset, language in zip(opened, wanted, strict=True)}
+    return RawCorpus(repository.name, opened, spoken, [*present])
 
 
-def _open_files(path: Path, languages: Sequence[str] | None, fields: Fields) -> Reading:
-    found, name = files_of(path), path.resolve().name
-    if any(label.startswith("queries.jsonl") for label in found):
+def _open_files(path: Path, languages: Sequence[str] | None, fields: Fields) -> RawCorpus:
+    """The corpus of a file or a folder, without its segments."""
+    files = files_of(path)
+    name = path.resolve().name
+    if any(label.startswith("queries.jsonl") for label in files):
         raise CorpusError(
-            f"{path} holds questions, and a corpus holds texts. Use it as a task of evaluate, or give only the "
-            "file of its documents as the corpus."
+            f"{path} holds questions, and a corpus holds texts. Use it as a task of evaluate, or "
+            "give only the file of its documents as the corpus."
         )
     if path.is_file():
-        return Reading(_stem(name), [Files(str(path), found, fields)])
-    spoken = {label: _stem(label) for label in found}
-    named = all(_LANGUAGE.fullmatch(one) or one in (languages or ()) for one in spoken.values())
-    if not named or any(label.endswith(TEXTS) for label in found):
+        return RawCorpus(_stem(name), [Files(str(path), files, fields)])
+    spoken = {label: _stem(label) for label in files}
+    by_language = all(
+        _LANGUAGE.fullmatch(stem) or stem in (languages or ()) for stem in spoken.values()
+    )
+    if not by_language or any(label.endswith(TEXTS) for label in files):
         others = [file for file in path.rglob("*") if file.suffix.lower() in _DOCUMENTS]
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
         notes = (f"not read, since it is not plain text: {others[0].name}{more}",) if others else ()
-        return Reading(name, [Files(str(path), found, fields)], notes=notes)
-    if len(found) == 1:  # its records may name other languages
-        return Reading(name, [Files(str(path), found, fields)], spoken)
-    wanted = {
-        label: file
-        for label, file in found.items()
-        if languages is None or spoken[label] in languages
-    }
-    return Reading(
-        name, [Files(str(path), wanted, fields)], spoken, [*dict.fromkeys(spoken.values())]
-    )
+        return RawCorpus(name, [Files(str(path), files, fields)], notes=notes)
+    if len(files) == 1:  # its records may name other languages
+        return RawCorpus(name, [Files(str(path), files, fields)], spoken)
+    if languages is not None:
+        files = {label: file for label, file in files.items() if spoken[label] in languages}
+    present = [*dict.fromkeys(spoken.values())]
+    return RawCorpus(name, [Files(str(path), files, fields)], spoken, present)
 
 
 def _stem(name: str) -> str:
     return next((name.removesuffix(ending) for ending in ENDINGS if name.endswith(ending)), name)
 
 
-def _collect(
-    reading: Reading, rows: Iterable[Row | Fault], languages: Sequence[str] | None
-) -> None:
-    """Add the segments to the reading; an error if any record was wrong, with the first and how many more."""
-    default = languages[0] if languages is not None and len(languages) == 1 else UNKNOWN
+def _collect(raw: RawCorpus, rows: Iterable[Row | Fault], languages: Sequence[str] | None) -> None:
+    """Add the segments to the corpus; an error names the first wrong record and counts others."""
     places: dict[tuple[str, str], str] = {}
     faults: list[Fault] = []
-    first: dict[
-        str, bool
-    ] = {}  # whether the first record has an id and a language: then all need them
+    # Whether the first record has an id and a language: then all need them.
+    first: dict[str, bool] = {}
     empty = 0
     for row in rows:
         if isinstance(row, Fault):
@@ -127,58 +124,76 @@ def _collect(
             empty += 1
             continue
         try:
-            own = _language(reading, row)
-            has = {"id": "id" in row.fields, "language": own is not None}
+            spoken = _language(raw, row)
+            has = {"id": "id" in row.fields, "language": spoken is not None}
             first = first or has
-            for name in (name for name in has if has[name] != first[name]):
-                said = missing_field(name, row.fields)
-                raise CorpusError(
-                    said if first[name] else f"the field '{name}' is missing in earlier records."
-                )
-            language = own or default
-            if language not in reading.languages:
-                reading.languages.append(language)
-            if languages is not None and language not in languages:
+            _require_alike(has, first, row)
+            segment = _segment(raw, row, spoken, languages)
+            if segment is None:
                 continue
-            number = str(row.number) if row.file in reading.spoken else f"{row.file}#{row.number}"
-            id = id_of(row.fields, "id") if has["id"] else number
-            segment = Segment(id, language, text_of(row.fields, "text"), row.fields.get("title"))
-            if (id, language) in places:
-                raise CorpusError(f"the id {id!r} was already used at {places[id, language]}.")
-            places[id, language] = row.place
-            reading.segments.append(segment)
+            key = (segment.id, segment.language)
+            if key in places:
+                raise CorpusError(f"the id {segment.id!r} was already used at {places[key]}.")
+            places[key] = row.place
+            raw.segments.append(segment)
         except CorpusError as error:
             faults.append(Fault(row.file, row.number, None, str(error)))
     if faults:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         raise CorpusError(f"{faults[0]}{more}")
     if empty:
-        reading.notes += (f"{empty} {'files are' if empty > 1 else 'file is'} empty and left out",)
-    if first and not first["id"] and len(reading.languages) > 1:
-        _align_by_number(reading)
+        raw.notes += (f"{empty} {'files are' if empty > 1 else 'file is'} empty and left out",)
+    if first and not first["id"] and len(raw.languages) > 1:
+        _align_by_number(raw)
 
 
-def _language(reading: Reading, row: Row) -> str | None:
-    """The language of a record, which it or its file names; None where neither does."""
-    given, of_file = row.fields.get("language"), reading.spoken.get(row.file)
-    if given is None:
+def _require_alike(has: Mapping[str, bool], first: Mapping[str, bool], row: Row) -> None:
+    """An error unless a record has an id and a language as the first one has them."""
+    for name in has:
+        if has[name] and not first[name]:
+            raise CorpusError(f"the field '{name}' is missing in earlier records.")
+        if first[name] and not has[name]:
+            raise missing_field(name, row.fields)
+
+
+def _segment(
+    raw: RawCorpus, row: Row, spoken: str | None, languages: Sequence[str] | None
+) -> Segment | None:
+    """The segment of a record; None if it is in a language that is not asked for."""
+    only = languages[0] if languages is not None and len(languages) == 1 else UNKNOWN
+    language = spoken or only
+    if language not in raw.languages:
+        raw.languages.append(language)
+    if languages is not None and language not in languages:
+        return None
+    name = str(row.number) if row.file in raw.spoken else f"{row.file}#{row.number}"
+    if "id" in row.fields:
+        name = id_of(row.fields, "id")
+    return Segment(name, language, text_of(row.fields, "text"), row.fields.get("title"))
+
+
+def _language(raw: RawCorpus, row: Row) -> str | None:
+    """The language that a record or its file names, if any."""
+    language = row.fields.get("language")
+    of_file = raw.spoken.get(row.file)
+    if language is None:
         return of_file
-    if not isinstance(given, str) or not given.strip():
-        raise CorpusError(f"'language' must be text such as \"en\", got {describe(given)}.")
-    if of_file is not None and of_file != given and len(reading.spoken) > 1:
-        raise CorpusError(f"'language' is {describe(given)}, but the file is read as {of_file!r}.")
-    return given
+    if not isinstance(language, str) or not language.strip():
+        raise CorpusError(f"'language' must be text such as \"en\", got {describe(language)}.")
+    if of_file not in (None, language) and len(raw.spoken) > 1:
+        shown = describe(language)
+        raise CorpusError(f"'language' is {shown}, but the file is read as {of_file!r}.")
+    return language
 
 
-def _align_by_number(reading: Reading) -> None:
+def _align_by_number(raw: RawCorpus) -> None:
     """Row numbers align languages that are equally long; a note says so."""
-    lengths = Counter(segment.language for segment in reading.segments)
+    lengths = Counter(segment.language for segment in raw.segments)
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{language} {length}" for language, length in lengths.items())
         raise CorpusError(
-            f"{reading.name} has no 'id', and row numbers cannot replace it, because its languages differ in length "
-            f"({counts}): give translations the same 'id'."
+            f"{raw.name} has no 'id', and row numbers cannot replace it, because its languages "
+            f"differ in length ({counts}): give translations the same 'id'."
         )
-    reading.notes += (
-        f"{reading.name} has no 'id': row numbers are used as ids and must match across languages.",
-    )
+    note = f"{raw.name} has no 'id': row numbers are used as ids and must match across languages."
+    raw.notes += (note,)

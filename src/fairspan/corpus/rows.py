@@ -1,4 +1,4 @@
-"""`Row`: one record of any source, and what reads the formats of files: JSON Lines, Parquet and plain text."""
+"""`Row`: one record of any source; and readers of files in JSON Lines, Parquet and plain text."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import gzip
 import json
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
 from fairspan.corpus.segment import describe, require_string, require_text
-from fairspan.errors import CorpusError
+from fairspan.errors import CorpusError, first_line
 
 LINES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
-# One object per line as well, where one such file is named; in a folder these are other things.
+# Also one object per line if such a file is named; in a folder they are not read.
 JSON = (".json", ".json.gz")
 PARQUET = (".parquet",)
 TEXTS = (".txt", ".md")
@@ -26,14 +26,14 @@ ENDINGS = (*LINES, *JSON, *PARQUET, *TEXTS)
 _SLICE = 16384
 
 
-class Place(NamedTuple):
-    """Where reading stands.
+class Cursor(NamedTuple):
+    """A position in a source.
 
     Attributes:
         file: number of the file, from 0.
-        row: rows or lines of it that are before this place.
-        offset: bytes of it that are before this place, uncompressed; 0 where rows are counted.
-        done: how much of the whole source is before this place, in the source's own unit.
+        row: rows or lines of the file before this position.
+        offset: bytes of the file before this position, uncompressed; 0 if rows are counted.
+        done: how much of the whole source is before this position, in the source's unit.
     """
 
     file: int = 0
@@ -42,12 +42,12 @@ class Place(NamedTuple):
     done: int = 0
 
 
-START = Place()
+START = Cursor()
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One record; `file` and `number`, from 1, say where it stands."""
+    """One record; `number` counts from 1 in its file."""
 
     file: str
     number: int
@@ -55,13 +55,12 @@ class Row:
 
     @property
     def place(self) -> str:
-        """As errors name it."""
         return place_of(self.file, self.number)
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A record that cannot be used, and why; `id` where it is known."""
+    """A record that cannot be used, and why; with its id if that was read."""
 
     file: str
     row: int
@@ -72,53 +71,55 @@ class Fault:
         return f"{place_of(self.file, self.row)}: {self.reason}"
 
 
-Found = tuple[Row | Fault, Place]
-"""A record, and the place after it."""
+ReadRow = tuple[Row | Fault, Cursor]
+"""A record, and the position after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Where a record has its text and its id, and what else is read. Without a name for the id, it may lack `id`."""
+    """The names of a record's text and id, and what else is read; `id` is optional if not named."""
 
     text: str = "text"
     id: str | None = None
     more: tuple[str, ...] = ()
 
-    def columns(self, label: str, there: Mapping[str, Any] | list[str]) -> list[str]:
-        """Those of a table's columns that are read; an error if one is missing that every record has to have."""
+    def columns(self, label: str, present: Iterable[str]) -> list[str]:
+        """The columns of a table that are read; an error if a required one is missing."""
+        present = list(present)
         for name in filter(None, (self.text, self.id)):
-            if name not in there:
-                raise CorpusError(
-                    f"{label} has no column '{name}'. Columns there: {', '.join(there)}."
-                )
+            if name not in present:
+                listed = ", ".join(present)
+                raise CorpusError(f"{label} has no column '{name}'. Columns there: {listed}.")
         wanted = dict.fromkeys((self.id or "id", self.text, *self.more))
-        return [name for name in wanted if name in there]
+        return [name for name in wanted if name in present]
 
 
 def place_of(file: str, number: int) -> str:
+    """A record's place as errors name it."""
     if file.endswith(TEXTS):
         return file
     return f"{file}, {'line' if file.endswith((*LINES, *JSON)) else 'row'} {number}"
 
 
-def missing_field(field: str, fields: Mapping[str, Any]) -> str:
-    return f"there is no field '{field}'. Fields there: {', '.join(map(str, fields)) or 'none'}."
+def missing_field(field: str, fields: Mapping[str, Any]) -> CorpusError:
+    listed = ", ".join(map(str, fields)) or "none"
+    return CorpusError(f"there is no field '{field}'. Fields there: {listed}.")
 
 
 def id_of(fields: Mapping[str, Any], name: str) -> str:
     """The id of a record: text or a whole number, as text."""
     if name not in fields:
-        raise CorpusError(missing_field(name, fields))
-    given = fields[name]
-    if isinstance(given, bool) or not isinstance(given, int | str):
-        raise CorpusError(f"'{name}' must be text or a whole number, got {describe(given)}.")
-    return require_text(name, str(given))
+        raise missing_field(name, fields)
+    value = fields[name]
+    if isinstance(value, bool) or not isinstance(value, int | str):
+        raise CorpusError(f"'{name}' must be text or a whole number, got {describe(value)}.")
+    return require_text(name, str(value))
 
 
 def text_of(fields: Mapping[str, Any], name: str, *, empty: bool = False) -> str:
-    """The text of a record; one of white space only if `empty`."""
+    """The text of a record; `empty` allows one without words."""
     if name not in fields:
-        raise CorpusError(missing_field(name, fields))
+        raise missing_field(name, fields)
     return require_string(name, fields[name]) if empty else require_text(name, fields[name])
 
 
@@ -133,27 +134,28 @@ def decode(content: bytes, what: str = "line") -> str:
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """A file, and its content in gzip, in bz2 of one or many streams, or plain; what fails in one line."""
+    """A file, and its content out of gzip, bz2 or plain; failures become a CorpusError."""
     try:
         with path.open("rb") as raw:
             start = raw.read(3)
             raw.seek(0)
-            packed = (
-                gzip.open
-                if start.startswith(b"\x1f\x8b")
-                else bz2.open
-                if start == b"BZh"
-                else None
-            )
-            yield raw, cast(IO[bytes], packed(raw) if packed else raw)
+            if start.startswith(b"\x1f\x8b"):
+                yield raw, cast(IO[bytes], gzip.GzipFile(fileobj=raw))
+            elif start == b"BZh":
+                yield raw, bz2.BZ2File(raw)
+            else:
+                yield raw, raw
     except CorpusError:
         raise
-    except OSError as error:
-        if error.errno is not None:
-            raise CorpusError(f"{path} cannot be read: {error.strerror}.") from None
-        raise damaged(path) from None  # gzip and bz2: not what it should be
-    except (EOFError, zlib.error, SyntaxError, ValueError, RecursionError):
+    except (OSError, EOFError, zlib.error, SyntaxError, ValueError, RecursionError) as error:
+        # gzip and bz2 raise an OSError without a number.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise unreadable(path, error) from None
         raise damaged(path) from None
+
+
+def unreadable(path: Path | str, error: Exception) -> CorpusError:
+    return CorpusError(f"{path} cannot be read: {first_line(error)}.")
 
 
 def damaged(path: Path) -> CorpusError:
@@ -162,15 +164,17 @@ def damaged(path: Path) -> CorpusError:
     )
 
 
-def read_file(label: str, path: Path, start: Place, fields: Fields) -> Iterator[Found]:
-    """The records of a file from a place on; the ending of `label` says its format."""
-    if label.endswith((*PARQUET, *TEXTS)):
-        return (read_parquet if label.endswith(PARQUET) else read_text)(label, path, start, fields)
+def read_file(label: str, path: Path, start: Cursor, fields: Fields) -> Iterator[ReadRow]:
+    """The records of a file from a position on; the ending of `label` says its format."""
+    if label.endswith(PARQUET):
+        return read_parquet(label, path, start, fields)
+    if label.endswith(TEXTS):
+        return read_text(label, path, start, fields)
     return read_lines(label, path, start)
 
 
-def lines(path: Path, start: Place = START) -> Iterator[tuple[int, bytes, Place]]:
-    """The lines of a file, counted from 1, without a byte order mark, each with the place after it.
+def lines(path: Path, start: Cursor = START) -> Iterator[tuple[int, bytes, Cursor]]:
+    """The lines of a file, counted from 1, without a byte order mark, each with its end.
 
     `done` counts the file's bytes.
     """
@@ -179,11 +183,11 @@ def lines(path: Path, start: Place = START) -> Iterator[tuple[int, bytes, Place]
         for number, line in enumerate(file, start=start.row + 1):
             offset += len(line)
             content = line.removeprefix(BOM_UTF8) if number == 1 else line
-            yield number, content, Place(start.file, number, offset, raw.tell())
+            yield number, content, Cursor(start.file, number, offset, raw.tell())
 
 
-def read_lines(label: str, path: Path, start: Place = START) -> Iterator[Found]:
-    """The objects of a file in JSON Lines from a place on; blank lines are passed over but counted."""
+def read_lines(label: str, path: Path, start: Cursor = START) -> Iterator[ReadRow]:
+    """The objects of a JSON Lines file from a position on; blank lines are skipped but counted."""
     for number, line, after in lines(path, start):
         if line.strip():
             yield parse_line(label, number, line.rstrip()), after
@@ -205,33 +209,31 @@ def parse_line(label: str, number: int, line: bytes) -> Row | Fault:
     return Fault(label, number, None, reason)
 
 
-def read_parquet(label: str, path: Path, start: Place, fields: Fields) -> Iterator[Found]:
-    """The rows of a file from a place on, with the columns that are asked for; `done` counts the file's bytes."""
+def read_parquet(label: str, path: Path, start: Cursor, fields: Fields) -> Iterator[ReadRow]:
+    """The rows of a file from a position on, with the columns of `fields`; `done` counts bytes."""
     import polars as pl
 
     try:
         table = pl.scan_parquet(path, glob=False)  # a folder's name may hold brackets and asterisks
         columns = fields.columns(label, table.collect_schema())
-        size, count = path.stat().st_size, int(table.select(pl.len()).collect().item())
+        size = path.stat().st_size
+        count = int(table.select(pl.len()).collect().item())
         for begin in range(start.row, count, _SLICE):
             part = table.select(columns).slice(begin, _SLICE).collect()
             for row, values in enumerate(part.iter_rows(named=True), start=begin + 1):
-                yield Row(label, row, values), Place(start.file, row, 0, size * row // count)
+                yield Row(label, row, values), Cursor(start.file, row, 0, size * row // count)
     except pl.exceptions.PolarsError as error:
-        raise CorpusError(f"{label} is not a Parquet file: {str(error).splitlines()[0]}.") from None
+        raise CorpusError(f"{label} is not a Parquet file: {first_line(error)}.") from None
 
 
-def read_text(label: str, path: Path, start: Place, fields: Fields) -> Iterator[Found]:
+def read_text(label: str, path: Path, start: Cursor, fields: Fields) -> Iterator[ReadRow]:
     """One document, whose id is its file's name."""
     if start.row:
         return
     content = path.read_bytes()
-    after = Place(start.file, 1, 0, len(content))
+    after = Cursor(start.file, 1, 0, len(content))
     try:
-        named = {
-            fields.id or "id": label,
-            fields.text: decode(content.removeprefix(BOM_UTF8), "file"),
-        }
-        yield Row(label, 1, named), after
+        text = decode(content.removeprefix(BOM_UTF8), "file")
+        yield Row(label, 1, {fields.id or "id": label, fields.text: text}), after
     except CorpusError as error:
         yield Fault(label, 1, label, str(error)), after

@@ -45,8 +45,6 @@ def require_string(field: str, value: object) -> str:
         raise CorpusError(f"'{field}' must be text, got {describe(value)}.")
     lone = _SURROGATE.search(value)
     if lone:
-        raise CorpusError(
-            f"'{field}' has a lone surrogate (\\u{ord(lone[0]):04x}) after {lone.start()} characters, which no "
-            "tokenizer accepts."
-        )
+        where = f"(\\u{ord(lone[0]):04x}) after {lone.start()} characters"
+        raise CorpusError(f"'{field}' has a lone surrogate {where}, which no tokenizer accepts.")
     return value

@@ -3,6 +3,7 @@
 import sentencex
 
 Span = tuple[int, int]
+"""The first character of a part of a text, and the first after it."""
 
 
 def sentences(text: str, language: str) -> list[Span]:
@@ -11,13 +12,10 @@ def sentences(text: str, language: str) -> list[Span]:
     >>> sentences("Dr. Li came. She left.", "en")
     [(0, 12), (13, 22)]
     """
-    found = []
-    # A language that has no rules of its own is read by those of English.
-    for one in sentencex.get_sentence_boundaries(language or "en", text):
-        start, end = one["start_index"], one["end_index"]
-        if text[start:end].strip():
-            found.append(stripped(text, start, end))
-    return found
+    # Languages without rules of their own use those of English.
+    boundaries = sentencex.get_sentence_boundaries(language or "en", text)
+    spans = [stripped(text, part["start_index"], part["end_index"]) for part in boundaries]
+    return [(start, end) for start, end in spans if start < end]
 
 
 def stripped(text: str, start: int, end: int) -> Span:

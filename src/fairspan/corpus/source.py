@@ -1,4 +1,4 @@
-"""`Source`: the records of files, folders, datasets and lists, one after the other, from any place on."""
+"""`Source`: the records of files, folders, datasets and lists, from any position on."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from fairspan.corpus.rows import (
     PARQUET,
     START,
     TEXTS,
+    Cursor,
     Fault,
     Fields,
-    Found,
-    Place,
+    ReadRow,
     Row,
     read_file,
+    unreadable,
 )
 from fairspan.corpus.segment import describe
 from fairspan.errors import CorpusError
 
 _ON_HUB = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(:[^:/]+){0,2}")
 
-Given = str | Path | Iterable[Mapping[str, Any]]
+SourceLike = str | Path | Iterable[Mapping[str, Any]]
 """A file, a folder, the name of a dataset, or records."""
 
 
@@ -36,38 +37,37 @@ class Files:
     """JSON Lines, Parquet or text files, in the order of their names; `done` counts their bytes."""
 
     def __init__(self, name: str, paths: Mapping[str, Path], fields: Fields) -> None:
-        self.name, self._fields = name, fields
+        self.name = name
+        self._fields = fields
         self._files = list(paths.items())
-        states = [path.stat() for path in paths.values()]
-        self._sizes = [state.st_size for state in states]
-        self.total = sum(self._sizes)
+        self._sizes = []
         digest = hashlib.sha256()
-        for label, state in zip(paths, states, strict=True):
-            digest.update(
-                f"{label}\0{state.st_size}\0{state.st_mtime_ns}\n".encode(
-                    "utf-8", "surrogateescape"
-                )
-            )
+        for label, path in self._files:
+            state = path.stat()
+            self._sizes.append(state.st_size)
+            stamp = f"{label}\0{state.st_size}\0{state.st_mtime_ns}\n"
+            digest.update(stamp.encode("utf-8", "surrogateescape"))
+        self.total = sum(self._sizes)
         self.identity = {
-            "files": len(states),
+            "files": len(self._files),
             "bytes": self.total,
             "state": digest.hexdigest()[:16],
         }
 
-    def rows(self, start: Place = START) -> Iterator[Found]:
+    def rows(self, start: Cursor = START) -> Iterator[ReadRow]:
         before = sum(self._sizes[: start.file])
         for number, (label, path) in enumerate(self._files[start.file :], start=start.file):
-            begin = start if number == start.file else Place(number)
+            begin = start if number == start.file else Cursor(number)
             try:
-                for found, place in read_file(label, path, begin, self._fields):
-                    yield found, place._replace(done=before + place.done)
+                for row, after in read_file(label, path, begin, self._fields):
+                    yield row, after._replace(done=before + after.done)
             except OSError as error:
-                raise CorpusError(f"{path} cannot be read: {error.strerror or error}.") from None
+                raise unreadable(path, error) from None
             before += self._sizes[number]
 
 
 class Records:
-    """Records in Python; `done` counts them. What can be read only once is read on, never back."""
+    """Records in Python; `done` counts them. An iterator is read on, never back."""
 
     name = "records"
 
@@ -77,30 +77,31 @@ class Records:
         self.total = len(records) if isinstance(records, Sized) else 0
         self.identity = {"records": self.total or None}
 
-    def rows(self, start: Place = START) -> Iterator[Found]:
+    def rows(self, start: Cursor = START) -> Iterator[ReadRow]:
         waiting: Iterator[Any] = iter(self._records)
-        once = waiting is self._records
-        for number, fields in enumerate(
-            islice(waiting, start.row - self._used * once, None), start=start.row + 1
-        ):
+        skipped = start.row
+        if waiting is self._records:
+            skipped -= self._used
+        for number, fields in enumerate(islice(waiting, skipped, None), start=start.row + 1):
             self._used = number
-            place = Place(0, number, 0, number)
-            if isinstance(fields, Mapping):
-                yield Row(self.name, number, fields), place
-            else:
-                yield (
-                    Fault(self.name, number, None, f"not an object but {describe(fields)}."),
-                    place,
-                )
+            row: Row | Fault = Row(self.name, number, fields)
+            if not isinstance(fields, Mapping):
+                row = Fault(self.name, number, None, f"not an object but {describe(fields)}.")
+            yield row, Cursor(0, number, 0, number)
 
 
 Source = Files | Records | Dataset
-"""Records that can be read from any place on. Errors and manifests call them by their `name`; `total` is what
-`Place.done` is at the end, or 0 if that is not known; `identity` has to stay the same from one call to the next."""
+"""Records that can be read from any position on.
+
+Errors and manifests use its `name`; `total` is `Cursor.done` at the end, or 0 if that is not known;
+`identity` has to stay the same from one call to the next.
+"""
 
 
-def open_source(given: Given, fields: Fields) -> Source:
-    """The records of a file, a folder, a dataset as `name`, `name:split` or `name:configuration:split`, or a list.
+def open_source(given: SourceLike, fields: Fields) -> Source:
+    """The records of a file, a folder, a list, or a dataset.
+
+    A dataset is named as `name`, `name:split` or `name:configuration:split`.
 
     Raises:
         CorpusError: if there is no such source, or nothing in it that could be read.
@@ -114,21 +115,22 @@ def open_source(given: Given, fields: Fields) -> Source:
     return repository.open(*named, fields)
 
 
-def find_dataset(given: str | Path) -> tuple[Repository, tuple[str | None, str | None]]:
-    """A dataset, and the configuration and the split that are named behind it; only where no file has the name."""
-    place, *named = str(given).split(":")
-    may_be = _ON_HUB.fullmatch(str(given)) and not str(given).endswith(ENDINGS)
-    if not isinstance(given, str) or not (may_be or Path(place).is_dir()):
+def find_dataset(name: str | Path) -> tuple[Repository, tuple[str | None, str | None]]:
+    """A dataset, and the configuration and the split in its name, for names that are no file."""
+    place, *parts = str(name).split(":")
+    may_be = _ON_HUB.fullmatch(str(name)) and not str(name).endswith(ENDINGS)
+    if not isinstance(name, str) or not (may_be or Path(place).is_dir()):
         raise CorpusError(
-            f"there is no file or folder {str(given)!r}. Texts are read from files that end in {', '.join(ENDINGS)}, "
-            "from folders of them, and from datasets on the Hugging Face hub, named as owner/name or "
-            "owner/name:split."
+            f"there is no file or folder {str(name)!r}. Texts are read from files that end in "
+            f"{', '.join(ENDINGS)}, from folders of them, and from datasets on the Hugging Face "
+            "hub, named as owner/name or owner/name:split."
         )
-    return Repository(place), (named[0] if len(named) == 2 else None, named[-1] if named else None)
+    configuration = parts[0] if len(parts) == 2 else None
+    return Repository(place), (configuration, parts[-1] if parts else None)
 
 
 def files_of(path: Path) -> dict[str, Path]:
-    """The files that a file or a folder is read from, by their names in it: its data, or texts if there is none.
+    """The files that a file or a folder is read from, by name: its data, or texts if it has none.
 
     Files and folders whose names begin with a dot are not read.
     """
@@ -141,13 +143,14 @@ def files_of(path: Path) -> dict[str, Path]:
             file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()
         }
     except OSError as error:
-        raise CorpusError(f"{path} cannot be read: {error.strerror or error}.") from None
+        raise unreadable(path, error) from None
     every = {name: file for name, file in sorted(below.items()) if "/." not in f"/{name}"}
     for endings in ((*LINES, *PARQUET), TEXTS):
-        found = {name: file for name, file in every.items() if name.endswith(endings)}
-        if found:
-            return found
+        files = {name: file for name, file in every.items() if name.endswith(endings)}
+        if files:
+            return files
     raise CorpusError(
-        f"{path} holds no file that ends in {', '.join((*LINES, *PARQUET, *TEXTS))}. Texts in several languages are "
-        'files such as en.jsonl and de.jsonl, with lines like {"id": "a1", "text": "…"}.'
+        f"{path} holds no file that ends in {', '.join((*LINES, *PARQUET, *TEXTS))}. Texts in "
+        "several languages are files such as en.jsonl and de.jsonl, with lines like "
+        '{"id": "a1", "text": "…"}.'
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from fairspan.calibration.calibration import Calibration, Side, as_calibration
 from fairspan.corpus.rows import Fields
-from fairspan.corpus.source import Given
+from fairspan.corpus.source import SourceLike
 from fairspan.embedding.shards import VECTORS
 from fairspan.errors import DesignError, require_whole
 from fairspan.model.source import DEFAULT_MODEL, Loading, find_model
@@ -54,7 +54,7 @@ class EmbedOptions:
     """
 
     model: SentenceTransformer | str | None = field(metadata=_PASSING)
-    input: Given = field(metadata=_PASSING)
+    input: SourceLike = field(metadata=_PASSING)
     out: str | Path = field(metadata=_PASSING)
     _: KW_ONLY
     calibration: Calibration | str | Path | Mapping[str, Any] | None = None

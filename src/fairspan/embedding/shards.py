@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fairspan.corpus.rows import Fault, Place
+from fairspan.corpus.rows import Cursor, Fault
 from fairspan.errors import FairspanError
 from fairspan.report.files import write_whole
 from fairspan.runs.folder import writing
@@ -39,8 +39,8 @@ class Record:
     """
 
     number: int
-    start: Place
-    end: Place
+    start: Cursor
+    end: Cursor
     rows: int
     truncated: int
     tokens: int
@@ -57,7 +57,7 @@ class Record:
     def from_json(cls, text: str) -> Record:
         given: dict[str, Any] = json.loads(text)
         faults = [Fault(**one) for one in given.pop("faults")]
-        return cls(**given | {end: Place(*given[end]) for end in ("start", "end")}, faults=faults)
+        return cls(**given | {end: Cursor(*given[end]) for end in ("start", "end")}, faults=faults)
 
 
 def table(

@@ -9,7 +9,7 @@ from itertools import compress
 
 import numpy as np
 
-from fairspan.corpus.rows import Fault, Fields, Found, Place, id_of, text_of
+from fairspan.corpus.rows import Cursor, Fault, Fields, ReadRow, id_of, text_of
 from fairspan.corpus.source import Source
 from fairspan.errors import CorpusError
 
@@ -32,13 +32,13 @@ class Unit:
     """Rows from one place of the input to another."""
 
     number: int
-    start: Place
-    end: Place
+    start: Cursor
+    end: Cursor
     rows: Sequence[Text]
     rejected: Sequence[Fault]
 
 
-def texts(rows: Iterable[Found], fields: Fields) -> Iterator[tuple[Text | Fault, Place]]:
+def texts(rows: Iterable[ReadRow], fields: Fields) -> Iterator[tuple[Text | Fault, Cursor]]:
     """The text and the id of each record; an id of the file and the row where none is named and none is there."""
     for row, place in rows:
         if isinstance(row, Fault):
@@ -54,7 +54,7 @@ def texts(rows: Iterable[Found], fields: Fields) -> Iterator[tuple[Text | Fault,
 
 
 def cut(
-    items: Iterable[tuple[Text | Fault, Place]], start: Place, number: int, most: int
+    items: Iterable[tuple[Text | Fault, Cursor]], start: Cursor, number: int, most: int
 ) -> Iterator[Unit]:
     """Units of at most `most` rows, bad ones included, and of a bounded number of characters.
 
@@ -77,10 +77,10 @@ def cut(
 
 
 def missing_units(
-    source: Source, fields: Fields, finished: Mapping[int, Place], most: int
+    source: Source, fields: Fields, finished: Mapping[int, Cursor], most: int
 ) -> Iterator[Unit]:
     """The units of a source that are not finished; where the others end is given, and their rows are not read."""
-    number, start = 0, Place()
+    number, start = 0, Cursor()
     while True:
         while number in finished:
             number, start = number + 1, finished[number]

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from fairspan.errors import CorpusError
+from fairspan.corpus.rows import unreadable
 
-# Wikis whose database is not called like the language: the code that is asked for, and the name without "wiki".
+# Wikis whose database has another name than the language: the code, and the name without "wiki".
 _DATABASES = {
     "be-tarask": "be_x_old",
     "gsw": "als",
@@ -37,50 +37,47 @@ def database(language: str) -> str:
 
 
 def prefix_of(language: str) -> str:
-    """As in addresses.
+    """The language in addresses.
 
     >>> prefix_of("nb"), prefix_of("be-tarask"), prefix_of("yue")
     ('no', 'be-tarask', 'zh-yue')
     """
-    return (
-        database(language).removesuffix("wiki").replace("be_x_old", "be-tarask").replace("_", "-")
-    )
+    name = database(language).removesuffix("wiki")
+    return name.replace("be_x_old", "be-tarask").replace("_", "-")
 
 
 def dump_files(path: Path, language: str) -> tuple[Path, ...]:
     """The files of a dump: a file, or those of the language in a folder.
 
-    Of several dates the newest is taken, and of several formats the first: CirrusSearch, XML, Parquet. An empty
-    folder gives nothing.
+    The newest date, and the first format of CirrusSearch, XML and Parquet, if there is one.
     """
     if not path.is_dir():
         return (path,)
     names = _names(path)
     for pattern in _ARTICLES:
         wanted = re.compile(pattern.format(wiki=re.escape(database(language))))
-        known = {name: found["date"] for name in names if (found := wanted.fullmatch(name))}
-        if known:
-            newest = [name for name in known if known[name] == max(known.values())]
+        dates = {name: match["date"] for name in names if (match := wanted.fullmatch(name))}
+        if dates:
+            newest = [name for name in dates if dates[name] == max(dates.values())]
             # Large dumps are published in parts and, for some wikis, also whole.
             whole = [name for name in newest if not re.search(r"articles(-multistream)?\d", name)]
             return tuple(path / name for name in whole or newest)
-    parquet = [path / name for name in names if name.endswith(".parquet")]
-    folders = [
-        name for name in names if re.fullmatch(rf"\d+\.{re.escape(prefix_of(language))}", name)
-    ]
-    return tuple(parquet) or (dump_files(path / folders[-1], language) if folders else ())
+    parquet = tuple(path / name for name in names if name.endswith(".parquet"))
+    dated = re.compile(rf"\d+\.{re.escape(prefix_of(language))}")
+    folders = [path / name for name in names if dated.fullmatch(name)]
+    if parquet or not folders:
+        return parquet
+    return dump_files(folders[-1], language)
 
 
 def find_sitelinks(folder: Path) -> Path | None:
     """The newest file of Wikidata's links in a folder."""
-    found = [name for name in _names(folder) if _SITELINKS.fullmatch(name)]
-    return folder / found[-1] if found else None
+    names = [name for name in _names(folder) if _SITELINKS.fullmatch(name)]
+    return folder / names[-1] if names else None
 
 
 def _names(folder: Path) -> list[str]:
     try:
-        return sorted(one.name for one in folder.iterdir() if not one.name.startswith("."))
+        return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     except OSError as error:
-        raise CorpusError(
-            f"the folder {folder} cannot be read: {error.strerror or error}."
-        ) from None
+        raise unreadable(f"the folder {folder}", error) from None

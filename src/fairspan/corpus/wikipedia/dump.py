@@ -1,4 +1,4 @@
-"""Dumps of a Wikipedia in the formats that are read, page by page: pages-articles XML, CirrusSearch and Parquet."""
+"""Dumps of a Wikipedia, page by page: pages-articles XML, CirrusSearch and Parquet."""
 
 from __future__ import annotations
 
@@ -21,23 +21,28 @@ from fairspan.corpus.wikipedia.plain_text import (
 )
 from fairspan.errors import CorpusError
 
-XML, CIRRUS, PARQUET = "pages-articles XML", "CirrusSearch", "wikimedia/wikipedia Parquet"
+XML = "pages-articles XML"
+CIRRUS = "CirrusSearch"
+PARQUET = "wikimedia/wikipedia Parquet"
 _DISAMBIGUATION = re.compile(r"__DISAMBIG__|\{\{\s*disambig", re.IGNORECASE)
 _ADDRESS = re.compile(r"https?://([a-z-]+)\.wikipedia\.org/")
-# Wikis allow pages of 2 MiB. The parser reads the rest of a page again for each opening without an end.
-_MOST_BYTES, _MOST_OPEN = 2_000_000, 100
+# Wikis allow pages of 2 MiB.
+_MOST_BYTES = 2_000_000
+# The parser reads the rest of a page again for each opening without an end.
+_MOST_OPEN = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a dump says of a page before its text is cleaned.
+    """A page of a dump before its text is cleaned.
 
     Attributes:
-        revision: its number; None where the dump does not say.
+        revision: its number, if the dump has it.
         fault: why it is no article, such as "redirect"; None if it may be one.
-        item: the number of its Wikidata item, where the dump names it.
-        size: bytes of its source, a cheap bound on how long its text can be.
-        clean: makes its plain text; called only for pages that are wanted, and possibly in another process.
+        item: the number of its Wikidata item, if the dump has it.
+        size: bytes of its source, a cheap bound on the length of its text.
+        clean: makes its plain text; called only for pages that are wanted, possibly in another
+            process.
     """
 
     page_id: int
@@ -56,11 +61,10 @@ def read_pages(path: Path, language: str) -> Pages:
     """The pages of a file's main namespace, each with how many bytes of the file have been read.
 
     Raises:
-        CorpusError: no dump, a dump of another wiki, or one that is cut off; then, the pages before have been given.
+        CorpusError: no dump, a dump of another wiki, or one that is cut off, after its last page.
     """
-    return {XML: _read_xml, CIRRUS: _read_cirrus, PARQUET: _read_parquet}[recognise(path)](
-        path, language
-    )
+    readers = {XML: _read_xml, CIRRUS: _read_cirrus, PARQUET: _read_parquet}
+    return readers[recognise(path)](path, language)
 
 
 def recognise(path: Path) -> str:
@@ -80,16 +84,17 @@ def recognise(path: Path) -> str:
 
 
 def _require_wiki(path: Path, wiki: str, language: str) -> None:
-    """Raise unless `wiki`, the database that a dump names, is the Wikipedia of the language; "" says nothing."""
+    """Raise if a dump names a database, `wiki`, that is not the Wikipedia of the language."""
     wanted = database(language)
     if wiki and wanted not in (wiki, database(wiki.removesuffix("wiki"))):
-        raise CorpusError(
-            f"{path.name} is a dump of {wiki}, and the Wikipedia of {language!r} is {wanted}."
-        )
+        other = f"the Wikipedia of {language!r} is {wanted}"
+        raise CorpusError(f"{path.name} is a dump of {wiki}, and {other}.")
 
 
 def _read_xml(path: Path, language: str) -> Pages:
-    hidden, root = {"file", "image", "category"}, None
+    """Pages of an XML dump; each is dropped from the tree once it is read."""
+    hidden = {"file", "image", "category"}
+    root = None
     with opened(path) as (raw, file):
         for event, element in ElementTree.iterparse(file, ("start", "end")):
             root = element if root is None else root
@@ -105,33 +110,33 @@ def _read_xml(path: Path, language: str) -> Pages:
 
 
 def _xml_page(page: ElementTree.Element, hidden: frozenset[str]) -> Page:
-    """Of several revisions, the first."""
+    """The first revision of a page."""
     text = page.findtext("{*}revision/{*}text") or ""
-    size, fault = len(text.encode()), None
+    size = len(text.encode())
+    open_templates = text.count("{{") - text.count("}}")
+    open_links = text.count("[[") - text.count("]]")
+    fault = None
     if page.find("{*}redirect") is not None:
         fault = "redirect"
     elif page.findtext("{*}revision/{*}model", "wikitext") != "wikitext":
         fault = "no text"
     elif _DISAMBIGUATION.search(text):
         fault = "disambiguation"
-    elif size > _MOST_BYTES or any(
-        text.count(a) - text.count(b) > _MOST_OPEN for a, b in (("{{", "}}"), ("[[", "]]"))
-    ):
+    elif size > _MOST_BYTES or max(open_templates, open_links) > _MOST_OPEN:
         fault = "too much markup"
-    page_id, revision = int(page.findtext("{*}id", "")), int(page.findtext("{*}revision/{*}id", ""))
     return Page(
-        page_id,
-        page.findtext("{*}title", ""),
-        revision,
-        fault,
-        None,
-        size,
-        partial(from_wikitext, text, hidden),
+        page_id=int(page.findtext("{*}id", "")),
+        title=page.findtext("{*}title", ""),
+        revision=int(page.findtext("{*}revision/{*}id", "")),
+        fault=fault,
+        item=None,
+        size=size,
+        clean=partial(from_wikitext, text, hidden),
     )
 
 
 def _read_cirrus(path: Path, language: str) -> Pages:
-    """Documents of the search index; a line before each says what it is."""
+    """Documents of the search index; before each is a line with its type."""
     with opened(path) as (raw, file):
         for line in file:
             record = json.loads(line)
@@ -141,7 +146,9 @@ def _read_cirrus(path: Path, language: str) -> Pages:
 
 
 def _cirrus_page(record: dict[str, Any]) -> Page:
-    text, item = record.get("text") or "", record.get("wikibase_item") or ""
+    """A document of the search index."""
+    text = record.get("text") or ""
+    item = record.get("wikibase_item") or ""
     names = [*(record.get("template") or ()), *(record.get("category") or ())]
     return Page(
         page_id=int(record.get("page_id") or 0),
@@ -156,15 +163,16 @@ def _cirrus_page(record: dict[str, Any]) -> Page:
 
 def _read_parquet(path: Path, language: str) -> Pages:
     """Rows of Hugging Face's dataset."""
-    for row, place in read_parquet(path.name, path, START, Fields(id="id", more=("url", "title"))):
+    for row, after in read_parquet(path.name, path, START, Fields(id="id", more=("url", "title"))):
         fields = {name: value or "" for name, value in cast(Row, row).fields.items()}
-        text, address = fields["text"], _ADDRESS.match(fields.get("url", ""))
+        text = fields["text"]
+        address = _ADDRESS.match(fields.get("url", ""))
         _require_wiki(path, f"{address[1].replace('-', '_')}wiki" if address else "", language)
+        size = len(text.encode("utf-8", "replace"))
         try:
-            page_id, title = int(fields["id"]), fields["title"]
+            about = (int(fields["id"]), fields["title"], None, None, None, size)
         except (ValueError, KeyError):
             raise CorpusError(
                 f"{path.name} is not of wikimedia/wikipedia: its columns are id, url, title, text."
             ) from None
-        size = len(text.encode("utf-8", "replace"))
-        yield Page(page_id, title, None, None, None, size, partial(from_extract, text)), place.done
+        yield Page(*about, partial(from_extract, text)), after.done

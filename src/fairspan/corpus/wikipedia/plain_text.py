@@ -1,4 +1,4 @@
-"""Plain text of an article, in paragraphs: out of wikitext, or out of text that others have extracted."""
+"""Plain text of an article, in paragraphs: from wikitext, or from text that others extracted."""
 
 import re
 from collections.abc import Iterable
@@ -11,7 +11,8 @@ from fairspan.errors import MissingExtra
 
 # Tags whose content is no prose, besides those that mwparserfromhell knows as invisible.
 _DROPPED = re.compile(
-    "ce|chem|hiero|includeonly|indicator|mapframe|maplink|pre|ref|references|source|style|syntaxhighlight|templatestyles"
+    "ce|chem|hiero|includeonly|indicator|mapframe|maplink|pre|ref|references|source|style|"
+    "syntaxhighlight|templatestyles"
 )
 _BLOCKS = re.compile("blockquote|center|div|dl|ol|p|poem|ul")
 _ITEM = "\ue000"
@@ -21,10 +22,10 @@ _BLANK = re.compile(r"\n\s*\n")
 # Items of lists, rows of tables without an end, and what begins but does not end.
 _NO_PROSE = re.compile(rf"^[{_ITEM}|!]|\{{\{{|\}}\}}|\{{\||\|\}}|\[\[|<!--")
 _STRAY = re.compile(r"\]\]|</?[a-zA-Z][^<>\n]*>|'{2,}|__[^\Wa-z]+?__")
-# Variants of Chinese words: -{zh-hans:计算机; zh-hant:電腦}-, or -{one word}-. With a flag other than A, a rule.
+# Variants of Chinese words: -{zh-hans:计算机; zh-hant:電腦}-, or -{word}-. Flags but A: a rule.
 _VARIANTS = re.compile(r"-\{(?:A\|)?(?:(?:[\w-]+:)?\s*([^{}|;]*)(?:;[^{}|]*)?|[^{}]*)\}-")
 _PARENTHESES = re.compile(r" ?[(（]([^()（）]*+)[)）]")
-# Traces of something that is gone: nothing, a separator at an end, or two that follow each other.
+# Traces of what was removed: nothing, a separator at an end, or two that follow each other.
 _GONE = re.compile(r"^$|^[\s,;:，；：、/–—-]|[\s,;:，；：、/]$|\s[\s,，]|[,;，；、]\s*[,;，；、]")
 _QUOTES = re.compile(r"“\s*”|«\s*»|「\s*」|『\s*』|《\s*》")
 _SPACES = re.compile(r"[\s\u200b]+")
@@ -44,9 +45,10 @@ def need_parser() -> None:
 
 
 def from_wikitext(text: str, hidden: frozenset[str]) -> str:
-    """What `strip_code` of mwparserfromhell leaves, without headings, lists, tables, references and files.
+    """The prose of wikitext, without headings, lists, tables, references and files.
 
-    Templates vanish, since only their wiki could expand them; so do parentheses in which that leaves a hole.
+    Templates are dropped, since only their wiki can expand them; so are parentheses that lose a
+    part with them.
 
     Args:
         hidden: prefixes of links that show no text, to files and categories, in lower case.
@@ -67,14 +69,15 @@ def from_wikitext(text: str, hidden: frozenset[str]) -> str:
                     node.text = ""
             elif isinstance(node, Tag):
                 _strip_tag(node)
-        said = code.strip_code(collapse=False)
+        plain = code.strip_code(collapse=False)
     except (mwparserfromhell.parser.ParserError, RecursionError):
         return ""
-    said = _STRAY.sub("", _VARIANTS.sub(r"\1", said))
-    blocks = ([line.strip() for line in block.split("\n")] for block in _BLANK.split(said))
-    return _prose(
-        " ".join(line for line in lines if not _NO_PROSE.search(line)) for lines in blocks
-    )
+    plain = _STRAY.sub("", _VARIANTS.sub(r"\1", plain))
+    paragraphs = []
+    for block in _BLANK.split(plain):
+        lines = map(str.strip, block.split("\n"))
+        paragraphs.append(" ".join(line for line in lines if not _NO_PROSE.search(line)))
+    return _prose(paragraphs)
 
 
 def _strip_tag(node: Any) -> None:
@@ -94,19 +97,21 @@ def _strip_tag(node: Any) -> None:
 
 
 def from_extract(text: str) -> str:
-    """Of text without templates in which headings and items of lists are lines like others."""
+    """The prose of extracted text, in which headings and list items are ordinary lines."""
     return _prose(text.split("\n"))
 
 
 def from_index(text: str, opening: str) -> str:
-    """Of text on one line; a paragraph ends after the opening."""
-    rest = text[len(opening) :] if text.startswith(opening) else text
-    return "\n\n".join(filter(None, map(_tidy, (opening if rest is not text else "", rest))))
+    """The prose of text on one line; a paragraph ends after the opening."""
+    paragraphs = [text]
+    if text.startswith(opening):
+        paragraphs = [opening, text[len(opening) :]]
+    return "\n\n".join(filter(None, map(_tidy, paragraphs)))
 
 
 def _prose(paragraphs: Iterable[str]) -> str:
-    whole = (_tidy(_close_gaps(paragraph)) for paragraph in paragraphs)
-    return "\n\n".join(one for one in whole if _SENTENCE.search(one[-8:]) or len(one) >= _TITLE)
+    tidy = (_tidy(_close_gaps(paragraph)) for paragraph in paragraphs)
+    return "\n\n".join(text for text in tidy if _SENTENCE.search(text[-8:]) or len(text) >= _TITLE)
 
 
 def _close_gaps(text: str) -> str:
@@ -116,7 +121,7 @@ def _close_gaps(text: str) -> str:
     'Ann, a poet (1900–1980), wrote.'
     """
     for _ in range(3):  # parentheses within parentheses
-        text = _PARENTHESES.sub(lambda found: "" if _GONE.search(found[1]) else found[0], text)
+        text = _PARENTHESES.sub(lambda match: "" if _GONE.search(match[1]) else match[0], text)
     text = _SPACES.sub(" ", _QUOTES.sub("", text))
     return _BEFORE.sub("", _TWICE.sub(r"\1", _BEFORE.sub("", text))).lstrip(" ,;，；、")
 

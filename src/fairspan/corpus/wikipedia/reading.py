@@ -22,17 +22,21 @@ from fairspan.corpus.wikipedia.request import BuildRequest, Tokenizer
 from fairspan.corpus.wikipedia.sitelinks import item_of
 from fairspan.errors import CorpusError
 
-_TEXTS, _PAGES = 64, 1_000
-"""Texts that are cleaned and tokenised at once, and pages between two reports of progress."""
+# Texts that are cleaned and tokenised at once, and pages between two reports of progress.
+_TEXTS = 64
+_PAGES = 1_000
+# Bytes of an XML dump that one process cleans in less time than others need to start.
 _SMALL = 20_000_000
-"""Bytes of an XML dump that one process cleans in less time than others need to start."""
+
+Progress = Callable[[int, str], None]
+"""Takes the number of bytes read so far, and a count of what they contain."""
 
 Wanted = list[tuple[int, Page]]
 """Pages with their items."""
 
 
 class Article(NamedTuple):
-    """An article that was accepted, and where its line is."""
+    """An accepted article, and where its line begins."""
 
     tokens: int
     file: Path
@@ -41,13 +45,13 @@ class Article(NamedTuple):
 
 @dataclass(slots=True)
 class Articles:
-    """What was accepted of a language, by item; its `counts` are "pages", and the items that were not, by reason."""
+    """The accepted articles of a language, by item; `counts` of "pages" and of others by reason."""
 
     by_item: dict[int, Article] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, file: Path) -> None:
-        """Those of a file that `LanguageReader` wrote. Of two pages of one item, the first stays."""
+        """Add those of a file of `LanguageReader`. Of two pages of one item, the first is kept."""
         start = 0
         with file.open("rb") as lines:
             for line in lines:
@@ -61,9 +65,9 @@ class Articles:
     def lines(self, items: Iterable[int]) -> Iterator[bytes]:
         """The lines of these items, as they were written."""
         for item in items:
-            found = self.by_item[item]
-            with found.file.open("rb") as file:
-                file.seek(found.start)
+            article = self.by_item[item]
+            with article.file.open("rb") as file:
+                file.seek(article.start)
                 yield file.readline()
 
 
@@ -73,7 +77,7 @@ class LanguageReader:
 
     Attributes:
         common: the items of the languages before; None for the first.
-        links: Wikidata's; None where the dump names the items of its pages.
+        links: Wikidata's; None if the dump names the items of its pages.
     """
 
     request: BuildRequest
@@ -82,20 +86,15 @@ class LanguageReader:
     common: Container[int] | None
     links: sqlite3.Connection | None
 
-    def lines(self, path: Path, reached: Callable[[int, str], None]) -> Iterator[bytes]:
-        """A line for every page of a file that is accepted, and one with counts at the end.
-
-        Args:
-            reached: called with the number of bytes read so far and what was found in them.
-        """
+    def lines(self, path: Path, reached: Progress) -> Iterator[bytes]:
+        """A line for every page of a file that is accepted, and one with counts at the end."""
         small = path.stat().st_size < _SMALL or recognise(path) != XML
         processes = 1 if small else os.cpu_count() or 1
         least, most = self.request.bounds(self.language)
         counts: Counter[str] = Counter()
         for wanted, texts in _cleaned(self._wanted(path, counts, reached), processes):
-            for (item, page), text, tokens in zip(
-                wanted, texts, self.tokenizer.count(texts), strict=True
-            ):
+            lengths = self.tokenizer.count(texts)
+            for (item, page), text, tokens in zip(wanted, texts, lengths, strict=True):
                 if least <= tokens <= most:
                     yield self._line(item, page, text, tokens)
                 else:
@@ -103,7 +102,7 @@ class LanguageReader:
         yield json.dumps(counts).encode() + b"\n"
 
     def _wanted(
-        self, path: Path, counts: Counter[str], reached: Callable[[int, str], None]
+        self, path: Path, counts: Counter[str], reached: Progress
     ) -> Iterator[tuple[int, Page]]:
         """Pages that may be accepted, with their items."""
         least, _ = self.request.bounds(self.language)
@@ -122,13 +121,15 @@ class LanguageReader:
                 counts[fault] += 1
 
     def _line(self, item: int, page: Page, text: str, tokens: int) -> bytes:
+        """The record of an article."""
+        address = quote(page.title.replace(" ", "_"))
         row = {
             "id": f"Q{item}",
             "title": page.title,
             "text": text,
             "page_id": page.page_id,
             "revision": page.revision,
-            "url": f"https://{prefix_of(self.language)}.wikipedia.org/wiki/{quote(page.title.replace(' ', '_'))}",
+            "url": f"https://{prefix_of(self.language)}.wikipedia.org/wiki/{address}",
             "tokens": tokens,
         }
         return json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
@@ -152,9 +153,8 @@ def _cleaned(
                     yield first, texts.result()
             yield from ((first, texts.result()) for first, texts in waiting)
         except BrokenProcessPool:
-            raise CorpusError(
-                "a worker process was killed, possibly because memory ran out."
-            ) from None
+            reason = "a worker process was killed, possibly because memory ran out."
+            raise CorpusError(reason) from None
 
 
 def _clean(wanted: Wanted) -> list[str]:

@@ -1,4 +1,4 @@
-"""Links: Wikidata's table of what page each item has in each wiki, reduced to items that have all languages."""
+"""Wikidata's table of the pages of items in wikis, reduced to items that have all languages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fairspan.corpus.rows import damaged, opened
 from fairspan.corpus.wikipedia.downloads import database
 from fairspan.errors import CorpusError
 
-# The first columns are numbers, and quotes inside texts are escaped, so no text can be taken for a row.
+# The first columns are numbers and quotes inside texts are escaped, so no text looks like a row.
 _ROW = rb"\(\d+,(\d+),(?:_binary )?'(%s)',(?:_binary )?'([^'\\]*+(?:(?:\\.|'')[^'\\]*+)*+)'\)"
 _ESCAPE = re.compile(r"\\(.)|''", re.DOTALL)
 _BLOCK = 1 << 20
@@ -21,14 +21,14 @@ _BLOCK = 1 << 20
 def item_of(links: sqlite3.Connection, language: str, title: str) -> int | None:
     """The item of a page, in a file of links."""
     query = "SELECT item FROM link WHERE language = ? AND title = ?"
-    found = links.execute(query, (language, title)).fetchone()
-    return None if found is None else int(found[0])
+    row = links.execute(query, (language, title)).fetchone()
+    return None if row is None else int(row[0])
 
 
 def write_sitelinks(
     path: Path, languages: Sequence[str], file: Path, reached: Callable[[int, str], None]
 ) -> None:
-    """Reduce Wikidata's table to an SQLite file, in bounded memory; `reached` is called with the bytes read so far.
+    """Reduce Wikidata's table to an SQLite file, in bounded memory; `reached` takes the bytes read.
 
     Raises:
         CorpusError: among others, if no item has a page in every language.
@@ -46,13 +46,15 @@ def write_sitelinks(
         )
         links.execute(
             "INSERT OR IGNORE INTO link SELECT language, title, item FROM every WHERE item IN "
-            "(SELECT item FROM every GROUP BY item HAVING count(DISTINCT language) = ?) ORDER BY 1, 2, 3",
+            "(SELECT item FROM every GROUP BY item HAVING count(DISTINCT language) = ?) "
+            "ORDER BY 1, 2, 3",
             [len(languages)],
         )
         if links.execute("SELECT count(*) FROM link").fetchone() == (0,):
             wikis = ", ".join(map(database, languages))
             raise CorpusError(
-                f"no item of {path.name} has a page in all of {wikis}, as wb_items_per_site would name it."
+                f"no item of {path.name} has a page in all of {wikis}, as wb_items_per_site would "
+                "name it."
             )
         links.execute("DROP TABLE every")
         links.commit()
@@ -61,19 +63,17 @@ def write_sitelinks(
 def _links(
     path: Path, languages: Sequence[str]
 ) -> Iterator[tuple[list[tuple[int, str, str]], int]]:
-    """Items, languages and titles, some thousand at a time, with how many bytes of the file are read."""
-    known = {database(language).encode(): language for language in languages}
-    row = re.compile(_ROW % b"|".join(map(re.escape, known)), re.DOTALL)
+    """Items, languages and titles, some thousand at a time, with the bytes read so far."""
+    sites = {database(language).encode(): language for language in languages}
+    row = re.compile(_ROW % b"|".join(map(re.escape, sites)), re.DOTALL)
     last = b""
     with opened(path) as (raw, file):
         while block := file.read(_BLOCK):
             block += file.readline()
             last = block.rstrip().rpartition(b"\n")[2]
+            rows = row.findall(block)
             yield (
-                [
-                    (int(item), known[site], _plain(title))
-                    for item, site, title in row.findall(block)
-                ],
+                [(int(item), sites[site], _plain(title)) for item, site, title in rows],
                 raw.tell(),
             )
     if not last.endswith((b";", b"*/")) and not last.startswith(b"--"):
@@ -87,4 +87,4 @@ def _plain(title: bytes) -> str:
     "Jeanne d'Arc"
     """
     text = title.decode("utf-8", "replace")
-    return _ESCAPE.sub(lambda found: found[1] or "'", text) if "\\" in text or "'" in text else text
+    return _ESCAPE.sub(lambda match: match[1] or "'", text)
