@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from fairspan.serving.batcher import Batcher
+from fairspan.serving.metrics import Metrics
 from fairspan.serving.protocol import Refusal
 
 SOON = 20.0
@@ -33,12 +34,16 @@ class Model:
     batches: list[list[str]] = field(default_factory=list)
     threads: set[int] = field(default_factory=set)
     fails: Callable[[Sequence[Text]], Exception | None] = lambda batch: None
+    during: dict[str, Callable[[], object]] = field(default_factory=dict)
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
 
     def vectors(self, batch: Sequence[Text]) -> np.ndarray:
         self.batches.append([text.name for text in batch])
         self.threads.add(threading.get_ident())
         self.inside.set()
         assert self.go.wait(SOON)
+        for text in batch:
+            self.loop.call_soon_threadsafe(self.during.get(text.name, lambda: None))
         error = self.fails(batch)
         if error is not None:
             raise error
@@ -49,14 +54,22 @@ def vector(text: Text) -> list[float]:
     return [float(text.read), float(hash(text.name) % 1000)]
 
 
-def ask(batcher: Batcher, model: Model, *texts: Text) -> asyncio.Task[np.ndarray]:
-    return asyncio.ensure_future(batcher.vectors(model, texts))  # type: ignore[arg-type]
+def ask(
+    batcher: Batcher, model: Model, *texts: Text, later: bool = False
+) -> asyncio.Task[np.ndarray]:
+    lengths = [text.read for text in texts]
+    return asyncio.ensure_future(batcher.vectors(model, texts, lengths, later=later))
+
+
+def make(**options: Any) -> Batcher:
+    sizes = {"budget": 1000, "room": 10**6, "pass_tokens": 0, "age": SOON}
+    return Batcher(metrics=Metrics(), **{**sizes, **options})
 
 
 @asynccontextmanager
 async def held(model: Model, **options: Any) -> AsyncIterator[Batcher]:
     """A batcher whose model is busy with a text of its own, so that all that is asked for meanwhile has to wait."""
-    batcher = Batcher(**{"budget": 1000, "pass_tokens": 0, "age": SOON, **options})
+    batcher = make(**options)
     first = ask(batcher, model, Text(1, "first"))
     await asyncio.to_thread(model.inside.wait, SOON)
     try:
@@ -85,12 +98,12 @@ def test_requests_share_a_batch_and_get_their_own_vectors() -> None:
             asked = [texts(30, 10, name="a"), texts(20, name="b"), texts(10, 40, 20, name="c")]
             waiting = [ask(batcher, model, *some) for some in asked]
             await asyncio.sleep(0)
-            assert (batcher.requests, batcher.tokens) == (4, 1 + 40 + 20 + 70)
+            assert batcher.tokens == 1 + 40 + 20 + 70
             model.go.set()
             for some, found in zip(asked, await asyncio.gather(*waiting), strict=True):
                 np.testing.assert_array_equal(found, [vector(text) for text in some])
             assert model.batches == [["first"], ["c40", "a30", "b20", "c20", "a10", "c10"]]
-            assert (batcher.requests, batcher.tokens) == (0, 0)
+            assert batcher.tokens == 0
 
     check(test())
 
@@ -145,43 +158,24 @@ def test_a_cancelled_request_leaves_its_batch() -> None:
     check(test())
 
 
-def test_what_is_aside_waits_for_requests_between_its_steps_and_ends_when_left() -> None:
+def test_what_is_for_later_waits_for_all_others_and_takes_none_of_their_room() -> None:
+    """Also for those that come while it waits, and after each of its own batches."""
+
     async def test() -> None:
-        model, steps, go = Model(), list[str](), threading.Event()
-        model.go.set()
-
-        def work(pause: Callable[[int], None]) -> str:
-            for step in ("one", "two", "three"):
-                steps.append(step)
-                assert go.wait(SOON)
-                pause(1)
-            return "done"
-
-        batcher = Batcher(budget=1000, pass_tokens=0)
-        first, *others = [asyncio.ensure_future(batcher.aside(work)) for _ in range(5)]
-        await asyncio.sleep(0.1)
-        with pytest.raises(Refusal, match="Too many documents"):
-            await others.pop()
-        # Requests that come during a step are answered before the next one.
-        asked = ask(batcher, model, Text(10))
-        asked.add_done_callback(lambda task: steps.append("answered"))
-        await asyncio.sleep(0)
-        for one in others:
-            one.cancel()
-        go.set()
-        assert await first == "done"
-        assert steps == ["one", "answered", "two", "three"]
-        # One that nobody waits for any more goes no further than its step.
-        go.clear()
-        left = asyncio.ensure_future(batcher.aside(work))
-        while len(steps) == 4:
-            await asyncio.sleep(0.01)
-        left.cancel()
-        await asyncio.wait([left])
-        go.set()
-        await asyncio.sleep(0.1)
-        batcher.close()
-        assert steps[4:] == ["one"]
+        model = Model()
+        async with held(model, budget=100, room=150, age=0.0) as batcher:
+            later = ask(batcher, model, Text(100, "a"), Text(90, "b"), later=True)
+            await asyncio.sleep(0.001)
+            waiting = [ask(batcher, model, Text(10, "short"))]
+            await asyncio.sleep(0)
+            assert batcher.tokens == 1 + 10
+            later.add_done_callback(lambda task: model.batches.append(["done"]))
+            model.during["a"] = lambda: waiting.append(ask(batcher, model, Text(100, "long")))
+            model.go.set()
+            found = await later
+            np.testing.assert_array_equal(found, [vector(Text(100, "a")), vector(Text(90, "b"))])
+            await asyncio.gather(*waiting)
+            assert model.batches[1:] == [["short"], ["a"], ["long"], ["b"], ["done"]]
 
     check(test())
 
@@ -235,7 +229,7 @@ def test_an_error_of_the_device_is_final() -> None:
     async def test() -> None:
         model = Model(fails=lambda batch: RuntimeError("CUDA error: device-side assert triggered"))
         model.go.set()
-        batcher = Batcher()
+        batcher = make()
         with pytest.raises(Refusal, match="device-side assert"):
             await ask(batcher, model, *texts(*range(10, 18)))
         assert len(model.batches) == 1

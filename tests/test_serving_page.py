@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import threading
 import time
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 import fairspan
+from fairspan.encoding.direct import DirectEncoder
+from fairspan.encoding.encoder import ModelEncoder
 from fairspan.errors import CorpusError
 from fairspan.serving.desk import Desk, Document, open_desk
 from tests.browser import legend_of, opened
@@ -23,6 +26,7 @@ from starlette.testclient import TestClient
 
 from fairspan.serving import page as pages
 from fairspan.serving.app import make_app
+from fairspan.serving.protocol import EmbeddingRequest, Refusal
 from fairspan.serving.server import bind, url_of
 from fairspan.serving.service import Service
 
@@ -101,12 +105,75 @@ def test_a_plain_model_has_nothing_beside_it(plain: Any) -> None:
     assert len(open_desk(fairspan.calibrate(plain, "plain")).treated) == 1
 
 
-def test_too_much_is_refused(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_is_refused_before_it_is_parsed(
+    served: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its rules count as well, each one token here."""
     monkeypatch.setattr("fairspan.serving.desk.MOST_TOKENS", 60)
     desk = open_desk(served)
     desk.inspect(Document("a", text(0, 20, 40)))
-    with pytest.raises(CorpusError, match="62 tokens, and the page takes 60"):
+    monkeypatch.setattr(Document, "marked", None)
+    with pytest.raises(CorpusError, match="66 tokens, and the page takes 60"):
         desk.inspect(Document("a", text(0, 10, 20, 30, 40)))
+
+
+def test_a_document_waits_for_requests_and_ends_when_its_client_leaves(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = Service(desk.subject.model, name="tiny-bert")
+    documents = pages.Documents(desk, service.batcher)
+    passes: list[str] = []
+    go = threading.Event()
+
+    def noted(kind: str, run: Callable[..., Any]) -> Callable[..., Any]:
+        def vectors(encoder: Any, batch: Any) -> Any:
+            passes.append(kind)
+            assert go.wait(20)
+            return run(encoder, batch)
+
+        return vectors
+
+    monkeypatch.setattr(DirectEncoder, "vectors", noted("request", DirectEncoder.vectors))
+    monkeypatch.setattr(ModelEncoder, "vectors", noted("page", ModelEncoder.vectors))
+
+    def ask() -> Any:
+        request = EmbeddingRequest(["w1 w2"], "tiny-bert", "document")
+        return asyncio.ensure_future(service.embed(request))
+
+    def show() -> Any:
+        return asyncio.ensure_future(documents.inspect(Document("a", text(0, 20))))
+
+    async def until(count: int) -> None:
+        """That many requests and documents wait or are in the model."""
+        while len(service.batcher._jobs) != count:
+            await asyncio.sleep(0.01)
+
+    async def test() -> None:
+        requests = [ask()]
+        await until(1)
+        shown, *others = [show() for _ in range(4)]
+        await until(2)
+        requests.append(ask())
+        await until(3)
+        with pytest.raises(Refusal, match="Too many documents are waiting"):
+            await show()
+        for other in others:
+            other.cancel()
+        go.set()
+        await asyncio.gather(shown, *requests)
+        # Under either treatment, the segments and the whole.
+        assert passes == ["request", "request", *["page"] * 4]
+        go.clear()
+        left = show()
+        await until(1)
+        left.cancel()
+        await until(0)
+        go.set()
+        await show()
+        assert passes[6:] == ["page"] * 5
+
+    asyncio.run(asyncio.wait_for(test(), 30))
+    service.batcher.close()
 
 
 # --- routes

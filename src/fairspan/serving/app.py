@@ -30,9 +30,12 @@ Result = TypeVar("Result")
 # Health checks have no key, and a page must load before it can ask for one.
 _OPEN = ("/", "/health")
 # How long a body may take to arrive, and how long nothing of it may come.
-_BODY_SECONDS, _PART_SECONDS = 60.0, 15.0
-# A body beyond the limit is read and dropped up to this many times it: a client that is still sending gets no reply.
+_BODY_SECONDS = 60.0
+_PART_SECONDS = 15.0
+# A body beyond the limit is read and dropped up to this many times the limit: a client that is
+# still sending gets no reply.
 _DROPPED = 8
+_CLOSE = {"Connection": "close"}
 
 
 def make_app(
@@ -45,10 +48,12 @@ def make_app(
     """A service as an ASGI application, which any ASGI server runs.
 
     Args:
-        key: what clients have to send as `Authorization: Bearer KEY`, for all but `/` and `/health`.
+        key: what clients have to send as `Authorization: Bearer KEY`, for all but `/` and
+            `/health`.
         routes: more than the API's.
-        allowed_hosts: names that clients may call the server by, besides localhost and IP addresses; "*" for any.
-            None means any with a key, which no page of another site has, and none without.
+        allowed_hosts: names that clients may call the server by, besides localhost and IP
+            addresses; "*" for any. None means any with a key, which no page of another site has,
+            and none without.
     """
 
     @asynccontextmanager
@@ -57,6 +62,10 @@ def make_app(
         service.batcher.close()
 
     api = _Api(service)
+    hosts = allowed_hosts or ()
+    if key and allowed_hosts is None:
+        hosts = ("*",)
+    errors = (HTTPException, Refusal, FairspanError, ClientDisconnect, Exception)
     app = Starlette(
         routes=[
             Route("/v1/embeddings", api.embeddings, methods=["POST"]),
@@ -67,16 +76,8 @@ def make_app(
             Route("/metrics", api.metrics),
             *routes,
         ],
-        middleware=[
-            Middleware(
-                _Guard,
-                key=key,
-                hosts=("*",) if key and allowed_hosts is None else allowed_hosts or (),
-            )
-        ],
-        exception_handlers=dict.fromkeys(
-            (HTTPException, Refusal, FairspanError, ClientDisconnect, Exception), _refused
-        ),
+        middleware=[Middleware(_Guard, key=key, hosts=hosts)],
+        exception_handlers=dict.fromkeys(errors, _error_response),
         lifespan=lifespan,
     )
     app.state.service = service
@@ -84,10 +85,14 @@ def make_app(
 
 
 class _Api:
+    """The endpoints of one service."""
+
     def __init__(self, service: Service) -> None:
-        self.service, self.started = service, int(time.time())
+        self.service = service
+        self.started = int(time.time())
 
     async def embeddings(self, request: Request) -> Response:
+        """Vectors, or why there are none; every outcome is counted."""
         metrics = self.service.metrics
         try:
             self.service.batcher.refuse_if_full(1)
@@ -96,12 +101,10 @@ class _Api:
         except asyncio.CancelledError:
             if not self.service.is_draining:
                 raise
-            ended = "The server ended before this request was answered."
-            response = Refusal(
-                503, ended, kind="server_error", headers={"Connection": "close"}
-            ).response
+            message = "The server ended before this request was answered."
+            response = Refusal(503, message, kind="server_error", headers=_CLOSE).response
         except Exception as error:
-            response = await _refused(request, error)
+            response = await _error_response(request, error)
             metrics.cancelled.inc(isinstance(error, ClientDisconnect))
             if response.status_code == 500 and not isinstance(error, Refusal):
                 metrics.requests.labels("500").inc()
@@ -110,13 +113,14 @@ class _Api:
         return response
 
     async def _reply(self, body: bytearray) -> Response:
-        service, start = self.service, time.monotonic()
-        asked = await service.in_turn(
-            len(body), read_request, body, service.names, service.limits.inputs
-        )
-        vectors, tokens, truncated = await service.embed(asked)
+        """The reply to the request in a body."""
+        service = self.service
+        start = time.monotonic()
+        most = service.limits.inputs
+        parsed = await service.in_turn(len(body), read_request, body, service.names, most)
+        vectors, tokens, truncated = await service.embed(parsed)
         cut = truncated if service.truncate else None
-        reply = await service.in_turn(vectors.size, make_reply, asked, vectors, tokens, cut)
+        reply = await service.in_turn(vectors.size, make_reply, parsed, vectors, tokens, cut)
         headers = {"X-Fairspan-Truncated": str(len(truncated))} if truncated else None
         service.metrics.request_seconds.observe(time.monotonic() - start)
         return Response(reply, headers=headers, media_type="application/json")
@@ -144,9 +148,9 @@ class _Api:
         return Response(self.service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
-async def unless_gone(request: Request, doing: Coroutine[None, None, Result]) -> Result:
-    """What comes of a request whose body was read; cancelled if its client leaves."""
-    work = asyncio.ensure_future(doing)
+async def unless_gone(request: Request, answering: Coroutine[None, None, Result]) -> Result:
+    """The answer to a request whose body was read; cancelled if its client leaves."""
+    work = asyncio.ensure_future(answering)
     # After the body nothing comes but the end of the connection.
     gone = asyncio.ensure_future(request.receive())
     try:
@@ -161,20 +165,17 @@ async def unless_gone(request: Request, doing: Coroutine[None, None, Result]) ->
 
 async def read_body(request: Request, most: int) -> bytearray:
     """The body of JSON, refused if it is too large or does not arrive."""
-    if (
-        request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        != "application/json"
-    ):
+    kind = request.headers.get("content-type", "").partition(";")[0]
+    if kind.strip().lower() != "application/json":
         # Pages of other sites can send other types without asking.
-        raise Refusal(
-            415, "The header Content-Type must be application/json.", code="unsupported_media_type"
-        )
-    close = {"Connection": "close"}
-    refusal = too_large(f"The body is larger than {most:,} bytes, the limit here.", headers=close)
+        message = "The header Content-Type must be application/json."
+        raise Refusal(415, message, code="unsupported_media_type")
+    refusal = too_large(f"The body is larger than {most:,} bytes, the limit here.", headers=_CLOSE)
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > most * _DROPPED:
         raise refusal
-    body, size = bytearray(), 0
+    body = bytearray()
+    size = 0
     try:
         async with asyncio.timeout(_BODY_SECONDS), asyncio.timeout(_PART_SECONDS) as next_part:
             async for part in request.stream():
@@ -185,8 +186,9 @@ async def read_body(request: Request, most: int) -> bytearray:
                 if size <= most:
                     body += part
     except TimeoutError:
-        message = f"The body did not arrive within {_BODY_SECONDS:.0f} s, or nothing of it for {_PART_SECONDS:.0f} s."
-        raise Refusal(408, message, code="timeout", headers=close) from None
+        message = f"The body did not arrive within {_BODY_SECONDS:.0f} s, or nothing of it for "
+        message += f"{_PART_SECONDS:.0f} s."
+        raise Refusal(408, message, code="timeout", headers=_CLOSE) from None
     if size > most:
         raise refusal
     return body
@@ -196,43 +198,48 @@ class _Guard:
     """Refuses requests without the key, and those of other sites."""
 
     def __init__(self, app: ASGIApp, key: str | None, hosts: Sequence[str]) -> None:
-        self.app, self.key = app, None if key is None else key.encode()
+        self.app = app
+        self.key = None if key is None else key.encode()
         self.hosts = [host.lower() for host in hosts]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = (
-            self._refusal(scope["path"], Headers(scope=scope)) if scope["type"] == "http" else None
-        )
+        refusal = None
+        if scope["type"] == "http":
+            headers = Headers(scope=scope)
+            refusal = self._foreign(headers) or self._keyless(scope["path"], headers)
         await (self.app if refusal is None else refusal.response)(scope, receive, send)
 
-    def _refusal(self, path: str, headers: Headers) -> Refusal | None:
+    def _foreign(self, headers: Headers) -> Refusal | None:
+        """Why a request that may come from a page of another site is refused."""
+        if "*" in self.hosts:
+            return None
         host = headers.get("host", "")
-        if "*" not in self.hosts:
-            if (
-                host
-                and _name(host) not in ("localhost", *self.hosts)
-                and not _is_address(_name(host))
-            ):
-                said = f"The host name {_name(host)[:80]!r} is not allowed: use the address, or --allowed-hosts."
-                return Refusal(403, said, code="host_not_allowed")
-            origin = headers.get("origin", f"http://{host}").partition("://")[2]
-            if origin != host and _name(origin) not in self.hosts:
-                return Refusal(
-                    403, "Requests from other origins are not allowed.", code="origin_not_allowed"
-                )
+        name = _host_name(host)
+        if host and name not in ("localhost", *self.hosts) and not _is_address(name):
+            message = f"The host name {name[:80]!r} is not allowed: use the address, or "
+            return Refusal(403, f"{message}--allowed-hosts.", code="host_not_allowed")
+        origin = headers.get("origin", f"http://{host}").partition("://")[2]
+        if origin != host and _host_name(origin) not in self.hosts:
+            message = "Requests from other origins are not allowed."
+            return Refusal(403, message, code="origin_not_allowed")
+        return None
+
+    def _keyless(self, path: str, headers: Headers) -> Refusal | None:
+        """Why a request without the key is refused."""
         if self.key is None or path in _OPEN:
             return None
-        given = headers.get("authorization", "").encode("latin-1")
-        scheme, _, token = given.partition(b" ")
+        sent = headers.get("authorization", "").encode("latin-1")
+        scheme, _, token = sent.partition(b" ")
         if scheme.lower() == b"bearer" and hmac.compare_digest(token.strip(), self.key):
             return None
-        said = (
-            "The API key is wrong." if given else "An API key is needed: Authorization: Bearer KEY."
-        )
-        return Refusal(401, said, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+        message = "An API key is needed: Authorization: Bearer KEY."
+        if sent:
+            message = "The API key is wrong."
+        challenge = {"WWW-Authenticate": "Bearer"}
+        return Refusal(401, message, code="invalid_api_key", headers=challenge)
 
 
-def _name(netloc: str) -> str:
+def _host_name(netloc: str) -> str:
     """The host of `host:port`, without the brackets of IPv6."""
     with suppress(ValueError):
         return urlsplit(f"//{netloc}").hostname or ""
@@ -240,23 +247,23 @@ def _name(netloc: str) -> str:
 
 
 def _is_address(host: str) -> bool:
-    """Of addresses, unlike names, no site can say that they are its own."""
+    """Whether it is an IP address, which no other site can have as its name."""
     with suppress(ValueError):
         return bool(ip_address(host))
     return False
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    """What is said of an error, in OpenAI's form."""
+async def _error_response(request: Request, error: Exception) -> Response:
+    """The reply to a request that raised an error, in OpenAI's form."""
     match error:
         case Refusal():
             return error.response
         case HTTPException():
-            said = f"{request.method} {request.url.path[:200]}: {error.detail}."
-            return Refusal(error.status_code, said, headers=error.headers).response
+            message = f"{request.method} {request.url.path[:200]}: {error.detail}."
+            return Refusal(error.status_code, message, headers=error.headers).response
         case ClientDisconnect():
             return Response(status_code=499)
         case FairspanError():
             return Refusal(400, str(error)).response
-    said = "The server failed on this request; its log says why."
-    return Refusal(500, said, kind="server_error").response
+    message = "The server failed on this request; its log says why."
+    return Refusal(500, message, kind="server_error").response

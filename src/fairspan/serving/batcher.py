@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,13 +17,9 @@ from fairspan.errors import first_line, require_whole
 from fairspan.serving.metrics import Metrics
 from fairspan.serving.protocol import Refusal, busy
 
-if TYPE_CHECKING:
-    from fairspan.encoding.direct import DirectEncoder, ReadText
-
 Result = TypeVar("Result")
 
 _log = logging.getLogger("fairspan.serving")
-_MOST_ASIDES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +27,14 @@ class Limits:
     """How much a server takes at a time.
 
     Attributes:
-        batch_tokens: tokens of a batch, padding included; None for 4,096 on a CPU and 16,384 elsewhere.
+        batch_tokens: tokens of a batch, padding included; None for 4,096 on a CPU and 16,384
+            elsewhere.
         inputs: texts of a request.
         request_tokens: tokens of a request.
-        request_bytes: bytes of a request's body; None for 16 per token that it may have, at least 1 MB.
-        queue_tokens: tokens of all requests that wait or are in the model. One that comes first may have more.
+        request_bytes: bytes of a request's body; None for 16 per token that it may have, at least
+            1 MB.
+        queue_tokens: tokens of all requests that wait or are in the model. The first one may have
+            more.
     """
 
     batch_tokens: int | None = None
@@ -46,158 +44,135 @@ class Limits:
     queue_tokens: int = 1_000_000
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value = getattr(self, one.name)
+        for limit in fields(self):
+            value = getattr(self, limit.name)
             if value is not None:
-                require_whole(f"max_{one.name}", value)
+                require_whole(f"max_{limit.name}", value)
 
     @property
     def body_bytes(self) -> int:
         return self.request_bytes or max(16 * self.request_tokens, 10**6)
 
 
+class BatchEncoder(Protocol):
+    """What embeds the texts of a request, in whatever form it reads them."""
+
+    def vectors(self, batch: Sequence[Any], /) -> Iterable[np.ndarray]: ...
+
+
 @dataclass(slots=True, eq=False)
 class _Job:
-    """The texts of one request, and their vectors as they come."""
+    """One request; `missing` of its texts have no vector yet."""
 
-    encoder: DirectEncoder
-    future: asyncio.Future[Refusal | None]
-    vectors: dict[int, np.ndarray]
-    missing: int
+    encoder: BatchEncoder
+    queue: list[_Waiting]
+    later: bool
     tokens: int
-    came: float
-    served: float
+    missing: int
+    future: asyncio.Future[Refusal | None]
+    vectors: dict[int, np.ndarray] = field(default_factory=dict)
+    came: float = 0.0
+    served: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
+    """The text with number `place` of a request."""
+
     job: _Job
     place: int
-    text: ReadText
+    text: Any
+    tokens: int
 
 
 class Batcher:
-    """Runs one model in one thread, on batches of texts that came with any request.
+    """Runs one model in one thread, on batches of texts of any requests.
 
-    What comes while a batch runs waits. Of what waits, the longest texts go first, with others of about their length,
-    so that little is padded. A request without progress for `age` seconds goes before longer ones. The queue
-    belongs to the event loop; only the model runs in the thread.
+    The longest texts go first, with others of about their length, so that little is padded. A
+    request without progress for `age` seconds goes before longer ones, and one for `later` when no
+    others wait. The queue belongs to the event loop; only the model runs in the thread.
 
     Args:
         budget: tokens in a batch, padding included. A longer text is a batch of its own.
         room: tokens that may wait or be in the model at a time.
         age: for how many seconds a request waits behind longer ones.
-        pass_tokens: what a pass costs besides its tokens, in tokens. Padding up to that is cheaper than another pass.
+        pass_tokens: what a pass costs besides its tokens, in tokens. Padding up to that is cheaper
+            than another pass.
 
     Attributes:
-        tokens: of texts that wait or are in the model.
-        speed: tokens of a second, lately; 0 before the first pass.
+        tokens: of texts that wait or are in the model, except those for `later`.
+        speed: tokens per second of recent passes; 0 before the first one.
         broken: the error after which the device takes nothing more.
     """
 
     def __init__(
         self,
         *,
-        budget: int = 8192,
-        room: int = 1_000_000,
+        budget: int,
+        room: int,
         age: float = 0.1,
-        pass_tokens: int = 64,
-        metrics: Metrics | None = None,
+        pass_tokens: int = 0,
+        metrics: Metrics,
     ) -> None:
-        self.budget, self.room, self.age = budget, room, age
-        self.pass_tokens, self.speed, self.tokens = pass_tokens, 0.0, 0
+        self.budget = budget
+        self.room = room
+        self.age = age
+        self.pass_tokens = pass_tokens
+        self.speed = 0.0
+        self.tokens = 0
         self.broken: Exception | None = None
-        self.metrics = metrics or Metrics()
-        self.metrics.watch_queue(lambda: self.requests, lambda: self.tokens)
-        self._waiting: dict[DirectEncoder, list[_Waiting]] = {}
+        self.metrics = metrics
+        metrics.watch_queue(lambda: len(self._jobs), lambda: self.tokens)
+        self._queues: dict[tuple[BatchEncoder, bool], list[_Waiting]] = {}
         self._jobs: set[_Job] = set()
         self._passes: asyncio.Task[None] | None = None
-        # Whoever runs the model holds it.
-        self._model, self._calls, self._asides = threading.Lock(), 0, 0
-        self._thread, self._aside_thread = (
-            ThreadPoolExecutor(1, "model"),
-            ThreadPoolExecutor(1, "aside"),
-        )
-
-    @property
-    def requests(self) -> int:
-        """Requests that wait or are in the model."""
-        return len(self._jobs)
+        self._thread = ThreadPoolExecutor(1, "model")
 
     def close(self) -> None:
         """Take no more; what is in the model is finished."""
-        for thread in (self._thread, self._aside_thread):
-            thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def call(self, work: Callable[[], Result]) -> Result:
         """What `work` returns, run in the model's thread between two batches."""
-        self._calls += 1
-        try:
-            return await asyncio.wrap_future(self.submit(work))
-        finally:
-            self._calls -= 1
+        return await asyncio.wrap_future(self.submit(work))
 
     def submit(self, work: Callable[[], Result]) -> Future[Result]:
-        return self._thread.submit(self._run, work)
+        return self._thread.submit(work)
 
-    def _run(self, work: Callable[[], Result]) -> Result:
-        with self._model:
-            return work()
-
-    async def aside(self, work: Callable[[Callable[[int], None]], Result]) -> Result:
-        """What `work` returns, run in a thread while no request waits, one at a time.
+    async def vectors(
+        self,
+        encoder: BatchEncoder,
+        texts: Sequence[Any],
+        lengths: Sequence[int],
+        *,
+        later: bool = False,
+    ) -> np.ndarray:
+        """[texts, dimension]: the vectors of a request. Cancelled, its texts leave the queue.
 
         Args:
-            work: is given a function to call between its steps, with any number. It waits for requests that came
-                meanwhile, and raises an error once no client waits for `work`.
-
-        Raises:
-            Refusal: if too many wait already.
-        """
-        if self._asides == _MOST_ASIDES:
-            raise busy("Too many documents are waiting for the page", 10)
-        left = threading.Event()
-
-        def pause(done: int = 0) -> None:
-            self._model.release()
-            while (self._jobs or self._calls) and not left.wait(0.01):
-                pass
-            self._model.acquire()
-            if left.is_set():
-                raise CancelledError
-
-        def run() -> Result:
-            pause()
-            return work(pause)
-
-        self._asides += 1
-        try:
-            return await asyncio.wrap_future(self._aside_thread.submit(self._run, run))
-        finally:
-            self._asides -= 1
-            left.set()
-
-    async def vectors(self, encoder: DirectEncoder, texts: Sequence[ReadText]) -> np.ndarray:
-        """[texts, dimension]: the vectors of a request. Cancelled, its texts leave the queue.
+            lengths: tokens that the encoder reads of each text.
+            later: let all other requests go first, and take none of their room.
 
         Raises:
             Refusal: if there is no room, or the model raised an error for one of the texts.
         """
-        tokens = sum(text.read for text in texts)
-        self.refuse_if_full(tokens)
-        now = time.monotonic()
-        job = _Job(
-            encoder, asyncio.get_running_loop().create_future(), {}, len(texts), tokens, now, now
-        )
+        tokens = 0 if later else sum(lengths)
+        if not later:
+            self.refuse_if_full(tokens)
+        queue = self._queues.setdefault((encoder, later), [])
+        future: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
+        job = _Job(encoder, queue, later, tokens, len(texts), future)
+        job.came = time.monotonic()
+        job.served = job.came
         self.tokens += tokens
         self._jobs.add(job)
-        waiting = self._waiting.setdefault(encoder, [])
-        waiting.extend(_Waiting(job, place, text) for place, text in enumerate(texts))
-        waiting.sort(key=lambda one: one.text.read, reverse=True)
+        items = zip(texts, lengths, strict=True)
+        queue.extend(_Waiting(job, place, *item) for place, item in enumerate(items))
+        queue.sort(key=lambda waiting: waiting.tokens, reverse=True)
         if self._passes is None or self._passes.done():
             self._passes = asyncio.create_task(self._run_passes())
         try:
-            refusal = await job.future
+            refusal = await future
         finally:
             self._forget(job)
         if refusal is not None:
@@ -208,79 +183,87 @@ class Batcher:
         """Raise if that many tokens do not fit now, and say when to try again."""
         over = self.tokens + tokens - self.room
         if self.tokens and over > 0:
-            raise busy(
-                "The queue is full", max(1, math.ceil(over / self.speed)) if self.speed else 1
-            )
+            seconds = max(1, math.ceil(over / self.speed)) if self.speed else 1
+            raise busy("The queue is full", seconds)
 
     def _forget(self, job: _Job) -> None:
-        """Take a request's texts out of the queue; those in the model are finished for nothing."""
+        """Take a request's texts out of the queue; vectors of those in the model are dropped."""
         if job in self._jobs:
             self._jobs.remove(job)
             self.tokens -= job.tokens
-            waiting = self._waiting[job.encoder]
             if job.missing:
-                waiting[:] = [one for one in waiting if one.job is not job]
+                job.queue[:] = [waiting for waiting in job.queue if waiting.job is not job]
 
     async def _run_passes(self) -> None:
         """Run batches until nothing waits."""
-        while any(self._waiting.values()):
+        while any(self._queues.values()):
             await self._pass(self._take())
 
     def _take(self) -> list[_Waiting]:
         """The next batch, out of the queue."""
-        oldest, now = min(self._jobs, key=lambda job: job.served), time.monotonic()
+        now = time.monotonic()
+        later = all(job.later for job in self._jobs)
+        oldest = min((job for job in self._jobs if job.later == later), key=lambda job: job.served)
         if now - oldest.served > self.age:
-            waiting = self._waiting[oldest.encoder]
-            first = next(place for place, one in enumerate(waiting) if one.job is oldest)
+            queue = oldest.queue
+            first = next(n for n, waiting in enumerate(queue) if waiting.job is oldest)
         else:
-            waiting = max(filter(None, self._waiting.values()), key=lambda part: part[0].text.read)
+            queues = [queue for (_, is_later), queue in self._queues.items() if is_later == later]
+            queue = max(filter(None, queues), key=lambda queue: queue[0].tokens)
             first = 0
-        lengths = [one.text.read for one in waiting[first:]]
+        lengths = [waiting.tokens for waiting in queue[first:]]
         end = first + best_size(lengths, self.budget, self.pass_tokens)
-        batch = waiting[first:end]
-        del waiting[first:end]
-        for job in {one.job for one in batch}:
+        batch = queue[first:end]
+        del queue[first:end]
+        for job in {waiting.job for waiting in batch}:
             if job.served == job.came:
                 self.metrics.queue_seconds.observe(now - job.came)
             job.served = now
         return batch
 
     async def _pass(self, batch: list[_Waiting]) -> None:
-        encoder, texts = batch[0].job.encoder, [one.text for one in batch]
+        """Run the model on a batch, and hand the vectors to their requests."""
+        encoder = batch[0].job.encoder
+        texts = [waiting.text for waiting in batch]
 
-        def timed() -> tuple[np.ndarray, float]:
+        def timed() -> tuple[list[np.ndarray], float]:
             start = time.monotonic()
-            return encoder.vectors(texts), time.monotonic() - start
+            return list(encoder.vectors(texts)), time.monotonic() - start
 
         try:
             vectors, seconds = await self.call(timed)
-            found = list(zip(batch, vectors, strict=True))
+            computed = list(zip(batch, vectors, strict=True))
         except Exception as error:
             await self._retry(batch, error)
             return
-        tokens = sum(text.read for text in texts)
-        self.metrics.texts.inc(len(texts))
-        self.metrics.tokens.inc(tokens)
-        self.metrics.batch_texts.observe(len(texts))
-        self.metrics.batch_tokens.observe(len(texts) * max(text.read for text in texts))
-        self.metrics.model_seconds.observe(seconds)
-        speed = tokens / max(seconds, 1e-6)
-        self.speed = speed if not self.speed else 0.8 * self.speed + 0.2 * speed
-        for one, vector in found:
-            job = one.job
-            job.vectors[one.place] = vector
+        self._measure([waiting.tokens for waiting in batch], seconds)
+        for waiting, vector in computed:
+            job = waiting.job
+            job.vectors[waiting.place] = vector
             job.missing -= 1
             if not job.missing:
                 self._end(job)
 
+    def _measure(self, lengths: Sequence[int], seconds: float) -> None:
+        """Count a pass over texts of these lengths."""
+        tokens = sum(lengths)
+        self.metrics.texts.inc(len(lengths))
+        self.metrics.tokens.inc(tokens)
+        self.metrics.batch_texts.observe(len(lengths))
+        self.metrics.batch_tokens.observe(len(lengths) * max(lengths))
+        self.metrics.model_seconds.observe(seconds)
+        speed = tokens / max(seconds, 1e-6)
+        self.speed = 0.8 * self.speed + 0.2 * speed if self.speed else speed
+
     async def _retry(self, batch: list[_Waiting], error: Exception) -> None:
         """Halve a failed batch until the failing text is alone, so that the others succeed."""
+        reason = first_line(error)
         self.metrics.failures.inc()
-        _log.error("a pass of the model failed: %s", first_line(error))
+        _log.error("a pass of the model failed: %s", reason)
         # After such an error CUDA refuses everything until the process ends.
         if "CUDA error" in str(error):
             self.broken = error
-        batch = [one for one in batch if one.job in self._jobs]
+        batch = [waiting for waiting in batch if waiting.job in self._jobs]
         if len(batch) > 1 and self.broken is None:
             import torch  # which the model has imported
 
@@ -289,16 +272,16 @@ class Batcher:
             await self._pass(batch[:middle])
             await self._pass(batch[middle:])
             return
-        for one in batch:
-            reason = first_line(error)
+        for waiting in batch:
+            where = f"'input[{waiting.place}]', of {waiting.tokens:,} tokens"
             refusal = Refusal(
                 500,
-                f"The model failed on 'input[{one.place}]', of {one.text.read:,} tokens: {reason}",
+                f"The model failed on {where}: {reason}",
                 kind="server_error",
                 param="input",
                 code="out_of_memory" if "memory" in reason.lower() else "model_failed",
             )
-            self._end(one.job, refusal)
+            self._end(waiting.job, refusal)
 
     def _end(self, job: _Job, refusal: Refusal | None = None) -> None:
         self._forget(job)
@@ -307,10 +290,9 @@ class Batcher:
 
 
 def best_size(lengths: Sequence[int], budget: int, pass_tokens: int) -> int:
-    """How many of the longest texts make a batch, given the lengths of all that wait, longest first.
+    """How many of the texts that wait, longest first, make a batch.
 
-    As many as the budget holds, or fewer if the shorter ones are cheaper in a pass of their own, which costs
-    `pass_tokens` besides its tokens.
+    As many as the budget holds, or fewer if the shorter ones are cheaper in a pass of their own.
 
     >>> best_size([100, 90, 10, 10], 1000, 64)
     2
@@ -322,9 +304,7 @@ def best_size(lengths: Sequence[int], budget: int, pass_tokens: int) -> int:
     width = max(1, lengths[0])
     most = max(1, min(len(lengths), budget // width))
     # What fits is split once at most; the rest is split when it is its turn.
-    costs = [
-        width * most,
-        *(width * size + pass_tokens + lengths[size] * (most - size) for size in range(1, most)),
-    ]
-    best = min(range(most), key=costs.__getitem__)
-    return best or most
+    costs = {most: width * most}
+    for size in range(1, most):
+        costs[size] = width * size + pass_tokens + lengths[size] * (most - size)
+    return min(costs, key=costs.__getitem__)

@@ -1,8 +1,8 @@
-"""`Desk`: what the served page computes, with the plain model and the one that is served, and no HTTP in it."""
+"""`Desk`: what the served page computes of a document, with the plain model and the served one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,21 +13,22 @@ from sentence_transformers import SentenceTransformer
 from fairspan.calibration.treatment import PLAIN, Treatment, as_treatment
 from fairspan.corpus.document_file import parse_document
 from fairspan.corpus.marked_text import MarkedText, mark
-from fairspan.encoding.encoder import Encoder, Text
-from fairspan.encoding.fill import Tally
-from fairspan.encoding.store import Store
-from fairspan.errors import CorpusError
-from fairspan.model.build import calibrate
+from fairspan.encoding.direct import usable
+from fairspan.encoding.text import Encoder, Text
+from fairspan.errors import CorpusError, FairspanError
+from fairspan.model.build import calibrate, copy_sharing_weights
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.report.text import model_name
-from fairspan.runs.bases import Treated, embed_through
+from fairspan.runs.bases import Treated
 from fairspan.runs.subject import Subject, open_subject
 from fairspan.studies.inspect.inspection import Inspection
 from fairspan.studies.inspect.lens import focus
 from fairspan.studies.inspect.run import look_through
 
 MOST_TOKENS = 32_768
-"""Of a document."""
+"""Of a document, its markup included."""
+Compute = Callable[[Encoder, Sequence[Text]], Iterable[np.ndarray]]
+"""Runs an encoder's model on texts: one vector per text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +40,26 @@ class Document:
     borders: str = "auto"
 
     def marked(self) -> MarkedText:
+        """The document's text and segments."""
         text = self.text.replace("\r\n", "\n").replace("\r", "\n")
         if not text.strip():
             raise CorpusError(f"{self.name} is empty.")
-        named = bool(Path(self.name).suffix)
-        found = parse_document(text, self.name, self.borders, named=named)
+        is_file = bool(Path(self.name).suffix)
+        marked = parse_document(text, self.name, self.borders, named=is_file)
+        if is_file or marked.pieces or self.borders != "auto":
+            return marked
         # Nothing says that a pasted text is Markdown: its headings count where there are no rules.
-        headed = found if named or found.pieces or self.borders != "auto" else mark(text, "heading")
-        return headed if len(headed.pieces) > 1 else found
+        headed = mark(text, "heading")
+        return headed if len(headed.pieces) > 1 else marked
 
 
 @dataclass(frozen=True)
 class Desk:
-    """A model under one or two treatments, the first of which is "before". One thread at a time uses it."""
+    """A model under one or two treatments, the first of which is "before".
+
+    `inspect` is called in one thread at a time. It counts with the tokenizer of `subject`; those of
+    `treated` are used where the models run.
+    """
 
     subject: Subject
     treated: tuple[Treated, ...]
@@ -59,31 +67,41 @@ class Desk:
     @property
     def facts(self) -> dict[str, Any]:
         """The model's name, and how far each treatment reads."""
-        read = [
-            {"treatment": one.treatment.name, "window": self.subject.window(one.treatment)}
-            for one in self.treated
+        treatments = [treated.treatment for treated in self.treated]
+        windows = [
+            {"treatment": treatment.name, "window": self.subject.window(treatment)}
+            for treatment in treatments
         ]
-        return {"model": model_name(self.subject.name), "treatments": read}
+        return {"model": model_name(self.subject.name), "treatments": windows}
 
     def inspect(
-        self, document: Document, progress: Callable[[int], None] = lambda tokens: None
+        self,
+        document: Document,
+        compute: Compute = lambda encoder, texts: encoder.vectors(texts),
     ) -> Inspection:
-        """The cosines and shares of `fairspan.inspect`; `progress` is called between batches."""
-        marked = document.marked()
-        # Before its sentences are found, which takes longer.
-        (length,) = self.subject.counter.count_whole([marked.text])
+        """The cosines and shares of `fairspan.inspect`."""
+        counter = self.subject.counter
+        # Before anything is parsed, which takes longer.
+        (length,) = counter.count_whole([document.text])
         if length > MOST_TOKENS:
             raise CorpusError(
-                f"the text has {length:,} {self.subject.counter.unit}, and the page takes {MOST_TOKENS:,}: use a "
-                "shorter document here, or fairspan inspect on the command line."
+                f"the text has {length:,} {counter.unit}, and the page takes {MOST_TOKENS:,}: use "
+                "a shorter document here, or fairspan inspect on the command line."
             )
-        progress(0)
-        lens = focus(marked, self.subject.counter)
-        with Store(":memory:") as store:
-            embed = embed_through(
-                store, budget=self.subject.budget(None), tally=Tally(), progress=progress
-            )
-            return look_through(lens, self.subject, self.treated, embed, name=document.name)
+        lens = focus(document.marked(), counter)
+        vectors: dict[bytes, np.ndarray] = {}
+
+        def embed(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
+            by_key = {encoder.key(text): text for text in texts}
+            missing = [text for key, text in by_key.items() if key not in vectors]
+            if missing:
+                computed = np.stack([*compute(encoder, missing)])
+                if not usable(computed).all():
+                    raise FairspanError("the model gave a vector that is all zero or not numbers.")
+                vectors.update(zip(map(encoder.key, missing), computed, strict=True))
+            return np.stack([vectors[encoder.key(text)] for text in texts])
+
+        return look_through(lens, self.subject, self.treated, embed, name=document.name)
 
 
 def open_desk(model: SentenceTransformer, name: str | None = None) -> Desk:
@@ -99,20 +117,24 @@ def open_desk(model: SentenceTransformer, name: str | None = None) -> Desk:
         treatments.append(as_treatment(calibrations.pop()))
         model = _plain(model)
     elif calibrations:
-        # Modules that differ cannot be told in one treatment.
+        # Modules that differ cannot be named by one treatment.
         treatments = [Treatment("as served", treatments[0].calibration)]
     subject = open_subject(model, name=name).reading(treatments)
-    treated = tuple(subject.under(one, embed=_nothing_fitted, lasting=False) for one in treatments)
-    return Desk(subject, treated)
+    # A copy has a tokenizer of its own, so that counting and a pass do not share one.
+    running = open_subject(copy_sharing_weights(model), name=name)
+    treated = [
+        running.under(treatment, embed=_nothing_fitted, lasting=False) for treatment in treatments
+    ]
+    return Desk(subject, tuple(treated))
 
 
 def _plain(model: SentenceTransformer) -> SentenceTransformer:
-    """The plain model on the same weights, which with tiles would read as far as the calibrated one does."""
+    """The plain model on the same weights, with its own window: tiles may read further."""
     plain = calibrate(model, PLAIN)
-    for module, served in zip(
-        calibrated_transformers(plain), calibrated_transformers(model), strict=True
-    ):
-        module.untiled_length, module.max_seq_length = served.untiled_length, served.max_seq_length
+    pairs = zip(calibrated_transformers(plain), calibrated_transformers(model), strict=True)
+    for module, served in pairs:
+        module.untiled_length = served.untiled_length
+        module.max_seq_length = served.max_seq_length
     return plain
 
 

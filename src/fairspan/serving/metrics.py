@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
-import prometheus_client as prometheus
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    GCCollector,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -17,46 +25,44 @@ class Metrics:
     """Counters of one server, in a registry of their own."""
 
     def __init__(self) -> None:
-        self.registry = own = prometheus.CollectorRegistry()
-        for collector in (
-            prometheus.ProcessCollector,
-            prometheus.PlatformCollector,
-            prometheus.GCCollector,
-        ):
-            collector(registry=own)
-        count, sizes = (
-            partial(prometheus.Counter, registry=own),
-            partial(prometheus.Histogram, registry=own),
+        self.registry = CollectorRegistry()
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self.registry)
+        self.requests = self._counter("requests", "Requests for embeddings.", ("status",))
+        self.texts = self._counter("texts", "Texts embedded.")
+        self.tokens = self._counter("tokens", "Tokens read by the model, padding aside.")
+        self.truncated = self._counter("truncated_texts", "Texts that were cut at the window.")
+        self.cancelled = self._counter(
+            "cancelled_requests", "Requests whose client left before the reply."
         )
-        seconds = partial(sizes, buckets=_SECONDS)
-        self.requests = count("fairspan_requests", "Requests for embeddings.", ["status"])
-        self.texts = count("fairspan_texts", "Texts embedded.")
-        self.tokens = count("fairspan_tokens", "Tokens read by the model, padding aside.")
-        self.truncated = count("fairspan_truncated_texts", "Texts that were cut at the window.")
-        self.cancelled = count(
-            "fairspan_cancelled_requests", "Requests whose client left before the reply."
+        self.unusable = self._counter(
+            "unusable_vectors", "Vectors that were all zero or not numbers."
         )
-        self.unusable = count(
-            "fairspan_unusable_vectors", "Vectors that were all zero or not numbers."
+        self.failures = self._counter("failed_passes", "Passes of the model that raised an error.")
+        self.batch_texts = self._histogram("batch_texts", "Texts in a batch.", _TEXTS)
+        self.batch_tokens = self._histogram(
+            "batch_tokens", "Tokens in a batch, padding included.", _TOKENS
         )
-        self.failures = count("fairspan_failed_passes", "Passes of the model that raised an error.")
-        self.batch_texts = sizes("fairspan_batch_texts", "Texts in a batch.", buckets=_TEXTS)
-        self.batch_tokens = sizes(
-            "fairspan_batch_tokens", "Tokens in a batch, padding included.", buckets=_TOKENS
+        self.model_seconds = self._histogram("model_seconds", "Seconds of the model for a batch.")
+        self.queue_seconds = self._histogram(
+            "queue_seconds", "Seconds until a request's first batch."
         )
-        self.model_seconds = seconds("fairspan_model_seconds", "Seconds of the model for a batch.")
-        self.queue_seconds = seconds(
-            "fairspan_queue_seconds", "Seconds until a request's first batch."
-        )
-        self.request_seconds = seconds(
-            "fairspan_request_seconds", "Seconds from a whole request to its reply."
+        self.request_seconds = self._histogram(
+            "request_seconds", "Seconds from a whole request to its reply."
         )
 
     def watch_queue(self, requests: Callable[[], float], tokens: Callable[[], float]) -> None:
         """Show how much is waiting or in the model."""
         for name, count in (("requests", requests), ("tokens", tokens)):
-            shown = f"fairspan_queue_{name}", f"{name.capitalize()} not yet finished."
-            prometheus.Gauge(*shown, registry=self.registry).set_function(count)
+            text = f"{name.capitalize()} not yet finished."
+            gauge = Gauge(f"fairspan_queue_{name}", text, registry=self.registry)
+            gauge.set_function(count)
 
     def text(self) -> bytes:
-        return prometheus.generate_latest(self.registry)
+        return generate_latest(self.registry)
+
+    def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
+        return Counter(f"fairspan_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...] = _SECONDS) -> Histogram:
+        return Histogram(f"fairspan_{name}", text, buckets=buckets, registry=self.registry)

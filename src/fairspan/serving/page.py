@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import replace
+from threading import Event
 from typing import Any
 
+import numpy as np
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.marked_text import BORDERS, NAMES
+from fairspan.encoding.text import Encoder, Text
 from fairspan.report.render import policy, render, render_part
 from fairspan.serving.app import read_body, unless_gone
 from fairspan.serving.batcher import Batcher
@@ -25,11 +30,13 @@ MOST_BYTES = 500_000
 PACKAGES = ("fairspan.serving", PACKAGE)
 SCRIPTS = ("desk.js",)
 EXAMPLES = 4
-_SECONDS, _NAME = 60.0, 200
+_SECONDS = 60.0
+_MOST_DOCUMENTS = 4
+_NAME = 200
 
 
 def page_routes(desk: Desk, batcher: Batcher) -> list[Route]:
-    """The page, which holds nothing of the model, and what it asks for as JSON, computed after other requests."""
+    """The page, which holds nothing of the model, and what it asks for as JSON."""
     page = render(
         "desk.html",
         scripts=SCRIPTS,
@@ -42,11 +49,13 @@ def page_routes(desk: Desk, batcher: Batcher) -> list[Route]:
     )
     rules = policy(SCRIPTS, PACKAGES, connects=True)
     headers = {
-        "Content-Security-Policy": f"{rules}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        "Content-Security-Policy": f"{rules}; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'",
         "Cache-Control": "no-cache",
         "Referrer-Policy": "no-referrer",
         "X-Content-Type-Options": "nosniff",
     }
+    documents = Documents(desk, batcher)
 
     async def show(request: Request) -> Response:
         return HTMLResponse(page, headers=headers)
@@ -55,16 +64,9 @@ def page_routes(desk: Desk, batcher: Batcher) -> list[Route]:
         return JSONResponse(desk.facts)
 
     async def inspect(request: Request) -> Response:
-        document = _document(read_object(await read_body(request, MOST_BYTES)))
-        return await unless_gone(request, show_segments(document))
-
-    async def show_segments(document: Document) -> Response:
-        try:
-            async with asyncio.timeout(_SECONDS):
-                found = await batcher.aside(lambda pause: desk.inspect(document, pause))
-        except TimeoutError:
-            raise busy("Other requests left no time for this document", 60) from None
-        return JSONResponse({"html": await asyncio.to_thread(inspected, found)})
+        document = _read_document(read_object(await read_body(request, MOST_BYTES)))
+        inspection = await unless_gone(request, documents.inspect(document))
+        return JSONResponse({"html": await asyncio.to_thread(inspected, inspection)})
 
     return [
         Route("/", show, methods=["GET"]),
@@ -73,34 +75,79 @@ def page_routes(desk: Desk, batcher: Batcher) -> list[Route]:
     ]
 
 
+class Documents:
+    """The page's documents: one at a time, in a thread, with passes of the model after others."""
+
+    def __init__(self, desk: Desk, batcher: Batcher) -> None:
+        self._desk = desk
+        self._batcher = batcher
+        self._waiting = 0
+        self._thread = ThreadPoolExecutor(1, "page")
+
+    async def inspect(self, document: Document) -> Inspection:
+        """What the desk finds in a document. Cancelled, it ends with the pass under way.
+
+        Raises:
+            Refusal: if too many documents wait already, or requests leave no time for this one.
+        """
+        if self._waiting == _MOST_DOCUMENTS:
+            raise busy("Too many documents are waiting for the page", 10)
+        loop = asyncio.get_running_loop()
+        passes: list[Future[np.ndarray]] = []
+        left = Event()
+
+        def compute(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
+            if left.is_set():
+                raise CancelledError
+            lengths = [min(text.length, encoder.window or text.length) for text in texts]
+            vectors = self._batcher.vectors(encoder, texts, lengths, later=True)
+            passes.append(asyncio.run_coroutine_threadsafe(vectors, loop))
+            return passes[-1].result()
+
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(_SECONDS):
+                work = self._thread.submit(self._desk.inspect, document, compute)
+                return await asyncio.wrap_future(work)
+        except TimeoutError:
+            raise busy("Other requests left no time for this document", 60) from None
+        finally:
+            self._waiting -= 1
+            left.set()
+            for vectors in passes:
+                vectors.cancel()
+
+
 def example_documents() -> list[dict[str, str]]:
     """Documents of the sample corpus to try the page on, of six segments each, as Markdown."""
     corpus = Corpus.read("sample", ["en"])
-    every = [corpus.segment(id, "en") for id in corpus.ids()]
-    chosen = [every[number :: 2 * EXAMPLES] for number in range(EXAMPLES)]
-    return [
-        {
-            "name": f"Example {number}",
-            "text": "\n\n".join(f"## {one.title}\n\n{one.text}" for one in own),
-        }
-        for number, own in enumerate(chosen, start=1)
-    ]
+    segments = [corpus.segment(id, "en") for id in corpus.ids()]
+    examples = []
+    for number in range(EXAMPLES):
+        sections = [
+            f"## {segment.title}\n\n{segment.text}" for segment in segments[number :: 2 * EXAMPLES]
+        ]
+        examples.append({"name": f"Example {number + 1}", "text": "\n\n".join(sections)})
+    return examples
 
 
 def inspected(inspection: Inspection) -> str:
-    """A document's segments under all treatments, side by side."""
-    findings = [
-        replace(one, sentences=tuple(f"{said[:1].upper()}{said[1:]}." for said in one.sentences))
-        for one in inspection.view.cards
-    ]
-    return render_part("inspected.html", PACKAGES, **page_pieces(inspection), findings=findings)
+    """A document's segments under all treatments, side by side, as HTML."""
+    cards = []
+    for card in inspection.view.cards:
+        sentences = tuple(f"{words[:1].upper()}{words[1:]}." for words in card.sentences)
+        cards.append(replace(card, sentences=sentences))
+    return render_part("inspected.html", PACKAGES, **page_pieces(inspection), findings=cards)
 
 
-def _document(given: dict[str, Any]) -> Document:
-    fields = {"borders": "auto", **given}
-    if not all(isinstance(fields.get(name), str) for name in ("name", "text", "borders")):
-        raise wrong(
-            "document",
-            "A document needs a 'name' and a 'text', and may have 'borders', all of them text.",
+def _read_document(fields: dict[str, Any]) -> Document:
+    """The document of a request, if its fields are those of one."""
+    name = fields.get("name")
+    text = fields.get("text")
+    borders = fields.get("borders", "auto")
+    if not (isinstance(name, str) and isinstance(text, str) and isinstance(borders, str)):
+        message = (
+            "A document needs a 'name' and a 'text', and may have 'borders', all of them text."
         )
-    return Document(fields["name"][:_NAME], fields["text"], fields["borders"])
+        raise wrong("document", message)
+    return Document(name[:_NAME], text, borders)

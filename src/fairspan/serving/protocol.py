@@ -1,4 +1,4 @@
-"""OpenAI's embeddings protocol: requests that are read and checked, replies, and what is said of a mistake."""
+"""OpenAI's embeddings protocol: requests that are read and checked, replies, and error bodies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from reprlib import repr as _shown
+from reprlib import repr as short_repr
 from typing import Any, Literal
 
 import numpy as np
@@ -26,8 +26,8 @@ _SUFFIXES: dict[str, Side] = {"-query": "query", "-document": "document"}
 _INPUT = (
     "a string, a list of strings, a list of token ids, or a list of such lists, none of them empty"
 )
-# Beyond this many values json.loads holds up all threads for seconds. Text with as many commas has more tokens than
-# any request may have.
+# Beyond this many values json.loads blocks all threads for seconds. Text with as many commas has
+# more tokens than any request may have.
 _MOST_VALUES = 1_000_000
 
 
@@ -45,7 +45,8 @@ class Refusal(Exception):  # noqa: N818 - a reply to the client, often not an er
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
-        self.status, self.headers = status, dict(headers or {})
+        self.status = status
+        self.headers = dict(headers or {})
         self.body = {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
     @property
@@ -63,9 +64,14 @@ def too_large(
     return Refusal(413, message, param=param, code="request_too_large", headers=headers)
 
 
-def busy(message: str, seconds: int) -> Refusal:
-    said, headers = f"{message}. Try again in {seconds} s.", {"Retry-After": str(seconds)}
-    return Refusal(429, said, kind="rate_limit_error", code="rate_limit_exceeded", headers=headers)
+def busy(reason: str, seconds: int) -> Refusal:
+    return Refusal(
+        429,
+        f"{reason}. Try again in {seconds} s.",
+        kind="rate_limit_error",
+        code="rate_limit_exceeded",
+        headers={"Retry-After": str(seconds)},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +103,14 @@ class Names:
             for suffix, side in _SUFFIXES.items():
                 if name.removesuffix(suffix) in self.names:
                     return side
-        said = f"The model {_shown(name)} is not served here. Served: {', '.join(self.every)}."
-        raise Refusal(404, said, param="model", code="model_not_found")
+        message = f"The model {short_repr(name)} is not served here. Served: "
+        message += f"{', '.join(self.every)}."
+        raise Refusal(404, message, param="model", code="model_not_found")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request for embeddings of texts, or of the token ids of texts; `prompt_name` is None for the side's own."""
+class EmbeddingRequest:
+    """Texts, or the token ids of texts, to embed; `prompt_name` is None for the side's own."""
 
     inputs: list[str] | list[list[int]]
     model: str
@@ -118,117 +125,120 @@ def read_object(body: bytes | bytearray) -> dict[str, Any]:
     if sum(map(body.count, (b",", b"[", b"{"))) > _MOST_VALUES:
         raise too_large(f"The body has more than {_MOST_VALUES:,} commas and brackets.")
     try:
-        given = json.loads(body)
+        content = json.loads(body)
         if b"\\ud" in body or b"\\uD" in body:
             # Half of a surrogate pair is no text, and no tokenizer takes it.
-            json.dumps(given, ensure_ascii=False).encode()
+            json.dumps(content, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
-        raise Refusal(
-            400, f"The body is not JSON in UTF-8: {error}.", code="invalid_json"
-        ) from None
-    if not isinstance(given, dict):
+        message = f"The body is not JSON in UTF-8: {error}."
+        raise Refusal(400, message, code="invalid_json") from None
+    if not isinstance(content, dict):
         raise Refusal(400, "The body must be a JSON object.", code="invalid_json")
-    return given
+    return content
 
 
-def read_request(body: bytes | bytearray, names: Names, most_inputs: int) -> Asked:
+def read_request(body: bytes | bytearray, names: Names, most_inputs: int) -> EmbeddingRequest:
     """A request from its body.
 
     Raises:
         Refusal: if it cannot be answered.
     """
-    given = read_object(body)
-    model = names.names[0] if given.get("model") is None else given["model"]
-    side = _side(given, names, names.side(model))
-    encoding: Any = given.get("encoding_format") or "float"
+    fields = read_object(body)
+    model = names.names[0] if fields.get("model") is None else fields["model"]
+    side = _read_side(fields, names, model)
+    encoding: Any = fields.get("encoding_format") or "float"
     if encoding not in ("float", "base64"):
-        raise wrong(
-            "encoding_format",
-            f"'encoding_format' must be 'float' or 'base64', got {_shown(encoding)}.",
-        )
-    dimensions = given.get("dimensions")
+        message = f"'encoding_format' must be 'float' or 'base64', got {short_repr(encoding)}."
+        raise wrong("encoding_format", message)
+    dimensions = fields.get("dimensions")
     if dimensions is not None and (not _is_int(dimensions) or dimensions < 1):
-        raise wrong(
-            "dimensions",
-            f"'dimensions' must be a whole number of at least 1, got {_shown(dimensions)}.",
+        message = (
+            f"'dimensions' must be a whole number of at least 1, got {short_repr(dimensions)}."
         )
-    inputs = _read_inputs(given.get("input"), most_inputs)
-    return Asked(inputs, model, side, given.get("prompt_name"), encoding, dimensions)
+        raise wrong("dimensions", message)
+    inputs = _read_inputs(fields.get("input"), most_inputs)
+    return EmbeddingRequest(inputs, model, side, fields.get("prompt_name"), encoding, dimensions)
 
 
-def _side(given: Mapping[str, Any], names: Names, by_name: Side | None) -> Side:
-    """The side of all that say one, who have to agree; else documents."""
-    said: dict[str, Side] = {} if by_name is None else {"model": by_name}
-    for name, known in (("input_type", tuple(_INPUT_TYPES)), ("prompt_name", names.prompts)):
-        value = given.get(name)
+def _read_side(fields: Mapping[str, Any], names: Names, model: object) -> Side:
+    """The side that the fields of a request name, all of them the same; else documents."""
+    sides: dict[str, Side] = {}
+    side_of_model = names.side(model)
+    if side_of_model is not None:
+        sides["model"] = side_of_model
+    for name, choices in (("input_type", tuple(_INPUT_TYPES)), ("prompt_name", names.prompts)):
+        value = fields.get(name)
         if value is None:
             continue
-        if value not in known:
-            raise wrong(
-                name, f"'{name}' must be one of {', '.join(known) or 'none'}, got {_shown(value)}."
-            )
+        if value not in choices:
+            allowed = ", ".join(choices) or "none"
+            raise wrong(name, f"'{name}' must be one of {allowed}, got {short_repr(value)}.")
         if value in _INPUT_TYPES or "query" in value:
-            said[name] = _INPUT_TYPES.get(value, "query")
-    if len(set(said.values())) > 1:
-        sides = " and ".join(f"'{name}' says {side}" for name, side in said.items())
-        raise wrong(next(reversed(said)), f"{sides}: a request has one side.", "conflicting_sides")
-    return next(iter(said.values()), "document")
+            sides[name] = _INPUT_TYPES.get(value, "query")
+    if len(set(sides.values())) > 1:
+        listed = " and ".join(f"'{name}' says {side}" for name, side in sides.items())
+        message = f"{listed}: a request has one side."
+        raise wrong(next(reversed(sides)), message, "conflicting_sides")
+    return next(iter(sides.values()), "document")
 
 
-def _read_inputs(found: Any, most: int) -> Any:
-    if isinstance(found, str):
-        found = [found]
-    if not isinstance(found, list) or not found:
+def _read_inputs(value: Any, most: int) -> Any:
+    """The texts, or lists of token ids, of the field `input`."""
+    if isinstance(value, str):
+        value = [value]
+    if not isinstance(value, list) or not value:
         raise wrong("input", f"'input' must be {_INPUT}.")
-    inputs: list[Any] = [found] if _is_int(found[0]) else found
+    inputs: list[Any] = [value] if _is_int(value[0]) else value
     if len(inputs) > most:
-        raise too_large(
-            f"'input' has {len(inputs):,} texts; a request may have at most {most:,}.", "input"
-        )
+        message = f"'input' has {len(inputs):,} texts; a request may have at most {most:,}."
+        raise too_large(message, "input")
     kind: Any = str if isinstance(inputs[0], str) else list
-    for index, one in enumerate(inputs):
-        if not isinstance(one, kind) or not one or (kind is list and not all(map(_is_int, one))):
+    for index, item in enumerate(inputs):
+        if not isinstance(item, kind) or not item or (kind is list and not all(map(_is_int, item))):
             raise wrong("input", f"'input[{index}]' is none: 'input' must be {_INPUT}.")
-        if kind is str and not one.strip():
+        if kind is str and not item.strip():
             raise wrong("input", f"'input[{index}]' is empty: it has nothing but white space.")
     return inputs
 
 
 def make_reply(
-    asked: Asked, vectors: np.ndarray, tokens: int, truncated: Sequence[int] | None = None
+    request: EmbeddingRequest, vectors: np.ndarray, tokens: int, truncated: Sequence[int] | None
 ) -> bytes:
-    """The body of a reply; `truncated` holds which texts were cut, None where the server cuts none."""
+    """The body of a reply.
+
+    Args:
+        vectors: [texts, dimension].
+        truncated: which texts were cut; None where the server cuts none.
+    """
     head: dict[str, Any] = {
         "object": "list",
-        "model": asked.model,
+        "model": request.model,
         "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }
     if truncated is not None:
         head["truncated"] = list(truncated)
-    rows = _decimals(vectors)
-    if asked.encoding == "base64":
-        rows = (
-            f'"{base64.b64encode(row.tobytes()).decode()}"'
-            for row in vectors.astype("<f4", copy=False)
-        )
+    rows = _base64(vectors) if request.encoding == "base64" else _decimals(vectors)
     data = (
-        f'{{"object":"embedding","index":{index},"embedding":{embedding}}}'
-        for index, embedding in enumerate(rows)
+        f'{{"object":"embedding","index":{index},"embedding":{row}}}'
+        for index, row in enumerate(rows)
     )
     return f'{json.dumps(head, separators=(",", ":"))[:-1]},"data":[{",".join(data)}]}}'.encode()
 
 
+def _base64(vectors: np.ndarray) -> Iterable[str]:
+    rows = vectors.astype("<f4", copy=False)
+    return (f'"{base64.b64encode(row.tobytes()).decode()}"' for row in rows)
+
+
 def _decimals(vectors: np.ndarray) -> Iterable[str]:
-    """The shortest decimals that are read as the same float32; polars writes them 20 times faster than json."""
-    rows = (
-        pl.Series("rows", vectors, dtype=pl.Array(pl.Float32, vectors.shape[1]))
-        .arr.to_list()
-        .to_frame()
-    )
-    return (
-        f"[{row}]"
-        for row in rows.select(pl.col("rows").cast(pl.List(pl.String)).list.join(","))["rows"]
-    )
+    """The shortest decimals that are read as the same float32, as JSON.
+
+    polars writes them 20 times faster than json does.
+    """
+    kind = pl.Array(pl.Float32, vectors.shape[1])
+    frame = pl.Series("rows", vectors, dtype=kind).arr.to_list().to_frame()
+    joined = frame.select(pl.col("rows").cast(pl.List(pl.String)).list.join(","))
+    return (f"[{row}]" for row in joined["rows"])
 
 
 def _is_int(value: object) -> bool:

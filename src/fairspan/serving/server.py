@@ -1,4 +1,4 @@
-"""A service under uvicorn: an address of its own, limits on every connection, and an orderly end."""
+"""A service under uvicorn: its address, limits on every connection, and an orderly end."""
 
 from __future__ import annotations
 
@@ -20,11 +20,15 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 DRAIN_SECONDS = 8
-"""How long requests that are in flight have to end; with all the rest a server ends within 10 s."""
+"""For requests in flight to end; with all the rest a server ends within 10 s."""
 HEAD_BYTES = 65_536
 HEAD_SECONDS = 15.0
-_SAID = f"The headers are larger than {HEAD_BYTES:,} bytes."
-_TOO_LARGE = Refusal(431, _SAID, code="headers_too_large", headers={"Connection": "close"}).response
+_TOO_LARGE = Refusal(
+    431,
+    f"The headers are larger than {HEAD_BYTES:,} bytes.",
+    code="headers_too_large",
+    headers={"Connection": "close"},
+).response
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -32,9 +36,8 @@ def bind(host: str, port: int) -> socket.socket:
     if not 0 <= port <= 65535:
         raise DesignError(f"port must be from 0 to 65535, got {port}.")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM
-        )[0]
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = addresses[0]
         # asyncio sends small replies at once only on a socket that names its protocol.
         bound = socket.socket(family, kind, protocol)
         try:
@@ -45,9 +48,8 @@ def bind(host: str, port: int) -> socket.socket:
             raise
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise DesignError(
-            f"cannot listen on {host}:{port}: {reason}. Choose another host or port."
-        ) from None
+        message = f"cannot listen on {host}:{port}: {reason}. Choose another host or port."
+        raise DesignError(message) from None
     return bound
 
 
@@ -72,7 +74,7 @@ def run(app: Starlette, bound: socket.socket) -> bool:
         server_header=False,
         ws="none",
         lifespan="on",
-        # Clients keep connections for longer than uvicorn's 5 s, and one that is closed as they use it is an error.
+        # Clients keep connections for longer than uvicorn's 5 s, and fail on a closed one.
         timeout_keep_alive=75,
         timeout_graceful_shutdown=DRAIN_SECONDS,
     )
@@ -83,19 +85,22 @@ def run(app: Starlette, bound: socket.socket) -> bool:
 
 
 def end_at_once(code: int = 1) -> None:
-    """End the process, whatever its threads are doing, without freeing the model, which takes seconds."""
+    """End the process, whatever its threads do, without freeing the model, which takes seconds."""
     sys.stderr.flush()
     os._exit(code)
 
 
 class _Server(uvicorn.Server):
+    """uvicorn with two changes: how it takes signals, and that it notes an incomplete end."""
+
     drained = True
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Unlike uvicorn's, does not raise the signal again at the end: a requested shutdown is a success."""
+        """Unlike uvicorn's, does not raise the signal again: a requested shutdown is a success."""
         if self.should_exit:
             end_at_once()
-        self.should_exit = self.config.app.state.service.is_draining = True  # type: ignore[union-attr]
+        self.should_exit = True
+        self.config.app.state.service.is_draining = True  # type: ignore[union-attr]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         start = time.monotonic()
@@ -106,7 +111,8 @@ class _Server(uvicorn.Server):
 class Connection(HttpToolsProtocol):
     """One client's socket, with limits that neither uvicorn nor its parser has.
 
-    Gives the line and the headers of a request, and what frames its body, `HEAD_BYTES` and `HEAD_SECONDS`.
+    The line and the headers of a request, and what frames its body, may have `HEAD_BYTES` and take
+    `HEAD_SECONDS`.
     """
 
     _framing = 0
@@ -126,10 +132,11 @@ class Connection(HttpToolsProtocol):
         self._timer = None
 
     def data_received(self, data: bytes) -> None:
+        """Parse what came, and close the connection if it is too much beside the body."""
         self._framing += len(data)
         super().data_received(data)
         if self._framing > HEAD_BYTES and not self.transport.is_closing():
-            headers = b"".join(b"%s: %s\r\n" % one for one in _TOO_LARGE.raw_headers)
+            headers = b"".join(b"%s: %s\r\n" % header for header in _TOO_LARGE.raw_headers)
             self.transport.write(b"HTTP/1.1 431 \r\n%s\r\n%s" % (headers, bytes(_TOO_LARGE.body)))
             self.transport.close()
         elif self._timer is None and (self.cycle is None or self.cycle.response_complete):
