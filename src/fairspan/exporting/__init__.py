@@ -1,1 +1,1 @@
-"""A model as a folder that other programs run: one ONNX graph, and around it what each of them reads."""
+"""A model as a folder that other programs run: an ONNX graph, and the files that they read."""

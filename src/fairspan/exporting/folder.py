@@ -1,4 +1,4 @@
-"""What lies around an exported graph, so that other programs take its folder for one of their models."""
+"""The files around an exported graph, which other programs need to read its folder as a model."""
 
 import copy
 from pathlib import Path
@@ -17,6 +17,7 @@ from fairspan.model.transformer import prompt_of
 from fairspan.model.window import ANY_LENGTH
 
 _CUTTING = ("max_length", "stride", "truncation_strategy")
+_MODULES = "sentence_transformers.models"
 _CARD = """---
 {front}
 ---
@@ -25,10 +26,11 @@ _CARD = """---
 
 This is {base}, {how}, exported by fairspan. The weights are those of the base model. {licence}
 
-`onnx/model.onnx` takes `input_ids`, `attention_mask` and perhaps `token_type_ids`, int64 [batch, length], and gives
-`sentence_embedding`, one finished vector per text, and `last_hidden_state`, one per token. Calibration, pooling and
-normalisation are inside: take `sentence_embedding` and pool nothing. `tokenizer.json` cuts and pads as the model
-does. `fairspan.json` has the calibration, the prompts, the limit and how the graph was verified.
+`onnx/model.onnx` takes `input_ids`, `attention_mask` and perhaps `token_type_ids`, int64
+[batch, length], and gives `sentence_embedding`, one finished vector per text, and
+`last_hidden_state`, one per token. Calibration, pooling and normalisation are inside: take
+`sentence_embedding` and pool nothing. `tokenizer.json` cuts and pads as the model does.
+`fairspan.json` has the calibration, the prompts, the limit and how the graph was verified.
 
 ```python
 import numpy as np
@@ -38,8 +40,10 @@ from tokenizers import Tokenizer
 session = onnxruntime.InferenceSession("onnx/model.onnx")
 tokens = Tokenizer.from_file("tokenizer.json").encode_batch(["A long text.", "Another text."])
 fields = {{"input_ids": "ids", "attention_mask": "attention_mask", "token_type_ids": "type_ids"}}
-given = {{one.name: np.array([getattr(text, fields[one.name]) for text in tokens]) for one in session.get_inputs()}}
-vectors = session.run(["sentence_embedding"], given)[0]
+inputs = {{}}
+for entry in session.get_inputs():
+    inputs[entry.name] = np.array([getattr(text, fields[entry.name]) for text in tokens])
+vectors = session.run(["sentence_embedding"], inputs)[0]
 ```
 """
 
@@ -51,50 +55,46 @@ def write_folder(model: SentenceTransformer, folder: Path, side: Side, window: i
         window: the most tokens that the graph reads; None for any length.
     """
     transformer, *others = model.children()
+    limit = window or ANY_LENGTH
     config = copy.deepcopy(transformer.model.config)
-    # Some models count their positions from an offset, which readers of this field subtract.
-    positions, limit = (
-        getattr(config, "max_position_embeddings", None),
-        position_limit(transformer.model),
-    )
-    config.max_position_embeddings = (window or ANY_LENGTH) + (
-        positions - limit if positions and limit else 0
-    )
+    config.max_position_embeddings = limit + _position_offset(transformer.model)
     config.save_pretrained(str(folder))
     _save_tokenizer(model.tokenizer, folder, window)
-    prompts = {one: prompt_of(model, one) for one in sides_of(model, side)}
-    known = {name: text for name, text in (model.prompts or {}).items() if len(prompts) == 2}
-    made: dict[str, Any] = {
-        "prompts": known | prompts,
-        "default_prompt_name": model.default_prompt_name if len(prompts) == 2 else side,
-        "similarity_fn_name": model.similarity_fn_name,
-    }
-    write_json(folder / "config_sentence_transformers.json", made)
-    write_json(
-        folder / "sentence_bert_config.json",
-        {"max_seq_length": window or ANY_LENGTH, "do_lower_case": False},
-    )
-    listed = [
-        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"}
-    ]
+    sides = sides_of(model, side)
+    prompts = {side: prompt_of(model, side) for side in sides}
+    settings: dict[str, Any] = {"prompts": prompts, "default_prompt_name": side}
+    if len(sides) == 2:
+        settings["prompts"] = (model.prompts or {}) | prompts
+        settings["default_prompt_name"] = model.default_prompt_name
+    settings["similarity_fn_name"] = model.similarity_fn_name
+    write_json(folder / "config_sentence_transformers.json", settings)
+    limits = {"max_seq_length": limit, "do_lower_case": False}
+    write_json(folder / "sentence_bert_config.json", limits)
+    modules = [{"idx": 0, "name": "0", "path": "", "type": f"{_MODULES}.Transformer"}]
     for number, module in enumerate(others, 1):
-        place, kind = f"{number}_{type(module).__name__}", type(module)
-        (folder / place).mkdir()
-        module.save(str(folder / place))
-        home = (
-            "sentence_transformers.models"
-            if kind in (Dense, Normalize, Pooling)
-            else kind.__module__
-        )
-        if isinstance(module, Pooling):
-            write_json(folder / place / "config.json", _pooling(module))
-        listed.append(
-            {"idx": number, "name": str(number), "path": place, "type": f"{home}.{kind.__name__}"}
-        )
-    write_json(folder / "modules.json", listed)
-    (folder / "README.md").write_text(
-        model_card(model, calibration_of(model), _CARD), encoding="utf-8"
-    )
+        modules.append(_save_module(module, folder, number))
+    write_json(folder / "modules.json", modules)
+    card = model_card(model, calibration_of(model), _CARD)
+    (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+def _position_offset(model: Any) -> int:
+    """From which number a model counts positions, which readers of its configuration subtract."""
+    positions = getattr(model.config, "max_position_embeddings", None)
+    limit = position_limit(model)
+    return positions - limit if positions and limit else 0
+
+
+def _save_module(module: Any, folder: Path, number: int) -> dict[str, Any]:
+    """Save a module after the transformer; its entry in `modules.json`."""
+    kind = type(module)
+    path = f"{number}_{kind.__name__}"
+    (folder / path).mkdir()
+    module.save(str(folder / path))
+    if isinstance(module, Pooling):
+        write_json(folder / path / "config.json", _pooling(module))
+    home = _MODULES if kind in (Dense, Normalize, Pooling) else kind.__module__
+    return {"idx": number, "name": str(number), "path": path, "type": f"{home}.{kind.__name__}"}
 
 
 def calibration_of(model: SentenceTransformer) -> Calibration:
@@ -105,23 +105,25 @@ def calibration_of(model: SentenceTransformer) -> Calibration:
 def sides_of(model: SentenceTransformer, side: Side) -> tuple[Side, ...]:
     """The sides whose vectors a graph of one side gives.
 
-    Both if they are calibrated alike, or if tiles are all that tells them apart, since no tiles are in a question
-    that fits into one.
+    Both if they are calibrated alike, or differ only in tiles, since a question fits into one.
     """
     calibration = calibration_of(model)
     other: Side = "document" if side == "query" else "query"
     alike = calibration.on("query") == calibration.on("document")
     only_tiles = calibration.strength == 0 and calibration.tiles_on(side)
-    skips = any(isinstance(one, Pooling) and not one.include_prompt for one in model.modules())
+    poolings = [module for module in model.modules() if isinstance(module, Pooling)]
+    skips = any(not pooling.include_prompt for pooling in poolings)
     same_prompt = prompt_of(model, "query") == prompt_of(model, "document")
-    return (side, other) if (alike or only_tiles) and (same_prompt or not skips) else (side,)
+    if (alike or only_tiles) and (same_prompt or not skips):
+        return (side, other)
+    return (side,)
 
 
 def _save_tokenizer(tokenizer: Any, folder: Path, window: int | None) -> None:
     """The tokenizer's files; `tokenizer.json` cuts and pads as the model does."""
     tokenizer.save_pretrained(str(folder))
-    file, config = folder / "tokenizer.json", folder / "tokenizer_config.json"
-    fast = Tokenizer.from_file(str(file))
+    file = str(folder / "tokenizer.json")
+    fast = Tokenizer.from_file(file)
     fast.no_truncation()
     if window is not None:
         fast.enable_truncation(max_length=window, direction=tokenizer.truncation_side)
@@ -131,38 +133,31 @@ def _save_tokenizer(tokenizer: Any, folder: Path, window: int | None) -> None:
         pad_type_id=tokenizer.pad_token_type_id,
         pad_token=tokenizer.pad_token,
     )
-    fast.save(str(file))
-    made = read_json(config) | {"model_max_length": window or ANY_LENGTH}
-    if made.get("tokenizer_class") == "TokenizersBackend":
-        made["tokenizer_class"] = (
-            "PreTrainedTokenizerFast"  # its name before transformers 5, which knows both
-        )
-    # What else says where texts are cut, which fastembed would heed.
-    write_json(config, {name: one for name, one in made.items() if name not in _CUTTING})
-    special = {
-        name: str(one)
-        for name, one in tokenizer.special_tokens_map.items()
-        if not isinstance(one, list)
-    }
+    fast.save(file)
+    config = read_json(folder / "tokenizer_config.json")
+    config["model_max_length"] = window or ANY_LENGTH
+    if config.get("tokenizer_class") == "TokenizersBackend":
+        # Its name before transformers 5, which reads both.
+        config["tokenizer_class"] = "PreTrainedTokenizerFast"
+    for name in _CUTTING:
+        # fastembed would cut texts there.
+        config.pop(name, None)
+    write_json(folder / "tokenizer_config.json", config)
+    tokens = tokenizer.special_tokens_map.items()
+    special = {name: str(token) for name, token in tokens if not isinstance(token, list)}
     write_json(folder / "special_tokens_map.json", special)
 
 
 def _pooling(module: Any) -> dict[str, Any]:
-    """In the form that every release of sentence-transformers knows, and text-embeddings-inference needs."""
-    chosen = (
-        [module.pooling_mode] if isinstance(module.pooling_mode, str) else list(module.pooling_mode)
-    )
+    """The form that every sentence-transformers reads, and text-embeddings-inference needs."""
+    mode = module.pooling_mode
+    chosen = [mode] if isinstance(mode, str) else list(mode)
     names = {
         "cls": "cls_token",
         "lasttoken": "lasttoken",
         "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
     }
-    modes = {
-        f"pooling_mode_{names.get(one, f'{one}_tokens')}": one in chosen
-        for one in ("cls", "mean", *chosen)
-    }
-    return {
-        "word_embedding_dimension": module.embedding_dimension,
-        **modes,
-        "include_prompt": module.include_prompt,
-    }
+    config = {"word_embedding_dimension": module.embedding_dimension}
+    for mode in ("cls", "mean", *chosen):
+        config[f"pooling_mode_{names.get(mode, f'{mode}_tokens')}"] = mode in chosen
+    return config | {"include_prompt": module.include_prompt}
