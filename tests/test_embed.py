@@ -19,7 +19,7 @@ import fairspan
 from fairspan.calibration.calibration import Calibration
 from fairspan.corpus import rows as reading
 from fairspan.embedding import unit
-from fairspan.embedding.unit import SeenIds, Text, Unit
+from fairspan.embedding.unit import SeenIds, TextRow, Unit
 from fairspan.embedding.worker import UnitWorker
 from fairspan.encoding.direct import DirectEncoder
 from fairspan.errors import CorpusError, DesignError, FairspanError
@@ -520,7 +520,7 @@ def test_seen_ids_are_found_again() -> None:
     place = reading.Cursor()
     for number in range(30):
         ids = [str(one) for one in rng.integers(0, 2000, size=int(rng.integers(0, 90)))]
-        rows = [Text("f", row, id, "w1") for row, id in enumerate(ids, start=1)]
+        rows = [TextRow("f", row, id, "w1") for row, id in enumerate(ids, start=1)]
         new = list(dict.fromkeys(id for id in ids if id not in known))
         found = seen.without_seen(Unit(number, place, place, rows, []))
         assert [row.id for row in found.rows] == new

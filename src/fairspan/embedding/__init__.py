@@ -1,1 +1,1 @@
-"""A corpus of any size → vectors on disk: rows are streamed, embedded unit by unit, and written as Parquet shards."""
+"""A corpus of any size → vectors on disk: rows in units, units as Parquet shards."""

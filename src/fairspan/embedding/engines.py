@@ -12,14 +12,17 @@ from multiprocessing.managers import BaseManager
 from typing import Any, Protocol
 
 from fairspan.embedding.options import EmbedOptions
-from fairspan.embedding.shards import Record
+from fairspan.embedding.shards import ShardSummary
 from fairspan.embedding.unit import Unit
 from fairspan.embedding.worker import DIFFERENT, Advance, UnitWorker
-from fairspan.errors import CorpusError, FairspanError
+from fairspan.errors import CorpusError, FairspanError, first_line
 
 AT_ONCE = 2
 """Units that a worker has at a time: one that it computes, and one that it tokenises or writes."""
-_LOOK = 0.5
+_POLL_SECONDS = 0.5
+Embed = Callable[[Unit], ShardSummary]
+Opened = tuple[str, dict[str, Any]]
+"""The name of a model and its identity."""
 
 
 class Engine(Protocol):
@@ -35,31 +38,33 @@ class Engine(Protocol):
     identity: dict[str, Any]
 
     @property
-    def workers(self) -> Sequence[Callable[[Unit], Record]]: ...
+    def workers(self) -> Sequence[Embed]: ...
 
     def close(self) -> None:
         """End the work; what runs in a worker raises."""
 
 
-def embed_units(engine: Engine, units: Iterable[Unit]) -> Iterator[Record]:
-    """Give units to workers that have room; yields what each unit became. Closes the engine."""
+def embed_units(engine: Engine, units: Iterable[Unit]) -> Iterator[ShardSummary]:
+    """Give units to workers that have room; yields the summary of each. Closes the engine."""
     free = [*engine.workers] * AT_ONCE
-    running: dict[Future[Record], Callable[[Unit], Record]] = {}
+    running: dict[Future[ShardSummary], Embed] = {}
 
-    def finished() -> Iterator[Record]:
-        # A wait without an end would not hear an interrupt everywhere.
-        for done in wait(running, timeout=_LOOK, return_when=FIRST_COMPLETED).done:
+    def finished() -> Iterator[ShardSummary]:
+        # Without a timeout, an interrupt would be noticed only after the wait on some systems.
+        for done in wait(running, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED).done:
             free.append(running.pop(done))
             yield done.result()
 
     pool = ThreadPoolExecutor(len(free))
-    waiting, failed = iter(units), None
+    waiting = iter(units)
+    failure: CorpusError | None = None
     try:
         while True:
             try:
                 unit = next(waiting, None)
-            except CorpusError as error:  # of a row behind those that are at work
-                unit, failed = None, error
+            except CorpusError as error:  # of a row behind those that are being embedded
+                failure = error
+                break
             if unit is None:
                 break
             while not free:
@@ -68,8 +73,8 @@ def embed_units(engine: Engine, units: Iterable[Unit]) -> Iterator[Record]:
             running[pool.submit(worker, unit)] = worker
         while running:
             yield from finished()
-        if failed is not None:
-            raise failed
+        if failure is not None:
+            raise failure
     finally:
         engine.close()
         pool.shutdown(cancel_futures=True)
@@ -78,10 +83,10 @@ def embed_units(engine: Engine, units: Iterable[Unit]) -> Iterator[Record]:
 class ThisProcess:
     """One worker here; it reports after every batch."""
 
-    def __init__(self, asked: EmbedOptions) -> None:
+    def __init__(self, options: EmbedOptions) -> None:
         self._over = threading.Event()
         self.advance: Advance | None = None
-        worker = UnitWorker(asked, asked.devices[0], advance=self._report)
+        worker = UnitWorker(options, options.devices[0], advance=self._report)
         self.name, self.identity = worker.open()
         self.workers = [partial(worker.embed, identity=self.identity)]
 
@@ -96,40 +101,38 @@ class ThisProcess:
 
 
 class _Manager(BaseManager):
-    """A process that has a worker, and serves every thread that calls it in a thread of its own."""
+    """A process that has a worker, and runs each call of it in a thread of its own."""
 
 
 _Manager.register("worker", UnitWorker)
 
 
 class Processes:
-    """One process per device. This one reads the input; each of those embeds units and writes their shards."""
+    """One process per device, which embeds units and writes shards. This one reads the input."""
 
-    def __init__(self, asked: EmbedOptions) -> None:
-        context, devices = multiprocessing.get_context("spawn"), asked.devices
-        threads = max(1, (os.cpu_count() or 1) // len(devices))
-        self._managers = [_Manager(ctx=context) for _ in devices]
+    def __init__(self, options: EmbedOptions) -> None:
+        context = multiprocessing.get_context("spawn")
+        threads = max(1, (os.cpu_count() or 1) // len(options.devices))
+        self._managers = [_Manager(ctx=context) for _ in options.devices]
+        self.workers: list[Embed] = []
+        opening: list[Callable[[], Opened]] = []
         try:
-            for manager in self._managers:
+            for manager, device in zip(self._managers, options.devices, strict=True):
                 manager.start(_watch_parent)
-            made: list[Any] = [
-                manager.worker(asked.for_workers(), device, threads)  # type: ignore[attr-defined]
-                for manager, device in zip(self._managers, devices, strict=True)
-            ]
-            with ThreadPoolExecutor(len(made)) as pool:
-                opened = list(
-                    pool.map(
-                        lambda one: _called(one[0].open, one[1]), zip(made, devices, strict=True)
-                    )
-                )
-            self.name, self.identity = one_of(opened)
+                make: Any = manager.worker  # type: ignore[attr-defined]
+                worker = make(options.for_workers(), device, threads)
+                opening.append(partial(_call, device, worker.open))
+                self.workers.append(partial(self._embed, device, worker))
+            with ThreadPoolExecutor(len(opening)) as pool:
+                opened = list(pool.map(lambda open: open(), opening))
+            self.name, self.identity = same_model(opened)
         except BaseException:
             self.close()
             raise
-        self.workers = [
-            partial(_called, worker.embed, device, identity=self.identity)
-            for worker, device in zip(made, devices, strict=True)
-        ]
+
+    def _embed(self, device: str | None, worker: Any, unit: Unit) -> ShardSummary:
+        summary: ShardSummary = _call(device, worker.embed, unit, self.identity)
+        return summary
 
     def close(self) -> None:
         for manager in self._managers:
@@ -137,38 +140,36 @@ class Processes:
                 manager.shutdown()
 
 
-def one_of(opened: Sequence[tuple[str, dict[str, Any]]]) -> tuple[str, dict[str, Any]]:
+def same_model(opened: Sequence[Opened]) -> Opened:
     """The name and the identity that all workers share."""
     if any(identity != opened[0][1] for _, identity in opened):
         raise FairspanError(DIFFERENT)
     return opened[0]
 
 
-def _called(method: Callable[..., Any], device: str | None, *given: Any, **options: Any) -> Any:
-    """What a worker in another process answers; whatever went wrong there in one line."""
+def _call(device: str | None, method: Callable[..., Any], *arguments: Any) -> Any:
+    """What a worker in another process returns; its errors in one line."""
     try:
-        return method(*given, **options)
+        return method(*arguments)
     except FairspanError:
         raise
     except (EOFError, ConnectionError):
         raise FairspanError(
-            f"the process for {device} died, perhaps because memory ran out. Finished shards are kept, and the same "
-            "command continues from there."
+            f"the process for {device} died, perhaps because memory ran out. Finished shards are "
+            "kept, and the same command continues from there."
         ) from None
     except Exception as error:
-        first = (str(error).splitlines() or [""])[0]
-        raise FairspanError(
-            f"the process for {device} failed ({type(error).__name__}: {first})."
-        ) from None
+        reason = f"{type(error).__name__}: {first_line(error)}"
+        raise FairspanError(f"the process for {device} failed ({reason}).") from None
 
 
 def _watch_parent() -> None:
     """End this process when the one that started it is gone, however it ended."""
 
-    def look() -> None:
+    def watch() -> None:
         parent = multiprocessing.parent_process()
         if parent is not None:
             parent.join()
             os._exit(1)
 
-    threading.Thread(target=look, daemon=True).start()
+    threading.Thread(target=watch, daemon=True).start()

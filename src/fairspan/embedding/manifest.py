@@ -9,7 +9,7 @@ from typing import Any
 
 from fairspan.corpus.source import Source
 from fairspan.embedding.options import EmbedOptions
-from fairspan.embedding.shards import Record
+from fairspan.embedding.shards import ShardSummary
 from fairspan.errors import FairspanError
 from fairspan.report.files import write_whole
 from fairspan.report.text import counted
@@ -18,40 +18,44 @@ from fairspan.runs.log import library_versions, now
 
 MANIFEST = "fairspan-embed.json"
 FORMAT = 3
+_COUNTS = ("rows", "rejected", "skipped", "truncated", "tokens")
 
 
-def read_manifest(folder: Path, asked: EmbedOptions, source: Source) -> dict[str, Any] | None:
-    """What a folder says of itself; None if there is none, or an empty one. The model is not loaded for this.
+def read_manifest(folder: Path, options: EmbedOptions, source: Source) -> dict[str, Any] | None:
+    """The manifest of a folder, without loading the model; None if the folder is missing or empty.
 
     Raises:
-        FairspanError: if the folder holds something else, or was made with other options or from another input.
+        FairspanError: if the folder holds something else, or was made with other options or from
+            another input.
     """
     file = folder / MANIFEST
     try:
         if not file.exists():
-            if folder.exists() and not folder.is_dir():
-                raise FairspanError(f"{folder} cannot be written: it is not a folder.")
-            strange = next((one for one in folder.glob("*") if not one.name.startswith(".")), None)
-            if strange is not None:
-                raise FairspanError(
-                    f"{folder} is not empty and was not made by embed (it holds {strange.name}): choose another "
-                    "folder."
-                )
+            _refuse_foreign(folder)
             return None
-        found = json.loads(file.read_text(encoding="utf-8"))
+        manifest = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise FairspanError(
-            f"{file} cannot be read ({error}): choose another folder, or remove this one."
-        ) from None
-    written = found.get("format") if isinstance(found, dict) else None
-    if written != FORMAT or not all(
-        isinstance(found.get(name), dict) for name in ("options", "input", "encoder")
-    ):
-        raise FairspanError(
-            f"{file} has format {written!r}, and this fairspan reads format {FORMAT}."
-        )
-    _refuse_other(folder, found, asked, source)
-    return dict(found)
+        message = f"{file} cannot be read ({error}): choose another folder, or remove this one."
+        raise FairspanError(message) from None
+    tables = ("options", "input", "encoder")
+    written = manifest.get("format") if isinstance(manifest, dict) else None
+    if written != FORMAT or not all(isinstance(manifest.get(name), dict) for name in tables):
+        message = f"{file} has format {written!r}, and this fairspan reads format {FORMAT}."
+        raise FairspanError(message)
+    _refuse_other(folder, manifest, options, source)
+    return dict(manifest)
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Raise if there is something other than an empty folder."""
+    if folder.exists() and not folder.is_dir():
+        raise FairspanError(f"{folder} cannot be written: it is not a folder.")
+    for file in folder.glob("*"):
+        if not file.name.startswith("."):
+            raise FairspanError(
+                f"{folder} is not empty and was not made by embed (it holds {file.name}): choose "
+                "another folder."
+            )
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
@@ -63,14 +67,15 @@ def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 
 def new_manifest(
-    model: str, asked: EmbedOptions, source: Source, encoder: Mapping[str, Any]
+    model: str, options: EmbedOptions, source: Source, encoder: Mapping[str, Any]
 ) -> dict[str, Any]:
+    """The manifest of a folder that is begun."""
     return {
         "format": FORMAT,
         "status": "incomplete",
         "model": model,
         "encoder": dict(encoder),
-        "options": asked.of_folder(),
+        "options": options.of_folder(),
         "input": {"name": source.name, **source.identity},
         "versions": library_versions(),
         "started": now(),
@@ -79,42 +84,46 @@ def new_manifest(
     }
 
 
-def summary_of(records: Iterable[Record]) -> dict[str, Any]:
+def total_of(summaries: Iterable[ShardSummary]) -> dict[str, Any]:
     """Rows, tokens and seconds of the whole folder, over all the calls that made it."""
-    every = list(records)
-    counts = ("rows", "rejected", "skipped", "truncated", "tokens")
-    known = {name: sum(getattr(one, name) for one in every) for name in counts}
-    return {**known, "shards": len(every), "seconds": round(sum(one.seconds for one in every), 3)}
+    shards = list(summaries)
+    total: dict[str, Any] = {
+        name: sum(getattr(shard, name) for shard in shards) for name in _COUNTS
+    }
+    total["shards"] = len(shards)
+    total["seconds"] = round(sum(shard.seconds for shard in shards), 3)
+    return total
 
 
 def _refuse_other(
-    folder: Path, manifest: Mapping[str, Any], asked: EmbedOptions, source: Source
+    folder: Path, manifest: Mapping[str, Any], options: EmbedOptions, source: Source
 ) -> None:
-    for name, value in asked.of_folder().items():
-        was = manifest["options"].get(name)
-        if was != value:
+    """Raise if a folder was made with other options or from another input."""
+    for name, value in options.of_folder().items():
+        before = manifest["options"].get(name)
+        if before != value:
             raise FairspanError(
-                f"{folder} was made with another {name}: {_shown(was)} there, and {_shown(value)} now. Repeat "
-                "the command that began it, or choose another folder."
+                f"{folder} was made with another {name}: {_shown(before)} there, and "
+                f"{_shown(value)} now. Repeat the command that began it, or choose another folder."
             )
-    was = {name: value for name, value in manifest["input"].items() if name != "name"}
-    if was != source.identity:
+    identity = {name: value for name, value in manifest["input"].items() if name != "name"}
+    if identity != source.identity:
+        sizes = f"{_size(identity)} then, {_size(source.identity)} now"
         raise FairspanError(
-            f"{folder} was started with another input, or {source.name} was changed since ({_size(was)} then, "
-            f"{_size(source.identity)} now): choose another folder, or remove this one to start over."
+            f"{folder} was started with another input, or {source.name} was changed since "
+            f"({sizes}): choose another folder, or remove this one to start over."
         )
 
 
 def _size(identity: Mapping[str, Any]) -> str:
-    shown = {
-        name: value for name, value in identity.items() if value is not None and name != "state"
-    }
-    counts = {
-        name: counted(value, name.removesuffix("s"))
-        for name, value in shown.items()
-        if type(value) is int
-    }
-    return ", ".join(counts.get(name, f"{name} {value}") for name, value in shown.items())
+    """The parts of a source's identity, such as "1 file, 1,200 bytes"."""
+    parts = []
+    for name, value in identity.items():
+        if value is None or name == "state":
+            continue
+        is_count = type(value) is int
+        parts.append(counted(value, name.removesuffix("s")) if is_count else f"{name} {value}")
+    return ", ".join(parts)
 
 
 def refuse_other_model(
@@ -122,11 +131,11 @@ def refuse_other_model(
 ) -> None:
     """Raise if a folder was made by a model that gives other vectors."""
     for name, value in encoder.items():
-        was = manifest["encoder"].get(name)
-        if was != value:
+        before = manifest["encoder"].get(name)
+        if before != value:
             raise FairspanError(
-                f"{folder} holds vectors of another model: its {name} is {_shown(was)} there, {_shown(value)} now. "
-                "Choose another folder, or remove this one."
+                f"{folder} holds vectors of another model: its {name} is {_shown(before)} there, "
+                f"{_shown(value)} now. Choose another folder, or remove this one."
             )
 
 

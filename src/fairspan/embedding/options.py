@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 ENGINES = ("local", "ray")
-# An option that does not decide what the folder holds: it may differ in the call that continues it.
+# Of an option that does not decide what the folder holds: another call may change it.
 _PASSING = {"passing": True}
 
 
@@ -77,11 +77,9 @@ class EmbedOptions:
     progress: bool | Progress = field(default=True, metadata=_PASSING)
 
     def __post_init__(self) -> None:
-        for name, allowed in {
-            "side": get_args(Side),
-            "vectors": VECTORS,
-            "engine": ENGINES,
-        }.items():
+        """Check the options against each other, and read the calibration."""
+        choices = {"side": get_args(Side), "vectors": VECTORS, "engine": ENGINES}
+        for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise DesignError(f"{name} is {' or '.join(allowed)}, got {getattr(self, name)!r}.")
         for name in ("rows_per_shard", "max_seq_length", "batch_tokens", "actors"):
@@ -101,7 +99,8 @@ class EmbedOptions:
             find_model(self.name)
         elif self.engine == "ray" or len(self.devices) > 1:
             raise DesignError(
-                "several devices, or engine=ray, need a model given by its name or folder: each loads its own."
+                "several devices, or engine=ray, need a model given by its name or folder: each "
+                "loads its own."
             )
 
     @property
@@ -112,8 +111,8 @@ class EmbedOptions:
     @property
     def devices(self) -> tuple[str | None, ...]:
         """ "cuda:0,cuda:1" as two devices; None for the fastest that is there."""
-        given = self.device.split(",") if isinstance(self.device, str) else self.device or ()
-        return tuple(name.strip() for name in given) or (None,)
+        names = self.device.split(",") if isinstance(self.device, str) else self.device or ()
+        return tuple(name.strip() for name in names) or (None,)
 
     @property
     def fields(self) -> Fields:
@@ -123,31 +122,26 @@ class EmbedOptions:
         return Loading(None, device, self.dtype, self.trust_remote_code)
 
     def refuse_changing(self, *calibrations: Calibration) -> None:
-        """Raise if only longer texts are asked for, and a model with these changes others as well, or nothing."""
-        long = [
-            one.acts and one.keeps_what_fits for one in (one.on(self.side) for one in calibrations)
-        ]
-        if self.only_longer_than_window and not (long and all(long)):
+        """Raise if only longer texts are asked for, and the model changes others too, or none."""
+        on_side = [calibration.on(self.side) for calibration in calibrations]
+        is_long = [calibration.acts and calibration.keeps_what_fits for calibration in on_side]
+        if self.only_longer_than_window and not (is_long and all(is_long)):
             raise DesignError(
-                "only_longer_than_window needs the preset long: other calibrations also change texts that fit "
-                "into the plain model's window, and the plain model changes none."
+                "only_longer_than_window needs the preset long: other calibrations also change "
+                "texts that fit into the plain model's window, and the plain model changes none."
             )
 
     def of_folder(self) -> dict[str, Any]:
         """The options that a folder belongs to, as its manifest keeps them."""
-        kept = {
-            one.name: getattr(self, one.name) for one in fields(self) if one.metadata != _PASSING
-        }
-        calibration = (
-            self.calibration.to_dict() if isinstance(self.calibration, Calibration) else None
-        )
-        return {**kept, "calibration": calibration}
+        names = [option.name for option in fields(self) if option.metadata != _PASSING]
+        kept = {name: getattr(self, name) for name in names}
+        if isinstance(self.calibration, Calibration):
+            kept["calibration"] = self.calibration.to_dict()
+        return kept
 
     def for_workers(self) -> EmbedOptions:
         """The same for another process, possibly on another machine, which is given its rows."""
-        place = (
-            str(Path(self.name).absolute())
-            if self.name is not None and Path(self.name).exists()
-            else self.name
-        )
-        return replace(self, model=place, input="", out=Path(self.out).absolute(), progress=False)
+        model = self.name
+        if model is not None and Path(model).exists():
+            model = str(Path(model).absolute())
+        return replace(self, model=model, input="", out=Path(self.out).absolute(), progress=False)

@@ -11,11 +11,11 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from fairspan.embedding.engines import AT_ONCE, one_of
+from fairspan.embedding.engines import AT_ONCE, same_model
 from fairspan.embedding.options import EmbedOptions
 from fairspan.embedding.unit import Unit
 from fairspan.embedding.worker import UnitWorker
-from fairspan.errors import DesignError, FairspanError, MissingExtra
+from fairspan.errors import DesignError, FairspanError, MissingExtra, first_line
 
 # Objects that a local cluster keeps in memory: the units on their way to the actors.
 _STORE_BYTES = 1 << 30
@@ -34,15 +34,15 @@ def ray_library() -> Any:
 
 
 def refuse_unreachable(address: str | None) -> None:
-    """Raise unless Ray is installed, and something answers there: Ray itself would keep trying for a minute."""
+    """Raise unless Ray is installed and something answers there: Ray would try for a minute."""
     ray_library()
     if address is None or address in ("auto", "local"):
         return
     host, _, port = address.rpartition(":")
     if address.startswith("ray://") or not host or not port.isdecimal():
         raise DesignError(
-            f"address is auto or host:port, such as 10.0.0.1:6379, got {address!r}. Run the command on a machine of "
-            "the cluster."
+            f"address is auto or host:port, such as 10.0.0.1:6379, got {address!r}. Run the "
+            "command on a machine of the cluster."
         )
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
@@ -52,30 +52,29 @@ def refuse_unreachable(address: str | None) -> None:
 
 def _not_there(address: str, reason: str) -> DesignError:
     return DesignError(
-        f"there is no Ray cluster at {address} ({reason}): start one with 'ray start', or omit address to "
-        "use this machine."
+        f"there is no Ray cluster at {address} ({reason}): start one with 'ray start', or omit "
+        "address to use this machine."
     )
 
 
 class RayActors:
     """Actors that load the same model. Ray starts one that died again, and repeats its units."""
 
-    def __init__(self, asked: EmbedOptions) -> None:
+    def __init__(self, options: EmbedOptions) -> None:
         self._ray = ray_library()
         self._ours = not self._ray.is_initialized()
         self._actors: list[Any] = []
         try:
             if self._ours:
-                self._connect(asked)
-            count, needs, threads = self._share(asked)
+                self._connect(options)
+            count, needs, threads = self._share(options)
             device = "cuda" if "num_gpus" in needs else "cpu"
             lasting = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": AT_ONCE}
             actor = self._ray.remote(UnitWorker).options(**lasting, **needs)
-            self._actors = [
-                actor.remote(asked.for_workers(), device, threads) for _ in range(count)
-            ]
-            opened = [one.open.remote() for one in self._actors]
-            self.name, self.identity = one_of([self._answer(one) for one in opened])
+            arguments = (options.for_workers(), device, threads)
+            self._actors = [actor.remote(*arguments) for _ in range(count)]
+            opened = [actor.open.remote() for actor in self._actors]
+            self.name, self.identity = same_model([self._result(call) for call in opened])
         except BaseException:
             self.close()
             raise
@@ -89,56 +88,51 @@ class RayActors:
             self._ray.shutdown()
 
     def _embed(self, actor: Any, unit: Unit) -> Any:
-        return self._answer(actor.embed.remote(unit, self.identity))
+        return self._result(actor.embed.remote(unit, self.identity))
 
-    def _answer(self, asked: Any) -> Any:
-        """What an actor answers; whatever went wrong there in one line."""
+    def _result(self, call: Any) -> Any:
+        """What a call of an actor returns; its errors in one line."""
         try:
-            return self._ray.get(asked)
+            return self._ray.get(call)
         except Exception as error:
             cause = getattr(error, "cause", None)
             if isinstance(cause, FairspanError):
                 raise type(cause)(str(cause)) from None
             last = (str(error).strip().splitlines() or [""])[-1]
             raise FairspanError(
-                f"Ray stopped ({type(error).__name__}: {last}). Finished shards are kept, and the same command "
-                "continues from there."
+                f"Ray stopped ({type(error).__name__}: {last}). Finished shards are kept, and the "
+                "same command continues from there."
             ) from None
 
-    def _connect(self, asked: EmbedOptions) -> None:
-        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-        if asked.address is None:
-            cpus = max(os.cpu_count() or 1, asked.actors or 1)
-            options |= {
-                "num_cpus": cpus,
-                "object_store_memory": _STORE_BYTES,
-                "include_dashboard": False,
-            }
+    def _connect(self, options: EmbedOptions) -> None:
+        """Start Ray on this machine, or connect to a cluster."""
+        settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if options.address is None:
+            settings["num_cpus"] = max(os.cpu_count() or 1, options.actors or 1)
+            settings["object_store_memory"] = _STORE_BYTES
+            settings["include_dashboard"] = False
         try:
             with _without_stderr():
-                self._ray.init(address=asked.address or "local", **options)
+                self._ray.init(address=options.address or "local", **settings)
         except Exception as error:  # of many kinds, by what there is in place of a cluster
-            raise _not_there(
-                asked.address or "this machine", str(error).strip().partition("\n")[0]
-            ) from None
+            raise _not_there(options.address or "this machine", first_line(error)) from None
 
-    def _share(self, asked: EmbedOptions) -> tuple[int, dict[str, int], int]:
+    def _share(self, options: EmbedOptions) -> tuple[int, dict[str, int], int]:
         """How many actors, the CPUs or GPUs that each needs, and the threads that it has."""
-        there = self._ray.cluster_resources()
-        gpus = 0 if asked.devices[0] == "cpu" else int(there.get("GPU", 0))
-        cpus = int(there.get("CPU", 0))
-        actors = asked.actors or gpus or max(1, cpus // 4)
+        resources = self._ray.cluster_resources()
+        gpus = 0 if options.devices[0] == "cpu" else int(resources.get("GPU", 0))
+        cpus = int(resources.get("CPU", 0))
+        actors = options.actors or gpus or max(1, cpus // 4)
         most = gpus or cpus
         if actors > most:
             raise DesignError(
-                f"the cluster has {gpus} GPUs and {cpus} CPUs, which is enough for {most} actors: set fewer actors, "
-                "or add machines."
+                f"the cluster has {gpus} GPUs and {cpus} CPUs, which is enough for {most} actors: "
+                "set fewer actors, or add machines."
             )
         if gpus:
             return actors, {"num_gpus": 1}, 1
-        widest = max(
-            int(node["Resources"].get("CPU", 0)) for node in self._ray.nodes() if node["Alive"]
-        )
+        nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        widest = max(int(node.get("CPU", 0)) for node in nodes)
         threads = max(1, min(cpus // actors, widest))
         return actors, {"num_cpus": threads}, threads
 
@@ -146,7 +140,8 @@ class RayActors:
 @contextmanager
 def _without_stderr() -> Iterator[None]:
     """Ray's C++ parts print lines about their settings, which no option of Ray turns off."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
         yield

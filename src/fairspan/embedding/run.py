@@ -17,11 +17,17 @@ from fairspan.embedding.manifest import (
     new_manifest,
     read_manifest,
     refuse_other_model,
-    summary_of,
+    total_of,
     write_manifest,
 )
 from fairspan.embedding.options import EmbedOptions
-from fairspan.embedding.shards import Record, read_ids, read_records, remove_partial, write_rejected
+from fairspan.embedding.shards import (
+    ShardSummary,
+    read_ids,
+    read_summaries,
+    remove_partial,
+    write_rejected,
+)
 from fairspan.embedding.unit import SeenIds, Unit, missing_units, stopped
 from fairspan.encoding.calling import call_of
 from fairspan.errors import CorpusError, DesignError, FairspanError
@@ -38,17 +44,20 @@ if TYPE_CHECKING:
 class Meter:
     """Adds up progress and passes it on."""
 
-    def __init__(self, shown: Progress, total: int, rows: int) -> None:
-        self._shown, self._rows, self._tokens, self._began = shown, rows, 0, time.monotonic()
-        shown.start(total)
+    def __init__(self, progress: Progress, total: int, rows: int) -> None:
+        self._progress = progress
+        self._rows = rows
+        self._tokens = 0
+        self._began = time.monotonic()
+        progress.start(total)
 
     def advance(self, rows: int, tokens: int, amount: float) -> None:
         """Report rows and tokens that were read, and their share of the input."""
         self._rows += rows
         self._tokens += tokens
-        self._shown.advance(amount)
+        self._progress.advance(amount)
         speed = self._tokens / max(1e-9, time.monotonic() - self._began)
-        self._shown.say(f"{counted(self._rows, 'row')}, {speed:,.0f} tokens/s")
+        self._progress.say(f"{counted(self._rows, 'row')}, {speed:,.0f} tokens/s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +73,7 @@ class Embedding:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Rows, rejected, skipped, truncated, tokens, shards, and the seconds that the model computed."""
+        """Counts of rows, tokens and shards, and the seconds that the model computed."""
         return dict(self.manifest["summary"])
 
     def scan(self) -> pl.LazyFrame:
@@ -76,153 +85,160 @@ class Embedding:
 
 
 class Job:
-    """What was asked for, checked as far as that goes without loading a model."""
+    """A call of `embed`, checked as far as that goes without loading a model."""
 
-    def __init__(self, asked: EmbedOptions) -> None:
-        self.asked, self.out = asked, Path(asked.out)
-        if asked.engine == "ray":
+    def __init__(self, options: EmbedOptions) -> None:
+        self.options = options
+        self.out = Path(options.out)
+        if options.engine == "ray":
             from fairspan.embedding.ray_engine import refuse_unreachable
 
-            refuse_unreachable(asked.address)
-        self.source = open_source(asked.input, asked.fields)
+            refuse_unreachable(options.address)
+        self.source = open_source(options.input, options.fields)
         self._begun_units: Iterator[Unit] | None = None
-        place, folder = Path(self.source.name).absolute(), self.out.absolute()
-        if place == folder or place in folder.parents:
+        place = Path(self.source.name).absolute()
+        if place in (self.out.absolute(), *self.out.absolute().parents):
             raise DesignError(
-                f"{self.out} is in the input {self.source.name} and would change it: choose another folder."
+                f"{self.out} is in the input {self.source.name} and would change it: choose "
+                "another folder."
             )
 
     def answer(self) -> Embedding | None:
-        """The finished result, if there is one, without loading anything. Otherwise starts reading the input.
+        """The finished result, if there is one, without loading anything.
+
+        Otherwise starts reading the input.
 
         Raises:
             FairspanError: if the folder was made otherwise, or by something else.
             CorpusError: if the first rows of the input cannot be embedded.
         """
-        manifest, records = read_manifest(self.out, self.asked, self.source), read_records(self.out)
+        manifest = read_manifest(self.out, self.options, self.source)
+        shards = read_summaries(self.out)
         key = self._model_key()
-        whole = manifest is not None and (manifest["summary"] or {}).get("shards") == len(records)
-        if manifest is not None and whole and key is not None and manifest.get("model_key") == key:
-            return Embedding(self.out, manifest)
-        if not records:
+        if manifest is not None and key is not None:
+            count = (manifest["summary"] or {}).get("shards")
+            if manifest.get("model_key") == key and count == len(shards):
+                return Embedding(self.out, manifest)
+        if not shards:
             units = self._units({})
             first = next(units, None)
             if first is None:
                 raise CorpusError(f"{self.source.name} holds no rows.")
             self._begun_units = chain([first], units)
-        for device in self.asked.devices if self.asked.engine == "local" else ():
-            self.asked.loading(device).require_device()
+        if self.options.engine == "local":
+            for device in self.options.devices:
+                self.options.loading(device).require_device()
         return None
 
-    def run(self, shown: Progress) -> Embedding:
+    def run(self, progress: Progress) -> Embedding:
         """Embed what is missing."""
         with locked(self.out):
-            records = read_records(self.out)
-            remove_partial(self.out, records)
+            shards = read_summaries(self.out)
+            remove_partial(self.out, shards)
             try:
-                manifest = self._compute(records, shown)
+                manifest = self._compute(shards, progress)
             except BaseException:
                 with suppress(FairspanError):  # of two reasons to stop, the first is reported
-                    if records:
-                        write_rejected(self.out, records)
+                    if shards:
+                        write_rejected(self.out, shards)
                 raise
             finally:
-                shown.stop()
-            write_rejected(self.out, records)
-            manifest |= {
-                "status": "complete",
-                "finished": now(),
-                "summary": summary_of(records.values()),
-            }
+                progress.stop()
+            write_rejected(self.out, shards)
+            manifest["status"] = "complete"
+            manifest["finished"] = now()
+            manifest["summary"] = total_of(shards.values())
             write_manifest(self.out, manifest)
         return Embedding(self.out, manifest)
 
     def _model_key(self) -> str | None:
         """Of the files of a model that is given by its name."""
-        asked = self.asked
-        return (
-            None if asked.name is None else model_key(asked.name, asked.loading(asked.devices[0]))
-        )
+        options = self.options
+        if options.name is None:
+            return None
+        return model_key(options.name, options.loading(options.devices[0]))
 
-    def _compute(self, records: dict[int, Record], shown: Progress) -> dict[str, Any]:
-        """Write the missing shards, and add them to the records; returns the manifest."""
-        from fairspan.embedding.engines import ThisProcess, embed_units
-
-        manifest = read_manifest(self.out, self.asked, self.source)
-        shown.stage(f"loading {self.asked.name}" if self.asked.name is not None else "preparing")
+    def _compute(self, shards: dict[int, ShardSummary], progress: Progress) -> dict[str, Any]:
+        """Write the missing shards, and add them to `shards`; returns the manifest."""
+        name = self.options.name
+        progress.stage("preparing" if name is None else f"loading {name}")
         key = self._model_key()
         engine = self._engine()
         try:
-            if manifest is None:
-                manifest = new_manifest(engine.name, self.asked, self.source, engine.identity)
-            else:
-                refuse_other_model(self.out, manifest, engine.identity)
-            lost = (manifest["summary"] or {"shards": 0})["shards"] - len(records)
+            manifest = self._begin(engine)
+            lost = (manifest["summary"] or {"shards": 0})["shards"] - len(shards)
+            again = f" {counted(lost, 'shard')} again, missing or damaged" if lost > 0 else ""
             # A model that was just fetched from the hub had no files before.
-            manifest |= {
-                "status": "incomplete",
-                "model_key": key or self._model_key(),
-                "summary": None,
-            }
+            manifest["model_key"] = key or self._model_key()
+            manifest["status"] = "incomplete"
+            manifest["summary"] = None
             write_manifest(self.out, manifest)
-            shown.stage(
-                f"embedding {counted(lost, 'shard')} again, missing or damaged"
-                if lost > 0
-                else "embedding"
-            )
-            finished = sum(one.end.done - one.start.done for one in records.values())
-            meter = Meter(
-                shown,
-                max(0, self.source.total - finished),
-                sum(one.rows for one in records.values()),
-            )
-            if isinstance(engine, ThisProcess):
-                engine.advance = meter.advance
-            units = self._begun_units if self._begun_units and not records else self._units(records)
-            for record in embed_units(engine, units):
-                records[record.number] = record
-                if not (isinstance(engine, ThisProcess) and record.tokens):
-                    meter.advance(record.rows, record.tokens, record.end.done - record.start.done)
+            progress.stage(f"embedding{again}")
+            self._embed(engine, shards, progress)
         finally:
             engine.close()
         return manifest
 
+    def _begin(self, engine: Engine) -> dict[str, Any]:
+        """The manifest of the folder, or a new one; it has to be of the engine's model."""
+        manifest = read_manifest(self.out, self.options, self.source)
+        if manifest is None:
+            return new_manifest(engine.name, self.options, self.source, engine.identity)
+        refuse_other_model(self.out, manifest, engine.identity)
+        return manifest
+
+    def _embed(self, engine: Engine, shards: dict[int, ShardSummary], progress: Progress) -> None:
+        """Embed the missing units, and add their shards."""
+        from fairspan.embedding import engines
+
+        left = self.source.total - sum(shard.done for shard in shards.values())
+        meter = Meter(progress, max(0, left), sum(shard.rows for shard in shards.values()))
+        reports = isinstance(engine, engines.ThisProcess)
+        if isinstance(engine, engines.ThisProcess):
+            engine.advance = meter.advance
+        units = self._begun_units if self._begun_units and not shards else self._units(shards)
+        for shard in engines.embed_units(engine, units):
+            shards[shard.number] = shard
+            if not (reports and shard.tokens):
+                meter.advance(shard.rows, shard.tokens, shard.done)
+
     def _engine(self) -> Engine:
-        if self.asked.engine == "ray":
+        """The workers that the options ask for, with the model loaded."""
+        if self.options.engine == "ray":
             from fairspan.embedding.ray_engine import RayActors
 
-            return RayActors(self.asked)
+            return RayActors(self.options)
         from fairspan.embedding.engines import Processes, ThisProcess
 
-        return Processes(self.asked) if len(self.asked.devices) > 1 else ThisProcess(self.asked)
+        several = len(self.options.devices) > 1
+        return Processes(self.options) if several else ThisProcess(self.options)
 
-    def _units(self, records: Mapping[int, Record]) -> Iterator[Unit]:
-        """The missing units, with rows of repeated ids rejected; the ids of finished shards count as well."""
+    def _units(self, shards: Mapping[int, ShardSummary]) -> Iterator[Unit]:
+        """The missing units, with rows of repeated ids rejected, also of ids in other shards."""
+        options = self.options
         seen = SeenIds()
-        finished = {number: record.end for number, record in records.items()}
-        for number in finished:
+        for number in shards:
             seen.add(read_ids(self.out, number))
-        for unit in missing_units(
-            self.source, self.asked.fields, finished, self.asked.rows_per_shard
-        ):
+        ends = {number: shard.end for number, shard in shards.items()}
+        for unit in missing_units(self.source, options.fields, ends, options.rows_per_shard):
             checked = seen.without_seen(unit)
-            if checked.rejected and self.asked.strict:
-                raise stopped(min(checked.rejected, key=lambda one: (one.file, one.row)))
+            if checked.rejected and options.strict:
+                raise stopped(min(checked.rejected, key=lambda fault: (fault.file, fault.row)))
             if unit.number == 0 and not checked.rows:
                 raise CorpusError(
-                    f"none of the first {len(checked.rejected):,} rows of {self.source.name} can be embedded; "
-                    f"{checked.rejected[0]}"
+                    f"none of the first {len(checked.rejected):,} rows of {self.source.name} can "
+                    f"be embedded; {checked.rejected[0]}"
                 )
             yield checked
 
 
-def _embed(asked: EmbedOptions) -> Embedding:
-    """Embed every row of an input into Parquet shards with the columns id, vector, tokens and truncated.
+def _embed(options: EmbedOptions) -> Embedding:
+    """Embed every row of an input into Parquet shards: id, vector, tokens and truncated.
 
     The same call continues an interrupted run, or returns at once if everything is done.
     """
-    job = Job(asked)
-    return job.answer() or job.run(as_progress(asked.progress))
+    job = Job(options)
+    return job.answer() or job.run(as_progress(options.progress))
 
 
 embed = call_of(EmbedOptions, _embed, "embed", __name__)

@@ -1,4 +1,4 @@
-"""Shards: one Parquet file per unit, with what is known of the unit in its footer."""
+"""Shards: one Parquet file per unit, with a summary of the unit in its footer."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ UNUSABLE = "the model's vector"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """What a shard says of its unit.
+class ShardSummary:
+    """What a shard's footer says of its unit.
 
     Attributes:
         rows: rows with a vector.
         truncated: those of them that are longer than the model reads.
-        tokens: what the model read, prompts and special tokens included.
+        tokens: read by the model, prompts and special tokens included.
         seconds: that the model took.
         rejected: rows without a vector.
         skipped: rows that keep the vector of the plain model.
-        faults, skipped_ids: of the rejected and the skipped rows; empty in memory, where only the shard has them.
+        faults, skipped_ids: of the rejected and the skipped rows; in the file only, not in memory.
     """
 
     number: int
@@ -50,14 +50,24 @@ class Record:
     faults: Sequence[Fault]
     skipped_ids: Sequence[str]
 
+    @property
+    def done(self) -> int:
+        """How much of the input the unit is, in the source's own unit."""
+        return self.end.done - self.start.done
+
+    def without_lists(self) -> ShardSummary:
+        return replace(self, faults=(), skipped_ids=())
+
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=True)
 
     @classmethod
-    def from_json(cls, text: str) -> Record:
-        given: dict[str, Any] = json.loads(text)
-        faults = [Fault(**one) for one in given.pop("faults")]
-        return cls(**given | {end: Cursor(*given[end]) for end in ("start", "end")}, faults=faults)
+    def from_json(cls, text: str) -> ShardSummary:
+        values: dict[str, Any] = json.loads(text)
+        for name in ("start", "end"):
+            values[name] = Cursor(*values[name])
+        values["faults"] = [Fault(**fault) for fault in values["faults"]]
+        return cls(**values)
 
 
 def table(
@@ -68,7 +78,7 @@ def table(
     return pl.DataFrame(
         {
             "id": pl.Series(ids, dtype=pl.String),
-            "vector": pl.Series(vectors, dtype=kind) if len(vectors) else pl.Series([], dtype=kind),
+            "vector": pl.Series(vectors if len(vectors) else [], dtype=kind),
             "tokens": pl.Series(tokens, dtype=pl.Int32),
             "truncated": pl.Series(truncated, dtype=pl.Boolean),
         }
@@ -79,64 +89,64 @@ def shard_name(number: int) -> str:
     return f"part-{number:05d}.parquet"
 
 
-def write_shard(folder: Path, record: Record, rows: pl.DataFrame) -> None:
+def write_shard(folder: Path, summary: ShardSummary, rows: pl.DataFrame) -> None:
     """Write beside, then rename: a shard is there as a whole or not at all."""
+    footer = {_FOOTER: summary.to_json()}
     with writing(folder):
         write_whole(
-            folder / shard_name(record.number),
+            folder / shard_name(summary.number),
             lambda file: rows.write_parquet(
-                file, compression="zstd", compression_level=1, metadata={_FOOTER: record.to_json()}
+                file, compression="zstd", compression_level=1, metadata=footer
             ),
         )
 
 
-def read_records(folder: Path) -> dict[int, Record]:
-    """What the shards of a folder say of their units, by their footers; a file that was cut off has none."""
-    found: dict[int, Record] = {}
+def read_summaries(folder: Path) -> dict[int, ShardSummary]:
+    """The summaries of a folder's shards by number; a file that was cut off has none."""
+    summaries: dict[int, ShardSummary] = {}
     for file in sorted(folder.glob("part-*.parquet")):
         with suppress(KeyError, TypeError, ValueError, pl.exceptions.PolarsError):
-            record = _read_record(file)
-            if file.name == shard_name(record.number):
-                found[record.number] = replace(record, faults=(), skipped_ids=())
-    return found
+            summary = _read_summary(file)
+            if file.name == shard_name(summary.number):
+                summaries[summary.number] = summary.without_lists()
+    return summaries
 
 
-def _read_record(file: Path) -> Record:
+def _read_summary(file: Path) -> ShardSummary:
     try:
-        return Record.from_json(pl.read_parquet_metadata(file)[_FOOTER])
+        return ShardSummary.from_json(pl.read_parquet_metadata(file)[_FOOTER])
     except OSError as error:
         raise FairspanError(f"{file} cannot be read: {error.strerror or error}.") from None
 
 
 def read_ids(folder: Path, number: int) -> list[str]:
-    """The ids of a unit that no other row can have: also of rows that were skipped, or embedded and then rejected."""
+    """The ids of a unit that no other row can have.
+
+    Also those of rows that were skipped, or rejected for their vector.
+    """
     file = folder / shard_name(number)
     ids: list[str] = pl.read_parquet(file, columns=["id"], glob=False)["id"].to_list()
-    record = _read_record(file)
-    bad = (
-        one.id for one in record.faults if one.id is not None and one.reason.startswith(UNUSABLE)
-    )
-    return [*ids, *record.skipped_ids, *bad]
+    summary = _read_summary(file)
+    unusable = [fault.id for fault in summary.faults if fault.reason.startswith(UNUSABLE)]
+    return [*ids, *summary.skipped_ids, *filter(None, unusable)]
 
 
-def write_rejected(folder: Path, records: Mapping[int, Record]) -> None:
-    """All rejected rows, in the order of the input."""
-
-    found = sorted((one for one in records.values() if one.rejected), key=lambda one: one.start)
-    faults = (
-        fault for one in found for fault in _read_record(folder / shard_name(one.number)).faults
-    )
+def write_rejected(folder: Path, summaries: Mapping[int, ShardSummary]) -> None:
+    """Write all rejected rows, in the order of the input."""
 
     def write(file: Path) -> None:
         with file.open("w", encoding="utf-8", errors="backslashreplace") as opened:
-            opened.writelines(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in faults)
+            for summary in sorted(summaries.values(), key=lambda summary: summary.start):
+                if summary.rejected:
+                    for fault in _read_summary(folder / shard_name(summary.number)).faults:
+                        opened.write(json.dumps(asdict(fault), ensure_ascii=False) + "\n")
 
     with writing(folder):
         write_whole(folder / REJECTED, write)
 
 
 def remove_partial(folder: Path, whole: Iterable[int]) -> None:
-    """What a killed process left half-written, and shards that are not among the whole ones."""
+    """Remove what a killed process left half-written, and shards other than the whole ones."""
     kept = {folder / shard_name(number) for number in whole}
     shards = {*folder.glob("part-[0-9]*.parquet")} - kept
     for file in [*shards, *folder.glob(".part-*.parquet.*"), *folder.glob(".*.json*.*")]:

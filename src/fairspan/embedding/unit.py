@@ -18,7 +18,7 @@ _CHARACTERS = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextRow:
     """A text to embed; `file` and `number`, from 1, say where it comes from."""
 
     file: str
@@ -34,44 +34,52 @@ class Unit:
     number: int
     start: Cursor
     end: Cursor
-    rows: Sequence[Text]
+    rows: Sequence[TextRow]
     rejected: Sequence[Fault]
 
 
-def texts(rows: Iterable[ReadRow], fields: Fields) -> Iterator[tuple[Text | Fault, Cursor]]:
-    """The text and the id of each record; an id of the file and the row where none is named and none is there."""
-    for row, place in rows:
+def text_rows(rows: Iterable[ReadRow], fields: Fields) -> Iterator[tuple[TextRow | Fault, Cursor]]:
+    """The text and the id of each record; without an id, the file and the row."""
+    for row, cursor in rows:
         if isinstance(row, Fault):
-            yield row, place
+            yield row, cursor
             continue
         id = None
         try:
-            unnamed = fields.id is None and "id" not in row.fields
-            id = f"{row.file}#{row.number}" if unnamed else id_of(row.fields, fields.id or "id")
-            yield Text(row.file, row.number, id, text_of(row.fields, fields.text)), place
+            if fields.id is None and "id" not in row.fields:
+                id = f"{row.file}#{row.number}"
+            else:
+                id = id_of(row.fields, fields.id or "id")
+            yield TextRow(row.file, row.number, id, text_of(row.fields, fields.text)), cursor
         except CorpusError as error:
-            yield Fault(row.file, row.number, id, str(error)), place
+            yield Fault(row.file, row.number, id, str(error)), cursor
 
 
 def cut(
-    items: Iterable[tuple[Text | Fault, Cursor]], start: Cursor, number: int, most: int
+    items: Iterable[tuple[TextRow | Fault, Cursor]], start: Cursor, number: int, most: int
 ) -> Iterator[Unit]:
     """Units of at most `most` rows, bad ones included, and of a bounded number of characters.
 
-    Where a unit ends depends on the rows since its start alone, so that an interrupted run finds the same units.
+    Where a unit ends depends only on the rows since its start, so that an interrupted run forms the
+    same units.
     """
-    rows: list[Text] = []
+    rows: list[TextRow] = []
     rejected: list[Fault] = []
-    characters, end = 0, start
-    for found, end in items:
-        if isinstance(found, Text):
-            rows.append(found)
-            characters += len(found.text)
+    characters = 0
+    end = start
+    for item, end in items:
+        if isinstance(item, TextRow):
+            rows.append(item)
+            characters += len(item.text)
         else:
-            rejected.append(found)
+            rejected.append(item)
         if len(rows) + len(rejected) >= most or characters >= _CHARACTERS:
             yield Unit(number, start, end, rows, rejected)
-            start, number, rows, rejected, characters = end, number + 1, [], [], 0
+            start = end
+            number += 1
+            rows = []
+            rejected = []
+            characters = 0
     if rows or rejected:
         yield Unit(number, start, end, rows, rejected)
 
@@ -79,13 +87,20 @@ def cut(
 def missing_units(
     source: Source, fields: Fields, finished: Mapping[int, Cursor], most: int
 ) -> Iterator[Unit]:
-    """The units of a source that are not finished; where the others end is given, and their rows are not read."""
-    number, start = 0, Cursor()
+    """The units of a source that are not finished.
+
+    Args:
+        finished: where the other units end; their rows are not read.
+    """
+    number = 0
+    start = Cursor()
     while True:
         while number in finished:
-            number, start = number + 1, finished[number]
-        for unit in cut(texts(source.rows(start), fields), start, number, most):
-            number, start = unit.number + 1, unit.end
+            start = finished[number]
+            number += 1
+        for unit in cut(text_rows(source.rows(start), fields), start, number, most):
+            start = unit.end
+            number = unit.number + 1
             yield unit
             if number in finished:
                 break
@@ -93,16 +108,16 @@ def missing_units(
             return
 
 
-def stopped(bad: Fault) -> CorpusError:
-    """What `strict` says of the first bad row."""
-    return CorpusError(f"{bad} Without strict such rows go to rejected.jsonl.")
+def stopped(fault: Fault) -> CorpusError:
+    """The error of `strict` at the first bad row."""
+    return CorpusError(f"{fault} Without strict such rows go to rejected.jsonl.")
 
 
 class SeenIds:
     """Hashes of the ids so far, 8 bytes each, to detect repeated ids.
 
-    Among a hundred million ids, two share a hash with a probability of 0.03 %; the second one would be rejected and
-    listed in rejected.jsonl.
+    Among a hundred million ids, two share a hash with a probability of 0.03 %; the second one would
+    be rejected and listed in rejected.jsonl.
     """
 
     def __init__(self) -> None:
@@ -114,19 +129,18 @@ class SeenIds:
     def without_seen(self, unit: Unit) -> Unit:
         """The unit with rows rejected whose id was there before."""
         hashes = _hashes(row.id for row in unit.rows)
-        new = np.zeros(len(hashes), dtype=bool)
-        new[np.unique(hashes, return_index=True)[1]] = True
-        for known in self._sorted:
-            place = np.searchsorted(known, hashes)
-            new &= known[np.minimum(place, len(known) - 1)] != hashes
-        self._keep(hashes[new])
-        if new.all():
-            return unit
-        twice = [
+        is_new = np.zeros(len(hashes), dtype=bool)
+        is_new[np.unique(hashes, return_index=True)[1]] = True
+        for seen in self._sorted:
+            place = np.searchsorted(seen, hashes)
+            is_new &= seen[np.minimum(place, len(seen) - 1)] != hashes
+        self._keep(hashes[is_new])
+        repeated = [
             Fault(row.file, row.number, row.id, f"the id {row.id!r} was already used.")
-            for row in compress(unit.rows, ~new)
+            for row in compress(unit.rows, ~is_new)
         ]
-        return replace(unit, rows=list(compress(unit.rows, new)), rejected=[*unit.rejected, *twice])
+        rows = list(compress(unit.rows, is_new))
+        return replace(unit, rows=rows, rejected=[*unit.rejected, *repeated])
 
     def _keep(self, hashes: np.ndarray) -> None:
         """Sorted arrays, each more than twice as long as the next: few to search, rarely merged."""
@@ -138,5 +152,5 @@ class SeenIds:
 
 
 def _hashes(ids: Iterable[str]) -> np.ndarray:
-    joined = b"".join(blake2b(one.encode("utf-8"), digest_size=8).digest() for one in ids)
+    joined = b"".join(blake2b(id.encode("utf-8"), digest_size=8).digest() for id in ids)
     return np.frombuffer(joined, dtype=np.uint64)
