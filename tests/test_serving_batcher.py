@@ -1,4 +1,4 @@
-"""`Batcher`: which texts share a batch and in which order, with a model that stops wherever a test wants it to."""
+"""`Batcher`: which texts share a batch and in which order, with a model that a test can stop."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ class Text:
 
 @dataclass(eq=False)
 class Model:
-    """Gives a text's length and the hash of its name as its vector; each pass waits until it may go on."""
+    """A text's vector is its length and a hash of its name; each pass waits until it may go on."""
 
     go: threading.Event = field(default_factory=threading.Event)
     inside: threading.Event = field(default_factory=threading.Event)
@@ -63,12 +64,12 @@ def ask(
 
 def make(**options: Any) -> Batcher:
     sizes = {"budget": 1000, "room": 10**6, "pass_tokens": 0, "age": SOON}
-    return Batcher(metrics=Metrics(), **{**sizes, **options})
+    return Batcher(Metrics(), **{**sizes, **options})
 
 
 @asynccontextmanager
 async def held(model: Model, **options: Any) -> AsyncIterator[Batcher]:
-    """A batcher whose model is busy with a text of its own, so that all that is asked for meanwhile has to wait."""
+    """A batcher whose model is busy with another text, so that all that comes has to wait."""
     batcher = make(**options)
     first = ask(batcher, model, Text(1, "first"))
     await asyncio.to_thread(model.inside.wait, SOON)
@@ -80,185 +81,165 @@ async def held(model: Model, **options: Any) -> AsyncIterator[Batcher]:
         batcher.close()
 
 
-def check(test: Awaitable[None]) -> None:
-    async def limited() -> None:
-        await asyncio.wait_for(test, SOON)
+def in_a_loop(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+    @wraps(test)
+    def limited(**given: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(**given), SOON))
 
-    asyncio.run(limited())
+    return limited
 
 
 def texts(*lengths: int, name: str = "") -> list[Text]:
     return [Text(length, f"{name}{length}") for length in lengths]
 
 
-def test_requests_share_a_batch_and_get_their_own_vectors() -> None:
-    async def test() -> None:
-        model = Model()
-        async with held(model, pass_tokens=1000) as batcher:
-            asked = [texts(30, 10, name="a"), texts(20, name="b"), texts(10, 40, 20, name="c")]
-            waiting = [ask(batcher, model, *some) for some in asked]
-            await asyncio.sleep(0)
-            assert batcher.tokens == 1 + 40 + 20 + 70
-            model.go.set()
-            for some, found in zip(asked, await asyncio.gather(*waiting), strict=True):
-                np.testing.assert_array_equal(found, [vector(text) for text in some])
-            assert model.batches == [["first"], ["c40", "a30", "b20", "c20", "a10", "c10"]]
-            assert batcher.tokens == 0
-
-    check(test())
+@in_a_loop
+async def test_requests_share_a_batch_and_get_their_own_vectors() -> None:
+    model = Model()
+    async with held(model, pass_tokens=1000) as batcher:
+        asked = [texts(30, 10, name="a"), texts(20, name="b"), texts(10, 40, 20, name="c")]
+        waiting = [ask(batcher, model, *some) for some in asked]
+        await asyncio.sleep(0)
+        assert batcher.tokens == 1 + 40 + 20 + 70
+        model.go.set()
+        for some, found in zip(asked, await asyncio.gather(*waiting), strict=True):
+            np.testing.assert_array_equal(found, [vector(text) for text in some])
+        assert model.batches == [["first"], ["c40", "a30", "b20", "c20", "a10", "c10"]]
+        assert batcher.tokens == 0
 
 
-def test_longest_first_within_the_budget_and_little_padding() -> None:
-    async def test() -> None:
-        model = Model()
-        async with held(model, budget=200, pass_tokens=20) as batcher:
-            waiting = ask(batcher, model, *texts(5, 90, 100, 6, 300, 95))
-            await asyncio.sleep(0)
-            model.go.set()
-            await waiting
-            # 300 is more than the budget and runs alone; 6, padded to 90, would cost more than another pass.
-            assert model.batches[1:] == [["300"], ["100", "95"], ["90"], ["6", "5"]]
-
-    check(test())
+@in_a_loop
+async def test_longest_first_within_the_budget_and_little_padding() -> None:
+    model = Model()
+    async with held(model, budget=200, pass_tokens=20) as batcher:
+        waiting = ask(batcher, model, *texts(5, 90, 100, 6, 300, 95))
+        await asyncio.sleep(0)
+        model.go.set()
+        await waiting
+        # 300 runs alone; 6, padded to 90, would cost more than another pass.
+        assert model.batches[1:] == [["300"], ["100", "95"], ["90"], ["6", "5"]]
 
 
 @pytest.mark.parametrize(("age", "second"), [(SOON, "long"), (0.0, "short")])
-def test_a_request_does_not_wait_forever_behind_longer_ones(age: float, second: str) -> None:
-    async def test() -> None:
-        model = Model()
-        async with held(model, age=age, budget=100) as batcher:
-            waiting = [
-                ask(batcher, model, Text(10, "short")),
-                ask(batcher, model, Text(100, "long")),
-            ]
-            await asyncio.sleep(0.001)
-            model.go.set()
-            await asyncio.gather(*waiting)
-            assert model.batches[1] == [second]
-
-    check(test())
-
-
-def test_a_cancelled_request_leaves_its_batch() -> None:
-    async def test() -> None:
-        model = Model()
-        async with held(model, pass_tokens=1000) as batcher:
-            stays, leaves = (
-                ask(batcher, model, *texts(10, 20)),
-                ask(batcher, model, *texts(15, 25, name="gone")),
-            )
-            await asyncio.sleep(0)
-            leaves.cancel()
-            await asyncio.wait([leaves])
-            assert batcher.tokens == 1 + 30
-            model.go.set()
-            np.testing.assert_array_equal(await stays, [vector(text) for text in texts(10, 20)])
-            assert model.batches[1:] == [["20", "10"]]
-
-    check(test())
-
-
-def test_what_is_for_later_waits_for_all_others_and_takes_none_of_their_room() -> None:
-    """Also for those that come while it waits, and after each of its own batches."""
-
-    async def test() -> None:
-        model = Model()
-        async with held(model, budget=100, room=150, age=0.0) as batcher:
-            later = ask(batcher, model, Text(100, "a"), Text(90, "b"), later=True)
-            await asyncio.sleep(0.001)
-            waiting = [ask(batcher, model, Text(10, "short"))]
-            await asyncio.sleep(0)
-            assert batcher.tokens == 1 + 10
-            later.add_done_callback(lambda task: model.batches.append(["done"]))
-            model.during["a"] = lambda: waiting.append(ask(batcher, model, Text(100, "long")))
-            model.go.set()
-            found = await later
-            np.testing.assert_array_equal(found, [vector(Text(100, "a")), vector(Text(90, "b"))])
-            await asyncio.gather(*waiting)
-            assert model.batches[1:] == [["short"], ["a"], ["long"], ["b"], ["done"]]
-
-    check(test())
-
-
-def test_a_full_queue_refuses_and_says_for_how_long() -> None:
-    async def test() -> None:
-        model = Model()
-        async with held(model, room=100) as batcher:
-            fits = ask(batcher, model, Text(99))
-            await asyncio.sleep(0)
-            batcher.speed = 10.0
-            with pytest.raises(Refusal, match="The queue is full") as refused:
-                await ask(batcher, model, Text(50))
-            # 100 are there and 50 come: room for them in 50 tokens' time.
-            assert (refused.value.status, refused.value.headers) == (429, {"Retry-After": "5"})
-            model.go.set()
-            await fits
-            # An empty queue takes what is larger than it.
-            await ask(batcher, model, Text(500))
-
-    check(test())
-
-
-def test_only_the_request_whose_text_fails_is_failed() -> None:
-    async def test() -> None:
-        model = Model(
-            fails=lambda batch: (
-                ValueError("poison") if any(one.name == "bad" for one in batch) else None
-            )
-        )
-        async with held(model, pass_tokens=1000) as batcher:
-            good = [ask(batcher, model, *texts(10 + n, 20 + n)) for n in range(3)]
-            bad = ask(batcher, model, Text(15), Text(12, "bad"), Text(15))
-            await asyncio.sleep(0)
-            model.go.set()
-            with pytest.raises(
-                Refusal, match=r"The model failed on 'input\[1\]', of 12 tokens: poison"
-            ) as failed:
-                await bad
-            assert failed.value.body["error"]["code"] == "model_failed"
-            for n, one in enumerate(good):
-                np.testing.assert_array_equal(
-                    await one, [vector(text) for text in texts(10 + n, 20 + n)]
-                )
-            assert (batcher.tokens, batcher.broken) == (0, None)
-
-    check(test())
-
-
-def test_an_error_of_the_device_is_final() -> None:
-    async def test() -> None:
-        model = Model(fails=lambda batch: RuntimeError("CUDA error: device-side assert triggered"))
+@in_a_loop
+async def test_a_request_does_not_wait_forever_behind_longer_ones(age: float, second: str) -> None:
+    model = Model()
+    async with held(model, age=age, budget=100) as batcher:
+        waiting = [
+            ask(batcher, model, Text(10, "short")),
+            ask(batcher, model, Text(100, "long")),
+        ]
+        await asyncio.sleep(0.001)
         model.go.set()
-        batcher = make()
-        with pytest.raises(Refusal, match="device-side assert"):
-            await ask(batcher, model, *texts(*range(10, 18)))
-        assert len(model.batches) == 1
-        assert batcher.broken is not None
-        batcher.close()
-
-    check(test())
+        await asyncio.gather(*waiting)
+        assert model.batches[1] == [second]
 
 
-def test_calls_run_in_the_models_thread_between_batches() -> None:
-    async def test() -> None:
-        model, seen = Model(), list[int]()
+@in_a_loop
+async def test_a_cancelled_request_leaves_its_batch() -> None:
+    model = Model()
+    async with held(model, pass_tokens=1000) as batcher:
+        stays = ask(batcher, model, *texts(10, 20))
+        leaves = ask(batcher, model, *texts(15, 25, name="gone"))
+        await asyncio.sleep(0)
+        leaves.cancel()
+        await asyncio.wait([leaves])
+        assert batcher.tokens == 1 + 30
+        model.go.set()
+        np.testing.assert_array_equal(await stays, [vector(text) for text in texts(10, 20)])
+        assert model.batches[1:] == [["20", "10"]]
 
-        def work() -> str:
-            seen.extend([len(model.batches), threading.get_ident()])
-            return "done"
 
-        def fail() -> None:
-            raise ValueError("no")
+@in_a_loop
+async def test_what_is_for_later_waits_for_all_others_and_takes_none_of_their_room() -> None:
+    """Also for those that come while it waits, and after each of its own batches."""
+    model = Model()
+    async with held(model, budget=100, room=150, age=0.0) as batcher:
+        later = ask(batcher, model, Text(100, "a"), Text(90, "b"), later=True)
+        await asyncio.sleep(0.001)
+        waiting = [ask(batcher, model, Text(10, "short"))]
+        await asyncio.sleep(0)
+        assert batcher.tokens == 1 + 10
+        later.add_done_callback(lambda task: model.batches.append(["done"]))
+        model.during["a"] = lambda: waiting.append(ask(batcher, model, Text(100, "long")))
+        model.go.set()
+        found = await later
+        np.testing.assert_array_equal(found, [vector(Text(100, "a")), vector(Text(90, "b"))])
+        await asyncio.gather(*waiting)
+        assert model.batches[1:] == [["short"], ["a"], ["long"], ["b"], ["done"]]
 
-        async with held(model, budget=100) as batcher:
-            waiting = ask(batcher, model, *(Text(100) for _ in range(3)))
-            called = asyncio.ensure_future(batcher.call(work))
-            await asyncio.sleep(0)
-            model.go.set()
-            assert await called == "done"
-            assert seen == [1, *model.threads]
-            with pytest.raises(ValueError, match="no"):
-                await batcher.call(fail)
-            await waiting
 
-    check(test())
+@in_a_loop
+async def test_a_full_queue_refuses_and_says_for_how_long() -> None:
+    model = Model()
+    async with held(model, room=100) as batcher:
+        fits = ask(batcher, model, Text(99))
+        await asyncio.sleep(0)
+        batcher.speed = 10.0
+        with pytest.raises(Refusal, match="The queue is full") as refused:
+            await ask(batcher, model, Text(50))
+        # 100 are there and 50 come: room for them in 50 tokens' time.
+        assert (refused.value.status, refused.value.headers) == (429, {"Retry-After": "5"})
+        model.go.set()
+        await fits
+        # An empty queue takes what is larger than it.
+        await ask(batcher, model, Text(500))
+
+
+@in_a_loop
+async def test_only_the_request_whose_text_fails_is_failed() -> None:
+    model = Model(
+        fails=lambda batch: (
+            ValueError("poison") if any(one.name == "bad" for one in batch) else None
+        )
+    )
+    async with held(model, pass_tokens=1000) as batcher:
+        good = [ask(batcher, model, *texts(10 + n, 20 + n)) for n in range(3)]
+        bad = ask(batcher, model, Text(15), Text(12, "bad"), Text(15))
+        await asyncio.sleep(0)
+        model.go.set()
+        with pytest.raises(
+            Refusal, match=r"The model failed on 'input\[1\]', of 12 tokens: poison"
+        ) as failed:
+            await bad
+        assert failed.value.body["error"]["code"] == "model_failed"
+        for n, one in enumerate(good):
+            np.testing.assert_array_equal(
+                await one, [vector(text) for text in texts(10 + n, 20 + n)]
+            )
+        assert (batcher.tokens, batcher.broken) == (0, None)
+
+
+@in_a_loop
+async def test_an_error_of_the_device_is_final() -> None:
+    model = Model(fails=lambda batch: RuntimeError("CUDA error: device-side assert triggered"))
+    model.go.set()
+    batcher = make()
+    with pytest.raises(Refusal, match="device-side assert"):
+        await ask(batcher, model, *texts(*range(10, 18)))
+    assert len(model.batches) == 1
+    assert batcher.broken is not None
+    batcher.close()
+
+
+@in_a_loop
+async def test_calls_run_in_the_models_thread_between_batches() -> None:
+    model, seen = Model(), list[int]()
+
+    def work() -> str:
+        seen.extend([len(model.batches), threading.get_ident()])
+        return "done"
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    async with held(model, budget=100) as batcher:
+        waiting = ask(batcher, model, *(Text(100) for _ in range(3)))
+        called = asyncio.wrap_future(batcher.submit(work))
+        await asyncio.sleep(0)
+        model.go.set()
+        assert await called == "done"
+        assert seen == [1, *model.threads]
+        with pytest.raises(ValueError, match="no"):
+            await asyncio.wrap_future(batcher.submit(fail))
+        await waiting

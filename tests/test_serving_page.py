@@ -145,7 +145,7 @@ def test_a_document_waits_for_requests_and_ends_when_its_client_leaves(
 
     async def until(count: int) -> None:
         """That many requests and documents wait or are in the model."""
-        while len(service.batcher._jobs) != count:
+        while service.batcher.requests != count:
             await asyncio.sleep(0.01)
 
     async def test() -> None:

@@ -8,14 +8,14 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from fairspan.errors import first_line, require_whole
 from fairspan.serving.metrics import Metrics
-from fairspan.serving.protocol import Refusal, busy
+from fairspan.serving.protocol import busy, failed
 
 Result = TypeVar("Result")
 
@@ -61,28 +61,26 @@ class BatchEncoder(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Job:
-    """One request; `missing` of its texts have no vector yet."""
+class _Request:
+    """A request of which `left` texts are in `queue`; `served` is when one was last taken."""
 
     encoder: BatchEncoder
     queue: list[_Waiting]
     later: bool
-    tokens: int
-    missing: int
-    future: asyncio.Future[Refusal | None]
-    vectors: dict[int, np.ndarray] = field(default_factory=dict)
-    came: float = 0.0
-    served: float = 0.0
+    left: int
+    came: float
+    served: float
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
     """The text with number `place` of a request."""
 
-    job: _Job
+    request: _Request
     place: int
     text: Any
     tokens: int
+    vector: asyncio.Future[np.ndarray]
 
 
 class Batcher:
@@ -95,36 +93,37 @@ class Batcher:
     Args:
         budget: tokens in a batch, padding included. A longer text is a batch of its own.
         room: tokens that may wait or be in the model at a time.
-        age: for how many seconds a request waits behind longer ones.
         pass_tokens: what a pass costs besides its tokens, in tokens. Padding up to that is cheaper
             than another pass.
 
     Attributes:
-        tokens: of texts that wait or are in the model, except those for `later`.
+        requests: that wait or are in the model.
+        tokens: of their texts, except those for `later`.
         speed: tokens per second of recent passes; 0 before the first one.
         broken: the error after which the device takes nothing more.
     """
 
     def __init__(
         self,
+        metrics: Metrics,
         *,
         budget: int,
         room: int,
         age: float = 0.1,
         pass_tokens: int = 0,
-        metrics: Metrics,
     ) -> None:
+        self.metrics = metrics
         self.budget = budget
         self.room = room
         self.age = age
         self.pass_tokens = pass_tokens
-        self.speed = 0.0
+        self.requests = 0
         self.tokens = 0
+        self.speed = 0.0
         self.broken: Exception | None = None
-        self.metrics = metrics
-        metrics.watch_queue(lambda: len(self._jobs), lambda: self.tokens)
+        metrics.watch_queue(lambda: self.requests, lambda: self.tokens)
         self._queues: dict[tuple[BatchEncoder, bool], list[_Waiting]] = {}
-        self._jobs: set[_Job] = set()
+        self._waiting: set[_Request] = set()
         self._passes: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "model")
 
@@ -132,11 +131,8 @@ class Batcher:
         """Take no more; what is in the model is finished."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def call(self, work: Callable[[], Result]) -> Result:
-        """What `work` returns, run in the model's thread between two batches."""
-        return await asyncio.wrap_future(self.submit(work))
-
     def submit(self, work: Callable[[], Result]) -> Future[Result]:
+        """What `work` returns, run in the model's thread between two batches."""
         return self._thread.submit(work)
 
     async def vectors(
@@ -159,25 +155,33 @@ class Batcher:
         tokens = 0 if later else sum(lengths)
         if not later:
             self.refuse_if_full(tokens)
+        now = time.monotonic()
         queue = self._queues.setdefault((encoder, later), [])
-        future: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
-        job = _Job(encoder, queue, later, tokens, len(texts), future)
-        job.came = time.monotonic()
-        job.served = job.came
-        self.tokens += tokens
-        self._jobs.add(job)
-        items = zip(texts, lengths, strict=True)
-        queue.extend(_Waiting(job, place, *item) for place, item in enumerate(items))
-        queue.sort(key=lambda waiting: waiting.tokens, reverse=True)
+        request = _Request(encoder, queue, later, len(texts), now, now)
+        future = asyncio.get_running_loop().create_future
+        items = enumerate(zip(texts, lengths, strict=True))
+        waiting = [_Waiting(request, place, *item, future()) for place, item in items]
+        queue.extend(waiting)
+        queue.sort(key=lambda item: item.tokens, reverse=True)
+        self._waiting.add(request)
         if self._passes is None or self._passes.done():
             self._passes = asyncio.create_task(self._run_passes())
+        self.requests += 1
+        self.tokens += tokens
         try:
-            refusal = await future
+            return np.stack(await asyncio.gather(*(item.vector for item in waiting)))
         finally:
-            self._forget(job)
-        if refusal is not None:
-            raise refusal
-        return np.stack([job.vectors[place] for place in range(len(texts))])
+            self.requests -= 1
+            self.tokens -= tokens
+            for item in waiting:
+                item.vector.cancel()
+            self._leave(request)
+
+    def _leave(self, request: _Request) -> None:
+        """Take a request's texts out of the queue."""
+        if request in self._waiting:
+            self._waiting.remove(request)
+            request.queue[:] = [item for item in request.queue if item.request is not request]
 
     def refuse_if_full(self, tokens: int) -> None:
         """Raise if that many tokens do not fit now, and say when to try again."""
@@ -186,63 +190,55 @@ class Batcher:
             seconds = max(1, math.ceil(over / self.speed)) if self.speed else 1
             raise busy("The queue is full", seconds)
 
-    def _forget(self, job: _Job) -> None:
-        """Take a request's texts out of the queue; vectors of those in the model are dropped."""
-        if job in self._jobs:
-            self._jobs.remove(job)
-            self.tokens -= job.tokens
-            if job.missing:
-                job.queue[:] = [waiting for waiting in job.queue if waiting.job is not job]
-
     async def _run_passes(self) -> None:
         """Run batches until nothing waits."""
-        while any(self._queues.values()):
+        while self._waiting:
             await self._pass(self._take())
 
     def _take(self) -> list[_Waiting]:
         """The next batch, out of the queue."""
         now = time.monotonic()
-        later = all(job.later for job in self._jobs)
-        oldest = min((job for job in self._jobs if job.later == later), key=lambda job: job.served)
+        requests = [request for request in self._waiting if not request.later]
+        requests = requests or list(self._waiting)
+        oldest = min(requests, key=lambda request: request.served)
+        queue = max((request.queue for request in requests), key=lambda queue: queue[0].tokens)
+        first = 0
         if now - oldest.served > self.age:
             queue = oldest.queue
-            first = next(n for n, waiting in enumerate(queue) if waiting.job is oldest)
-        else:
-            queues = [queue for (_, is_later), queue in self._queues.items() if is_later == later]
-            queue = max(filter(None, queues), key=lambda queue: queue[0].tokens)
-            first = 0
-        lengths = [waiting.tokens for waiting in queue[first:]]
+            first = next(n for n, item in enumerate(queue) if item.request is oldest)
+        lengths = [item.tokens for item in queue[first:]]
         end = first + best_size(lengths, self.budget, self.pass_tokens)
         batch = queue[first:end]
         del queue[first:end]
-        for job in {waiting.job for waiting in batch}:
-            if job.served == job.came:
-                self.metrics.queue_seconds.observe(now - job.came)
-            job.served = now
+        for item in batch:
+            request = item.request
+            if request.served == request.came:
+                self.metrics.queue_seconds.observe(now - request.came)
+            request.served = now
+            request.left -= 1
+            if not request.left:
+                self._waiting.remove(request)
         return batch
 
     async def _pass(self, batch: list[_Waiting]) -> None:
         """Run the model on a batch, and hand the vectors to their requests."""
-        encoder = batch[0].job.encoder
-        texts = [waiting.text for waiting in batch]
+        encoder = batch[0].request.encoder
+        texts = [item.text for item in batch]
 
         def timed() -> tuple[list[np.ndarray], float]:
             start = time.monotonic()
             return list(encoder.vectors(texts)), time.monotonic() - start
 
         try:
-            vectors, seconds = await self.call(timed)
+            vectors, seconds = await asyncio.wrap_future(self.submit(timed))
             computed = list(zip(batch, vectors, strict=True))
         except Exception as error:
             await self._retry(batch, error)
             return
-        self._measure([waiting.tokens for waiting in batch], seconds)
-        for waiting, vector in computed:
-            job = waiting.job
-            job.vectors[waiting.place] = vector
-            job.missing -= 1
-            if not job.missing:
-                self._end(job)
+        self._measure([item.tokens for item in batch], seconds)
+        for item, vector in computed:
+            if not item.vector.done():
+                item.vector.set_result(vector)
 
     def _measure(self, lengths: Sequence[int], seconds: float) -> None:
         """Count a pass over texts of these lengths."""
@@ -263,7 +259,7 @@ class Batcher:
         # After such an error CUDA refuses everything until the process ends.
         if "CUDA error" in str(error):
             self.broken = error
-        batch = [waiting for waiting in batch if waiting.job in self._jobs]
+        batch = [item for item in batch if not item.vector.done()]
         if len(batch) > 1 and self.broken is None:
             import torch  # which the model has imported
 
@@ -272,21 +268,11 @@ class Batcher:
             await self._pass(batch[:middle])
             await self._pass(batch[middle:])
             return
-        for waiting in batch:
-            where = f"'input[{waiting.place}]', of {waiting.tokens:,} tokens"
-            refusal = Refusal(
-                500,
-                f"The model failed on {where}: {reason}",
-                kind="server_error",
-                param="input",
-                code="out_of_memory" if "memory" in reason.lower() else "model_failed",
-            )
-            self._end(waiting.job, refusal)
-
-    def _end(self, job: _Job, refusal: Refusal | None = None) -> None:
-        self._forget(job)
-        if not job.future.done():
-            job.future.set_result(refusal)
+        code = "out_of_memory" if "memory" in reason.lower() else "model_failed"
+        for item in batch:
+            message = f"The model failed on 'input[{item.place}]', of {item.tokens:,} tokens: "
+            item.vector.set_exception(failed(message + reason, code))
+            self._leave(item.request)
 
 
 def best_size(lengths: Sequence[int], budget: int, pass_tokens: int) -> int:

@@ -64,6 +64,10 @@ def too_large(
     return Refusal(413, message, param=param, code="request_too_large", headers=headers)
 
 
+def failed(message: str, code: str) -> Refusal:
+    return Refusal(500, message, kind="server_error", param="input", code=code)
+
+
 def busy(reason: str, seconds: int) -> Refusal:
     return Refusal(
         429,

@@ -23,7 +23,7 @@ from fairspan.errors import FairspanError, first_line
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.serving.batcher import Batcher, Limits
 from fairspan.serving.metrics import Metrics
-from fairspan.serving.protocol import EmbeddingRequest, Names, Refusal, too_large, wrong
+from fairspan.serving.protocol import EmbeddingRequest, Names, Refusal, failed, too_large, wrong
 
 _log = logging.getLogger("fairspan.serving")
 SIDES: tuple[Side, ...] = ("document", "query")
@@ -70,7 +70,7 @@ class Service:
             raise FairspanError(message) from None
         self.can_be_cut = force_dimensions or was_trained_for_cutting(model)
         budget = self.limits.batch_tokens or (4096 if model.device.type == "cpu" else 16384)
-        self.batcher = Batcher(budget=budget, room=self.limits.queue_tokens, metrics=self.metrics)
+        self.batcher = Batcher(self.metrics, budget=budget, room=self.limits.queue_tokens)
         self.is_draining = False
         # One thread, so that large requests leave a core to short ones, and use little memory.
         self._large = ThreadPoolExecutor(1, "large")
@@ -121,7 +121,8 @@ class Service:
         encoder = self._encoders.get((request.side, prompt))
         if encoder is None:
             # Making one runs the model.
-            encoder = await self.batcher.call(partial(self._encoder, request.side, prompt))
+            making = self.batcher.submit(partial(self._encoder, request.side, prompt))
+            encoder = await asyncio.wrap_future(making)
         texts = await self._read(encoder, request.inputs)
         lengths = [text.read for text in texts]
         truncated = [index for index, text in enumerate(texts) if text.cut]
@@ -150,7 +151,9 @@ class Service:
             if encoder.takes_ids:
                 texts += await self.in_turn(sum(map(len, part)), _read, encoder, part)
             else:
-                texts += await self.batcher.call(partial(_read, encoder, part))
+                texts += await asyncio.wrap_future(
+                    self.batcher.submit(partial(_read, encoder, part))
+                )
             self._check_lengths(encoder, texts, len(inputs))
         for index in longer:
             # With fewer tokens, what was left out might have been read.
@@ -204,14 +207,11 @@ class Service:
             self.metrics.unusable.inc(len(unusable))
             counts = len(unusable), len(vectors)
             _log.error("the model gave %d of %d vectors that are zero or not numbers", *counts)
-            raise Refusal(
-                500,
+            raise failed(
                 f"The model gave a vector for 'input[{unusable[0]}]' that is all zero or not "
                 "numbers. Another dtype may help: start the server with --dtype float32 or "
                 "bfloat16.",
-                kind="server_error",
-                param="input",
-                code="unusable_vector",
+                "unusable_vector",
             )
         return vectors
 
