@@ -1,9 +1,9 @@
-"""What clients make of a server and of a saved model, as JSON on stdout. Runs in the environment .clients.
+"""What clients make of a server and of a saved model, as JSON on stdout, in the environment .clients.
 
     python -m tests.clients BLOCKS URL KEY MODEL
 
-BLOCKS is a JSON file with the Python blocks of docs/clients.md by section. Each case is vectors, or the name of an
-exception and what it says.
+BLOCKS is a JSON file with the Python blocks of docs/clients.md by section. Each case is vectors,
+or the name of an exception and what it says.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from langchain_openai import OpenAIEmbeddings
 
 
 def tokenizer_of_others(first: int) -> tiktoken.Encoding:
-    """In the place of OpenAI's, whose table would be downloaded: a token per byte, with ids from `first` on."""
+    """In place of OpenAI's, which would be downloaded: a token per byte, with ids from `first`."""
     ranks = {bytes([byte]): first + byte for byte in range(256)}
     return tiktoken.Encoding("others", pat_str=r"\S+|\s+", mergeable_ranks=ranks, special_tokens={})
 
@@ -31,9 +31,7 @@ def outcome(call: Callable[[], Any]) -> Any:
         return {"error": type(error).__name__, "says": str(error)}
 
 
-def cases(
-    url: str, key: str, folder: str, texts: list[str], question: str
-) -> dict[str, Callable[[], Any]]:
+def cases(url: str, key: str, folder: str, texts: list[str]) -> dict[str, Callable[[], Any]]:
     def langchain(first_id: int, texts: list[str] = texts, **options: Any) -> Any:
         tiktoken.get_encoding = lambda name: tokenizer_of_others(first_id)
         name = Path(folder).name
@@ -55,11 +53,8 @@ def main(blocks: str, url: str, key: str, folder: str) -> None:
     for section, codes in sections.items():
         for number, code in enumerate(codes):
             exec(code, names)
-            told[f"{section} {number}"] = {
-                "documents": names.pop("documents"),
-                "query": names.pop("query"),
-            }
-    for name, case in cases(url, key, folder, names["texts"], names["question"]).items():
+            told[f"{section} {number}"] = {name: names.pop(name) for name in ("documents", "query")}
+    for name, case in cases(url, key, folder, names["texts"]).items():
         told[name] = outcome(case)
     json.dump(told, sys.stdout)
 

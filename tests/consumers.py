@@ -17,8 +17,6 @@ if __name__ == "__main__":
     texts = json.load(sys.stdin)
     with contextlib.redirect_stdout(sys.stderr):
         embed = runpy.run_path(example)["embed"]
-        found = [
-            np.asarray(embed(folder, texts)),
-            np.vstack([embed(folder, [text]) for text in texts]),
-        ]
-    json.dump([vectors.tolist() for vectors in found], sys.stdout)
+        batch = np.asarray(embed(folder, texts))
+        alone = np.vstack([embed(folder, [text]) for text in texts])
+    json.dump([batch.tolist(), alone.tolist()], sys.stdout)

@@ -1,4 +1,4 @@
-"""A small `/v1/embeddings` in a thread, which does as it is told: also what no server should do."""
+"""A small `/v1/embeddings` in a thread, which does as it is told, also what it should not."""
 
 from __future__ import annotations
 
@@ -82,14 +82,12 @@ class Server:
 
     def answer(self, handler: Handler, body: Body) -> None:
         texts: list[str] = body["input"]
-        if self.key is not None and handler.headers.get("Authorization") != f"Bearer {self.key}":
-            handler.say(
-                401, {"error": {"message": f"wrong key {handler.headers.get('Authorization')}"}}
-            )
+        sent = handler.headers.get("Authorization")
+        if self.key is not None and sent != f"Bearer {self.key}":
+            handler.say(401, {"error": {"message": f"wrong key {sent}"}})
         elif self.most is not None and len(texts) > self.most:
-            handler.say(
-                422, {"error": f"batch size {len(texts)} > maximum allowed batch size {self.most}"}
-            )
+            sizes = f"{len(texts)} > maximum allowed batch size {self.most}"
+            handler.say(422, {"error": f"batch size {sizes}"})
         elif self.longest is not None and max(map(len, texts)) > self.longest:
             handler.say(400, {"message": "This model's maximum context length is 512 tokens."})
         else:
@@ -97,17 +95,12 @@ class Server:
 
     def vectors(self, body: Body) -> Body:
         read = [text[: self.cut] for text in body["input"]]
-        found = embed(read)[:, : body.get("dimensions")]
-        data = [
-            {"object": "embedding", "index": place, "embedding": one.tolist()}
-            for place, one in enumerate(found)
-        ]
-        usage = (
-            {"usage": {"prompt_tokens": sum(len(text.split()) for text in read)}}
-            if self.counts_tokens
-            else {}
-        )
-        return {"object": "list", "model": body["model"], "data": data, **usage}
+        found = embed(read)[:, : body.get("dimensions")].tolist()
+        data = [{"index": place, "embedding": vector} for place, vector in enumerate(found)]
+        answer = {"model": body["model"], "data": data}
+        if self.counts_tokens:
+            answer["usage"] = {"prompt_tokens": sum(len(text.split()) for text in read)}
+        return answer
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -148,9 +141,8 @@ class Handler(BaseHTTPRequestHandler):
 def says(status: int, answer: Any = None, **headers: str) -> Callable[[Handler, Body], None]:
     """An answer for the script of a server; names of headers with _ for -."""
     written = {name.replace("_", "-"): value for name, value in headers.items()}
-    return lambda handler, body: handler.say(
-        status, answer or {"error": {"message": "told to"}}, written
-    )
+    reply = answer or {"error": {"message": "told to"}}
+    return lambda handler, body: handler.say(status, reply, written)
 
 
 def hangs_up(handler: Handler, body: Body) -> None:

@@ -1,4 +1,4 @@
-"""Exported folders and saved models in other programs: every examples/with_*.py in the environment of its program."""
+"""Exported folders and saved models in other programs: every examples/with_*.py, where it runs."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ PROGRAMS = {
     "infinity": (".optimum", "exported"),
     "transformers_js": ("examples/transformers_js/node_modules", "exported"),
 }
-# As somebody writes it who follows the documentation of transformers.js, for a model with mean pooling.
+# By the documentation of transformers.js, for a model with mean pooling.
 PIPELINE = """
 import { pipeline } from "@huggingface/transformers";
 import { readFileSync } from "node:fs";
 const extract = await pipeline("feature-extraction", process.argv[1], { dtype: "fp32" });
 for (const text of JSON.parse(readFileSync(0, "utf8"))) {
-  console.log(JSON.stringify((await extract(text, { pooling: "mean", normalize: true })).tolist()[0]));
+  const found = await extract(text, { pooling: "mean", normalize: true });
+  console.log(JSON.stringify(found.tolist()[0]));
 }
 """
 # What export itself promises.
@@ -70,6 +71,10 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return Made(folder, texts, fair.encode_document(texts))
 
 
+def run(typed: list[str], given: str, **how: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(typed, input=given, capture_output=True, text=True, **how)
+
+
 def embedded(program: str, folder: Path, texts: list[str]) -> Any:
     """One batch of vectors, and those of each text alone."""
     environment = ROOT / PROGRAMS[program][0]
@@ -79,19 +84,11 @@ def embedded(program: str, folder: Path, texts: list[str]) -> Any:
         return [in_node([str(environment.parent / "embed.js"), str(folder)], "\n".join(texts))]
     python = sys.executable if environment.name == ".venv" else environment / "bin" / "python"
     typed = [str(python), "-m", "tests.consumers", f"examples/with_{program}.py", str(folder)]
-    given = json.dumps(texts)
-    env = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "HF_HUB_OFFLINE": "1",
-        "HF_HOME": str(folder.parent / "cache"),
-    }
-    env["HAYSTACK_TELEMETRY_ENABLED"] = "False"
+    env = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "HAYSTACK_TELEMETRY_ENABLED": "False"}
+    env["HF_HOME"] = str(folder.parent / "cache")
     if program == "infinity":
         env["PYTHONPATH"] = str(environment / "infinity")  # the optimum that it works with
-    done = subprocess.run(
-        typed, cwd=ROOT, env=env, input=given, capture_output=True, text=True, timeout=600
-    )
+    done = run(typed, json.dumps(texts), cwd=ROOT, env=os.environ | env, timeout=600)
     if "No module named 'openvino'" in done.stderr:
         pytest.skip("there is no OpenVINO for this platform")
     assert done.returncode == 0, done.stderr
@@ -101,13 +98,7 @@ def embedded(program: str, folder: Path, texts: list[str]) -> Any:
 def in_node(typed: list[str], given: str) -> list[list[float]]:
     if shutil.which("node") is None:
         pytest.skip("needs Node.js")
-    done = subprocess.run(
-        ["node", *typed],
-        cwd=ROOT / "examples/transformers_js",
-        input=given,
-        capture_output=True,
-        text=True,
-    )
+    done = run(["node", *typed], given, cwd=ROOT / "examples/transformers_js")
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -122,14 +113,12 @@ def test_vectors_in_a_program(program: str, made: Made) -> None:
 
 
 def test_a_pipeline_of_transformers_js(made: Made) -> None:
-    if not (
-        ROOT / PROGRAMS["transformers_js"][0] / ".installed"
-    ).exists() or made.folder.name.startswith("granite"):
+    installed = ROOT / PROGRAMS["transformers_js"][0] / ".installed"
+    if not installed.exists() or made.folder.name.startswith("granite"):
         pytest.skip("needs transformers.js (make integrations) and a model with mean pooling")
     typed = ["--input-type=module", "--eval", PIPELINE, str(made.folder / "exported")]
-    np.testing.assert_allclose(
-        in_node(typed, json.dumps(made.texts)), made.vectors, rtol=0, atol=CLOSE
-    )
+    vectors = in_node(typed, json.dumps(made.texts))
+    np.testing.assert_allclose(vectors, made.vectors, rtol=0, atol=CLOSE)
 
 
 def test_every_example_is_tested() -> None:

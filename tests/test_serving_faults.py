@@ -10,7 +10,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,21 +46,21 @@ class Server:
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=SOON)
 
-    def get(self, path: str) -> tuple[int, str]:
+    def request(self, *request: Any) -> tuple[int, str]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SOON)
-        connection.request("GET", path)
+        connection.request(*request)
         reply = connection.getresponse()
         found = reply.status, reply.read().decode()
         connection.close()
         return found
 
+    def get(self, path: str) -> tuple[int, str]:
+        return self.request("GET", path)
+
     def ask(self, given: Any, **headers: str) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SOON)
-        connection.request("POST", "/v1/embeddings", json.dumps({"input": given}), JSON | headers)
-        reply = connection.getresponse()
-        found = reply.status, json.loads(reply.read())
-        connection.close()
-        return found
+        body = json.dumps({"input": given})
+        status, reply = self.request("POST", "/v1/embeddings", body, JSON | headers)
+        return status, json.loads(reply)
 
     def metric(self, name: str) -> float:
         found = re.search(rf"^{re.escape(name)} (\S+)$", self.get("/metrics")[1], re.MULTILINE)
@@ -72,6 +72,11 @@ class Server:
         while self.metric(name) != value:
             assert time.monotonic() < end, f"{name} did not become {value}"
             time.sleep(0.01)
+
+    def is_ready(self) -> bool:
+        with suppress(ConnectionRefusedError):
+            return self.get("/health")[0] == 200
+        return False
 
     def is_well(self) -> None:
         assert self.ask(["w1", "w2"])[0] == 200
@@ -102,21 +107,13 @@ def serving(
     before += _SLOW.format(seconds=seconds)
     process = commands.start(model.parent, "serve", model, "--port", "0", *words, before=before)
     stop = time.monotonic() + SOON
-    while (
-        found := re.search(
-            r"on http://127\.0\.0\.1:(\d+)$", process.stderr.read_text(), re.MULTILINE
-        )
-    ) is None:
+    server = None
+    while server is None or not server.is_ready():
         assert time.monotonic() < stop, process.stderr.read_text()
         time.sleep(0.02)
-    server = Server(process, int(found[1]))
-    while True:
-        try:
-            if server.get("/health")[0] == 200:
-                break
-        except ConnectionRefusedError:
-            assert time.monotonic() < stop
-            time.sleep(0.02)
+        said = process.stderr.read_text()
+        if found := re.search(r"on http://127\.0\.0\.1:(\d+)$", said, re.MULTILINE):
+            server = Server(process, int(found[1]))
     yield server
     if how is not None:
         process.signal(how)
@@ -152,7 +149,7 @@ def test_a_client_that_leaves_is_forgotten(server: Server) -> None:
 
 @pytest.mark.parametrize("size", [1_500_000, 10**12])
 def test_a_huge_body_is_refused(server: Server, size: int) -> None:
-    """One that is somewhat too large is read before the reply, so that the client is there to get it."""
+    """One that is a little too large is read first, so that the client is there for the reply."""
     with server.connect() as connection:
         connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % size)
         if size < 10**9:
@@ -183,7 +180,7 @@ def test_a_body_that_ends_halfway_is_no_error_of_the_server(server: Server) -> N
 
 
 def test_sockets_without_a_request_are_closed(commands: Commands, model: Path) -> None:
-    """Nothing, half a head, an empty line after a reply, half a body: closed after 15 s, here after one."""
+    """Nothing, half a head, an empty line after a reply, half a body: closed, here after 1 s."""
     short = "import fairspan.serving.app as app, fairspan.serving.server as one\n"
     short += "app._PART_SECONDS = one.HEAD_SECONDS = 1.0\n"
     with serving(commands, model, "--no-page", before=short) as server:
@@ -205,13 +202,9 @@ def test_sockets_without_a_request_are_closed(commands: Commands, model: Path) -
 
 def test_the_key_from_the_environment(commands: Commands, model: Path) -> None:
     """And a full queue, which is 429."""
-    key, limit = (
-        "import os; os.environ['FAIRSPAN_API_KEY'] = 'secret'\n",
-        ["--max-queue-tokens", "60"],
-    )
-    with serving(
-        commands, model, *limit, "--max-request-tokens", "60", before=key, how=signal.SIGINT
-    ) as server:
+    key = "import os; os.environ['FAIRSPAN_API_KEY'] = 'secret'\n"
+    limits = ["--max-queue-tokens", "60", "--max-request-tokens", "60"]
+    with serving(commands, model, *limits, before=key, how=signal.SIGINT) as server:
         assert server.ask("w1")[0] == 401
         with server.connect() as first:
             sent = request_bytes(SLOW).replace(b"\r\n", b"\r\nAuthorization: Bearer secret\r\n", 1)
@@ -240,13 +233,20 @@ def test_the_end_waits_for_what_is_in_flight(commands: Commands, model: Path) ->
             server.connect()
 
 
-def test_a_second_signal_ends_at_once(commands: Commands, model: Path) -> None:
+@contextmanager
+def stopping(commands: Commands, model: Path) -> Iterator[tuple[Server, socket.socket]]:
+    """A server that got SIGTERM while it computes for a minute, and its client."""
     with serving(commands, model, seconds=60.0, how=None) as server, server.connect() as client:
         client.sendall(request_bytes([SLOW]))
         server.wait_for("fairspan_queue_requests", 1.0)
-        start = time.monotonic()
         server.process.signal(signal.SIGTERM)
+        yield server, client
+
+
+def test_a_second_signal_ends_at_once(commands: Commands, model: Path) -> None:
+    with stopping(commands, model) as (server, _):
         time.sleep(0.3)
+        start = time.monotonic()
         server.process.signal(signal.SIGTERM)
         assert server.process.wait().code == 1
         assert time.monotonic() - start < 5
@@ -254,11 +254,8 @@ def test_a_second_signal_ends_at_once(commands: Commands, model: Path) -> None:
 
 @pytest.mark.slow
 def test_the_end_does_not_wait_forever(commands: Commands, model: Path) -> None:
-    with serving(commands, model, seconds=60.0, how=None) as server, server.connect() as client:
-        client.sendall(request_bytes([SLOW]))
-        server.wait_for("fairspan_queue_requests", 1.0)
+    with stopping(commands, model) as (server, client):
         start = time.monotonic()
-        server.process.signal(signal.SIGTERM)
         # Whoever waited is told.
         assert client.recv(100).startswith(b"HTTP/1.1 503")
         ended = server.process.wait()
@@ -277,7 +274,7 @@ def test_the_end_does_not_wait_forever(commands: Commands, model: Path) -> None:
         (["--host", "nowhere.invalid"], "cannot listen on nowhere.invalid:8000: "),
         (["--host", "192.0.2.1", "--port", "0"], "cannot listen on 192.0.2.1:0: "),
         (
-            ["--max-seq-length", "9999", "--port", "0"],
+            ["--max-seq-length", "9999"],
             "max_seq_length=9999 is more than the model's 600 positions",
         ),
         (["--preset", "tiles", "--calibration", "x.json"], "preset and calibration both"),
@@ -306,6 +303,5 @@ def test_memory_that_is_too_small_is_one_line(
         raise RuntimeError("CUDA out of memory. Tried to allocate 2 GiB.\nMore.")
 
     monkeypatch.setattr(DirectEncoder, "vectors", full)
-    run("serve", model, "--port", "0").is_one_line(
-        "use a smaller max_batch_tokens or max_seq_length"
-    )
+    said = "use a smaller max_batch_tokens or max_seq_length"
+    run("serve", model, "--port", "0").is_one_line(said)

@@ -1,4 +1,4 @@
-"""The served page: what it computes, by hand and against `fairspan.inspect`; its routes; the page in a browser."""
+"""The served page: what it computes, against `fairspan.inspect`; its routes; in a browser."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def desk(served: Any) -> Desk:
 
 
 def test_it_has_the_plain_model_and_the_served_one(desk: Desk, served: Any, plain: Any) -> None:
-    """Tiny models have 512 positions for text; only tiles read further, as far as the server does."""
+    """Tiny models have 512 positions; only tiles read further, as far as the server does."""
     none, tiles = desk.facts["treatments"]
     assert desk.facts["model"] == "tiny-bert"
     assert none == {"treatment": "plain", "window": plain.max_seq_length}
@@ -73,22 +73,17 @@ def test_it_has_the_plain_model_and_the_served_one(desk: Desk, served: Any, plai
 def test_shares_are_those_of_inspect(desk: Desk, plain: Any, served: Any) -> None:
     document = Document("Document 1", text(0, 20, 40, 60))
     found = desk.inspect(document)
-    expected = fairspan.inspect(
-        plain,
-        document.text,
-        treatments=["plain", "tiles+tile_size=8"],
-        borders="rule",
-        progress=False,
-    )
-    assert [one.treatment for one in found.readings] == ["plain", "tiles+tile_size=8"]
+    names = ["plain", "tiles+tile_size=8"]
+    how: dict[str, Any] = {"borders": "rule", "progress": False}
+    expected = fairspan.inspect(plain, document.text, treatments=names, **how)
+    assert [one.treatment for one in found.readings] == names
     assert found.borders == "by rules"
     for own, other in zip(found.readings, expected.readings, strict=True):
         assert own.representation == pytest.approx(other.representation, abs=ROUNDING)
     # And by hand, with the model that is served.
     whole, *alone = served.encode_document([found.text, *(one.text for one in found.segments)])
-    assert found.readings[1].representation == pytest.approx(
-        [cosine(whole, one) for one in alone], abs=ROUNDING
-    )
+    cosines = [cosine(whole, one) for one in alone]
+    assert found.readings[1].representation == pytest.approx(cosines, abs=ROUNDING)
 
 
 def test_what_only_tiles_read_is_never_seen_before(desk: Desk, plain: Any) -> None:
@@ -187,28 +182,23 @@ def app_of(desk: Desk, key: str | None = None) -> Any:
 
 @pytest.fixture(scope="module")
 def client(served: Any) -> Any:
-    return TestClient(
-        app_of(open_desk(served, "some/folder/tiny-bert")), base_url="http://localhost"
-    )
+    app = app_of(open_desk(served, "some/folder/tiny-bert"))
+    return TestClient(app, base_url="http://localhost")
 
 
 def test_the_page_is_open_and_what_it_asks_for_needs_the_key(desk: Desk) -> None:
     client = TestClient(app_of(desk, "secret"))
     assert client.get("/").status_code == 200
     assert client.get("/page/about").status_code == 401
-    assert (
-        client.get("/page/about", headers={"Authorization": "Bearer secret"}).json()["model"]
-        == "tiny-bert"
-    )
+    reply = client.get("/page/about", headers={"Authorization": "Bearer secret"})
+    assert reply.json()["model"] == "tiny-bert"
 
 
 def test_the_page_holds_nothing_of_the_model(client: Any) -> None:
     reply = client.get("/")
     assert reply.status_code == 200
     assert reply.headers["content-type"].startswith("text/html")
-    assert "tiny-bert" not in reply.text
-    assert "http://" not in reply.text
-    assert "https://" not in reply.text
+    assert not re.search("tiny-bert|https?://", reply.text)
     rules = reply.headers["content-security-policy"]
     assert rules.startswith("default-src 'none'; script-src 'sha256-")
     assert "connect-src 'self'" in rules
@@ -237,8 +227,7 @@ EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)> \" ' & {{ 7*7 }} \
 def test_markup_in_texts_and_names_stays_text(client: Any) -> None:
     sent = {"name": EVIL, "text": f"{EVIL} w1\n\n---\n\n{EVIL} w2"}
     source = client.post("/page/inspect", json=sent).json()["html"]
-    assert "<script" not in source
-    assert "<img" not in source
+    assert not re.search("<script|<img", source)
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in source
     assert "{{ 7*7 }}" in source
 
