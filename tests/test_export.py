@@ -270,6 +270,9 @@ def test_a_folder_has_what_programs_read(make_tiny: Make, tmp_path: Path, mode: 
         fairspan.load(tmp_path)
 
 
+BY_SIDE = {"query": 1, "document": 0.8}
+
+
 @pytest.mark.parametrize(
     ("settings", "side", "both"),
     [
@@ -278,7 +281,7 @@ def test_a_folder_has_what_programs_read(make_tiny: Make, tmp_path: Path, mode: 
         ({"calibration": "tiles", "sides": "document"}, "query", False),
         ({"calibration": "paper"}, "query", True),
         ({"calibration": "paper", "sides": "document"}, "document", False),
-        ({"temperature": {"query": 1, "document": 0.8}}, "document", False),
+        ({"calibration": "tempscale", "temperature": BY_SIDE}, "document", False),
     ],
 )
 def test_a_folder_has_the_prompts_of_the_sides_that_it_serves(
