@@ -1,8 +1,8 @@
-"""`Chart`: panels of bars or lines with intervals, drawn by matplotlib, by the page's script and in the terminal."""
+"""`Chart`: panels of bars or lines with intervals, for figures, pages and the terminal."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby
 from math import ceil, floor, isfinite, log10
 from typing import Any, Literal
 
@@ -34,7 +34,8 @@ class Series:
     """The points of one treatment, one for each label of the axis; None where nothing was measured.
 
     Attributes:
-        number: the treatment's place in the switch, which decides its colour; -1 for what is always drawn.
+        number: the treatment's place in the switch, which decides its colour; -1 for what is
+            always drawn.
         dashed: for bounds and controls; not shown as bars on a page and in the terminal.
         legend: what a figure's legend says, where that is more than the name.
     """
@@ -56,7 +57,8 @@ class Panel:
         places: of the labels between 0 and 1, for lines; evenly spaced if empty.
         strip: numbers of tokens, drawn as grey bars below the labels.
         heading: panels with the same heading are in one row.
-        x_label, y_label: in place of the chart's. A panel with a `y_label` has a vertical axis of its own.
+        x_label, y_label: in place of the chart's. A panel with a `y_label` has a vertical axis of
+            its own.
         reference: where a dashed line says what would be fair.
         edge: a place between 0 and 1 where an upright line is drawn, and what it means.
         folded: drawn in files only, where the page and the terminal would be crowded.
@@ -79,9 +81,9 @@ class Panel:
     def spots(self) -> tuple[float, ...]:
         """The places of the labels between 0 and 1."""
         count = len(self.labels)
-        return self.places or tuple(
-            0.5 if count < 2 else place / (count - 1) for place in range(count)
-        )
+        if self.places or count < 2:
+            return self.places or (0.5,) * count
+        return tuple(place / (count - 1) for place in range(count))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,7 @@ class Chart:
         name: such as "representation-profiles"; also the name of its file.
         title, subtitle: shown above it in print.
         caption: what it shows, in one sentence.
-        kind: "bars" begin at 0, "lines" connect points, "rows" are horizontal bars with long labels.
+        kind: "bars" begin at 0, "lines" connect points, "rows" are horizontal bars.
         form: how its numbers are written.
         dashes: what dashed lines mean.
         fixed: the ends of the vertical axis, where several charts share them.
@@ -123,29 +125,28 @@ class Chart:
 
     def domain(self, panel: Panel) -> Domain:
         """The ends of a panel's vertical axis: its own, or those of all panels that share one."""
-        sharing = [panel] if panel.y_label else [one for one in self.panels if not one.y_label]
-        if self.fixed is not None and not panel.y_label:
-            return self.fixed
-        references = [
-            *(self.band or ()),
-            *(one.reference for one in sharing if one.reference is not None),
-        ]
-        return domain_of(
-            [one.series for one in sharing], zero=self.kind != "lines", others=references
-        )
+        sharing = [panel]
+        if not panel.y_label:
+            if self.fixed is not None:
+                return self.fixed
+            sharing = [other for other in self.panels if not other.y_label]
+        references = [other.reference for other in sharing if other.reference is not None]
+        series = [other.series for other in sharing]
+        others = (*(self.band or ()), *references)
+        return domain_of(series, zero=self.kind != "lines", others=others)
 
     def rows(self, panels: Sequence[Panel]) -> list[tuple[str, list[Panel]]]:
         """Panels by their heading."""
-        return [
-            (heading, list(own))
-            for heading, own in groupby(panels, key=lambda panel: panel.heading)
-        ]
+        groups = groupby(panels, key=lambda panel: panel.heading)
+        return [(heading, list(members)) for heading, members in groups]
 
     def page_data(self, panel: Panel) -> dict[str, Any]:
         """What the page's script places: every number, word and tick is made here."""
         low, high = self.domain(panel)
         marks = ticks(low, high)
         first = self.panels[0]
+        # Rows have one panel for each treatment, and are compared with the first.
+        compared = self.kind == "rows" and panel is not first
         return {
             "kind": self.kind,
             "title": panel.title or self.title,
@@ -162,20 +163,17 @@ class Chart:
             "strip": [{"v": size, "shown": size_text(size)} for size in panel.strip],
             "strip_most": self.largest,
             "dashes": self.dashes,
-            # Rows have one panel for each treatment, and are compared with the first.
-            "before": self._points(first, first.series[0])
-            if self.kind == "rows" and panel is not first
-            else [],
+            "before": self._points(first, first.series[0]) if compared else [],
             "first": first.series[0].name if first.series else "",
             "series": [
                 {
-                    "name": one.name,
-                    "number": one.number,
-                    "dashed": one.dashed,
-                    "points": self._points(panel, one),
+                    "name": series.name,
+                    "number": series.number,
+                    "dashed": series.dashed,
+                    "points": self._points(panel, series),
                 }
-                for one in panel.series
-                if not (one.dashed and self.kind == "bars")
+                for series in panel.series
+                if not (series.dashed and self.kind == "bars")
             ],
         }
 
@@ -185,18 +183,16 @@ class Chart:
         return max((size for panel in self.panels for size in panel.strip), default=1.0) or 1.0
 
     def _points(self, panel: Panel, series: Series) -> list[dict[str, Any] | None]:
-        found: list[dict[str, Any] | None] = []
-        for label, one in zip(panel.labels, series.points, strict=True):
-            if one is None:
-                found.append(None)
-                continue
-            shown = number(one.estimate, self.form)
-            told = one.told or f"{series.name}, {label}: {shown}"
-            ends = {"lo": one.low, "hi": one.high}
-            found.append(
-                {"v": one.estimate, **ends, "shown": shown, "told": told, "note": one.note}
-            )
-        return found
+        """The points of a series as the page's script reads them."""
+
+        def record(label: str, point: Point) -> dict[str, Any]:
+            shown = number(point.estimate, self.form)
+            told = point.told or f"{series.name}, {label}: {shown}"
+            ends = {"v": point.estimate, "lo": point.low, "hi": point.high}
+            return {**ends, "shown": shown, "told": told, "note": point.note}
+
+        pairs = zip(panel.labels, series.points, strict=True)
+        return [None if point is None else record(label, point) for label, point in pairs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +210,7 @@ class HeatMap:
         rows: the name of each row, and its cells; None where nothing was measured.
         corner: what the rows are.
         entries: the names of the switch's entries, shown above them in print.
-        panels: whether a page shows all entries side by side, in place of the one that is switched to.
+        panels: whether a page shows all entries side by side instead of one at a time.
     """
 
     name: str
@@ -240,50 +236,46 @@ class HeatMap:
     @property
     def ends(self) -> Domain:
         """The smallest and the largest number."""
-        found = [value for _, cells in self.rows for cell in cells if cell for value in cell.values]
-        known = [value for value in found if value is not None and isfinite(value)]
-        return (min(known), max(known)) if known else (0.0, 1.0)
+        cells = [cell for _, row in self.rows for cell in row if cell]
+        values = [finite(value) for cell in cells for value in cell.values]
+        numbers = [value for value in values if value is not None]
+        return (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
 
     def level(self, value: float | None) -> float:
         """The place of a number between the ends, for its colour."""
         low, high = self.ends
-        return (
-            0.0
-            if value is None or not isfinite(value) or high <= low
-            else round((value - low) / (high - low), 4)
-        )
+        if finite(value) is None or high <= low:
+            return 0.0
+        return round((float(value or 0.0) - low) / (high - low), 4)
 
 
-def point(found: Interval | None, told: str = "", note: str = "") -> Point | None:
+def point(interval: Interval | None, told: str = "", note: str = "") -> Point | None:
     """A point of a chart; None where there is no number."""
-    estimate = None if found is None else finite(found.estimate)
-    if found is None or estimate is None:
+    estimate = None if interval is None else finite(interval.estimate)
+    if interval is None or estimate is None:
         return None
-    return Point(estimate, finite(found.low), finite(found.high), told, note)
+    return Point(estimate, finite(interval.low), finite(interval.high), told, note)
 
 
 def domain_of(
     panels: Iterable[Sequence[Series]], *, zero: bool, others: Sequence[float] = ()
 ) -> Domain:
-    """Ends of an axis that hold every point with its interval and `others`; with `zero`, the foot of bars as well."""
-    points = [
-        point for series in panels for one in series for point in one.points if point is not None
-    ]
-    ends = [
-        end
-        for point in points
-        for end in (point.estimate, point.low, point.high)
-        if end is not None
-    ]
-    ends = [end for end in (*ends, *others) if isfinite(end)] + ([0.0] if zero else [])
+    """Round ends of an axis that hold every interval and `others`; with `zero`, also 0."""
+    values: list[float | None] = [*others, *([0.0] if zero else [])]
+    for series in chain.from_iterable(panels):
+        for point in series.points:
+            if point is not None:
+                values += [point.estimate, point.low, point.high]
+    ends = [value for value in values if value is not None and isfinite(value)]
     if not ends:
         return 0.0, 1.0
-    low, high = min(ends), max(ends)
-    if high - low < 1e-9:
-        low, high = low - 0.5, high + 0.5
+    low = min(ends)
+    high = max(ends)
+    margin = 0.5 if high - low < 1e-9 else 0.0
     if not zero:
-        margin = 0.06 * (high - low)
-        low, high = low - margin, high + margin
+        margin += 0.06 * (high - low + 2 * margin)
+    low -= margin
+    high += margin
     step = _step(low, high)
     return floor(low / step + 1e-9) * step, ceil(high / step - 1e-9) * step
 
@@ -291,7 +283,8 @@ def domain_of(
 def ticks(low: float, high: float) -> list[float]:
     """Round numbers from one end of an axis to the other."""
     step = _step(low, high)
-    first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)
+    first = ceil(low / step - 1e-9)
+    last = floor(high / step + 1e-9)
     return [round(k * step, 12) for k in range(first, last + 1)]
 
 
@@ -304,11 +297,12 @@ def tick_text(mark: float, marks: Sequence[float], form: str) -> str:
 
 
 def on_log_axis(values: Sequence[float]) -> tuple[float, ...]:
-    """Places of positive numbers between 0 and 1 on a logarithmic axis; empty (evenly) if they do not differ."""
+    """Places of positive numbers on a logarithmic axis from 0 to 1; empty if they do not differ."""
     if len(values) < 2 or min(values) <= 0 or max(values) == min(values):
         return ()
-    ends = log10(min(values)), log10(max(values))
-    return tuple((log10(value) - ends[0]) / (ends[1] - ends[0]) for value in values)
+    start = log10(min(values))
+    length = log10(max(values)) - start
+    return tuple((log10(value) - start) / length for value in values)
 
 
 def _step(low: float, high: float) -> float:

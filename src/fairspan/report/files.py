@@ -81,12 +81,13 @@ def require_figures(formats: Sequence[str]) -> list[str]:
 
 def file_names(names: Sequence[str]) -> list[str]:
     """Names that any file system takes, all different even where case is ignored."""
-    found: list[str] = []
+    chosen: list[str] = []
     for name in names:
         plain = re.sub(r"[^A-Za-z0-9+=._-]+", "-", name).strip("-.")[:120] or "table"
-        count, chosen = 1, plain
-        while chosen.lower() in {other.lower() for other in found}:
+        candidate = plain
+        count = 1
+        while candidate.lower() in {other.lower() for other in chosen}:
             count += 1
-            chosen = f"{plain}-{count}"
-        found.append(chosen)
-    return found
+            candidate = f"{plain}-{count}"
+        chosen.append(candidate)
+    return chosen

@@ -20,11 +20,10 @@ class Estimate(NamedTuple):
     high: float | None = None
 
 
-def columns_of(found: Interval | None, prefix: str = "") -> dict[str, float | None]:
-    """An interval as three columns of a record: `estimate`, `low` and `high`, each after the prefix."""
-    ends = (None, None, None) if found is None else (found.estimate, found.low, found.high)
-    names = zip(("estimate", "low", "high"), ends, strict=True)
-    return {f"{prefix}{name}": None if end is None else float(end) for name, end in names}
+def columns_of(interval: Interval | None, prefix: str = "") -> dict[str, float | None]:
+    """An interval as the columns `estimate`, `low` and `high` of a record, after the prefix."""
+    ends = {name: getattr(interval, name, None) for name in ("estimate", "low", "high")}
+    return {f"{prefix}{name}": None if end is None else float(end) for name, end in ends.items()}
 
 
 def interval(row: Mapping[str, Any], prefix: str = "") -> Estimate:
@@ -54,7 +53,7 @@ def in_order(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
 
 
 def to_csv(frame: pl.DataFrame) -> str:
-    """Numbers in full, nothing for unknown ones, and text that no spreadsheet takes for a formula."""
+    """Numbers in full, nothing for unknown ones, and no text that a spreadsheet computes."""
     text = cs.string()
     guarded = pl.when(text.str.contains(_FORMULA)).then("'" + text).otherwise(text).name.keep()
     return finite_frame(frame).with_columns(guarded).write_csv(line_terminator="\r\n")

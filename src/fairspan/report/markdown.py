@@ -10,7 +10,7 @@ _SPECIAL = re.compile(r"([\\`*_\[\]<>|~&$])")
 
 
 def to_markdown(table: Table) -> str:
-    """The title, the table and its notes. A group of columns is named in each of them, as Markdown has one line."""
+    """The title, the table and its notes; the name of a group is repeated in its columns."""
     names = [*table.heads, *(f"{column.group} {column.name}".strip() for column in table.columns)]
     lines = [f"**{escape(table.title)}**", ""] if table.title.strip() else []
     lines += [

@@ -1,4 +1,4 @@
-"""`Part` and `make_page`: views of one or several runs, with their data, as one HTML file that needs nothing else."""
+"""`Part` and `make_page`: views of one or several runs with their data, as one HTML file."""
 
 import gzip
 import json
@@ -23,7 +23,7 @@ class Download:
     """A file in the page: compressed, and unpacked by the browser on demand.
 
     Attributes:
-        content: base64 of gzip; empty where the file would make the page too large, and `reason` says so.
+        content: base64 of gzip; empty for a file that is too large, which `reason` says.
     """
 
     name: str
@@ -63,23 +63,21 @@ def make_page(title: str, parts: Sequence[Part]) -> str:
 
 def row_download(run: str, rows: pl.DataFrame, limit: int) -> Download:
     """The raw rows as CSV, if they take at most `limit` bytes of the page."""
-    name, label = f"{run}-rows.csv", f"raw rows, {len(rows):,} (CSV)"
+    name = f"{run}-rows.csv"
+    label = f"raw rows, {len(rows):,} (CSV)"
     kept = rows.select([column for column in rows.columns if rows[column].null_count() < len(rows)])
-    reason = f"{len(rows):,} raw rows do not fit into the page: rows.parquet in the run's folder has them"
-    share = len(_packed(kept.head(SAMPLE).write_csv())) / max(1, min(SAMPLE, len(kept)))
-    content = _packed(kept.write_csv()) if share * len(kept) <= 1.5 * limit else ""
-    return (
-        Download(name, label, content)
-        if 0 < len(content) <= limit
-        else Download(name, label, "", reason)
-    )
+    bytes_per_row = len(_packed(kept.head(SAMPLE).write_csv())) / max(1, min(SAMPLE, len(kept)))
+    content = _packed(kept.write_csv()) if bytes_per_row * len(kept) <= 1.5 * limit else ""
+    if 0 < len(content) <= limit:
+        return Download(name, label, content)
+    reason = f"{len(rows):,} raw rows do not fit into the page: rows.parquet in the run's folder"
+    return Download(name, label, "", f"{reason} has them")
 
 
 def json_download(name: str, label: str, value: Mapping[str, Any]) -> Download:
     """Statistics as JSON."""
-    return Download(
-        name, label, _packed(json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False))
-    )
+    text = json.dumps(value, ensure_ascii=False, indent=1, allow_nan=False)
+    return Download(name, label, _packed(text))
 
 
 def _packed(text: str) -> str:

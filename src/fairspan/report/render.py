@@ -1,10 +1,11 @@
-"""Filling templates: everything is escaped, nothing is fetched, and no script runs but the page's own."""
+"""Templates: everything is escaped, nothing is fetched, and only the page's own scripts run."""
 
 import json
 from base64 import b64encode
 from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from fairspan import __version__
 from fairspan.errors import FairspanError
 from fairspan.report.text import number
 
@@ -31,8 +31,8 @@ def render(
     """A whole page.
 
     Args:
-        template, scripts, styles: names of files in the assets of `packages`, looked for in this order and in the
-            report's own last. Every page also has the report's own script and style.
+        template, scripts, styles: names of files in the assets of `packages`, looked for in this
+            order, then in the report's. Every page also has the report's own script and style.
         connects: whether its scripts ask the server that it came from.
     """
     return render_part(
@@ -42,7 +42,7 @@ def render(
         policy=policy(scripts, packages, connects=connects),
         scripts=[Markup(source) for source in _sources(scripts, packages)],
         style=Markup("\n".join(asset(name, packages) for name in ("page.css", *styles))),
-        version=__version__,
+        version=version("fairspan"),
     )
 
 
@@ -80,8 +80,8 @@ def as_json(value: Any) -> Markup:
 @cache
 def asset(name: str, packages: tuple[str, ...] = ()) -> str:
     """A file of the page's own."""
-    found = (files(package) / "assets" / name for package in (*packages, HERE))
-    return next(file for file in found if file.is_file()).read_text(encoding="utf-8")
+    candidates = (files(package) / "assets" / name for package in (*packages, HERE))
+    return next(file for file in candidates if file.is_file()).read_text(encoding="utf-8")
 
 
 def _sources(scripts: Sequence[str], packages: tuple[str, ...]) -> list[str]:
@@ -90,6 +90,7 @@ def _sources(scripts: Sequence[str], packages: tuple[str, ...]) -> list[str]:
 
 @cache
 def _environment(packages: tuple[str, ...]) -> Environment:
+    """What finds and fills the templates of these packages."""
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package, "assets") for package in (*packages, HERE)]),
         autoescape=True,

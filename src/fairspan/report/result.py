@@ -56,7 +56,9 @@ class Result(ABC):
         return " ".join(f"<{self.view.heading}{f' | {cards}' if cards else ''}>".split())
 
     def _repr_html_(self) -> str:
-        view, picture = cleaned(self.view), ""
+        """What a notebook shows: verdicts, and the picture if it can be drawn."""
+        view = cleaned(self.view)
+        picture = ""
         if find_spec("matplotlib") is not None and any(view.charts()):
             # What is too large to be drawn is shown without a picture.
             with suppress(FairspanError):

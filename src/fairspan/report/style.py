@@ -1,4 +1,4 @@
-"""How every figure looks: colours, hatches, markers, fonts, and files that come out the same each time."""
+"""How every figure looks: colours, hatches, markers, fonts; and its file, always the same."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from fairspan.errors import FairspanError, MissingExtra
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, which stay apart under colour blindness; the first, grey, is for the unmodified model.
+# Okabe and Ito's colours, which stay apart under colour blindness; grey is for the plain model.
 COLOURS = ("#999999", "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 # Two neighbours without a hatch differ in lightness, all others in their hatch.
 HATCHES = ("", "", "///", "...", "xx", "\\\\\\", "oo")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 FORMATS = (".png", ".svg", ".pdf")
 DASHES = (0, (4, 3))
-INK, PALE = "#333333", "#d9d9d9"
+INK = "#333333"
+PALE = "#d9d9d9"
 
 # DejaVu Sans comes with matplotlib; the others, where installed, are for the scripts it lacks.
 FAMILIES = (
-    "DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "PingFang SC", "Microsoft YaHei",
-    "Noto Sans KR", "Apple SD Gothic Neo", "Malgun Gothic", "Noto Sans Devanagari", "Kohinoor Devanagari",
-    "Nirmala UI", "Noto Sans Bengali", "Noto Sans Tamil", "Noto Sans Thai", "Noto Sans Arabic", "Noto Sans Hebrew",
+    "DejaVu Sans", "Noto Sans CJK SC", "Noto Sans CJK JP", "Noto Sans SC", "PingFang SC",
+    "Microsoft YaHei", "Noto Sans KR", "Apple SD Gothic Neo", "Malgun Gothic",
+    "Noto Sans Devanagari", "Kohinoor Devanagari", "Nirmala UI", "Noto Sans Bengali",
+    "Noto Sans Tamil", "Noto Sans Thai", "Noto Sans Arabic", "Noto Sans Hebrew",
     "Arial Unicode MS",
 )  # fmt: skip
 
@@ -53,7 +55,7 @@ class Look:
 
 
 def look_of(number: int) -> Look:
-    """The look of the treatment with that number, from 0; dark ink for what belongs to no treatment."""
+    """The look of the treatment with that number; dark ink for what belongs to no treatment."""
     if number < 0:
         return Look(INK, "", "o")
     return Look(
@@ -65,7 +67,7 @@ def look_of(number: int) -> Look:
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """The settings of every figure. Characters that no font shows are boxes, without a warning for each."""
+    """The settings of every figure. Characters that no font shows are boxes, without a warning."""
     from matplotlib import style
 
     with warnings.catch_warnings(), style.context([_SETTINGS, {"font.family": _installed()}]):
@@ -77,8 +79,8 @@ def house_style() -> Iterator[None]:
 def _installed() -> list[str]:
     from matplotlib.font_manager import fontManager
 
-    there = set(fontManager.get_font_names())
-    return [*(family for family in FAMILIES if family in there), "sans-serif"]
+    installed = set(fontManager.get_font_names())
+    return [*(family for family in FAMILIES if family in installed), "sans-serif"]
 
 
 def require_drawing(file: Path) -> None:

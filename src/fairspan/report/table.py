@@ -1,4 +1,4 @@
-"""`Table`: cells with a value, a format and a mark, in groups of rows and columns, and the tidy frame behind."""
+"""`Table`: cells with a value, a format and a mark, in groups, and the tidy frame behind them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERDICTS: dict[str, Tone] = {
     "worse": "bad",
     "inconclusive": "open",
 }
-"""The words of all verdicts: a model is fair or biased, a change better, worse or not worse, advice use or keep."""
+"""The words of all verdicts: on a model, on a change, and advice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +50,12 @@ class Cell:
 
     @property
     def text(self) -> str:
+        """The value in its format, with the mark."""
         if isinstance(self.value, str):
             return self.value + self.mark
-        if self.form == "p":
-            assert self.value is None or isinstance(self.value, int | float)
-            return p_value(self.value) + self.mark
         if self.value is None or isinstance(self.value, int | float):
-            return number(self.value, self.form) + self.mark
+            written = p_value(self.value) if self.form == "p" else number(self.value, self.form)
+            return written + self.mark
         return with_bounds(self.value, self.form) + self.mark
 
 
@@ -74,7 +73,8 @@ class Column:
     form: str = ".3f"
 
 
-CHANGE, P_VALUE = Column("change [95 %]", form="+.3f"), Column("p", form="p")
+CHANGE = Column("change [95 %]", form="+.3f")
+P_VALUE = Column("p", form="p")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,8 @@ class Table:
         heads: headings of the columns that name the rows.
         columns: those of the cells.
         frame: the same numbers unrounded, one tidy row each.
-        grouped: how many of the first heads group the rows: repeated ones are shown once, and groups are set apart.
+        grouped: how many of the first heads group the rows: repeated ones are shown once, and
+            groups are set apart.
         notes: legend and remarks, shown below, one line each.
         brief: whether the terminal shows it as well.
     """
@@ -127,28 +128,39 @@ class Table:
 
         Args:
             heads: the frame's columns that name the rows, with their headings where these differ.
-            columns: the frame's columns that are shown, with their headings. `psi` shows the interval in
-                `psi_estimate`, `psi_low` and `psi_high`, and `estimate` that in `estimate`, `low` and `high`.
+            columns: the frame's columns that are shown, with their headings. `psi` shows the
+                interval in `psi_estimate`, `psi_low` and `psi_high`, and `estimate` that in
+                `estimate`, `low` and `high`.
         """
-        named = dict(heads) if isinstance(heads, Mapping) else {head: head for head in heads}
+        headings = dict(heads) if isinstance(heads, Mapping) else {head: head for head in heads}
         shown = {
-            key: one if isinstance(one, Column) else Column(one) for key, one in columns.items()
+            key: column if isinstance(column, Column) else Column(column)
+            for key, column in columns.items()
         }
         rows = [
             Row(
-                tuple("" if one[head] is None else str(one[head]) for head in named),
-                tuple(_cell(one, key, shown[key]) for key in shown),
+                tuple("" if record[head] is None else str(record[head]) for head in headings),
+                tuple(_cell(record, key, column) for key, column in shown.items()),
             )
-            for one in frame.iter_rows(named=True)
+            for record in frame.iter_rows(named=True)
         ]
-        parts = tuple(named.values()), tuple(shown.values()), tuple(rows)
-        return cls(name, title, *parts, frame, grouped=grouped, notes=tuple(notes), brief=brief)
+        return cls(
+            name,
+            title,
+            tuple(headings.values()),
+            tuple(shown.values()),
+            tuple(rows),
+            frame,
+            grouped=grouped,
+            notes=tuple(notes),
+            brief=brief,
+        )
 
     @property
     def aligns(self) -> tuple[Align, ...]:
         """Of all columns; heads of rows are left-aligned."""
-        named: list[Align] = ["left" for _ in self.heads]
-        return (*named, *(column.align for column in self.columns))
+        heads: list[Align] = ["left" for _ in self.heads]
+        return (*heads, *(column.align for column in self.columns))
 
     @property
     def has_groups(self) -> bool:
@@ -165,22 +177,22 @@ class Table:
         """The heads of every row, without those that repeat the row above."""
         shown = []
         before: tuple[str, ...] = ()
-        for one in self.rows:
+        for row in self.rows:
             repeated = 0
-            while repeated < self.grouped and one.heads[: repeated + 1] == before[: repeated + 1]:
+            while repeated < self.grouped and row.heads[: repeated + 1] == before[: repeated + 1]:
                 repeated += 1
-            shown.append(("",) * repeated + one.heads[repeated:])
-            before = one.heads
+            shown.append(("",) * repeated + row.heads[repeated:])
+            before = row.heads
         return shown
 
     def spans(self) -> list[tuple[str, int]]:
         """The groups of columns from left to right, each with the number of columns it covers."""
-        return [
-            (name, len(list(own))) for name, own in groupby(column.group for column in self.columns)
-        ]
+        groups = groupby(column.group for column in self.columns)
+        return [(name, len(list(members))) for name, members in groups]
 
 
 def _cell(record: Mapping[str, Any], key: str, column: Column) -> Cell:
+    """What a column shows of a record: an interval, a verdict, text or a number."""
     if f"{key}_estimate" in record:
         return Cell(interval(record, f"{key}_"), column.form)
     if key == "estimate" and "low" in record:

@@ -1,5 +1,7 @@
 """A view in the terminal: verdicts first, then charts as bars, then tables that fit the width."""
 
+from typing import Literal
+
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, Group, RenderableType
@@ -13,8 +15,10 @@ from fairspan.report.view import View
 
 COLOURS: dict[Tone, str] = {"good": "green", "bad": "red", "open": "yellow", "plain": ""}
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-_LONGEST_BAR, _SHORTEST_BAR = 48, 8
-_LONGEST_HEAD, _SHORTEST_HEAD = 30, 8
+_LONGEST_BAR = 48
+_SHORTEST_BAR = 8
+_LONGEST_HEAD = 30
+_SHORTEST_HEAD = 8
 _REFERENCE = "┊"
 
 
@@ -72,41 +76,38 @@ def bars(chart: Chart, panel: Panel, width: int = 80) -> RenderableType:
     title = ", ".join(part for part in (panel.title, panel.heading, panel.detail) if part)
     fair = "" if panel.reference is None else f"; {_REFERENCE} {chart.dashes}"
     lines: list[RenderableType] = [Text(f"{chart.y_label} by {chart.x_label} ({title}){fair}")]
+    head, longest = _bar_widths(chart, width)
     low, high = chart.domain(panel)
-    every = [one for other in chart.shown for one in other.series]
-    numbers = max(
-        (cell_len(_numbers(chart, one)) for series in every for one in series.points if one),
-        default=0,
-    )
-    room = width - numbers - 4
-    labels = [cell_len(label) for other in chart.shown for label in other.labels]
-    head = min(_LONGEST_HEAD, max(_SHORTEST_HEAD, room - _SHORTEST_BAR), max(labels, default=0))
-    longest = max(_SHORTEST_BAR, min(_LONGEST_BAR, room - head))
     unit = longest / (high - low) if high > low else 0.0
-    for place, series in enumerate(one for one in panel.series if not one.dashed):
+    reference = None if panel.reference is None else (panel.reference - low) * unit
+    solid = [series for series in panel.series if not series.dashed]
+    for series in solid:
         if series.name != panel.title:
             lines.append(Text(series.name, style="bold"))
-        style = "bright_black" if series.number < 1 and place == 0 else "cyan"
-        for label, one in zip(panel.labels, series.points, strict=True):
+        style = "bright_black" if series.number < 1 and series is solid[0] else "cyan"
+        for label, point in zip(panel.labels, series.points, strict=True):
             name = label if cell_len(label) <= head else f"{set_cell_size(label, head - 1)}…"
             line = Text(f"  {set_cell_size(name, head)} ")
-            if one is not None:
-                drawn = Text(
-                    set_cell_size(bar(one.estimate * unit, -low * unit), longest), style=style
-                )
-                line.append_text(
-                    _marked(
-                        drawn, None if panel.reference is None else (panel.reference - low) * unit
-                    )
-                )
-                shown = number(one.estimate, chart.form)
-                line.append(f" {shown}").append(
-                    _numbers(chart, one).removeprefix(shown), style="dim"
-                )
-            else:
-                line.append(UNKNOWN)
             lines.append(line)
+            if point is None:
+                line.append(UNKNOWN)
+                continue
+            drawn = set_cell_size(bar(point.estimate * unit, -low * unit), longest)
+            line.append_text(_marked(Text(drawn, style=style), reference))
+            estimate = number(point.estimate, chart.form)
+            line.append(f" {estimate}")
+            line.append(_numbers(chart, point).removeprefix(estimate), style="dim")
     return Group(*lines)
+
+
+def _bar_widths(chart: Chart, width: int) -> tuple[int, int]:
+    """The characters of the labels and of the longest bar, for all panels of a chart."""
+    points = [p for panel in chart.shown for series in panel.series for p in series.points if p]
+    numbers = max((cell_len(_numbers(chart, point)) for point in points), default=0)
+    labels = [cell_len(label) for panel in chart.shown for label in panel.labels]
+    room = width - numbers - 4
+    head = min(_LONGEST_HEAD, max(_SHORTEST_HEAD, room - _SHORTEST_BAR), max(labels, default=0))
+    return head, max(_SHORTEST_BAR, min(_LONGEST_BAR, room - head))
 
 
 def _marked(drawn: Text, reference: float | None) -> Text:
@@ -119,7 +120,7 @@ def _marked(drawn: Text, reference: float | None) -> Text:
 
 
 def bar(length: float, zero: float = 0.0) -> str:
-    """A bar of that many characters from `zero`, to an eighth of one; to a half of one if it goes to the left."""
+    """A bar from `zero`, to an eighth of a character; to a half of one if it goes to the left."""
     before = max(0, round(zero))
     if length < 0:
         whole, rest = divmod(min(2 * before, round(-length * 2)), 2)
@@ -133,30 +134,30 @@ def tables(table: Table, width: int = 80) -> list[RenderableType]:
     table = cleaned(table)
     names = [f"{column.group}\n{column.name}".strip() for column in table.columns]
     needed = [_column_width(table, place, name) for place, name in enumerate(names)]
-    heads = [
-        min(
-            _LONGEST_HEAD,
-            max([cell_len(name), *(cell_len(row.heads[place]) for row in table.rows)]),
-        )
-        for place, name in enumerate(table.heads)
-    ]
+    heads = [_head_width(table, place) for place in range(len(table.heads))]
     most = _LONGEST_HEAD
     if sum(heads) + 2 * len(heads) + max(needed, default=0) >= width:
         # Half of the width for the heads at most.
         most = min(most, max(_SHORTEST_HEAD, width // (2 * max(1, len(heads))) - 2))
-    room = max(_SHORTEST_HEAD, width - sum(min(most, one) + 2 for one in heads) - 1)
-    widths = [min(room, one) for one in needed]
-    parts: list[list[int]] = [[]]
-    for place, own in enumerate(widths):
-        if parts[-1] and sum(widths[other] for other in parts[-1]) + own > room:
-            parts.append([])
-        parts[-1].append(place)
-    made = [
-        _part(table, {place: (names[place], widths[place] - 2) for place in part}, most)
-        for part in parts
-    ]
+    room = max(_SHORTEST_HEAD, width - sum(min(most, head) + 2 for head in heads) - 1)
+    widths = [min(room, need) for need in needed]
+    parts: list[dict[int, tuple[str, int]]] = [{}]
+    taken = 0
+    for place, column_width in enumerate(widths):
+        if parts[-1] and taken + column_width > room:
+            parts.append({})
+            taken = 0
+        parts[-1][place] = (names[place], column_width - 2)
+        taken += column_width
+    grids = [_part(table, part, most) for part in parts]
     # Not as the title of the table, which would be broken to its width.
-    return [Group(Text(table.title, overflow="fold"), made[0]), *made[1:]]
+    return [Group(Text(table.title, overflow="fold"), grids[0]), *grids[1:]]
+
+
+def _head_width(table: Table, place: int) -> int:
+    """What a column of heads needs."""
+    texts = [table.heads[place], *(row.heads[place] for row in table.rows)]
+    return min(_LONGEST_HEAD, max(cell_len(text) for text in texts))
 
 
 def _column_width(table: Table, place: int, name: str) -> int:
@@ -170,30 +171,26 @@ def _column_width(table: Table, place: int, name: str) -> int:
 
 def _part(table: Table, part: dict[int, tuple[str, int]], most: int) -> RenderableType:
     """Some columns, by their names and least widths, beside the heads."""
-    made = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    grid = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for name in table.heads:
-        made.add_column(Text(name), overflow="fold", max_width=most)
+        grid.add_column(Text(name), overflow="fold", max_width=most)
     for place, (name, least) in part.items():
-        left = table.columns[place].align in ("left", "wrap")
-        made.add_column(
-            Text(name), justify="left" if left else "right", overflow="fold", min_width=least
-        )
+        right = table.columns[place].align == "right"
+        justify: Literal["left", "right"] = "right" if right else "left"
+        grid.add_column(Text(name), justify=justify, overflow="fold", min_width=least)
     heads = iter(table.shown_heads())
     groups = table.groups()
-    for number_of, group in enumerate(groups):
+    for group in groups:
+        apart = bool(table.grouped) and len(group) > 1 and group is not groups[-1]
         for row in group:
-            shown = [Text(head) for head in next(heads)]
-            texts = [
-                Text(row.cells[place].text, style=COLOURS[row.cells[place].tone]) for place in part
-            ]
-            last = row is group[-1] and number_of < len(groups) - 1
-            made.add_row(
-                *shown, *texts, end_section=last and bool(table.grouped) and len(group) > 1
-            )
-    return made
+            cells = [row.cells[place] for place in part]
+            texts = [Text(cell.text, style=COLOURS[cell.tone]) for cell in cells]
+            ends = apart and row is group[-1]
+            grid.add_row(*(Text(head) for head in next(heads)), *texts, end_section=ends)
+    return grid
 
 
-def _numbers(chart: Chart, one: Point) -> str:
+def _numbers(chart: Chart, point: Point) -> str:
     """A number, and its note or its interval."""
-    ends = "" if one.low is None or one.high is None else bounds(one, chart.form)
-    return f"{number(one.estimate, chart.form)} {one.note or ends}".rstrip()
+    ends = "" if point.low is None or point.high is None else bounds(point, chart.form)
+    return f"{number(point.estimate, chart.form)} {point.note or ends}".rstrip()

@@ -1,11 +1,11 @@
-"""Numbers as text: one way to write a number, an interval and a p value, for every table, chart and sentence."""
+"""Numbers as text: one way to write a number, an interval and a p value everywhere."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from math import isfinite
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 from unicodedata import category
 
 UNKNOWN = "–"
@@ -30,7 +30,7 @@ def finite(value: Any) -> float | None:
 
 
 def number(value: float | None, form: str = ".3f") -> str:
-    """A number in a format such as ".3f", "+.2f", ".1%" or ",d", with a true minus sign; a dash if it is unknown.
+    """A number in a format such as ".3f", ".1%" or ",d", with a true minus sign; a dash if unknown.
 
     >>> number(-0.12345), number(0.5, ".1%"), number(None)
     ('−0.123', '50.0\\xa0%', '–')
@@ -76,7 +76,7 @@ def p_value(value: float | None) -> str:
 
 
 def printable(text: str) -> str:
-    """Text without control characters and halves of surrogate pairs, which terminals, fonts and files choke on."""
+    """Text without control characters and lone surrogates, which break terminals and files."""
     return "".join(
         "\ufffd" if category(sign) in ("Cc", "Cs") and sign not in "\n\t" else sign for sign in text
     )
@@ -89,20 +89,18 @@ def cleaned(value: Shown) -> Shown:
 
 def changed(value: Shown, change: Callable[[str], str]) -> Shown:
     """A view, a part of it or JSON in which every text is changed."""
-    made: Any = value
+    result: Any = value
     if isinstance(value, str):
-        made = change(value)
+        result = change(value)
     elif isinstance(value, list | tuple):
-        parts = [changed(one, change) for one in value]
-        made = type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+        parts = [changed(part, change) for part in value]
+        result = type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     elif isinstance(value, Mapping):
-        made = {key: changed(one, change) for key, one in value.items()}
+        result = {key: changed(part, change) for key, part in value.items()}
     elif is_dataclass(value) and not isinstance(value, type):
-        made = replace(
-            value, **{one.name: changed(getattr(value, one.name), change) for one in fields(value)}
-        )
-    found: Shown = made
-    return found
+        names = [field.name for field in fields(value)]
+        result = replace(value, **{name: changed(getattr(value, name), change) for name in names})
+    return cast(Shown, result)
 
 
 def size_text(size: float) -> str:

@@ -15,7 +15,7 @@ FEW_BARS = 4
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A verdict or a piece of advice on one treatment: a word for the badge, and sentences that say why."""
+    """A verdict or advice on one treatment: a word for the badge, and sentences that say why."""
 
     name: str
     badge: str
@@ -45,7 +45,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """Everything a run has to show. Terminal, page, figures, tables, JSON and notebooks are made from it.
+    """Everything a run has to show, whether in a terminal, a page, a figure or a notebook.
 
     Attributes:
         title: the heading of a page about this run.
@@ -58,7 +58,7 @@ class View:
         remarks: sentences that belong below the cards.
         notes: what a reader should know before reading the numbers.
         switch: the treatments that a page can switch between, the baseline first.
-        all_first: whether a page opens with all of them side by side, as lines and a few bars can be.
+        all_first: whether a page opens with all of them side by side.
         methods: how it was measured, one paragraph each.
     """
 
@@ -94,9 +94,9 @@ class View:
 
     def chart(self, name: str | None = None) -> Chart | HeatMap:
         """The chart of that name; without a name, the one that represents the whole run."""
-        found = {one.name: one for one in self.charts()}
-        wanted = name or self.picture or next(iter(found), "")
-        if wanted not in found:
-            there = f"only {', '.join(found)}" if found else "and nothing else to draw"
-            raise FairspanError(f"there is no figure {wanted!r}, {there}.")
-        return found[wanted]
+        charts = {chart.name: chart for chart in self.charts()}
+        wanted = name or self.picture or next(iter(charts), "")
+        if wanted not in charts:
+            choices = f"only {', '.join(charts)}" if charts else "and nothing else to draw"
+            raise FairspanError(f"there is no figure {wanted!r}, {choices}.")
+        return charts[wanted]
