@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import fairspan
 from fairspan import Calibration
 from fairspan.errors import DesignError, UnsupportedModel
-from fairspan.model import transformer as transformer_module
+from fairspan.model import splitting
 from fairspan.model.loading import load_model
 from fairspan.model.pooling import TOKENS
 from tests.by_matrices import matrices_instead
@@ -70,7 +70,7 @@ def test_every_token_of_a_document_has_the_vector_that_the_matrices_give(
         assert error(found, fair.encode_document(TEXTS)) < ROUNDING
     for batch_size in (1, 2):
         assert error(fair.encode_document(TEXTS, batch_size=batch_size), found) < ROUNDING
-    with patch.object(transformer_module, "AT_A_TIME", 160):
+    with patch.object(splitting, "AT_A_TIME", 160):
         assert error(fair.encode_document(TEXTS), found) < ROUNDING
     query = fair.encode_query(TEXTS[0])
     by_hand = [float((query @ one.T).max(dim=1).values.sum()) for one in found]

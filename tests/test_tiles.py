@@ -26,8 +26,8 @@ from fairspan.attention.plan import Plan
 from fairspan.attention.reference import Place, sees_by_position, sees_by_tile, tile_places
 from fairspan.attention.tiles import NO_TILE, SHARED, lay_tiles
 from fairspan.errors import UnsupportedModel
-from fairspan.model import transformer as transformer_module
-from fairspan.model.transformer import few_at_a_time
+from fairspan.model import splitting
+from fairspan.model.splitting import few_at_a_time
 from tests.by_matrices import matrices_instead
 from tests.test_architectures import error, outputs
 from tests.test_attention_profile import LargestTensor
@@ -422,7 +422,7 @@ def test_long_texts_are_read_few_at_a_time(
     texts = [words(90), words(40), words(33), words(9), words(3), "w1", ""]
     fair = fairspan.calibrate(make_tiny(architecture, pooling, padding_side=side), tile_size=16)
     together, passes = fair(fair.preprocess(texts)), []
-    monkeypatch.setattr(transformer_module, "AT_A_TIME", 100)
+    monkeypatch.setattr(splitting, "AT_A_TIME", 100)
     assert [part.stop for part in few_at_a_time(together["attention_mask"])] == [1, 3, 7]
     own = fair[0].model.forward
     spy = patch.object(

@@ -30,35 +30,34 @@ def make_plan(
 
     Args:
         depth: how many attention layers the model has.
-        tiling: what tiles need to know of the model; None for a calibration without them.
         inputs: `input_ids`, and `attention_mask` and `prompt_length` if there are any.
-        segment: [N, L], the segment of each token, `UNSEGMENTED` in plain texts; None if all texts are plain.
+        segment: [N, L], the segment of each token, `UNSEGMENTED` in plain texts; None if all texts
+            are plain.
         only_pooled: whether nothing reads the last layer's output but the pooled row.
+        tiling: what tiles need to know of the model; None for a calibration without them.
     """
-    ids = inputs["input_ids"]
-    valid = (
-        inputs["attention_mask"].bool()
-        if "attention_mask" in inputs
-        else torch.ones_like(ids).bool()
-    )
+    mask = inputs.get("attention_mask")
+    valid = (torch.ones_like(inputs["input_ids"]) if mask is None else mask).bool()
+    prompt_length = inputs.get("prompt_length")
     layers = calibration.layer_numbers(depth) if calibration.strength > 0 else frozenset()
-    last, tiles = depth - 1, None
-    if tiling is not None:
-        tiles = tiling.lay(calibration, site, valid, inputs.get("prompt_length"), segment)
-    one_row_is_enough = site.pooling != "mean" and (last in layers or tiles is not None)
     sharper = 1 / temperature_of(calibration.temperature, side)
+    tiles = None
+    inverse_temperature: float | Tensor = sharper
+    if tiling is not None:
+        tiles = tiling.lay(calibration, site, valid, prompt_length, segment)
+        inverse_temperature = _where_several(sharper, tiles)
+    last = depth - 1
+    one_row_is_enough = site.pooling != "mean" and (last in layers or tiles is not None)
 
     def make_rule() -> BasketRule:
+        pooled = None if site.pooling == "mean" else site.pooled_rows(valid, prompt_length)
         special, baskets, strength = _split(calibration, site, valid, segment)
-        pooled = (
-            None if site.pooling == "mean" else site.pooled_rows(valid, inputs.get("prompt_length"))
-        )
         return BasketRule(baskets, special, strength, pooled)
 
     return Plan(
         layers=layers,
         make_rule=make_rule,
-        inverse_temperature=sharper if tiling is None else _where_several(sharper, tiles),
+        inverse_temperature=inverse_temperature,
         scale_position_bias=calibration.scale_position_bias,
         tiles=tiles,
         causal=tiling is not None and tiling.positions.causal,
@@ -67,7 +66,7 @@ def make_plan(
 
 
 def _where_several(sharper: float, tiles: Tiles | None) -> float | Tensor:
-    """An inverse temperature for texts of several tiles; the others have none. [N] where the batch may have both."""
+    """The inverse temperature of texts of several tiles, 1 for others; [N] if both may occur."""
     if tiles is None or sharper == 1:
         return 1.0
     if not tiles.padded:
@@ -78,13 +77,13 @@ def _where_several(sharper: float, tiles: Tiles | None) -> float | Tensor:
 def _split(
     calibration: Calibration, site: PoolingSite, valid: Tensor, segment: Tensor | None
 ) -> tuple[SpecialShares, Baskets, Tensor | None]:
-    """What special tokens receive, where the baskets lie, and the strength [N], None for 1 throughout."""
-    bos, eos = (
-        None if share == "basket" else share for share in calibration.special_baskets(site.pooling)
-    )
-    special = SpecialShares(bos, eos)  # type: ignore[arg-type]
-    own = {"own_bos": bos is not None, "own_eos": eos is not None}
-    baskets = fixed_baskets(valid, calibration.basket_size, **own)
+    """What special tokens receive, where the baskets lie, and the strength: [N], or None for 1."""
+    shares = calibration.special_baskets(site.pooling)
+    bos = None if shares[0] == "basket" else shares[0]
+    eos = None if shares[1] == "basket" else shares[1]
+    special = SpecialShares(bos, eos)
+    own_baskets = {"own_bos": bos is not None, "own_eos": eos is not None}
+    baskets = fixed_baskets(valid, calibration.basket_size, **own_baskets)
     filled = baskets.content / calibration.basket_size
     strength = None if calibration.strength == 1 else torch.full_like(filled, calibration.strength)
     if calibration.short_texts == "leave":
@@ -95,4 +94,4 @@ def _split(
     segment = torch.where(plain, (baskets.slot - CONTENT).clamp(min=0), segment)
     if strength is not None:
         strength = torch.where(plain[:, 0], strength, calibration.strength)
-    return special, segment_baskets(valid, segment, **own), strength
+    return special, segment_baskets(valid, segment, **own_baskets), strength

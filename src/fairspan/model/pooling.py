@@ -22,8 +22,8 @@ class PoolingSite:
     """How the output of one transformer becomes one vector, or one for each token.
 
     Attributes:
-        module: the pooling module. Its settings may change after calibration, so they are read every time. None in a
-            multi-vector encoder, which keeps all tokens.
+        module: the pooling module. Its settings may change after calibration, so they are read
+            every time. None in a multi-vector encoder, which keeps all tokens.
         follows_directly: whether it is the next module, so that nothing else reads the tokens.
     """
 
@@ -47,17 +47,17 @@ class PoolingSite:
             return valid.shape[1] - 1 - valid.flip(1).int().argmax(dim=1)
         first = valid.int().argmax(dim=1)
         if self.skips_prompt and prompt_length:
-            # The pooling module falls back to the first position of the batch for a text that is all prompt.
+            # For a text that is all prompt, the pooling module uses the batch's first position.
             pooled = first + prompt_length
             return torch.where(prompt_length < valid.sum(dim=1), pooled, 0)
         return first
 
 
 class PooledFeatures(UserDict[str, Any]):
-    """Features whose token embeddings hold one token per text, the pooled one, until all of them are needed.
+    """Features whose token embeddings hold only the pooled token, until all of them are needed.
 
-    The pooling module reads the one row that it needs. What reads `token_embeddings` after it (an `encode` for
-    token embeddings, a module further on) gets those of all tokens, computed then.
+    The pooling module reads the one row that it needs. What reads `token_embeddings` after it (an
+    `encode` for token embeddings, a later module) gets those of all tokens, computed then.
     """
 
     def __init__(self, features: dict[str, Any], all_tokens: Callable[[], Tensor]) -> None:
@@ -66,7 +66,8 @@ class PooledFeatures(UserDict[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         if key == TOKENS and self._all_tokens is not None and "sentence_embedding" in self.data:
-            self.data[TOKENS], self._all_tokens = self._all_tokens(), None
+            self.data[TOKENS] = self._all_tokens()
+            self._all_tokens = None
         return self.data[key]
 
     def __or__(self, other: Any) -> Any:
@@ -87,16 +88,17 @@ def pooling_of(
             if isinstance(module, PoolingModule):
                 return PoolingSite(module, follows_directly=distance == 0)
     raise UnsupportedModel(
-        "no Pooling module follows the transformer, so fairspan cannot tell which row becomes the embedding. "
-        "Build the model as SentenceTransformer(modules=[transformer, Pooling(dimension, 'cls' or 'mean')])."
+        "no Pooling module follows the transformer, so fairspan cannot tell which row becomes the "
+        "embedding. Build the model as SentenceTransformer(modules=[transformer, "
+        "Pooling(dimension, 'cls' or 'mean')])."
     )
 
 
 def _sequences(model: SentenceTransformer) -> Iterator[list[nn.Module]]:
-    """The module sequences a text may take: the model's own, and each route of a Router with what follows it."""
+    """The modules a text may go through: the model's, and those of each route of a Router."""
     modules = list(model.children())
     yield modules
-    for place, module in enumerate(modules):
+    for number, module in enumerate(modules):
         if isinstance(module, Router):
             for route in module.sub_modules.values():
-                yield [*route, *modules[place + 1 :]]
+                yield [*route, *modules[number + 1 :]]

@@ -1,4 +1,4 @@
-"""Writing a model's files: all of them or nothing. Needs no torch, so that mistakes are found before it is loaded."""
+"""Writing a model's files: all of them or nothing. Needs no torch, so that it can check early."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ def written_whole(folder: Path) -> Iterator[Path]:
     Raises:
         UnsupportedModel: if something cannot be written; nothing is left of it then.
     """
-    # An empty folder may be a volume of its own, which cannot be replaced by another folder.
-    there, name = folder.is_dir(), f".{folder.name}.{os.getpid()}"
-    partial = folder / name if there else folder.absolute().with_name(name)
-    made = [parent for parent in partial.parents if not parent.exists()]
+    # An empty folder may be a mounted volume, which cannot be replaced by another folder.
+    exists = folder.is_dir()
+    name = f".{folder.name}.{os.getpid()}"
+    partial = folder / name if exists else folder.absolute().with_name(name)
+    new_parents = [parent for parent in partial.parents if not parent.exists()]
     try:
         partial.mkdir(parents=True)
         yield partial
-        if not there:
+        if not exists:
             partial.rename(folder.absolute())
             return
-        # Last what makes it a model.
+        # modules.json, which makes the folder a model, comes last.
         for file in sorted(partial.iterdir(), key=lambda file: file.name == "modules.json"):
             file.rename(folder / file.name)
     except FairspanError:
@@ -40,7 +41,7 @@ def written_whole(folder: Path) -> Iterator[Path]:
         raise UnsupportedModel(f"{folder} cannot be written: {first_line(error)}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-        for parent in made:
+        for parent in new_parents:
             with suppress(OSError):  # it is not empty
                 parent.rmdir()
 
@@ -59,14 +60,13 @@ def require_new(folder: Path) -> None:
 
 
 def require_exportable(out: Path) -> None:
-    """Raise if no model can be exported to `out`: its name, files that are there, a missing package."""
+    """Raise if no model can be exported to `out`: its name, its files, or a missing package."""
     if out.suffix == ".onnx":
         raise UnsupportedModel(
             f"a model is exported to a folder: use {str(out.with_suffix(''))!r} for {str(out)!r}."
         )
     require_new(out)
-    missing = [
-        package for package in ("onnx", "onnxscript", "onnxruntime") if find_spec(package) is None
-    ]
+    packages = ("onnx", "onnxscript", "onnxruntime")
+    missing = [package for package in packages if find_spec(package) is None]
     if missing:
         raise MissingExtra(f"exporting needs {', '.join(missing)}: pip install 'fairspan[onnx]'.")

@@ -35,8 +35,8 @@ class Loading:
     Attributes:
         max_seq_length: the longest text to read, in tokens, in place of the model's own setting.
         device: "cpu", "cuda" or "mps"; by default the fastest that is there.
-        dtype: "float32", "bfloat16", "float16", or "auto" for that of the saved weights; by default float32 on a CPU
-            and "auto" elsewhere.
+        dtype: "float32", "bfloat16", "float16", or "auto" for that of the saved weights; by default
+            float32 on a CPU and "auto" elsewhere.
         trust_remote_code: run code that comes with the model.
     """
 
@@ -58,31 +58,31 @@ class Loading:
             )
 
     def require_device(self) -> None:
-        """Raise if the device is not on this machine; of all that loads a model, only torch is imported for that."""
+        """Raise if the device is not on this machine; imports torch only."""
         if self.device is None or not self.device.startswith(("cuda", "mps")):
             return
         import torch
 
         kind, _, number = self.device.partition(":")
-        there = (
-            torch.cuda.device_count() if kind == "cuda" else int(torch.backends.mps.is_available())
-        )
-        if int(number or 0) >= there:
-            found = f"torch {torch.__version__} finds {there} of kind {kind}"
+        count = int(torch.backends.mps.is_available())
+        if kind == "cuda":
+            count = torch.cuda.device_count()
+        if int(number or 0) >= count:
             raise UnsupportedModel(
-                f"there is no device {self.device!r} on this machine: {found}. Omit device."
+                f"there is no device {self.device!r} on this machine: torch {torch.__version__} "
+                f"finds {count} of kind {kind}. Omit device."
             )
 
 
 def find_model(name: str | Path | None = None, **options: Any) -> str:
     """Where the model of that name is: its folder, or its full name on the hub.
 
-    The hub is asked once, for some seconds. If it cannot be reached, the place is the model's folder in the local
-    cache of the hub.
+    The hub is asked once, for some seconds. If it cannot be reached, the place is the model's
+    folder in the local cache of the hub.
 
     Args:
-        options: those of `SentenceTransformer`, of which `token`, `revision`, `cache_folder` and `local_files_only`
-            count.
+        options: those of `SentenceTransformer`, of which `token`, `revision`, `cache_folder` and
+            `local_files_only` count.
 
     Raises:
         UnsupportedModel: if there is no such model, or its folder holds none.
@@ -90,10 +90,10 @@ def find_model(name: str | Path | None = None, **options: Any) -> str:
     name = str(name or DEFAULT_MODEL)
     folder = Path(name)
     if folder.is_dir():
-        there = [folder / one for one in _CONFIGURATIONS if (folder / one).is_file()]
-        if not there:
+        configurations = [folder / file for file in _CONFIGURATIONS if (folder / file).is_file()]
+        if not configurations:
             raise _not_found(folder, f"it has neither {' nor '.join(_CONFIGURATIONS)}")
-        for file in there:
+        for file in configurations:
             read_json(file)
         return name
     if folder.exists():
@@ -127,9 +127,9 @@ def model_file(place: str, name: str, **options: Any) -> Path | None:
 
 def hub_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """What of the options of `SentenceTransformer` is for downloads."""
-    named = {name: options.get(name) for name in ("revision", "token")}
     return {
-        **named,
+        "revision": options.get("revision"),
+        "token": options.get("token"),
         "cache_dir": options.get("cache_folder"),
         "local_files_only": bool(options.get("local_files_only")),
     }
@@ -150,7 +150,7 @@ def read_json(file: Path) -> Any:
 
 
 def _place_of(name: str, options: Mapping[str, Any]) -> str:
-    """The name of a model that the hub has, or else its folder in the cache; raise if it is in neither."""
+    """The name of a model that the hub has, or else its folder in the cache; raise if neither."""
     from huggingface_hub import constants, try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
@@ -170,10 +170,9 @@ def _place_of(name: str, options: Mapping[str, Any]) -> str:
             why = f"the hub cannot be reached, or did not answer within {_SECONDS:g} seconds"
     # sentence_transformers can have a cache folder of its own.
     cache = options.get("cache_folder") or os.environ.get("SENTENCE_TRANSFORMERS_HOME")
-    for one, configuration in product(names, _CONFIGURATIONS):
-        file = try_to_load_from_cache(
-            one, configuration, cache_dir=cache, revision=options.get("revision")
-        )
+    revision = options.get("revision")
+    for repository, configuration in product(names, _CONFIGURATIONS):
+        file = try_to_load_from_cache(repository, configuration, cache, revision)
         if isinstance(file, str):
             return str(Path(file).parent)
     raise _not_found(
@@ -182,17 +181,22 @@ def _place_of(name: str, options: Mapping[str, Any]) -> str:
 
 
 def _on_hub(name: str, names: Sequence[str], token: Any) -> str:
-    """The first of these names that the hub has; raise if it has none, and OSError if it cannot be asked."""
+    """The first of these names that the hub has.
+
+    Raises:
+        UnsupportedModel: if it has none of them.
+        OSError: if it cannot be reached.
+    """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 
-    for one in names:
+    for repository in names:
         try:
-            HfApi(token=token).model_info(one, timeout=_SECONDS)
+            HfApi(token=token).model_info(repository, timeout=_SECONDS)
         except HfHubHTTPError as error:  # any other answer: loading finds out what is wrong
             if isinstance(error, RepositoryNotFoundError) and not isinstance(error, GatedRepoError):
                 continue
         except Exception as error:
             raise OSError(str(error)) from None
-        return one
+        return repository
     raise _not_found(name, "it is neither a folder nor a model on the hub that you may read")

@@ -21,10 +21,14 @@ from fairspan.model.pooling import PoolingSite
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """A model's positions, the special tokens that its tokenizer puts around every text, and what it reads plain.
+    """What tiles need to know about a model.
 
-    Special tokens and the prompt are shared: every tile is read behind them, as if it were the whole text. A model
-    that pools one token shares that token, whatever it is.
+    Special tokens and the prompt are shared: every tile is read behind them, as if it were the
+    whole text. A model that pools one token shares that token, whatever it is.
+
+    Attributes:
+        before, after: how many special tokens the tokenizer puts around a text.
+        window: how many tokens the model reads without tiles; None for any number.
     """
 
     positions: Positions
@@ -40,35 +44,45 @@ class Tiling:
         prompt: int | None,
         segment: Tensor | None,
     ) -> Tiles | None:
-        """The tiles of a batch, given [N, L] bool; None if each text is one tile, which the plain model reads too."""
+        """The tiles of a batch, given [N, L] bool; None if the plain model reads each text whole.
+
+        Args:
+            prompt: the number of tokens up to the end of the prompt.
+            segment: [N, L], the segment of each token; None for texts without segments.
+        """
         lead, trail = self.shared(site, prompt)
-        room, size = valid.shape[1] - lead - trail, self.size(calibration, lead + trail)
+        room = valid.shape[1] - lead - trail
+        size = self.size(calibration, lead + trail)
         if segment is None and not is_exporting() and (size is None or room <= size):
             return None
-        cut: dict[str, Any] = {"lead": lead, "trail": trail}
-        if segment is not None:
-            limit = self.positions.limit
-            cut |= {
-                "segment": segment,
-                "longest": max(1, room if limit is None else limit - lead - trail),
-            }
-        return lay_tiles(valid, max(1, room) if size is None else size, **cut)
+        if size is None:
+            size = max(1, room)
+        if segment is None:
+            return lay_tiles(valid, size, lead=lead, trail=trail)
+        limit = self.positions.limit
+        longest = max(1, room if limit is None else limit - lead - trail)
+        return lay_tiles(valid, size, lead=lead, trail=trail, segment=segment, longest=longest)
 
     def size(self, calibration: Calibration, shared: int) -> int | None:
-        """The most tokens of a tile beside that many shared ones; None for a model that reads any length plain.
+        """The most tokens of a tile, shared ones aside; None for a model without a limit.
 
         Raises:
             DesignError: if the model has too few positions for them.
         """
-        limit, size = self.positions.limit, calibration.tile_size
+        limit = self.positions.limit
+        size = calibration.tile_size
         if size == WINDOW:
-            limit, size = self.window, None if self.window is None else max(1, self.window - shared)
-        if size is not None and limit is not None and int(size) + shared > limit:
+            limit = self.window
+            size = None if limit is None else max(1, limit - shared)
+        if size is None:
+            return None
+        if limit is not None and int(size) + shared > limit:
             raise DesignError(
-                f"tile_size={calibration.tile_size} and {shared} special and prompt tokens need more than the "
-                f"model's {limit} positions: use tiles of at most {max(limit - shared, 0)} tokens."
+                f"tile_size={calibration.tile_size} and {shared} special and prompt tokens need "
+                f"more than the model's {limit} positions: use tiles of at most "
+                f"{max(limit - shared, 0)} tokens."
             )
-        return None if size is None else int(size)
+        return int(size)
 
     def position_ids(self, tiles: Tiles) -> dict[str, Tensor]:
         """The model's `position_ids`; nothing if it takes no such argument."""
@@ -77,7 +91,7 @@ class Tiling:
 
     def shared(self, site: PoolingSite, prompt_length: int | None) -> tuple[int, int]:
         """How many tokens are shared in front of a text and at its end."""
-        # The length of a prompt counts the special tokens in front of it.
+        # The length of a prompt includes the special tokens in front of it.
         lead = max(self.before, prompt_length or 0)
         if site.pooling == "cls":
             lead = max(lead, (prompt_length or 0) + 1 if site.skips_prompt else 1)
@@ -92,10 +106,10 @@ def forward_under(
     tiling: Tiling | None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """One pass of a transformer of `depth` layers under a plan; `tiling` is what is known of it if it reads in tiles.
+    """The features after one pass of a transformer of `depth` layers under a plan.
 
     Raises:
-        UnsupportedModel: if a layer that was to be calibrated was not.
+        UnsupportedModel: if a layer that should be calibrated was not.
     """
     kwargs[PLAN_ARGUMENT] = plan
     with nullcontext() if plan.tiles is None else reading(plan.tiles):
@@ -107,8 +121,8 @@ def forward_under(
     if (len(plan.asked), plan.calibrated) != (depth, promised):
         raise unsupported(
             module.model,
-            f"should have calibrated layers {promised} of {depth}, but ran {len(plan.asked)} layers and "
-            f"calibrated {plan.calibrated}",
+            f"should have calibrated layers {promised} of {depth}, but ran {len(plan.asked)} "
+            f"layers and calibrated {plan.calibrated}",
         )
     return output
 
@@ -121,6 +135,6 @@ def special_tokens_around(tokenizer: Any) -> tuple[int, int]:
         if whole[before : before + len(bare)] == bare:
             return before, len(whole) - len(bare) - before
     raise DesignError(
-        f"{type(tokenizer).__name__} changes a text's tokens when it adds special ones, so tiles cannot tell them "
-        "from the text."
+        f"{type(tokenizer).__name__} changes a text's tokens when it adds special ones, so tiles "
+        "cannot tell them from the text."
     )

@@ -13,7 +13,7 @@ from fairspan.errors import UnsupportedModel
 from fairspan.model.source import FOLDERS, find_model, model_file
 
 _UNLIMITED = 10**9
-"""transformers' way to say that a tokenizer names no limit is a far larger number."""
+"""transformers writes a far larger number for a tokenizer without a limit."""
 
 
 class ModelTokenizer:
@@ -22,24 +22,23 @@ class ModelTokenizer:
     Attributes:
         name: that of the model; of a folder, its last part.
         fingerprint: the same for tokenizers with the same rules and vocabulary.
-        window: how many tokens of text a document may have: the model's limit less its special tokens; None if the
-            model names no limit.
+        window: how many tokens of text a document may have: the model's limit less its special
+            tokens; None if the model names no limit.
     """
 
     def __init__(self, name: str, tokenizer: Tokenizer, limit: int | None) -> None:
         tokenizer.no_truncation()
         tokenizer.no_padding()
-        self.name, self._tokenizer = name, tokenizer
+        self.name = name
+        self._tokenizer = tokenizer
         self.window = None if limit is None else limit - tokenizer.num_special_tokens_to_add(False)
         rules = json.loads(tokenizer.to_str())
         self.fingerprint = hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """The lengths of texts, without special tokens."""
-        return [
-            len(one.ids)
-            for one in self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        ]
+        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [len(encoding.ids) for encoding in encodings]
 
 
 def load_tokenizer(model: str) -> ModelTokenizer:
@@ -48,8 +47,11 @@ def load_tokenizer(model: str) -> ModelTokenizer:
     Raises:
         UnsupportedModel: if there is no such model, or it has no tokenizer.json.
     """
-    is_folder = Path(model).is_dir()
-    place, name = (model, Path(model).resolve().name) if is_folder else (find_model(model), model)
+    place = model
+    name = Path(model).resolve().name
+    if not Path(model).is_dir():
+        place = find_model(model)
+        name = model
     why = "there is no tokenizer.json"
     try:
         for folder in FOLDERS:
@@ -63,13 +65,12 @@ def load_tokenizer(model: str) -> ModelTokenizer:
 
 def _limit(place: str, folder: str) -> int | None:
     """How many tokens the model reads, as a file of it says."""
-    limits = []
     for name, key in (
         ("sentence_bert_config.json", "max_seq_length"),
         ("tokenizer_config.json", "model_max_length"),
     ):
         file = model_file(place, f"{folder}{name}")
-        limits.append(
-            None if file is None else json.loads(file.read_text(encoding="utf-8")).get(key)
-        )
-    return next((limit for limit in limits if isinstance(limit, int) and limit < _UNLIMITED), None)
+        limit = None if file is None else json.loads(file.read_text(encoding="utf-8")).get(key)
+        if isinstance(limit, int) and limit < _UNLIMITED:
+            return limit
+    return None

@@ -1,0 +1,66 @@
+"""Short passes before a calibrated module is used, which prove that its calibration acts."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import torch
+
+from fairspan.attention.layers import evaluating, probe, probe_input, unsupported
+from fairspan.attention.plan import Plan
+from fairspan.attention.positions import find_positions, recur_in
+from fairspan.attention.tiles import lay_tiles, reading
+from fairspan.model.pooling import TOKENS
+from fairspan.model.tiling import Tiling, special_tokens_around
+
+if TYPE_CHECKING:
+    from fairspan.model.transformer import CalibratedTransformer
+
+# Features of fairspan's own: the side a batch is on, and the segment each token belongs to.
+SIDE = "fairspan_side"
+SEGMENTS = "fairspan_segments"
+
+
+def find_tiling(module: CalibratedTransformer) -> Tiling:
+    """What tiles need to know about a module's model.
+
+    Raises:
+        UnsupportedModel: if the tokens of a text cannot be told from others, or positions cannot
+            restart in every tile: two equal tiles of one text must have equal hidden states.
+        DesignError: if the model has too few positions for a tile.
+    """
+    model = module.model
+    if "message" in module.modality_config or module.tokenizer is None:
+        raise unsupported(
+            model, "wraps texts in a chat template, whose tokens tiles cannot tell from the text"
+        )
+    limits = [limit for limit in (module.untiled_length, module.document_length) if limit]
+    window = min(limits, default=None)
+    tiling = Tiling(find_positions(model), *special_tokens_around(module.tokenizer), window)
+    lead, trail = tiling.shared(module.site, None)
+    tiling.size(module.calibration, lead + trail)  # raises if there is no room for it
+    ids = torch.tensor([[*[2] * lead, 3, 5, 3, 5, *[7] * trail]], device=model.device)
+    ids = ids % model.get_input_embeddings().num_embeddings
+    tiles = lay_tiles(torch.ones_like(ids, dtype=torch.bool), 2, lead=lead, trail=trail)
+    plan = Plan(tiles=tiles, causal=tiling.positions.causal)
+    with reading(tiles):
+        states = probe(model, plan, ids, **tiling.position_ids(tiles))[0]
+    if not recur_in(states, lead, 2):
+        raise unsupported(model, "has positions that cannot restart in every tile")
+    return tiling
+
+
+def prove(module: CalibratedTransformer) -> None:
+    """Send short texts through a module, on both sides; raise if a layer is not calibrated."""
+    texts = [{"input_ids": probe_input(module.model)}]
+    if module.tiling is not None:
+        lead, trail = module.tiling.shared(module.site, None)
+        two_tiles = torch.tensor([[0] * (lead + 1) + [1] * (trail + 1)], device=module.model.device)
+        texts.append({"input_ids": two_tiles + 2, SEGMENTS: two_tiles})
+    for side, text in product(("query", "document"), texts):
+        features = {**text, "attention_mask": torch.ones_like(text["input_ids"]), SIDE: side}
+        with evaluating(module), torch.inference_mode():
+            tokens = module(features)[TOKENS]
+        if bool(tokens.isnan().any()):
+            raise unsupported(module.model, "turns a short text into NaN once calibrated")

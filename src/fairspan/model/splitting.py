@@ -1,0 +1,43 @@
+"""A batch of long texts in parts that are read one after another, so that memory is bounded."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+AT_A_TIME = 2**15
+"""Tokens of a batch in tiles, padding included, that are read together."""
+
+
+def few_at_a_time(mask: Tensor) -> list[slice]:
+    """Neighbouring texts of a batch, given [N, L], that are read together."""
+    if len(mask) * mask.shape[1] <= AT_A_TIME:
+        return [slice(None)]
+    lengths = mask.sum(dim=1).tolist()
+    parts = []
+    start = 0
+    for stop in range(1, len(lengths) + 1):
+        if stop == len(lengths) or max(lengths[start : stop + 1]) * (stop + 1 - start) > AT_A_TIME:
+            parts.append(slice(start, stop))
+            start = stop
+    return parts
+
+
+def take(features: Mapping[str, Any], part: slice) -> dict[str, Any]:
+    """The features of some texts of a batch, without columns that are padding in all of them."""
+    mask = features["attention_mask"]
+    columns = mask[part].any(dim=0)
+    taken = {
+        name: value[part][:, columns]
+        for name, value in features.items()
+        if isinstance(value, Tensor) and value.shape == mask.shape
+    }
+    return {**features, **taken}
+
+
+def put_back(mask: Tensor, parts: Sequence[slice], tokens: Sequence[Tensor]) -> Tensor:
+    """[N, L, d], the tokens of a whole batch, given those of the parts that `take` took."""
+    whole = tokens[0].new_zeros(*mask.shape, tokens[0].shape[-1])
+    for part, part_tokens in zip(parts, tokens, strict=True):
+        whole[part][:, mask[part].any(dim=0)] = part_tokens
+    return whole
