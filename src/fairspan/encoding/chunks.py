@@ -1,150 +1,171 @@
 """Chunks of documents: even runs of whole sentences, and the mean of their vectors."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import chain, pairwise
+from typing import TypeVar
 
 import numpy as np
 
 from fairspan.corpus.sentences import Span, sentences, stripped
 from fairspan.design.lengths import TokenCounter
-from fairspan.encoding.text import DerivedEncoder, Encoder, Text, key_of
+from fairspan.encoding.text import Encoder, Text, key_of
 from fairspan.errors import DesignError
 from fairspan.model.averages import mean_vector
 
+Item = TypeVar("Item")
+Piece = tuple[Span, int]
+"""The characters of a sentence, or of a part of one, and how many tokens they have."""
 
-def chunk_tokens(asked: int | str, counter: TokenCounter) -> int:
-    """How long a chunk may be: as asked, or for "window" as long as what the model reads."""
+
+def chunk_tokens(size: int | str, counter: TokenCounter) -> int:
+    """How many tokens a chunk may have: `size`, or for "window" as many as the model reads."""
     room = room_of(counter)
-    if asked == "window" and room is not None:
+    if size == "window" and room is not None:
         return room
-    if not isinstance(asked, int) or asked < 1 or (room is not None and asked > room):
+    if not isinstance(size, int) or size < 1 or (room is not None and size > room):
         allowed = "1 or more" if room is None else f"1 to {room}"
-        raise DesignError(f"chunks for this model have {allowed} {counter.unit}, got {asked}.")
-    return asked
+        raise DesignError(f"chunks for this model have {allowed} {counter.unit}, got {size}.")
+    return size
 
 
 def chunk_documents(
     documents: Sequence[Text], counter: TokenCounter, size: int | str
 ) -> list[list[Span]]:
-    """The characters of every document's chunks: runs of whole sentences that are read in `size` tokens.
+    """The characters of every document's chunks: runs of whole sentences of up to `size` tokens.
 
-    They are as few as can be, and as even as sentences allow. A sentence that is longer than a chunk is cut between
-    tokens into even pieces. A document that fits is one chunk. Together the chunks hold every sentence.
+    They are as few as possible, and as even as sentences allow. A sentence that is longer than a
+    chunk is cut between tokens into even pieces. A document that fits is one chunk. Together the
+    chunks hold every sentence.
     """
     size = chunk_tokens(size, counter)
     most = size + counter.count_whole([""])[0]
-    chunked = [[stripped(document.text, 0, len(document.text))] for document in documents]
-    longer = list(range(len(documents)))
-    # Sentences may have more tokens together than one by one, if a word has more at the beginning of a text.
-    while longer and size:
+    chunks = [[stripped(document.text, 0, len(document.text))] for document in documents]
+    too_long = list(range(len(documents)))
+    # Sentences may have more tokens together than one by one, if a word has more at the beginning
+    # of a text. Then they are put together again with a smaller size.
+    while too_long and size:
         parts = [
             (number, documents[number].text[slice(*span)])
-            for number in longer
-            for span in chunked[number]
+            for number in too_long
+            for span in chunks[number]
         ]
-        lengths = zip(parts, counter.count_whole([text for _, text in parts]), strict=True)
-        longer = sorted(
-            {number for (number, text), length in lengths if length > most and len(text) > 1}
-        )
-        for number, own in zip(
-            longer, _pieces([documents[one] for one in longer], counter, size), strict=True
-        ):
-            chunked[number] = _balanced(own, size)
+        lengths = counter.count_whole([text for _, text in parts])
+        checked = zip(parts, lengths, strict=True)
+        longer = {number for (number, text), length in checked if length > most and len(text) > 1}
+        too_long = sorted(longer)
+        pieces = _pieces([documents[number] for number in too_long], counter, size)
+        for number, document_pieces in zip(too_long, pieces, strict=True):
+            chunks[number] = _balanced(document_pieces, size)
         size -= 1
-    return chunked
+    return chunks
 
 
 def room_of(counter: TokenCounter) -> int | None:
-    """How many tokens of its own a text may have to be read whole; None if nothing is known of a limit."""
+    """How many tokens a text may have, prompt and special ones aside; None without a limit."""
     return None if counter.window is None else counter.window - counter.count_whole([""])[0]
 
 
-def _pieces(
-    documents: Sequence[Text], counter: TokenCounter, size: int
-) -> Iterator[list[tuple[Span, int]]]:
-    """The sentences of every document, and the parts of those that are longer than `size`, with their tokens."""
-    found = [sentences(document.text, document.language) for document in documents]
-    # White space before a sentence is read too where sentences are put together.
-    read = [pairwise([spans[0][0], *(end for _, end in spans)]) for spans in found]
-    counts = iter(
-        counter.count(
-            [one.text[a:b] for one, own in zip(documents, read, strict=True) for a, b in own]
-        )
-    )
-    for document, spans in zip(documents, found, strict=True):
-        counted = [(span, next(counts)) for span in spans]
-        parts = (
-            [one] if one[1] <= size else _cut(document.text, one[0], counter, size)
-            for one in counted
-        )
-        yield list(chain.from_iterable(parts))
+def _pieces(documents: Sequence[Text], counter: TokenCounter, size: int) -> Iterator[list[Piece]]:
+    """The sentences of each document; those of more than `size` tokens in parts."""
+    spans_of = [sentences(document.text, document.language) for document in documents]
+    texts = []
+    for document, spans in zip(documents, spans_of, strict=True):
+        # White space before a sentence is read too where sentences are put together.
+        borders = [spans[0][0], *(end for _, end in spans)]
+        texts += [document.text[start:end] for start, end in pairwise(borders)]
+    counts = iter(counter.count(texts))
+    for document, spans in zip(documents, spans_of, strict=True):
+        pieces: list[Piece] = []
+        for span in spans:
+            length = next(counts)
+            pieces += [(span, length)] if length <= size else _cut(document, span, counter, size)
+        yield pieces
 
 
-def _cut(text: str, span: Span, counter: TokenCounter, size: int) -> list[tuple[Span, int]]:
-    """The fewest parts of a span that have at most `size` tokens each; their lengths differ by at most one."""
+def _cut(document: Text, span: Span, counter: TokenCounter, size: int) -> list[Piece]:
+    """The fewest parts of a span of at most `size` tokens; their lengths differ by at most one."""
     start, end = span
-    length = counter.count([text[start:end]])[0]
+    text = document.text[start:end]
+    length = counter.count([text])[0]
     # A single character of more tokens than a chunk stays whole.
     if length <= size or end - start == 1:
         return [(span, length)]
     count = -(-length // size)
     half = count // 2
-    head = counter.cut([text[start:end]], half * (length // count) + min(half, length % count))[0]
-    stop = start + min(max(1, len(head)), end - start - 1)
-    return _cut(text, (start, stop), counter, size) + _cut(
-        text, stripped(text, stop, end), counter, size
-    )
-
-
-def _balanced(pieces: Sequence[tuple[Span, int]], size: int) -> list[Span]:
-    """The fewest runs of pieces that fit into `size`: those whose lengths vary least, of equal ones longer first.
-
-    None is longer than the longest that there is when every run takes as many pieces as fit.
-    """
-    ends = np.cumsum([0, *(length for _, length in pieces)])
-    filled = grouped(((span, span[1] - span[0]) for span in pairwise(ends.tolist())), size)
-    longest = min(size, max(run[-1][1] - run[0][0] for run in filled))
-    firsts = np.minimum(np.searchsorted(ends, ends - longest), np.arange(len(ends)) - 1)
-    # A run costs the square of its length, and more than all squares can add up to.
-    costs, begins, each = (
-        np.zeros(len(ends), dtype=np.int64),
-        [0],
-        ends[-1] * (size + np.diff(ends).max()),
-    )
-    for last, first in enumerate(firsts[1:], start=1):
-        found = costs[first:last] + (ends[last] - ends[first:last]) ** 2
-        begins.append(last - 1 - int(found[::-1].argmin()))
-        costs[last] = each + found.min()
-    borders = [len(pieces)]
-    while borders[-1]:
-        borders.append(begins[borders[-1]])
+    head = counter.cut([text], half * (length // count) + min(half, length % count))[0]
+    middle = start + min(max(1, len(head)), end - start - 1)
+    rest = stripped(document.text, middle, end)
     return [
-        (pieces[begin][0][0], pieces[end - 1][0][1]) for begin, end in pairwise(reversed(borders))
+        *_cut(document, (start, middle), counter, size),
+        *_cut(document, rest, counter, size),
     ]
 
 
+def _balanced(pieces: Sequence[Piece], size: int) -> list[Span]:
+    """The characters of the fewest runs of pieces that fit into `size`, as even as possible.
+
+    Of all such runs, those with the smallest sum of squared lengths; of equal ones, those whose
+    last run is shortest. None is longer than the longest of the runs that take as many pieces as
+    fit. A piece of more than `size` tokens is a run by itself.
+
+    Pieces of 4, 2, 2 and 1 tokens need two runs of at most 8. Filling the first one gives lengths
+    8 and 1 (sum of squares 65); 6 and 3 give 45, and 4 and 5 give 41:
+
+    >>> _balanced([((0, 9), 4), ((9, 14), 2), ((14, 19), 2), ((19, 22), 1)], 8)
+    [(0, 9), (9, 22)]
+    """
+    lengths = [length for _, length in pieces]
+    filled = grouped(zip(lengths, lengths, strict=True), size)
+    longest = min(size, max(map(sum, filled)))
+    # Tokens before each border between two pieces, and the first border at which a run may begin
+    # that ends at this one.
+    before = np.cumsum([0, *lengths])
+    firsts = np.minimum(np.searchsorted(before, before - longest), np.arange(len(before)) - 1)
+    # A run costs the square of its length and more than all squares can add up to, so that the
+    # fewest runs cost least.
+    cost_of_run = before[-1] * (size + max(lengths))
+    costs = np.zeros(len(before), dtype=np.int64)
+    begins = [0]
+    for end in range(1, len(before)):
+        first = firsts[end]
+        options = costs[first:end] + (before[end] - before[first:end]) ** 2
+        begins.append(end - 1 - int(options[::-1].argmin()))
+        costs[end] = cost_of_run + options.min()
+    runs: list[Span] = []
+    end = len(pieces)
+    while end:
+        begin = begins[end]
+        runs.append((pieces[begin][0][0], pieces[end - 1][0][1]))
+        end = begin
+    return runs[::-1]
+
+
 def grouped(
-    pieces: Iterable[tuple[Span, int]], room: int | None, between: int = 0
-) -> list[list[Span]]:
-    """Neighbouring spans, each with its tokens, that fit into `room` together with the tokens between them."""
-    groups: list[list[Span]] = []
+    items: Iterable[tuple[Item, int]], room: int | None, between: int = 0
+) -> list[list[Item]]:
+    """Neighbouring items, given with their tokens, in groups that are filled up to `room`.
+
+    Args:
+        between: tokens between two items.
+    """
+    groups: list[list[Item]] = []
     used = 0
-    for span, length in pieces:
+    for item, length in items:
         used += between + length
         if groups and (room is None or used <= room):
-            groups[-1].append(span)
+            groups[-1].append(item)
         else:
-            groups.append([span])
+            groups.append([item])
             used = length
     return groups
 
 
-class ChunkEncoder(DerivedEncoder):
+class ChunkEncoder(Encoder):
     """The mean of the vectors of a text's chunks, each of which another encoder embeds alone.
 
-    A text of one chunk is its own mean. With `normalise` chunks and their mean have length 1. With `by_segments` the
-    vector of a text is the mean of those of its segments, whatever their lengths, each the mean of its chunks.
+    A text of one chunk is its own mean. With `normalise` chunks and their mean have length 1. With
+    `by_segments` the vector of a text is the mean of those of its segments, whatever their lengths,
+    each the mean of its chunks.
     """
 
     def __init__(
@@ -156,41 +177,53 @@ class ChunkEncoder(DerivedEncoder):
         normalise: bool = True,
         by_segments: bool = False,
     ) -> None:
-        self.alone, self.model, self._normalise = alone, alone.model, normalise
-        self._counter, self._size, self._by_segments = counter, size, by_segments
-        self._known: dict[Text, list[tuple[Text, ...]]] = {}
+        self.alone = alone
+        self.model = alone.model
+        self._counter = counter
+        self._size = size
+        self._normalise = normalise
+        self._by_segments = by_segments
+        # The chunks of each segment of every text so far.
+        self._chunks: dict[Text, list[tuple[Text, ...]]] = {}
 
     def parts(self, texts: Sequence[Text]) -> list[tuple[Text, ...]]:
         """The chunks of every text."""
-        unknown = {text: self._segments(text) for text in texts if text not in self._known}
-        segments = [segment for own in unknown.values() for segment in own]
-        cut = chunk_documents(segments, self._counter, self._size)
+        new = {text: self._segments(text) for text in texts if text not in self._chunks}
+        segments = [segment for text_segments in new.values() for segment in text_segments]
+        spans_of = chunk_documents(segments, self._counter, self._size)
         pieces = [
-            [one.text[slice(*span)] for span in spans]
-            for one, spans in zip(segments, cut, strict=True)
+            [segment.text[slice(*span)] for span in spans]
+            for segment, spans in zip(segments, spans_of, strict=True)
         ]
-        lengths = iter(self._counter.count_whole([piece for own in pieces for piece in own]))
-        chunks = iter(tuple(Text(piece, next(lengths)) for piece in own) for own in pieces)
-        self._known |= {text: [next(chunks) for _ in own] for text, own in unknown.items()}
-        return [tuple(chain.from_iterable(self._known[text])) for text in texts]
+        lengths = iter(self._counter.count_whole(list(chain.from_iterable(pieces))))
+        chunks = iter([tuple(Text(piece, next(lengths)) for piece in row) for row in pieces])
+        for text, text_segments in new.items():
+            self._chunks[text] = [next(chunks) for _ in text_segments]
+        return [tuple(chain.from_iterable(self._chunks[text])) for text in texts]
 
-    def combine(
-        self, texts: Sequence[Text], vectors: Sequence[Sequence[np.ndarray]]
-    ) -> list[np.ndarray]:
-        mean, means = partial(mean_vector, normalise=self._normalise), []
-        for text, own in zip(texts, vectors, strict=True):
-            borders = np.cumsum([len(segment) for segment in self._known[text]])[:-1]
-            segments = [mean(part) for part in np.split(np.stack(own), borders)]
-            means.append((mean(np.concatenate(segments)) if len(segments) > 1 else segments[0])[0])
-        return means
+    def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
+        parts = self.parts(batch)
+        vectors = iter(self.alone.vectors(list(chain.from_iterable(parts))))
+        return [
+            self.mean(text, [next(vectors) for _ in chunks])
+            for text, chunks in zip(batch, parts, strict=True)
+        ]
+
+    def mean(self, text: Text, vectors: Sequence[np.ndarray]) -> np.ndarray:
+        """[d], the vector of a text, given those of its chunks."""
+        borders = np.cumsum([len(segment) for segment in self._chunks[text]])[:-1]
+        parts = np.split(np.stack(vectors), borders)
+        means = np.concatenate([mean_vector(part, normalise=self._normalise) for part in parts])
+        if len(means) > 1:
+            means = mean_vector(means, normalise=self._normalise)
+        return np.asarray(means[0])
 
     def key(self, text: Text) -> bytes:
         """Where the vector of a text is stored: it depends on the chunks and on nothing else."""
-        (own,) = self.parts([text])
-        counts = str([len(segment) for segment in self._known[text]])
-        return key_of(
-            "chunks", str(self._normalise), counts, *(self.alone.key(chunk).hex() for chunk in own)
-        )
+        (chunks,) = self.parts([text])
+        counts = str([len(segment) for segment in self._chunks[text]])
+        keys = [self.alone.key(chunk).hex() for chunk in chunks]
+        return key_of("chunks", str(self._normalise), counts, *keys)
 
     def _segments(self, text: Text) -> list[Text]:
         """What is cut into chunks on its own: the text, or each of its segments."""
@@ -200,3 +233,10 @@ class ChunkEncoder(DerivedEncoder):
         return [
             Text(text.text[start:end].strip(), 0, language=text.language) for start, end in spans
         ]
+
+
+def innermost(encoder: Encoder, texts: Sequence[Text]) -> tuple[Encoder, list[Text]]:
+    """The encoder that runs the model, and what it embeds for these texts."""
+    if isinstance(encoder, ChunkEncoder):
+        return encoder.alone, list(chain.from_iterable(encoder.parts(texts)))
+    return encoder, list(texts)

@@ -1,4 +1,4 @@
-"""`DirectEncoder`: texts → vectors without a store: each text is tokenised once, and the caller forms the batches."""
+"""`DirectEncoder`: texts → vectors without a store, in batches that the caller forms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from fairspan.errors import FairspanError
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.tiling import special_tokens_around
 
-_IDS, _MASK, _TYPES = "input_ids", "attention_mask", "token_type_ids"
+_IDS = "input_ids"
+_MASK = "attention_mask"
+_TYPES = "token_type_ids"
 # Of different lengths, so that padding has to be right as well.
 _PROBES = ("A first text.", "The second of the two texts is a little longer than the first one.")
 
@@ -47,19 +49,22 @@ class ReadText:
 
 
 class DirectEncoder:
-    """One side of a SentenceTransformer. `read` may run in one thread while `vectors` runs in another.
+    """One side of a SentenceTransformer, which tokenises each text once.
+
+    `read` may run in one thread while `vectors` runs in another.
 
     Attributes:
         prompt: what is put before every text; by default the model's own for the side.
-        window: how many tokens of a text are read; None if nothing is known of a limit.
-        takes_ids: whether it goes from token ids to vectors. It does so where that gives the vectors that
-            `encode_document` or `encode_query` gives, and otherwise leaves texts to them.
+        window: how many tokens of a text are read; None if no limit is known.
+        takes_ids: whether it computes vectors from token ids. It does if they are those of
+            `encode_document` or `encode_query`, and otherwise gives texts to these.
     """
 
     def __init__(
         self, model: SentenceTransformer, side: Side = "document", *, prompt: str | None = None
     ) -> None:
-        self.side, self.prompt = side, prompt_of(model, side) if prompt is None else prompt
+        self.side = side
+        self.prompt = prompt_of(model, side) if prompt is None else prompt
         self.window = window_of(model, side=side)
         # A copy, on the same weights: the caller's model may be in training.
         self.model = cutting(copy_sharing_weights(model), self.window).eval()
@@ -73,24 +78,23 @@ class DirectEncoder:
     @property
     def keeps_beginning(self) -> bool:
         """Whether it is known that texts are cut at their end."""
-        return self.takes_ids and not self._left["cut"]
+        return self.takes_ids and not self._cuts_left
 
     def read(self, texts: Sequence[str]) -> list[ReadText]:
         """Texts as the model reads them."""
         if self.takes_ids and isinstance(self._counter, ModelTokens):
             return [
-                self._ready(text, np.asarray(ids, dtype=np.int64))
+                self._ready(text, ids)
                 for text, ids in zip(texts, self._counter.ids(texts), strict=True)
             ]
+        lengths = self._counter.count_whole(texts)
         return [
-            ReadText(
-                text, length, length if self.window is None else min(length, self.window), None
-            )
-            for text, length in zip(texts, self._counter.count_whole(texts), strict=True)
+            ReadText(text, length, min(length, self.window or length), None)
+            for text, length in zip(texts, lengths, strict=True)
         ]
 
     def read_ids(self, ids: Sequence[int]) -> ReadText:
-        """A text given as the ids of its tokens, with or without special tokens; the prompt is put before it.
+        """A text given as token ids, with or without special ones; the prompt is put before it.
 
         Raises:
             FairspanError: if the model takes no ids, or does not know one of them.
@@ -98,34 +102,30 @@ class DirectEncoder:
         if not self.takes_ids:
             raise FairspanError("this model does not take token ids: send texts.")
         vocabulary = int(self._transformer.get_input_embeddings().num_embeddings)
-        foreign = next((one for one in ids if not 0 <= one < vocabulary), None)
+        foreign = next((number for number in ids if not 0 <= number < vocabulary), None)
         if foreign is not None:
             raise FairspanError(
-                f"the token id {foreign} is not in the model's vocabulary of {vocabulary:,}: the ids come from "
-                "another tokenizer. Send texts, or ids of this model's own tokenizer."
+                f"the token id {foreign} is not in the model's vocabulary of {vocabulary:,}: the "
+                "ids come from another tokenizer. Send texts, or ids of this model's own tokenizer."
             )
-        own = list(ids)
-        before, after = self._before, self._after
-        has_both = own[: len(before)] == before and own[len(own) - len(after) :] == after
-        if has_both and len(own) >= len(before) + len(after):
-            own = own[len(before) : len(own) - len(after)]
-        return self._ready(
-            "", np.asarray([*before, *self._prompt_ids, *own, *after], dtype=np.int64)
-        )
+        text = list(ids)
+        before = self._before
+        after = self._after
+        end = len(text) - len(after)
+        if end >= len(before) and text[: len(before)] == before and text[end:] == after:
+            text = text[len(before) : end]
+        return self._ready("", [*before, *self._prompt_ids, *text, *after])
 
     def vectors(self, batch: Sequence[ReadText]) -> np.ndarray:
         """[texts, dimension] in float32, from one pass of the model."""
-        if not self.takes_ids:
-            encode = self.model.encode_query if self.side == "query" else self.model.encode_document
-            texts = [one.text for one in batch]
-            found = encode(
-                texts, prompt=self.prompt, batch_size=len(texts), show_progress_bar=False
-            )
-            return np.asarray(found, dtype=np.float32)
-        return self._pass(batch).float().cpu().numpy()
+        if self.takes_ids:
+            return self._pass(batch).float().cpu().numpy()
+        texts = [text.text for text in batch]
+        vectors = encode_side(self.model, self.side, texts, self.prompt)
+        return np.asarray(vectors, dtype=np.float32)
 
     def _prepare(self) -> bool:
-        """Learn what a batch consists of besides its tokens; False if it is more than is known here."""
+        """Learn what a batch consists of besides its tokens; False if that is unusual."""
         first = next(self.model.children(), None)
         tokenizer: Any = getattr(first, "tokenizer", None)
         if not isinstance(first, Transformer) or not getattr(tokenizer, "is_fast", False):
@@ -133,61 +133,58 @@ class DirectEncoder:
         if "message" in first.modality_config or tokenizer.pad_token_id is None:
             return False
         features = self.model.preprocess(["a"], prompt=self.prompt or None, task=self.side)
-        per_token = {
-            name
-            for name, value in features.items()
-            if isinstance(value, Tensor) and value.ndim == 2
-        }
+        tensors = {name: value for name, value in features.items() if isinstance(value, Tensor)}
+        per_token = {name for name, tensor in tensors.items() if tensor.ndim == 2}
         if not {_IDS, _MASK} <= per_token <= {_IDS, _MASK, _TYPES} or "position_ids" in features:
             return False
         self._types = _TYPES in per_token
         self._constant = {name: value for name, value in features.items() if name not in per_token}
-        self._left = {
-            "padding": tokenizer.padding_side == "left",
-            "cut": tokenizer.truncation_side == "left",
-        }
-        self._pad, self._transformer = int(tokenizer.pad_token_id), first.model
+        self._pads_left = tokenizer.padding_side == "left"
+        self._cuts_left = tokenizer.truncation_side == "left"
+        self._pad = int(tokenizer.pad_token_id)
+        self._transformer = first.model
         before, after = special_tokens_around(tokenizer)
         whole = tokenizer("a")[_IDS]
-        self._before, self._after = whole[:before], whole[len(whole) - after :]
-        self._prompt_ids = (
-            tokenizer(self.prompt, add_special_tokens=False)[_IDS] if self.prompt else []
-        )
+        self._before = whole[:before]
+        self._after = whole[len(whole) - after :]
+        self._prompt_ids = tokenizer(self.prompt, add_special_tokens=False)[_IDS]
         return True
 
     def _agrees(self) -> bool:
         """Whether ids give what the model itself makes of a few texts."""
-        encode = self.model.encode_query if self.side == "query" else self.model.encode_document
-        expected = encode(
-            list(_PROBES), prompt=self.prompt, show_progress_bar=False, convert_to_tensor=True
-        )
+        texts = list(_PROBES)
+        expected = encode_side(self.model, self.side, texts, self.prompt, convert_to_tensor=True)
         self.takes_ids = True
-        found = self._pass(self.read(_PROBES))
-        # Two passes over the same batch are equal up to the order of sums; another input differs by far more.
-        tolerance = float(torch.finfo(found.dtype).eps) * 16 * float(expected.abs().max())
-        return found.shape == expected.shape and bool(((found - expected).abs() <= tolerance).all())
+        vectors = self._pass(self.read(texts))
+        # Two passes over the same batch differ by the order of sums; another input differs by far
+        # more.
+        tolerance = float(torch.finfo(vectors.dtype).eps) * 16 * float(expected.abs().max())
+        if vectors.shape != expected.shape:
+            return False
+        return bool(((vectors - expected).abs() <= tolerance).all())
 
-    def _ready(self, text: str, ids: np.ndarray) -> ReadText:
+    def _ready(self, text: str, token_ids: Sequence[int]) -> ReadText:
+        """A text of these tokens, cut at the window between its special tokens."""
+        ids = np.asarray(token_ids, dtype=np.int64)
         length = len(ids)
         if self.window is None or length <= self.window:
             return ReadText(text, length, length, ids)
-        if self._left["cut"]:
-            head = ids[: len(self._before)]
-            kept = np.concatenate([head, ids[length - (self.window - len(head)) :]])
-        else:
-            kept = np.concatenate(
-                [ids[: self.window - len(self._after)], ids[length - len(self._after) :]]
-            )
+        head = self.window - len(self._after)
+        if self._cuts_left:
+            head = len(self._before)
+        kept = np.concatenate([ids[:head], ids[length - (self.window - head) :]])
         return ReadText(text, length, len(kept), kept)
 
     def _pass(self, batch: Sequence[ReadText]) -> Tensor:
-        width = max(one.read for one in batch)
+        """[texts, dimension], from one pass over the ids of a batch."""
+        width = max(text.read for text in batch)
         ids = np.full((len(batch), width), self._pad, dtype=np.int64)
         mask = np.zeros((len(batch), width), dtype=np.int64)
-        for row, one in enumerate(batch):
-            place = slice(width - one.read, width) if self._left["padding"] else slice(0, one.read)
-            assert one.ids is not None
-            ids[row, place], mask[row, place] = one.ids, 1
+        for row, text in enumerate(batch):
+            assert text.ids is not None
+            start = width - text.read if self._pads_left else 0
+            ids[row, start : start + text.read] = text.ids
+            mask[row, start : start + text.read] = 1
         features: dict[str, Any] = {
             **self._constant,
             _IDS: torch.from_numpy(ids),
@@ -196,13 +193,22 @@ class DirectEncoder:
         if self._types:
             features[_TYPES] = torch.zeros_like(features[_IDS])
         with torch.inference_mode(), _attention_of(self.model.device):
-            given = batch_to_device(features, self.model.device)
-            found: Tensor = self.model(given, task=self.side)["sentence_embedding"]
-        return found if self.model.truncate_dim is None else found[..., : self.model.truncate_dim]
+            features = batch_to_device(features, self.model.device)
+            vectors: Tensor = self.model(features, task=self.side)["sentence_embedding"]
+        return vectors[..., : self.model.truncate_dim]
+
+
+def encode_side(
+    model: SentenceTransformer, side: Side, texts: Sequence[str], prompt: str, **options: Any
+) -> Any:
+    """What `encode_document` or `encode_query` returns for one batch."""
+    encode = model.encode_query if side == "query" else model.encode_document
+    options |= {"prompt": prompt, "batch_size": len(texts), "show_progress_bar": False}
+    return encode(texts, **options)
 
 
 def _attention_of(device: torch.device) -> AbstractContextManager[None]:
-    """On a GPU, attention without cuDNN, which prepares every new shape of a batch for longer than a pass takes."""
+    """On a GPU, attention without cuDNN, which takes long to prepare every new shape of a batch."""
     if device.type != "cuda":
         return nullcontext()
     return sdpa_kernel(
@@ -211,5 +217,5 @@ def _attention_of(device: torch.device) -> AbstractContextManager[None]:
 
 
 def usable(vectors: np.ndarray) -> np.ndarray:
-    """[texts] bool: which vectors are numbers, and not all zero."""
+    """[texts] bool: which vectors are finite, and not all zero."""
     return np.asarray(np.isfinite(vectors).all(axis=1) & (vectors != 0).any(axis=1))

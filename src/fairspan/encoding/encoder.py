@@ -1,4 +1,4 @@
-"""Encoders: of a SentenceTransformer under a calibration, and of any object with `encode(list[str])`."""
+"""Encoders: of a SentenceTransformer under a calibration, or any object with `encode`."""
 
 import json
 import warnings
@@ -12,6 +12,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from sentence_transformers.util import batch_to_device
 
 from fairspan.calibration.calibration import Calibration, Side
+from fairspan.encoding.direct import encode_side
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.text import Encoder as Encoder
 from fairspan.encoding.text import Text as Text
@@ -23,7 +24,7 @@ from fairspan.model.segments import SegmentedText
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.window import ANY_LENGTH
 
-# Part of every key: raised when the engine's numbers change, so that stored vectors of the old kind are not used.
+# Part of every key: raised when the engine's numbers change, so that old vectors are not used.
 ENGINE = 4
 
 
@@ -35,13 +36,14 @@ class Encodes(Protocol):
 
 
 AnyModel: TypeAlias = SentenceTransformer | Encodes | str | None
-"""A SentenceTransformer, any object with `encode(list[str])`, a name or folder; None for all-MiniLM-L6-v2."""
+"""A SentenceTransformer, an object with `encode(list[str])`, a name or folder; None for MiniLM."""
 
 
 class ModelEncoder(Encoder):
-    """A SentenceTransformer under one calibration, for documents or queries, which cuts texts at its window.
+    """One side of a SentenceTransformer under a calibration, which cuts texts at its window.
 
-    With `by_segments` every segment of a text is a basket or a tile; a text without borders is one segment.
+    With `by_segments` every segment of a text is a basket or a tile; a text without borders is one
+    segment.
     """
 
     def __init__(
@@ -55,34 +57,31 @@ class ModelEncoder(Encoder):
         by_segments: bool = False,
     ) -> None:
         self.window = window_of(model, calibration, side)
-        self.model = cutting(
-            calibrate(model, calibration) if calibration.acts_on(side) else model, self.window
-        )
-        self._prompt, self._side, self._by_segments = prompt, side, by_segments
+        if calibration.acts_on(side):
+            model = calibrate(model, calibration)
+        self.model = cutting(model, self.window)
+        self._prompt = prompt
+        self._side = side
+        self._by_segments = by_segments
         # Read back from the modules: a model may have come calibrated, and "plain" leaves it so.
         modules = list(calibrated_transformers(self.model))
         acting = [_on_side(module.calibration, side) for module in modules]
-        self._identity = json.dumps(
-            [ENGINE, fingerprint, acting, prompt, side, by_segments], sort_keys=True
-        )
+        identity = [ENGINE, fingerprint, acting, prompt, side, by_segments]
+        self._identity = json.dumps(identity, sort_keys=True)
         self._plain = json.dumps([ENGINE, fingerprint, [], prompt, side, False], sort_keys=True)
-        keeping = (
-            modules and not by_segments and all(one.calibration.keeps_what_fits for one in modules)
-        )
-        self._kept = min(one.untiled_length or ANY_LENGTH for one in modules) if keeping else 0
+        # How many tokens a text may have to have its plain vector.
+        self._kept = 0
+        keeps = [module.calibration.keeps_what_fits and not by_segments for module in modules]
+        if modules and all(keeps):
+            self._kept = min(module.untiled_length or ANY_LENGTH for module in modules)
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
-        encode = self.model.encode_query if self._side == "query" else self.model.encode_document
-        texts = self._read(batch)
         with warnings.catch_warnings():
             # What is cut off is reported where `window` is read.
-            warnings.filterwarnings(
-                "ignore", message="(?s).*is longer than the model: its segments"
-            )
-            found = encode(
-                texts, prompt=self._prompt, batch_size=len(texts), show_progress_bar=False
-            )
-        return list(np.asarray(found, dtype=np.float32))
+            cut_off = "(?s).*is longer than the model: its segments"
+            warnings.filterwarnings("ignore", message=cut_off)
+            vectors = encode_side(self.model, self._side, self._read(batch), self._prompt)
+        return list(np.asarray(vectors, dtype=np.float32))
 
     def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
         self.model.eval()
@@ -93,18 +92,17 @@ class ModelEncoder(Encoder):
             features = dict(self.model(batch_to_device(features, self.model.device)))
         offsets = ModelTokens(self.model, self._prompt).offsets([text.text for text in batch])
         vectors = features["sentence_embedding"].float().cpu().numpy()
-        return [
-            (
-                vectors[number],
-                _span_vectors(text, where, _own_tokens(features, number, len(where), text)),
-            )
-            for number, (text, where) in enumerate(zip(batch, offsets, strict=True))
-        ]
+        results = []
+        for number, (text, text_offsets) in enumerate(zip(batch, offsets, strict=True)):
+            tokens = _tokens_of(features, number, len(text_offsets), text)
+            results.append((vectors[number], _span_vectors(text, text_offsets, tokens)))
+        return results
 
     def key(self, text: Text) -> bytes:
-        """Also the segments, and where the model stops reading a text that is too long, decide a vector.
+        """Where the vector of a text is stored: its segments and where it is cut decide it, too.
 
-        What the plain model reads whole has its vector under "long", too, and is not embedded twice.
+        What the plain model reads whole has the same vector under "long", and is not embedded
+        twice.
         """
         borders = text.borders if self._by_segments else None
         cut = self.window if self.window is not None and text.length > self.window else None
@@ -121,25 +119,28 @@ class ModelEncoder(Encoder):
 class ObjectEncoder(Encoder):
     """Any object with `encode(list[str])`, which is given texts with `prompt` before them.
 
-    Nothing is known of its inside, so it has no spans. Its keys last if it has an `identity`: text that names all
-    that decides its vectors.
+    It has no spans, since its tokens are unknown. Its keys are valid in other processes if it has
+    an `identity`: text that names all that decides its vectors.
     """
 
     def __init__(self, model: Encodes, prompt: str = "", side: Side = "document") -> None:
-        self.model, self._prompt = model, prompt
+        self.model = model
+        self._prompt = prompt
         if isinstance(model, Endpoint):
-            self.model, self.most, self.at_once = model.on(side), model.batch, model.concurrency
+            self.model = model.on(side)
+            self.most = model.batch
+            self.at_once = model.concurrency
         self._identity = identity_of(self.model) or ""
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
-        found = self.model.encode([self._prompt + text.text for text in batch])
-        if isinstance(found, torch.Tensor):
-            found = found.detach().float().cpu().numpy()
-        vectors = np.asarray(found, dtype=np.float32)
+        vectors = self.model.encode([self._prompt + text.text for text in batch])
+        if isinstance(vectors, torch.Tensor):
+            vectors = vectors.detach().float().cpu().numpy()
+        vectors = np.asarray(vectors, dtype=np.float32)
         if vectors.ndim != 2 or len(vectors) != len(batch):
             raise FairspanError(
-                f"{type(self.model).__name__}.encode gave an array of shape {vectors.shape} for {len(batch)} texts: "
-                "one vector per text is expected."
+                f"{type(self.model).__name__}.encode gave an array of shape {vectors.shape} for "
+                f"{len(batch)} texts: one vector per text is expected."
             )
         return list(vectors)
 
@@ -149,49 +150,49 @@ class ObjectEncoder(Encoder):
 
 def identity_of(model: Encodes) -> str | None:
     """The `identity` of an object; None if it has none, and its vectors are not stored."""
-    found = getattr(model, "identity", None)
-    return found if isinstance(found, str) and found else None
+    identity = getattr(model, "identity", None)
+    return identity if isinstance(identity, str) and identity else None
 
 
 def refuse_other_spaces(model: SentenceTransformer) -> None:
-    """Raise unless token embeddings and whole vectors lie in one space, so that a cosine of both means something.
+    """Raise unless token embeddings and whole vectors are in one space, so that they compare.
 
-    They do where nothing but one pooling, and perhaps a normalisation, follows the transformer.
+    They are if only one pooling, and perhaps a normalisation, follows the transformer.
     """
     after = [type(module).__name__ for module in model.children()][1:]
     modes = [module.pooling_mode for module in model.children() if isinstance(module, Pooling)]
     pooled_once = all(isinstance(mode, str) for mode in modes)
-    if (
-        after not in (["Pooling"], ["Pooling", "Normalize"])
-        or not pooled_once
-        or model.truncate_dim is not None
-    ):
+    keeps_space = after in (["Pooling"], ["Pooling", "Normalize"]) and pooled_once
+    if not keeps_space or model.truncate_dim is not None:
         raise UnsupportedModel(
-            f"retention compares tokens with whole vectors, and this model changes the space between them "
-            f"({', '.join(after) or 'no pooling'}, truncate_dim={model.truncate_dim}): omit retention."
+            "retention compares tokens with whole vectors, and this model changes the space between "
+            f"them ({', '.join(after) or 'no pooling'}, truncate_dim={model.truncate_dim}): omit "
+            "retention."
         )
 
 
 def _on_side(calibration: Calibration, side: Side) -> dict[str, Any]:
-    """What decides the vectors of one side, on which a calibration does the same whether or not it acts on both."""
-    return {**calibration.to_dict(), **({"sides": "both"} if calibration.acts_on(side) else {})}
+    """What decides the vectors of one side, whether or not a calibration acts on the other too."""
+    fields = calibration.to_dict()
+    return {**fields, "sides": "both"} if calibration.acts_on(side) else fields
 
 
-def _own_tokens(features: dict[str, Any], number: int, count: int, text: Text) -> torch.Tensor:
+def _tokens_of(features: dict[str, Any], number: int, count: int, text: Text) -> torch.Tensor:
     """[tokens, dimension] of one text of a batch, without padding."""
-    tokens, mask = features.get("token_embeddings"), features.get("attention_mask")
+    tokens = features.get("token_embeddings")
+    mask = features.get("attention_mask")
     if tokens is None or mask is None or tokens.ndim != 3 or mask.shape != tokens.shape[:2]:
         raise UnsupportedModel(
-            "retention needs token embeddings in padded batches, which this model does not give: load it without "
-            "flash attention, or omit retention."
+            "retention needs token embeddings in padded batches, which this model does not give: "
+            "load it without flash attention, or omit retention."
         )
-    own: torch.Tensor = tokens[number][mask[number].bool()]
-    if len(own) != count:
+    read: torch.Tensor = tokens[number][mask[number].bool()]
+    if len(read) != count:
         raise FairspanError(
-            f"the model read {len(own)} tokens of the document that begins {text.text[:40]!r}, and its tokenizer "
-            f"made {count}: tokens cannot be assigned to segments."
+            f"the model read {len(read)} tokens of the document that begins {text.text[:40]!r}, "
+            f"and its tokenizer made {count}: tokens cannot be assigned to segments."
         )
-    return own
+    return read
 
 
 def _span_vectors(text: Text, offsets: np.ndarray, tokens: torch.Tensor) -> np.ndarray:

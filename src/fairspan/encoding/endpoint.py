@@ -1,4 +1,4 @@
-"""`Endpoint`: a model behind an OpenAI-compatible `/v1/embeddings`, as an object with `encode(list[str])`."""
+"""`Endpoint`: a model behind an OpenAI-compatible `/v1/embeddings`, with `encode(list[str])`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import count
-from random import random
 from threading import Lock
 from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
 import numpy as np
 import urllib3
-from urllib3.exceptions import HTTPError, InvalidHeader
+from urllib3.exceptions import HTTPError, InvalidHeader, MaxRetryError
 
 from fairspan.calibration.calibration import Side
 from fairspan.errors import FairspanError, require_whole
@@ -27,13 +25,20 @@ from fairspan.errors import FairspanError, require_whole
 BATCH_CHARACTERS = 64_000
 """How much a run sends in one request."""
 _KEY = "OPENAI_API_KEY"
-_CONNECT_SECONDS, _LONGEST_WAIT, _MOST_SECONDS = 10.0, 120.0, 600.0
-# After 0, 1, 2, 4, … s: about six minutes.
+_CONNECT_SECONDS = 10.0
+_LONGEST_WAIT = 120
+_MOST_SECONDS = 600.0
+# Statuses below 500 that may be another one later.
+_BUSY = (408, 425, 429)
+# After 0, 1, 2, 4, … s and up to one more: about six minutes.
 _RETRIES = 10
+_BACKOFF: Any = {"backoff_factor": 0.5, "backoff_max": _LONGEST_WAIT, "backoff_jitter": 1.0}
+# Where nothing ever answered, the address is more likely wrong than the server busy.
+_FIRST_RETRIES = 2
 # Of an answer, per text and once more: a vector of 10,000 dimensions has less than a quarter of it.
 _TEXT_BYTES = 2**20
 _log = logging.getLogger("fairspan.endpoint")
-# How servers say that a text is too long or a request has too many, whatever the status they give it.
+# How servers say that a text is too long or a request has too many, with any status.
 _TOO_MUCH = re.compile(
     r"(?=.*(token|length|text|input|batch|payload))"
     r".*(too (long|large|many|big)|maximum|exceed|at most|less than|longer)",
@@ -43,7 +48,7 @@ _TOO_MUCH = re.compile(
 
 @dataclass(slots=True)
 class Received:
-    """What the answers of an endpoint have said so far; `characters` are those of answers that count tokens."""
+    """What an endpoint's answers said so far; `characters` are those of answers with `tokens`."""
 
     models: list[str] = field(default_factory=list)
     requests: int = 0
@@ -59,8 +64,8 @@ class Endpoint:
     Args:
         url: the address up to `/v1`, such as "http://localhost:8000/v1".
         model: the model's name on the server.
-        api_key: sent as a bearer token; by default the environment variable OPENAI_API_KEY, if set. It is never
-            shown or stored.
+        api_key: sent as a bearer token; by default the environment variable OPENAI_API_KEY, if set.
+            It is never shown or stored.
         dimensions: request shorter vectors.
         body: further fields of every request, such as {"truncate": True}.
         query_body: fields for queries instead of `body`, such as {"input_type": "query"}.
@@ -82,18 +87,19 @@ class Endpoint:
         batch: int = 32,
         timeout: float = 120.0,
     ) -> None:
-        self.url, self.model, self.dimensions = _normal(url), model, dimensions
+        self.url = _normal(url)
         if not isinstance(model, str) or not model.strip():
             raise FairspanError(f"an endpoint needs the name of a model, got {model!r}.")
-        for name, value in (
-            ("concurrency", concurrency),
-            ("batch", batch),
-            ("dimensions", dimensions),
-        ):
-            require_whole(name, 1 if value is None else value)
+        require_whole("concurrency", concurrency)
+        require_whole("batch", batch)
+        if dimensions is not None:
+            require_whole("dimensions", dimensions)
+        self.model = model
+        self.dimensions = dimensions
         self.body = _checked("body", body or {})
         self.query_body = None if query_body is None else _checked("query_body", query_body)
-        self.concurrency, self.batch = concurrency, batch
+        self.concurrency = concurrency
+        self.batch = batch
         self._timeout = urllib3.Timeout(connect=_CONNECT_SECONDS, read=timeout)
         self._key = (os.environ.get(_KEY, "") if api_key is None else api_key).strip()
         if not re.fullmatch(r"[!-~]*", self._key):
@@ -106,10 +112,9 @@ class Endpoint:
 
     @property
     def identity(self) -> str:
-        """Everything known that decides its vectors. A server may put another model behind the same name."""
-        return json.dumps(
-            ["endpoint", self.url, self.model, self.dimensions, self.body, self.query_body]
-        )
+        """All that decides its vectors. A server may put another model behind the same name."""
+        settings = [self.url, self.model, self.dimensions, self.body, self.query_body]
+        return json.dumps(["endpoint", *settings])
 
     @property
     def description(self) -> dict[str, Any]:
@@ -125,27 +130,29 @@ class Endpoint:
         }
 
     def on(self, side: Side) -> Endpoint:
-        """The same for texts of one side only."""
-        made = copy.copy(self)
-        made.body = (
-            self.query_body if side == "query" and self.query_body is not None else self.body
-        )
-        made.query_body = None
-        return made
+        """The same endpoint for texts of one side only."""
+        endpoint = copy.copy(self)
+        if side == "query" and self.query_body is not None:
+            endpoint.body = self.query_body
+        endpoint.query_body = None
+        return endpoint
 
     def encode(self, sentences: Sequence[str], /) -> np.ndarray:
-        """[texts, dimension], from one request if the server takes that many texts; without a side, as documents."""
+        """[texts, dimension], from one request if the server takes that many texts.
+
+        Without a side texts are documents.
+        """
         status, content = self._send(sentences)
         if status == 200:
             return self._vectors(content, sentences)
-        said = self._message(content)
-        too_much = status == 413 or (status in (400, 422) and _TOO_MUCH.search(said))
+        message = self._message(content)
+        too_much = status == 413 or (status in (400, 422) and _TOO_MUCH.search(message))
         if too_much and len(sentences) > 1:
             middle = (len(sentences) + 1) // 2
-            return np.concatenate(
-                [self.encode(half) for half in (sentences[:middle], sentences[middle:])]
-            )
-        what, remedy = "the request", "try again later"
+            halves = (sentences[:middle], sentences[middle:])
+            return np.concatenate([self.encode(half) for half in halves])
+        what = "the request"
+        remedy = "try again later"
         if too_much:
             what = f"a text of {len(sentences[0]):,} characters that begins {sentences[0][:40]!r}"
             remedy = "use shorter documents, or raise the limit of the server"
@@ -153,115 +160,140 @@ class Endpoint:
             what = "the key" if self._key else f"no key, because {_KEY} is not set"
             remedy = f"set the environment variable {_KEY}"
         elif status < 500 and status != 429:
-            remedy = "check the address, which often ends in /v1, the name of the model, and the fields of body"
-        raise FairspanError(f"{self.url}/embeddings refuses {what} ({status}: {said}): {remedy}.")
+            remedy = (
+                "check the address, which often ends in /v1, the name of the model, and the "
+                "fields of body"
+            )
+        raise FairspanError(
+            f"{self.url}/embeddings refuses {what} ({status}: {message}): {remedy}."
+        )
 
     def _send(self, texts: Sequence[str]) -> tuple[int, bytes]:
-        """Status and content of the answer; a server that is busy, restarts or cannot be reached is asked again."""
-        asked: dict[str, Any] = {**self.body, "model": self.model, "input": texts}
+        """Status and content of the answer; a server that is busy or away is asked again.
+
+        urllib3 counts the tries and says how long to wait between them. It cannot make the tries:
+        it reads answers of any length, and does not retry one that breaks off.
+        """
+        body: dict[str, Any] = {**self.body, "model": self.model, "input": texts}
         if self.dimensions is not None:
-            asked["dimensions"] = self.dimensions
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else None
-        how: Any = {
-            "headers": headers,
-            "timeout": self._timeout,
-            "retries": False,
-            "preload_content": False,
-        }
+            body["dimensions"] = self.dimensions
+        url = f"{self.url}/embeddings"
+        options: Any = {"timeout": self._timeout, "redirect": False, "preload_content": False}
+        if self._key:
+            options["headers"] = {"Authorization": f"Bearer {self._key}"}
         until = time.monotonic() + _MOST_SECONDS
-        # Where nothing ever answered, the address is more likely wrong than the server busy.
-        retries = _RETRIES if self.received.requests else 2
-        for tried in count():
-            wait = min(2.0 ** (tried - 1) + random(), _LONGEST_WAIT) if tried else 0.0
+        total = _RETRIES if self.received.requests else _FIRST_RETRIES
+        retries = urllib3.Retry(total, allowed_methods=None, **_BACKOFF)
+        while True:
             try:
-                answer = self._pool.request(
-                    "POST", f"{self.url}/embeddings", json=asked, redirect=False, **how
-                )
+                answer = self._pool.request("POST", url, json=body, retries=False, **options)
                 content = self._content(answer, _TEXT_BYTES * (1 + len(texts)), until)
-                retries, reason = _RETRIES, f"status {answer.status}"
-                if tried == retries or (
-                    answer.status not in (408, 425, 429) and answer.status < 500
-                ):
-                    return answer.status, content
-                with suppress(InvalidHeader):
-                    wait = urllib3.Retry().get_retry_after(answer) or wait
             except HTTPError as error:
                 # Without the words of the library before it.
                 reason = self._quoted(str(error).rpartition(": ")[2])
+                retries = self._wait(retries, until, reason, error=error)
+                continue
+            # A server that answers is there.
+            retries = retries.new(total=_RETRIES - len(retries.history))
+            if not retries.total or (answer.status not in _BUSY and answer.status < 500):
+                return answer.status, content
+            retries = self._wait(retries, until, f"status {answer.status}", response=answer)
+
+    def _wait(
+        self, retries: urllib3.Retry, until: float, reason: str, **outcome: Any
+    ) -> urllib3.Retry:
+        """One retry fewer, after the wait before it; raise if there is none, or it is too late.
+
+        Args:
+            outcome: the `error` of a request, or the `response` to it.
+        """
+        with suppress(MaxRetryError):
+            retries = retries.increment("POST", self.url, **outcome)
+            wait = retries.get_backoff_time()
+            with suppress(InvalidHeader, KeyError):
+                wait = retries.get_retry_after(outcome["response"]) or wait
             if wait > _LONGEST_WAIT:
                 reason = f"it asks to wait {wait:,.0f} s"
             elif time.monotonic() > until:
                 reason = f"not within {_MOST_SECONDS:.0f} s"
-            elif tried < retries:
-                said = "the endpoint does not answer (%s): retrying in %.0f s, %d tries left"
-                _log.warning(said, reason, wait, retries - tried - 1)
+            else:
+                message = "the endpoint does not answer (%s): retrying in %.0f s, %d tries left"
+                _log.warning(message, reason, wait, retries.total)
                 time.sleep(wait)
-                continue
-            break
+                return retries
         raise FairspanError(
             f"{self.url} does not answer ({reason}): check the address, or try again later."
         )
 
     def _content(self, answer: urllib3.BaseHTTPResponse, most: int, until: float) -> bytes:
-        found = bytearray()
+        """The bytes of an answer; raise if there are more than `most`, or they take too long."""
+        content = bytearray()
         while part := answer.read1(2**16):
-            found += part
-            if len(found) > most or time.monotonic() > until:
+            content += part
+            if len(content) > most or time.monotonic() > until:
                 answer.close()
                 raise FairspanError(
-                    f"{self.url} is still answering after {most:,} bytes or {_MOST_SECONDS:.0f} s: check the address."
+                    f"{self.url} is still answering after {most:,} bytes or {_MOST_SECONDS:.0f} s: "
+                    "check the address."
                 )
         answer.release_conn()
-        return bytes(found)
+        return bytes(content)
 
     def _message(self, content: bytes) -> str:
         """What the server says about an error, in one line."""
-        found: Any = None
+        answer: Any = None
         with suppress(ValueError):
-            found = json.loads(content)
+            answer = json.loads(content)
         # OpenAI has error.message, others error, message or detail.
         for name in ("error", "message", "detail"):
-            found = found.get(name, found) if isinstance(found, dict) else found
-        return self._quoted(found if isinstance(found, str) else content.decode("utf-8", "replace"))
+            answer = answer.get(name, answer) if isinstance(answer, dict) else answer
+        words = answer if isinstance(answer, str) else content.decode("utf-8", "replace")
+        return self._quoted(words)
 
     def _quoted(self, text: str) -> str:
         """The server's words in one line, without the key if it repeats it."""
         return " ".join((text.replace(self._key, "…") if self._key else text).split())[:300]
 
     def _vectors(self, content: bytes, texts: Sequence[str]) -> np.ndarray:
+        """[texts, dimension], the vectors of an answer in the order of the texts."""
         try:
-            found = json.loads(content)
-            places = [int(one.get("index", place)) for place, one in enumerate(found["data"])]
-            given = [np.array(one["embedding"], dtype=np.float32) for one in found["data"]]
+            answer = json.loads(content)
+            rows = answer["data"]
+            numbers = [int(row.get("index", number)) for number, row in enumerate(rows)]
+            unordered = [np.array(row["embedding"], dtype=np.float32) for row in rows]
         except (ValueError, TypeError, KeyError, AttributeError):
             begins = self._quoted(content[:500].decode("utf-8", "replace"))[:60]
             raise FairspanError(
-                f"{self.url}/embeddings answered without embeddings (it begins {begins!r}): check the address."
+                f"{self.url}/embeddings answered without embeddings (it begins {begins!r}): check "
+                "the address."
             ) from None
-        if sorted(places) != list(range(len(texts))):
+        if sorted(numbers) != list(range(len(texts))):
             raise FairspanError(
-                f"{self.url} gave {len(given)} vectors for {len(texts)} texts, with the numbers {places[:5]} …"
+                f"{self.url} gave {len(rows)} vectors for {len(texts)} texts, with the numbers "
+                f"{numbers[:5]} …"
             )
-        vectors = [given[number] for number in np.argsort(places)]
+        vectors = [unordered[number] for number in np.argsort(numbers)]
         for text, vector in zip(texts, vectors, strict=True):
             if vector.ndim != 1 or not (np.isfinite(vector).all() and vector.any()):
                 raise FairspanError(
-                    f"{self.url} gave no usable vector for the text that begins {text[:40]!r}: it is empty, all "
-                    "zero, or holds null, NaN or infinity."
+                    f"{self.url} gave no usable vector for the text that begins {text[:40]!r}: it "
+                    "is empty, all zero, or holds null, NaN or infinity."
                 )
-        self._note(found, texts, {len(one) for one in vectors})
+        self._note(answer, texts, {len(vector) for vector in vectors})
         return np.stack(vectors)
 
-    def _note(self, found: Mapping[str, Any], texts: Sequence[str], dimensions: set[int]) -> None:
+    def _note(self, answer: Mapping[str, Any], texts: Sequence[str], dimensions: set[int]) -> None:
         """Remember what an answer says of itself, and refuse vectors of another dimension."""
-        received, usage = self.received, found.get("usage")
+        usage = answer.get("usage")
         tokens = usage.get("prompt_tokens") if isinstance(usage, dict) else None
-        name = self._quoted(str(found.get("model") or ""))
+        name = self._quoted(str(answer.get("model") or ""))
+        received = self.received
         with received.lock:
             expected = self.dimensions or received.dimension or min(dimensions)
             if dimensions != {expected}:
                 raise FairspanError(
-                    f"{self.url} gave vectors of {max(dimensions)} dimensions where {expected} were expected."
+                    f"{self.url} gave vectors of {max(dimensions)} dimensions where {expected} "
+                    "were expected."
                 )
             received.dimension = expected
             received.requests += 1
@@ -273,7 +305,7 @@ class Endpoint:
 
 
 def _pool_of(url: str, connections: int) -> urllib3.PoolManager:
-    """Through the proxy that the environment names for this address, if any, as other programs do."""
+    """Connections through the proxy that the environment names for this address, if any."""
     parsed = urllib3.util.parse_url(url)
     proxy = getproxies().get(parsed.scheme or "")
     if not proxy or proxy_bypass(parsed.netloc or ""):
@@ -288,21 +320,23 @@ def _normal(url: str) -> str:
         parsed = urllib3.util.parse_url(url.strip())
     except urllib3.exceptions.LocationParseError:
         parsed = urllib3.util.Url()
-    known = parsed.scheme in ("http", "https")
-    if not (known and parsed.host) or parsed.auth or parsed.query or parsed.fragment:
+    is_address = parsed.scheme in ("http", "https") and parsed.host
+    if not is_address or parsed.auth or parsed.query or parsed.fragment:
         raise FairspanError(
-            "an endpoint is an address that begins with http:// or https://, such as http://localhost:8000/v1, and "
-            "has no user, query or fragment: put a key into an environment variable."
+            "an endpoint is an address that begins with http:// or https://, such as "
+            "http://localhost:8000/v1, and has no user, query or fragment: put a key into an "
+            "environment variable."
         )
     path = (parsed.path or "").rstrip("/").removesuffix("/embeddings")
     return f"{parsed.scheme}://{parsed.netloc}{path or '/v1'}"
 
 
 def _checked(name: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Further fields of a request as JSON reads them."""
     try:
-        made = json.loads(json.dumps(body, allow_nan=False, sort_keys=True))
+        fields = json.loads(json.dumps(body, allow_nan=False, sort_keys=True))
     except (TypeError, ValueError) as error:
         raise FairspanError(f"{name} cannot be written as JSON: {error}.") from None
-    if not isinstance(made, dict):
+    if not isinstance(fields, dict):
         raise FairspanError(f"{name} must be a JSON object of further fields, got {body!r}.")
-    return made
+    return fields

@@ -18,15 +18,16 @@ from fairspan.errors import UnsupportedModel
 from fairspan.model.build import copy_sharing_weights, require_transformers
 from fairspan.model.plans import make_plan
 from fairspan.model.pooling import pooling_of
+from fairspan.model.probing import SEGMENTS
 from fairspan.model.segments import SegmentedText, segment_of_tokens
 from fairspan.model.tiling import Tiling, forward_under
-from fairspan.model.transformer import SEGMENTS
+from fairspan.model.transformer import maps_to_characters
 
 _RECORDED = "fairspan_recorded"
 
 
 class RecordingTransformer(Transformer):  # type: ignore[misc]
-    """A `Transformer` module, calibrated or not, that adds to the features what it recorded of a pass."""
+    """A `Transformer` module, calibrated or not, that adds what it recorded to the features."""
 
     def start(self, model: SentenceTransformer, side: Side) -> None:
         """Route the attention and count its layers."""
@@ -40,22 +41,16 @@ class RecordingTransformer(Transformer):  # type: ignore[misc]
         self.depth = count_layers(self.model)
 
     def recording(self, plan: Plan, inputs: dict[str, Any]) -> Callable[[dict[str, Any]], Any]:
-        """Before a pass: what makes of its features what was recorded."""
+        """Prepare a pass; returns what computes the recorded result from its features."""
         raise NotImplementedError
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         inputs = {name: value for name, value in features.items() if name != SEGMENTS}
         plan = Plan()
         if self.calibration.acts_on(self.side):
-            how = (
-                self.calibration,
-                self.site[0],
-                self.depth,
-                inputs,
-                self.side,
-                features.get(SEGMENTS),
-            )
-            plan = make_plan(*how, only_pooled=False, tiling=self.tiling)
+            how = (self.calibration, self.site[0], self.depth, inputs, self.side)
+            segment = features.get(SEGMENTS)
+            plan = make_plan(*how, segment, only_pooled=False, tiling=self.tiling)
         result = self.recording(plan, inputs)
         features.update(forward_under(plan, self, inputs, self.depth, self.tiling, **kwargs))
         features[_RECORDED] = result(features)
@@ -67,7 +62,8 @@ class Recorded:
     """What was recorded of a text, and its tokens.
 
     Attributes:
-        offsets: [L, 2], the characters of the text that each token stands for; those of the prompt are below 0.
+        offsets: [L, 2], the characters of the text that each token stands for; those of the prompt
+            are below 0.
         special: [L] bool, the tokens that the tokenizer added.
     """
 
@@ -90,11 +86,7 @@ def record(
     The model and the lengths of the texts are checked before the first one goes through.
     """
     for module in require_transformers(model, "record"):
-        if (
-            "message" in module.modality_config
-            or module.tokenizer is None
-            or not module.tokenizer.is_fast
-        ):
+        if not maps_to_characters(module):
             raise unsupported(
                 module.model,
                 "has a tokenizer that does not map tokens back to characters, or a chat template",
@@ -105,39 +97,37 @@ def record(
             module.__class__ = kind
             module.start(recorder, side, **options)
     before = prompt_of(model, side) if prompt is None else prompt
-    read = [_tokenized(recorder, text, number, before, side) for number, text in enumerate(texts)]
+    tokenized = [
+        _tokenized(recorder, text, number, before, side) for number, text in enumerate(texts)
+    ]
 
-    def one(text: str, features: dict[str, Any]) -> Recorded:
-        offsets, special = (
-            features.pop("offset_mapping"),
-            features.pop("special_tokens_mask").bool(),
-        )
+    def recorded(text: str, features: dict[str, Any]) -> Recorded:
+        offsets = features.pop("offset_mapping")
+        special = features.pop("special_tokens_mask").bool()
         if isinstance(text, SegmentedText):
-            features[SEGMENTS] = segment_of_tokens(
-                [text], offsets, features["attention_mask"], before
-            )
+            mask = features["attention_mask"]
+            features[SEGMENTS] = segment_of_tokens([text], offsets, mask, before)
         with torch.inference_mode():
             features = recorder(batch_to_device(features, recorder.device))
         return Recorded(features[_RECORDED], offsets[0].numpy() - len(before), special[0].numpy())
 
-    return map(one, texts, read)
+    return map(recorded, texts, tokenized)
 
 
 def _tokenized(
     model: SentenceTransformer, text: str, number: int, prompt: str, side: Side
 ) -> dict[str, Any]:
-    """The features of a text, after making sure that the model takes all of it."""
+    """The features of a text; raise if the model does not take all of it."""
 
     def preprocess(**options: bool) -> dict[str, Any]:
-        asked = {
-            "text": {"return_offsets_mapping": True, "return_special_tokens_mask": True, **options}
-        }
+        options |= {"return_offsets_mapping": True, "return_special_tokens_mask": True}
         features: dict[str, Any] = model.preprocess(
-            [text], prompt=prompt, task=side, processing_kwargs=asked
+            [text], prompt=prompt, task=side, processing_kwargs={"text": options}
         )
         if "attention_mask" not in features:
             raise UnsupportedModel(
-                f"a {side} goes through no transformer in this model: there is no attention to record."
+                f"a {side} goes through no transformer in this model: there is no attention to "
+                "record."
             )
         return features
 
@@ -147,12 +137,12 @@ def _tokenized(
         raise UnsupportedModel(
             f"text {number} has no tokens, so the model has nothing to attend to."
         )
-    # A max_seq_length that was raised too far does not cut, but lets a text run out of positions.
+    # A max_seq_length above the positions does not cut, but lets a text run out of them.
     window = window_of(model, side=side) if isinstance(model[0], Transformer) else None
     limit = min(preprocess()["attention_mask"].shape[1], window or whole)
     if whole > limit:
         raise UnsupportedModel(
-            f"text {number} has {whole} tokens, prompt and special tokens included, and the model reads "
-            f"{limit}: split it, or raise max_seq_length if the model allows it."
+            f"text {number} has {whole} tokens, prompt and special tokens included, and the model "
+            f"reads {limit}: split it, or raise max_seq_length if the model allows it."
         )
     return features

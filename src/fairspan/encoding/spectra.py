@@ -1,6 +1,7 @@
-"""`spectra`: what the layers of a model leave of each text's token signals, and how strongly their attention filters.
+"""`spectra`: what the layers of a model leave of each text's token signals.
 
-LC §2 and METHODS §7: ‖HC‖/‖DC‖ of the hidden states, σ_a and σ_s of the attention, and the bounds of LC's theorems.
+LC §2 and METHODS §7: ‖HC‖/‖DC‖ of the hidden states, σ_a and σ_s of the attention, and the bounds
+of LC's theorems.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,11 +29,13 @@ class Spectrum:
 
     Attributes:
         tokens: L, special and prompt tokens counted.
-        hc, dc: [layers + 1], ‖HC[X_l]‖_F and ‖DC[X_l]‖_F of the embedding output and of each layer's output, as
-            `output_hidden_states` has them: the last one after a final normalisation, if the model has one.
+        hc, dc: [layers + 1], ‖HC[X_l]‖_F and ‖DC[X_l]‖_F of the embedding output and of each
+            layer's output, as `output_hidden_states` has them: the last one after a final
+            normalisation, if the model has one.
         sigma_a_of_heads, sigma_s_of_heads: [layers, heads], NaN in layers that were not asked for.
         calibrated: [layers] bool, the layers whose attention is split into baskets.
-        value_norms: [layers, value heads], ‖W_V^h‖₂; None if they cannot be told, and `no_value_norms` says why.
+        value_norms: [layers, value heads], ‖W_V^h‖₂; None if they are unknown, and `no_value_norms`
+            says why.
     """
 
     tokens: int
@@ -51,7 +54,7 @@ class Spectrum:
 
     @property
     def filter_rate(self) -> np.ndarray:
-        """log(‖HC[X_{l+1}]‖_F / ‖HC[X_l]‖_F), [layers]; NaN for a text of one token, which has no HC."""
+        """log(‖HC[X_{l+1}]‖_F / ‖HC[X_l]‖_F), [layers]; NaN for one token, which has no HC."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(np.log(self.hc[1:] / self.hc[:-1]))
 
@@ -67,7 +70,7 @@ class Spectrum:
 
     @property
     def theorem_2(self) -> np.ndarray | None:
-        """The bound of LC Theorem 2 on `filter_rate`, [layers]; None where `no_value_norms` says why."""
+        """The bound of LC Theorem 2 on `filter_rate`, [layers]; None without `value_norms`."""
         if self.value_norms is None:
             return None
         return theorem_2_bound(self.sigma_a_of_heads, self.value_norms)
@@ -76,7 +79,7 @@ class Spectrum:
     def theorem_3(self) -> np.ndarray:
         """The bound of LC Theorem 3 on each head's σ_a, as their mean, [layers].
 
-        NaN in calibrated layers: the theorem is about a softmax, and says nothing of one split into baskets.
+        NaN in calibrated layers: the theorem is about a softmax that is not split into baskets.
         """
         bound = theorem_3_bound(self.tokens, self.sigma_s_of_heads).mean(axis=1)
         return np.where(self.calibrated, np.nan, bound)
@@ -92,27 +95,29 @@ def spectra(
 ) -> Iterator[Spectrum]:
     """The spectrum of each text, in the order of the texts.
 
-    σ_a is that of the attention the model really uses, temperature and, in the calibrated layers of a calibrated
-    model, baskets included: calibrated rows still sum to 1, which is all that Theorem 2 asks of them.
+    σ_a is that of the attention the model really uses, temperature and, in the calibrated layers of
+    a calibrated model, baskets included: calibrated rows still sum to 1, which is all that Theorem
+    2 requires.
 
-    One head's L×L matrix is held at a time. The model is not changed: the texts go one by one through a copy on the
-    same weights.
+    One head's L×L matrix is held at a time. The model is not changed: the texts go one by one
+    through a copy on the same weights.
 
     Args:
         model, texts, prompt, side: as for `attention_rows`.
-        layers: the layers whose σ_a and σ_s are computed, which is what takes time: "last", "last_half", "all", an
-            int k for the last k, or a list of numbers from 0. None for no layer.
+        layers: the layers whose σ_a and σ_s are computed, which is slow: "last", "last_half",
+            "all", an int k for the last k, or a list of numbers from 0. None for no layer.
 
     Raises:
-        UnsupportedModel, DesignError: at once, if the model's attention or hidden states cannot be reached, it does
-            not have these layers, or a text is longer than its window or has no tokens.
+        UnsupportedModel, DesignError: at once, if the model's attention or hidden states cannot be
+            reached, it does not have these layers, or a text is longer than its window or has no
+            tokens.
     """
     if model.device.type == "mps":
         raise UnsupportedModel(
             "spectra are computed in float64, which MPS lacks: move the model with model.to('cpu')."
         )
-    found = record(model, texts, _SpectrumRecorder, prompt=prompt, side=side, layers=layers)
-    return (one.result for one in found)
+    recorded = record(model, texts, _SpectrumRecorder, prompt=prompt, side=side, layers=layers)
+    return (text.result for text in recorded)
 
 
 class _SpectrumRecorder(RecordingTransformer):
@@ -123,51 +128,46 @@ class _SpectrumRecorder(RecordingTransformer):
     ) -> None:
         """Ask for the hidden states, and find the value weights."""
         super().start(model, side)
-        self.layers = (
-            frozenset()
-            if layers is None
-            else as_calibration(None, layers=layers).layer_numbers(self.depth)
-        )
+        self.layers: frozenset[int] = frozenset()
+        if layers is not None:
+            self.layers = as_calibration(None, layers=layers).layer_numbers(self.depth)
         self.model.config.output_hidden_states = True
-        shown = (
-            getattr(probe(self.model, Plan(), output_hidden_states=True), "hidden_states", None)
-            or ()
-        )
-        if len(shown) != self.depth + 1:
+        output = probe(self.model, Plan(), output_hidden_states=True)
+        states = getattr(output, "hidden_states", None) or ()
+        if len(states) != self.depth + 1:
             raise unsupported(
-                self.model, f"shows {len(shown)} hidden states, and has {self.depth} layers"
+                self.model, f"shows {len(states)} hidden states, and has {self.depth} layers"
             )
-        found = find_value_weights(self.model)
-        self.no_value_norms = found if isinstance(found, str) else None
-        self.value_norms = (
-            None if isinstance(found, str) else _stacked([value_norms(weight) for weight in found])
-        )
+        self.value_norms: np.ndarray | None = None
+        self.no_value_norms: str | None = None
+        weights = find_value_weights(self.model)
+        if isinstance(weights, str):
+            self.no_value_norms = weights
+        else:
+            self.value_norms = _stacked([value_norms(weight) for weight in weights])
 
     def recording(self, plan: Plan, inputs: dict[str, Any]) -> Callable[[dict[str, Any]], Spectrum]:
-        sigmas: list[tuple[Tensor, Tensor]] = []
+        filters: list[Tensor] = []
+        spreads: list[Tensor] = []
 
         def watch(layer: LayerInputs) -> None:
-            unknown = torch.full((layer.query.shape[1],), torch.nan, dtype=torch.float64)
             wanted = layer.layer in self.layers
-            sigmas.append((sigma_a(layer), sigma_s(layer)) if wanted else (unknown, unknown))
+            unknown = torch.full((layer.query.shape[1],), torch.nan, dtype=torch.float64)
+            filters.append(sigma_a(layer) if wanted else unknown)
+            spreads.append(sigma_s(layer) if wanted else unknown)
 
         def spectrum(features: dict[str, Any]) -> Spectrum:
             states = features.pop("all_layer_embeddings")
-            high, low = np.array([signal_norms(state[0]) for state in states]).T
-            filters, spreads = (
-                _stacked(list(of_layers)) for of_layers in zip(*sigmas, strict=True)
-            )
-            calibrated = np.isin(np.arange(self.depth), list(plan.layers))
-            tokens = inputs["input_ids"].shape[1]
+            hc, dc = np.array([signal_norms(state[0]) for state in states]).T
             return Spectrum(
-                tokens,
-                high,
-                low,
-                filters,
-                spreads,
-                calibrated,
-                self.value_norms,
-                self.no_value_norms,
+                tokens=inputs["input_ids"].shape[1],
+                hc=hc,
+                dc=dc,
+                sigma_a_of_heads=_stacked(filters),
+                sigma_s_of_heads=_stacked(spreads),
+                calibrated=np.isin(np.arange(self.depth), list(plan.layers)),
+                value_norms=self.value_norms,
+                no_value_norms=self.no_value_norms,
             )
 
         plan.watch = watch

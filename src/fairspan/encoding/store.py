@@ -1,4 +1,4 @@
-"""The embedding store: every vector that was ever computed, on disk, safe against crashes and between processes."""
+"""The embedding store: all computed vectors on disk, safe against crashes, for many processes."""
 
 from __future__ import annotations
 
@@ -26,20 +26,18 @@ _ELSEWHERE = "choose another file with store or FAIRSPAN_STORE."
 
 def default_store() -> Path:
     """$FAIRSPAN_STORE, or a file in the user's cache folder."""
-    given = os.environ.get("FAIRSPAN_STORE")
-    return (
-        Path(given)
-        if given
-        else Path(platformdirs.user_cache_dir("fairspan", False)) / "embeddings.sqlite"
-    )
+    path = os.environ.get("FAIRSPAN_STORE")
+    if path:
+        return Path(path)
+    return Path(platformdirs.user_cache_dir("fairspan", False)) / "embeddings.sqlite"
 
 
 class Store:
     """Vectors by key, in one SQLite file.
 
-    Every `put` is one transaction: after a crash it is there as a whole or not at all. Any number of processes may
-    read and write at the same time, also over a network, where SQLite's write-ahead log does not work; of two that
-    put the same key, the first wins.
+    Every `put` is one transaction: after a crash it is stored completely or not at all. Any number
+    of processes may read and write at the same time, also over a network, where SQLite's
+    write-ahead log does not work; of two that put the same key, the first wins.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -77,6 +75,7 @@ class Store:
         self.close()
 
     def _open(self) -> sqlite3.Connection:
+        """A connection to the file, with our table in it."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         connection = sqlite3.connect(self.path, timeout=_WAIT_SECONDS, isolation_level=None)
         try:
@@ -84,7 +83,8 @@ class Store:
                 connection.execute("BEGIN IMMEDIATE")
                 self._refuse_others(connection)
                 connection.execute(
-                    "CREATE TABLE IF NOT EXISTS vectors (key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
+                    "CREATE TABLE IF NOT EXISTS vectors "
+                    "(key BLOB PRIMARY KEY, vector BLOB NOT NULL) WITHOUT ROWID"
                 )
                 connection.execute(f"PRAGMA application_id = {APPLICATION}")
                 connection.execute(f"PRAGMA user_version = {LAYOUT}")
@@ -95,24 +95,24 @@ class Store:
 
     def _refuse_others(self, connection: sqlite3.Connection) -> None:
         """Raise if the file belongs to another program, or to another fairspan."""
-        asked = (
-            "PRAGMA user_version",
-            "PRAGMA application_id",
-            "SELECT count(*) FROM sqlite_master",
-        )
-        written, owner, tables = (connection.execute(query).fetchone()[0] for query in asked)
-        if owner != APPLICATION and (owner or written or tables):
+        layout = connection.execute("PRAGMA user_version").fetchone()[0]
+        owner = connection.execute("PRAGMA application_id").fetchone()[0]
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if owner != APPLICATION and (owner or layout or tables):
             raise FairspanError(f"{self.path} is a database of another program: {_ELSEWHERE}")
-        if written not in (0, LAYOUT):
+        if layout not in (0, LAYOUT):
             raise FairspanError(
-                f"the store {self.path} has layout {written}, and this fairspan writes layout {LAYOUT}: {_ELSEWHERE}"
+                f"the store {self.path} has layout {layout}, and this fairspan writes layout "
+                f"{LAYOUT}: {_ELSEWHERE}"
             )
 
     def _select(self, columns: str, keys: Iterable[bytes]) -> list[tuple[bytes, ...]]:
-        every, rows = list(dict.fromkeys(keys)), list[tuple[bytes, ...]]()
+        """These columns of the rows with one of the keys."""
+        different = list(dict.fromkeys(keys))
+        rows: list[tuple[bytes, ...]] = []
         with self._guarded():
-            for start in range(0, len(every), _AT_ONCE):
-                part = every[start : start + _AT_ONCE]
+            for start in range(0, len(different), _AT_ONCE):
+                part = different[start : start + _AT_ONCE]
                 places = ",".join("?" * len(part))
                 rows += self._connection.execute(
                     f"SELECT {columns} FROM vectors WHERE key IN ({places})", part
@@ -121,12 +121,12 @@ class Store:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """What a disk, a lock or another program's file leads to, in one line."""
+        """Errors of a disk, a lock or another program's file in one line."""
         try:
             yield
         except (sqlite3.Error, OSError) as error:
             reason = getattr(error, "strerror", None) or error
             raise FairspanError(
-                f"the store {self.path} cannot be used ({reason}): its contents are kept. Fix this and run the same "
-                f"command again, or {_ELSEWHERE}"
+                f"the store {self.path} cannot be used ({reason}): its contents are kept. Fix this "
+                f"and run the same command again, or {_ELSEWHERE}"
             ) from error

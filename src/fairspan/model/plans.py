@@ -81,7 +81,7 @@ def _split(
     shares = calibration.special_baskets(site.pooling)
     bos = None if shares[0] == "basket" else shares[0]
     eos = None if shares[1] == "basket" else shares[1]
-    special = SpecialShares(bos, eos)
+    special = SpecialShares(bos, eos)  # type: ignore[arg-type]
     own_baskets = {"own_bos": bos is not None, "own_eos": eos is not None}
     baskets = fixed_baskets(valid, calibration.basket_size, **own_baskets)
     filled = baskets.content / calibration.basket_size

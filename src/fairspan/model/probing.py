@@ -1,11 +1,9 @@
 """Short passes before a calibrated module is used, which prove that its calibration acts."""
 
-from __future__ import annotations
-
 from itertools import product
-from typing import TYPE_CHECKING
 
 import torch
+from sentence_transformers.sentence_transformer.modules import Transformer
 
 from fairspan.attention.layers import evaluating, probe, probe_input, unsupported
 from fairspan.attention.plan import Plan
@@ -14,16 +12,13 @@ from fairspan.attention.tiles import lay_tiles, reading
 from fairspan.model.pooling import TOKENS
 from fairspan.model.tiling import Tiling, special_tokens_around
 
-if TYPE_CHECKING:
-    from fairspan.model.transformer import CalibratedTransformer
-
 # Features of fairspan's own: the side a batch is on, and the segment each token belongs to.
 SIDE = "fairspan_side"
 SEGMENTS = "fairspan_segments"
 
 
-def find_tiling(module: CalibratedTransformer) -> Tiling:
-    """What tiles need to know about a module's model.
+def find_tiling(module: Transformer) -> Tiling:
+    """What tiles need to know about the model of a calibrated module.
 
     Raises:
         UnsupportedModel: if the tokens of a text cannot be told from others, or positions cannot
@@ -51,8 +46,8 @@ def find_tiling(module: CalibratedTransformer) -> Tiling:
     return tiling
 
 
-def prove(module: CalibratedTransformer) -> None:
-    """Send short texts through a module, on both sides; raise if a layer is not calibrated."""
+def prove(module: Transformer) -> None:
+    """Send short texts through a calibrated module; raise if a layer is not calibrated."""
     texts = [{"input_ids": probe_input(module.model)}]
     if module.tiling is not None:
         lead, trail = module.tiling.shared(module.site, None)

@@ -96,7 +96,11 @@ class CalibratedTransformer(SafeTransformer):
         options: dict[str, Any] = {}
         segmented = any(isinstance(text, SegmentedText) for text in inputs)
         if segmented:
-            self._require_offsets()
+            if not maps_to_characters(self):
+                raise DesignError(
+                    "segments need a tokenizer that maps tokens back to characters, without a chat "
+                    "template in between."
+                )
             options["return_offsets_mapping"] = True
         side: Side = "query" if kwargs.get("task") == "query" else "document"
         call_options = dict((processing_kwargs or {}).get("text", {}))
@@ -117,16 +121,8 @@ class CalibratedTransformer(SafeTransformer):
             features[SEGMENTS] = segment_of_tokens(inputs, offsets, mask, prompt)
         return features
 
-    def _require_offsets(self) -> None:
-        chat = "message" in self.modality_config
-        if chat or self.tokenizer is None or not self.tokenizer.is_fast:
-            raise DesignError(
-                "segments need a tokenizer that maps tokens back to characters, without a chat "
-                "template in between."
-            )
-
     def forward(self, features: dict[str, Any], **kwargs: Any) -> MutableMapping[str, Any]:
-        """The features with `token_embeddings`: [N, L, d], or [N, 1, d] with only the pooled row."""
+        """The features with `token_embeddings`, [N, L, d]; [N, 1, d] if only one row is pooled."""
         inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS)}
         # A Router does not always hand the task on to `preprocess`, but leaves it in the features.
         side: Side = "query" if features.get("task") == "query" else features.get(SIDE, "document")
@@ -230,6 +226,12 @@ def _fitting(calibration: Calibration, site: PoolingSite) -> Calibration:
             "use strength=0."
         )
     return calibration
+
+
+def maps_to_characters(module: Transformer) -> bool:
+    """Whether tokens map back to characters: a fast tokenizer, and no chat template."""
+    chat = "message" in module.modality_config
+    return not chat and module.tokenizer is not None and module.tokenizer.is_fast
 
 
 def refuse_exported(module: Transformer) -> None:

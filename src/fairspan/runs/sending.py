@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fairspan.encoding.chunks import innermost
 from fairspan.encoding.encoder import Encoder, Text
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
-from fairspan.encoding.text import innermost
 from fairspan.errors import FairspanError
 from fairspan.runs.bases import Pair
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from fairspan import __version__
 from fairspan.calibration.treatment import Treatment
+from fairspan.encoding.chunks import innermost
 from fairspan.encoding.encoder import Encoder, Text
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.fill import Tally, fill, reads_to_end
 from fairspan.encoding.store import Store, default_store
-from fairspan.encoding.text import innermost
 from fairspan.errors import DesignError, FairspanError
 from fairspan.report.view import View
 from fairspan.runs.bases import Pair, Treated, embed_through
