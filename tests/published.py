@@ -38,7 +38,10 @@ def published_table(number: int) -> Table:
     first = found.row(0, named=True)
     alone = (found["lead"] == found["later"]).all()
     setting = "monolingual" if alone else f"mixed-language, later segments in {first['later']}"
-    title = f"OLS coefficients of {first['measure']} ({setting}, {first['model']}), published as Table {number}"
+    title = (
+        f"OLS coefficients of {first['measure']} ({setting}, {first['model']}), "
+        f"published as Table {number}"
+    )
     treatments = [
         name for name in found["treatment"].unique(maintain_order=True) if name != "plain"
     ]

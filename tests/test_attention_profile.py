@@ -1,4 +1,5 @@
-"""Where the pooled row looks: against eager attention and whole matrices, and what the measures make of it."""
+"""Where the pooled row looks: against eager attention and whole matrices, and what the measures
+make of it."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ from tests.tiny import HIDDEN, LAYERS, ONE_EACH, REPRESENTATIVES, tiny_model, ti
 
 Make = Callable[..., SentenceTransformer]
 
-# One batch, padded: several baskets and windows, fewer tokens than one basket, and special tokens alone.
+# One batch, padded: several baskets and windows, fewer tokens than one basket, and special tokens
+# alone.
 TEXTS = [words(45, seed=1), words(30, seed=2), words(5, seed=3), words(1, seed=4), ""]
 SETTINGS: list[dict[str, Any]] = [
     {"basket_size": 7},
@@ -50,11 +52,9 @@ SETTINGS: list[dict[str, Any]] = [
     },
     {"basket_size": 4, "layers": "all", "temperature": 0.5, "scale_position_bias": True},
 ]
-TILED: list[dict[str, Any]] = [
-    {"tile_size": 7},
-    {"tile_size": 16, "temperature": 0.5},
-]
-# Weights are at most 1, and float32's are 6e-8 apart there. Four layers in another order came within 3.3e-7.
+TILED: list[dict[str, Any]] = [{"tile_size": 7}, {"tile_size": 16, "temperature": 0.5}]
+# Weights are at most 1, and float32's are 6e-8 apart there. Four layers in another order came
+# within 3.3e-7.
 TOLERANCE = 2e-6
 
 
@@ -84,7 +84,8 @@ def eager(model: SentenceTransformer, texts: list[str], **options: Any) -> list[
 
 @contextmanager
 def matrices_kept() -> Iterator[list[Tensor]]:
-    """Calibrated models compute by whole matrices inside this block; the list receives each layer's [N, H, L, L].
+    """Calibrated models compute by whole matrices inside this block; the list receives each layer's
+    [N, H, L, L].
 
     The identity, stood beside the values, turns into the weights.
     """
@@ -163,7 +164,8 @@ def test_calibrated_models_agree_with_whole_matrices(
 def test_tiled_models_agree_with_whole_matrices(
     make_tiny: Make, architecture: str, pooling: str, padding_side: str
 ) -> None:
-    """What tokens see in tiles, in tiled layers and in those after them; with baskets on top of the pooled row."""
+    """What tokens see in tiles, in tiled layers and in those after them; with baskets on top of the
+    pooled row."""
     model = make_tiny(architecture, pooling, padding_side=padding_side)
     baskets = {"tile_size": 7, "strength": 0.5, "basket_size": 5, "layers": "all"}
     for settings in TILED if pooling == "mean" else [*TILED, baskets]:
@@ -175,7 +177,8 @@ def test_tiled_models_agree_with_whole_matrices(
 
 
 def test_tiles_beyond_the_positions(make_tiny: Make) -> None:
-    """Documents in tiles are recorded to their end; queries of the same model only as far as it reads them."""
+    """Documents in tiles are recorded to their end; queries of the same model only as far as it
+    reads them."""
     model = make_tiny("bert", "cls", max_position_embeddings=60)
     fair = fairspan.calibrate(model, tile_size=16, sides="document", max_seq_length=100)
     texts = [words(98), words(5)]
@@ -191,7 +194,8 @@ def test_tiles_beyond_the_positions(make_tiny: Make) -> None:
 
 
 def test_calibrated_baskets_hold_equal_shares(make_tiny: Make) -> None:
-    """CLS pooling, 28 words in baskets of 7: 1/6 for <s>, for each run of 7, and for the </s> that is left over."""
+    """CLS pooling, 28 words in baskets of 7: 1/6 for <s>, for each run of 7, and for the </s> that
+    is left over."""
     fair = fairspan.calibrate(make_tiny("bert", "cls"), basket_size=7)
     (row,) = attention_rows(fair, [words(28)])
     profile = by_basket(row, 7)
@@ -233,7 +237,8 @@ def test_blocks_do_not_show(
 
 
 class LargestTensor(TorchDispatchMode):
-    """The most elements that any tensor of a block has in memory; views of one row seen L times have one row."""
+    """The most elements that any tensor of a block has in memory; views of one row seen L times
+    have one row."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -256,7 +261,8 @@ class LargestTensor(TorchDispatchMode):
 def test_no_tensor_grows_with_the_square_of_the_length(
     make_tiny: Make, monkeypatch: pytest.MonkeyPatch, pooling: str, calibrated: bool
 ) -> None:
-    """A text of 2048 tokens: no tensor has more than a quarter of L×L elements, all heads together."""
+    """A text of 2048 tokens: no tensor has more than a quarter of L×L elements, all heads
+    together."""
     monkeypatch.setattr(
         torch, "inference_mode", torch.no_grad
     )  # under which every inner step can be seen
@@ -416,7 +422,8 @@ def test_baskets_of_other_texts(row: AttentionRow, parts: list[float], rest: lis
 
 
 def test_segments_take_the_tokens_whose_last_character_they_hold() -> None:
-    """Tokens at characters 0–2, 3–5, 6–8, 9–11; a span that ends inside a token does not hold its last character."""
+    """Tokens at characters 0–2, 3–5, 6–8, 9–11; a span that ends inside a token does not hold its
+    last character."""
     row = row_of([10, 1, 2, 3, 4, 20], special=(0, -1))
     profile = by_segment(row, [(0, 2), (5, 10)])
     assert (profile.parts * 40).tolist() == [pytest.approx([1, 3])]
@@ -428,7 +435,8 @@ def test_segments_take_the_tokens_whose_last_character_they_hold() -> None:
 
 @given(bins=st.integers(1, 20), tokens=st.integers(4, 30), seed=st.integers(0, 999))
 def test_bins_share_a_token_by_its_overlap(bins: int, tokens: int, seed: int) -> None:
-    """By hand: each token is cut into one crumb a bin, and each bin takes one crumb a token, in order."""
+    """By hand: each token is cut into one crumb a bin, and each bin takes one crumb a token, in
+    order."""
     row = row_of(np.random.default_rng(seed).random((3, tokens)), special=(0, -1), prompt=(1,))
     content = row.masses[:, row.content]
     crumbs = np.repeat(content / bins, bins, axis=1)

@@ -33,8 +33,9 @@ FIRST, SECOND, THIRD = "Aa bb cc dd.", "Ee ff gg.", "Hh ii jj kk ll."
 
 
 def even_chunks(parts: Sequence[str], size: int) -> list[str]:
-    """Runs of parts, counted in words, by trying all: as many as if one is filled after another, none longer than the
-    longest of those, with the least sum of squares; of equal ones the longer first."""
+    """Runs of parts, counted in words, by trying all: as many as if one is filled after another,
+    none longer than the longest of those, with the least sum of squares; of equal ones the longer
+    first."""
     filled, found = [0], []
     for length in (len(part.split()) for part in parts):
         filled[-1:] = [filled[-1] + length] if filled[-1] + length <= size else [filled[-1], length]
@@ -53,8 +54,9 @@ def even_chunks(parts: Sequence[str], size: int) -> list[str]:
 )
 @example(8, [0.375, 0, 0.125, 0.125, 0.5, 0.25], 0)
 def test_chunks_are_even(size: int, shares: list[float], joint: int) -> None:
-    """A text that fits is one chunk, and no chunk is too long, also if sentences have more or fewer tokens together
-    than alone. A sentence that is longer than a chunk is cut into parts that differ by at most a word."""
+    """A text that fits is one chunk, and no chunk is too long, also if sentences have more or fewer
+    tokens together than alone. A sentence that is longer than a chunk is cut into parts that differ
+    by at most a word."""
     said = [" ".join(["Word", *["word"] * int(size * share)]) + "." for share in shares]
     text, counter = " ".join(said), ByWords(joint=joint)
     (spans,) = chunk_documents([Text(text, 0)], counter, size)
@@ -82,7 +84,8 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_segments_as_chunks() -> None:
-    """The first segment has two chunks and the second has one; both have the same weight, whatever their lengths."""
+    """The first segment has two chunks and the second has one; both have the same weight, whatever
+    their lengths."""
     for wrong, said in (
         ("tiles+chunks=segments", "has no chunks: begin with chunk-mean"),
         ("chunk-mean+tile_size=8+tiles=segments", "make these segments with chunks=segments"),
@@ -98,14 +101,16 @@ def test_segments_as_chunks() -> None:
     encoder = ChunkEncoder(ObjectEncoder(Words()), Characters(), 25, by_segments=True)
     parts = [unit(known[f"{FIRST} {SECOND}"] + known[THIRD]), known[FIRST]]
     np.testing.assert_allclose(encoder.vectors([text])[0], unit(sum(parts)), rtol=0, atol=1e-6)
-    # Alone, and without borders, nothing changes; and a document in segments is stored under a key of its own.
+    # Alone, and without borders, nothing changes; and a document in segments is stored under a key
+    # of its own.
     plain = ChunkEncoder(ObjectEncoder(Words()), Characters(), 25)
     assert encoder.key(Text(first, len(first), borders=(0,))) == plain.key(Text(first, len(first)))
     assert encoder.key(text) != plain.key(text)
 
 
 def test_the_mean_by_hand() -> None:
-    """Two sentences fit into 25 characters, the third is alone; a short text is its own mean, at length 1."""
+    """Two sentences fit into 25 characters, the third is alone; a short text is its own mean, at
+    length 1."""
     encoder = ChunkEncoder(ObjectEncoder(Words()), Characters(), 25)
     long, short = Text(f"{FIRST} {SECOND} {THIRD}", 38), Text(FIRST, 12)
     assert [[chunk.text for chunk in own] for own in encoder.parts([long, short])] == [
@@ -143,8 +148,9 @@ def test_chunks_are_stored_under_the_plain_models_keys() -> None:
 
 @pytest.mark.parametrize(("name", "size"), [("chunk-mean-8", 8), ("chunk-mean-window", 20)])
 def test_of_a_sentence_transformer(tmp_path: Path, name: str, size: int) -> None:
-    """Documents and segments by chunks in the model's tokens, queries whole; against encode and numpy. The window is
-    that of the plain model, of 22 positions, though tiles read further. A text that fits has its plain vector."""
+    """Documents and segments by chunks in the model's tokens, queries whole; against encode and
+    numpy. The window is that of the plain model, of 22 positions, though tiles read further. A text
+    that fits has its plain vector."""
     model = tiny_model(tmp_path / "short", "bert", "mean", max_position_embeddings=22)
     model.max_seq_length = 60
     treatment = as_treatment(name)
@@ -171,7 +177,8 @@ def test_of_a_sentence_transformer(tmp_path: Path, name: str, size: int) -> None
 
 @pytest.mark.parametrize("size", [20, "window"])
 def test_it_is_the_index_of_the_same_name(tmp_path: Path, corpus: str, size: int | str) -> None:
-    """In an evaluation: rows of the treatment on whole documents are those of the plain model's index."""
+    """In an evaluation: rows of the treatment on whole documents are those of the plain model's
+    index."""
     asked: dict[str, Any] = {
         "size": 2,
         "sets": 5,

@@ -27,8 +27,8 @@ from tests.tiny import words
 
 Make = Callable[..., SentenceTransformer]
 
-# Two batches of one text differ in how float32 sums are split over padded lengths: a few roundings (6e-8 each) of
-# numbers of order 1 through four layers.
+# Two batches of one text differ in how float32 sums are split over padded lengths: a few roundings
+# (6e-8 each) of numbers of order 1 through four layers.
 BY_PADDING = 2e-5
 
 
@@ -141,7 +141,8 @@ def test_each_text_is_encoded_once(store: Store) -> None:
 
 
 def test_spans_come_from_the_same_pass_and_are_asked_for_on_their_own(store: Store) -> None:
-    """A document whose vector is stored, but not those of its spans, is read again; its vector stays the first."""
+    """A document whose vector is stored, but not those of its spans, is read again; its vector
+    stays the first."""
     plain, spanned = texts_of(5, 9), texts_of(5, 9, spans=True)
     encoder = Known()
     run_fill(encoder, plain, store)
@@ -170,7 +171,8 @@ def test_spans_come_from_the_same_pass_and_are_asked_for_on_their_own(store: Sto
 def test_batches_are_halved_until_they_fit(
     store: Store, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """More than three texts at once do not fit: the results are complete, and the same as with memory enough."""
+    """More than three texts at once do not fit: the results are complete, and the same as with
+    memory enough."""
 
     def at_most_three(batch: Sequence[Text]) -> None:
         if len(batch) > 3:
@@ -225,7 +227,8 @@ def test_a_vector_that_is_none_is_refused_and_the_others_are_kept(
 
 
 def test_a_batch_that_fails_loses_none_before_it(store: Store) -> None:
-    """The second of three batches fails: the first is stored, and the next run does the other two."""
+    """The second of three batches fails: the first is stored, and the next run does the other
+    two."""
     texts = texts_of(20, 20, 10, 10, 10, 10, 5)
     failing = [True]
 
@@ -252,9 +255,11 @@ def test_a_batch_that_fails_loses_none_before_it(store: Store) -> None:
 def test_what_is_resumed_is_the_same_to_the_last_bit_and_what_is_shared_up_to_rounding(
     make_tiny: Make, tmp_path: Path
 ) -> None:
-    """Batches of six texts of unequal length: stopped between two of them, and begun by a run that has every third.
+    """Batches of six texts of unequal length: stopped between two of them, and begun by a run that
+    has every third.
 
-    A float32 has 24 bits, and a vector here is the end of some hundred sums: 1e-5 of its length is room enough.
+    A float32 has 24 bits, and a vector here is the end of some hundred sums: 1e-5 of its length is
+    room enough.
     """
     encoder = encoder_of(make_tiny("bert", "mean"), "paper")
     texts = [Text(words(20 + number, number), 22 + number) for number in range(24)]
@@ -291,7 +296,8 @@ def test_what_is_resumed_is_the_same_to_the_last_bit_and_what_is_shared_up_to_ro
 
 # Vectors, against the models themselves.
 
-# BERT's absolute positions count the padding on the left, so that its vectors would depend on their batch.
+# BERT's absolute positions count the padding on the left, so that its vectors would depend on their
+# batch.
 MEAN_CASES = [("mpnet", "right"), ("qwen3", "left"), ("modernbert", "right")]
 TEXTS = [words(count, count) for count in (40, 3, 90, 17, 61)]
 
@@ -336,7 +342,8 @@ def joined(parts: Sequence[str]) -> tuple[str, tuple[tuple[int, int], ...]]:
 def test_contextual_vectors_by_hand(
     make_tiny: Make, architecture: str, side: str, calibration: str, prompt: str
 ) -> None:
-    """One token a word, so the tokens of a segment are counted off: <s>, the prompt's, then each segment's."""
+    """One token a word, so the tokens of a segment are counted off: <s>, the prompt's, then each
+    segment's."""
     plain = make_tiny(architecture, "mean", padding_side=side)
     wanted = PRESETS[calibration].but(basket_size=16)
     model = plain if calibration == "plain" else fairspan.calibrate(plain, wanted)

@@ -33,14 +33,15 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture(autouse=True)
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds that were waited between two tries, without jitter: none of them really passes."""
+    """The seconds that were waited between two tries, without jitter: none of them really
+    passes."""
     found: list[float] = []
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.setattr("urllib3.util.retry.time", SimpleNamespace(time=lambda: NOW))
+    monkeypatch.setattr("urllib3.util.retry.random", SimpleNamespace(random=lambda: 0.0))
     monkeypatch.setattr(
         f"{MODULE}.time", SimpleNamespace(sleep=found.append, monotonic=time.monotonic)
     )
-    monkeypatch.setattr(f"{MODULE}.random", lambda: 0.0)
     return found
 
 
@@ -94,7 +95,7 @@ def test_the_identity_names_what_decides_a_vector() -> None:
             {"dimensions": 3},
             {"body": {"a": 1}},
             {"query_body": {}},
-        ),
+        )
     ]
     assert len({Endpoint(**{**base, **one}).identity for one in [{}, *others]}) == 6
     keyed = Endpoint(**base, api_key="hush")
@@ -178,7 +179,8 @@ def announces(size: int, sent: bytes) -> Callable[..., None]:
 
 
 def test_answers_without_end(server: Server) -> None:
-    """Ten texts may have 11 MiB, whatever length is announced; one that ends before it is asked for again."""
+    """Ten texts may have 11 MiB, whatever length is announced; one that ends before it is asked for
+    again."""
     server.script.append(announces(10**12, b" " * (12 * 2**20)))
     assert "is still answering after 11,534,336 bytes or 600 s" in refusal(at(server))
     assert len(server.bodies) == 1
@@ -197,7 +199,8 @@ def test_an_answer_that_takes_too_long_is_asked_for_again(server: Server) -> Non
 
 
 def test_nobody_there(waits: list[float]) -> None:
-    """Three tries, because the address is more likely wrong than the server away; later it is patient."""
+    """Three tries, because the address is more likely wrong than the server away; later it is
+    patient."""
     with serving() as told:
         endpoint = at(told)
         endpoint.encode(TEXTS[:1])
@@ -312,8 +315,8 @@ def test_a_text_that_is_too_long_is_named(server: Server) -> None:
     long = "w7 " * 30
     said = refusal(endpoint, [*TEXTS[:5], long, "w1"])
     assert (
-        f"refuses a text of 90 characters that begins {long[:40]!r} (400: This model's maximum context"
-        in said
+        f"refuses a text of 90 characters that begins {long[:40]!r} (400: This model's maximum "
+        f"context" in said
     )
     assert said.endswith("use shorter documents, or raise the limit of the server.")
     assert server.bodies[-1]["input"] == [long]
@@ -377,7 +380,8 @@ def test_options_that_cannot_be(options: dict[str, Any], said: str) -> None:
 
 
 def test_every_answer_is_stored_at_once(server: Server) -> None:
-    """The third of five requests fails: the others are in the store, and only its texts are sent again."""
+    """The third of five requests fails: the others are in the store, and only its texts are sent
+    again."""
     endpoint = at(server, batch=2, concurrency=2)
     encoder, texts = ObjectEncoder(endpoint), [Text(text, len(text)) for text in TEXTS]
     server.script.extend([server.answer, server.answer, says(400)])
@@ -392,7 +396,8 @@ def test_every_answer_is_stored_at_once(server: Server) -> None:
             FairspanError, match=r"\(400: told to\).* What was computed is in the store"
         ):
             fill(encoder, texts, store, **settings)
-        # The two texts of the failed request, and of those behind it what had not been answered when it came back.
+        # The two texts of the failed request, and of those behind it what had not been answered
+        # when it came back.
         assert len(store.missing([encoder.key(text) for text in texts])) in (2, 4, 6)
         fill(encoder, texts, store, **settings)
         assert not store.missing([encoder.key(text) for text in texts])

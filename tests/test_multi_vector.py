@@ -1,4 +1,5 @@
-"""Multi-vector encoders in tiles: a vector for every token of a document of any length; queries as they were."""
+"""Multi-vector encoders in tiles: a vector for every token of a document of any length; queries as
+they were."""
 
 from collections.abc import Callable
 from pathlib import Path

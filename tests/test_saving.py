@@ -139,7 +139,8 @@ def edit(file: Path, **changes: Any) -> None:
 def test_a_loaded_model_gives_the_same_vectors(
     saved: dict[str, Saved], name: str, load: Loader
 ) -> None:
-    """Bit for bit, on both sides, with the same calibration, by one loader or the other; both in a new process."""
+    """Bit for bit, on both sides, with the same calibration, by one loader or the other; both in a
+    new process."""
     loaded = load(saved[name].folder)
     assert_same_vectors(loaded, saved[name].model)
     calibrations = [module.calibration for module in calibrated_transformers(loaded)]
@@ -266,7 +267,8 @@ def test_the_folder_names_one_class_that_does_not_move(saved: dict[str, Saved]) 
 def test_a_subfolder_holds_the_plain_checkpoint(
     saved: dict[str, Saved], make_tiny: Make, name: str
 ) -> None:
-    """transformers by itself reads the saved weights from there, with the class and attention of before."""
+    """transformers by itself reads the saved weights from there, with the class and attention of
+    before."""
     original = MODELS[name][0](make_tiny)[0].model
     model = AutoModel.from_pretrained(saved[name].folder, subfolder=PART)
     assert type(model) is type(original)
@@ -300,7 +302,8 @@ def test_a_calibrated_model_is_not_saved_beside_a_checkpoint(
 
 @pytest.mark.parametrize("name", ["bert-cls", "router"])
 def test_weights_are_never_pickled(saved: dict[str, Saved], tmp_path: Path, name: str) -> None:
-    """`BaseModel.save` catches only TypeError, so the refusal reaches the user, and no weight is written."""
+    """`BaseModel.save` catches only TypeError, so the refusal reaches the user, and no weight is
+    written."""
     with pytest.raises(
         fairspan.UnsupportedModel, match=r"safetensors only: keep safe_serialization=True"
     ):
@@ -351,7 +354,8 @@ class Trapped:
 
 @pytest.fixture
 def trapped(make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trapped:
-    """Code under every name that a loader might look for. transformers would copy what it runs to a cache."""
+    """Code under every name that a loader might look for. transformers would copy what it runs to a
+    cache."""
     monkeypatch.setattr(
         "transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache")
     )
@@ -470,7 +474,8 @@ def test_a_folder_cannot_have_a_kernel_of_its_choice_fetched_and_run(
     file: str,
     fields: dict[str, Any],
 ) -> None:
-    """transformers fetches an attention "owner/kernel" from the hub, anybody's if told to allow all."""
+    """transformers fetches an attention "owner/kernel" from the hub, anybody's if told to allow
+    all."""
     asked: list[tuple[str, bool]] = []
 
     def record(name: str, allow_all_kernels: bool = False) -> None:
@@ -559,7 +564,8 @@ def test_fairspan_load_refuses_any_file_that_may_be_a_pickle(
 def test_fairspan_load_refuses_foreign_module_classes(
     saved: dict[str, Saved], tmp_path: Path, name: str, reference: str
 ) -> None:
-    """Only sentence_transformers' classes and the one of fairspan's, in modules.json and inside a Router."""
+    """Only sentence_transformers' classes and the one of fairspan's, in modules.json and inside a
+    Router."""
     saved[name].model.save_pretrained(str(tmp_path), create_model_card=False)
     if name == "router":
         file = tmp_path / "router_config.json"
@@ -596,7 +602,8 @@ class Square(nn.Module):
 def test_fairspan_load_does_not_replace_an_activation_function_it_may_not_import(
     make_tiny: Make, tmp_path: Path
 ) -> None:
-    """sentence_transformers puts Tanh in its place and only logs it: other vectors than the saved model's."""
+    """sentence_transformers puts Tanh in its place and only logs it: other vectors than the saved
+    model's."""
     projection = Dense(HIDDEN, 8, activation_function=Square())
     plain = SentenceTransformer(modules=[*make_tiny().children(), projection], device="cpu")
     model = fairspan.calibrate(plain, basket_size=16)
@@ -626,7 +633,8 @@ def test_fairspan_load_does_not_replace_an_activation_function_it_may_not_import
 def test_a_damaged_calibration_is_one_clear_message(
     saved: dict[str, Saved], tmp_path: Path, written: str, said: str
 ) -> None:
-    """A folder edited by hand gives an error of fairspan's own, and never a calibration that nobody wrote."""
+    """A folder edited by hand gives an error of fairspan's own, and never a calibration that nobody
+    wrote."""
     saved["bert-cls"].model.save_pretrained(str(tmp_path), create_model_card=False)
     (tmp_path / PART / "sentence_bert_config.json").write_text(written)
     with pytest.raises(fairspan.FairspanError, match=said):

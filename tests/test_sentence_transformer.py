@@ -1,4 +1,5 @@
-"""A calibrated model does what every SentenceTransformer does, and leaves alone the one it was made from."""
+"""A calibrated model does what every SentenceTransformer does, and leaves alone the one it was made
+from."""
 
 from __future__ import annotations
 
@@ -31,8 +32,9 @@ Make = Callable[..., SentenceTransformer]
 TEXTS = [words(count, seed) for seed, count in enumerate((40, 3, 80, 16, 1))]
 PROMPTS = {"query": "w1 w2 w3 ", "document": "w4 ", "clustering": "w5 w6 "}
 
-# Two orders of summing the same float32 numbers: the plain tiny models differ by up to 1.5e-6 between batch
-# sizes, with components of up to 2.5, while one calibration differs from another by more than 1e-2.
+# Two orders of summing the same float32 numbers: the plain tiny models differ by up to 1.5e-6
+# between batch sizes, with components of up to 2.5, while one calibration differs from another by
+# more than 1e-2.
 ROUNDING = 1e-5
 DIFFERENT = 1e-2
 
@@ -103,7 +105,8 @@ def same(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def left_alone(plain: SentenceTransformer, vectors: np.ndarray, untouched: np.ndarray) -> bool:
-    """Bit for bit, if the plain model uses SDPA too. MPNet multiplies its own matrices, in another order."""
+    """Bit for bit, if the plain model uses SDPA too. MPNet multiplies its own matrices, in another
+    order."""
     if plain[0].model.config._attn_implementation == "sdpa":
         return same(vectors, untouched)
     return distance(vectors, untouched) < ROUNDING
@@ -154,7 +157,8 @@ def test_a_limit_for_queries_or_of_a_call_is_kept(make_tiny: Make, sides: str) -
 def one_row_and_all_rows(
     plain: SentenceTransformer,
 ) -> tuple[SentenceTransformer, SentenceTransformer]:
-    """A calibrated model that computes only the pooled row, and one whose next module may read them all."""
+    """A calibrated model that computes only the pooled row, and one whose next module may read them
+    all."""
     transformer, pooling = plain.children()
     kept_from = SentenceTransformer(modules=[transformer, PassOn(), pooling], device="cpu")
     return calibrate(plain), calibrate(kept_from)
@@ -266,7 +270,8 @@ def without_prompt_in_pooling(model: SentenceTransformer) -> SentenceTransformer
 def test_pooling_without_the_prompt_pools_the_calibrated_tokens_after_it(
     make_tiny: Make, architecture: str, pooling: str, side: str
 ) -> None:
-    """With `include_prompt=False` the vector is what pooling the tokens behind the prompt by hand gives."""
+    """With `include_prompt=False` the vector is what pooling the tokens behind the prompt by hand
+    gives."""
     plain = without_prompt_in_pooling(make_tiny(architecture, pooling, padding_side=side))
     fair = calibrate(plain)
     assert distance(fair.encode_query(TEXTS), plain.encode_query(TEXTS)) > DIFFERENT
@@ -285,7 +290,8 @@ def test_pooling_without_the_prompt_pools_the_calibrated_tokens_after_it(
 def test_the_pooling_mode_may_be_changed_after_calibrating(
     make_tiny: Make, early: str, late: str
 ) -> None:
-    """The calibration follows the pooling as it is now, or says that it cannot: never silently wrong."""
+    """The calibration follows the pooling as it is now, or says that it cannot: never silently
+    wrong."""
     fair = calibrate(make_tiny("bert", early))
     fair[1].pooling_mode = late
     try:
@@ -343,7 +349,8 @@ def test_both_routes_of_a_router_are_calibrated_each_with_its_own_pooling(
 def test_a_router_may_pool_behind_its_routes_and_have_routes_without_attention(
     make_tiny: Make,
 ) -> None:
-    """A pooling module shared behind the router is found, and a static query route is left alone."""
+    """A pooling module shared behind the router is found, and a static query route is left
+    alone."""
     torch.manual_seed(0)
     transformer, pooling = make_tiny("bert", "cls").children()
     shared = SentenceTransformer(
@@ -371,7 +378,8 @@ def test_a_router_may_pool_behind_its_routes_and_have_routes_without_attention(
 def test_casting_the_copy_leaves_the_original_alone_and_the_vectors_close(
     make_tiny: Make, pooling: str, cast: str
 ) -> None:
-    """16 roundings to the coarser type, in four layers: more than twice what was seen, with and without AVX-512."""
+    """16 roundings to the coarser type, in four layers: more than twice what was seen, with and
+    without AVX-512."""
     plain = make_tiny("bert", pooling)
     before = copy.deepcopy(plain)
     fair = calibrate(plain)
@@ -396,8 +404,10 @@ def test_casting_the_copy_leaves_the_original_alone_and_the_vectors_close(
 def test_a_duplicate_gives_the_same_vectors_from_memory_of_its_own(
     plain: SentenceTransformer, duplicate: Callable[[Any], Any] | None, tmp_path: Path
 ) -> None:
-    """`copy.deepcopy` and `pickle` carry the calibration along, and the duplicate shares nothing."""
-    # Loaded anew: transformers leaves hooks that cannot be pickled in a model that was asked for its hidden states.
+    """`copy.deepcopy` and `pickle` carry the calibration along, and the duplicate shares
+    nothing."""
+    # Loaded anew: transformers leaves hooks that cannot be pickled in a model that was asked for
+    # its hidden states.
     plain.save_pretrained(str(tmp_path))
     plain = SentenceTransformer(str(tmp_path), device="cpu")
     fair = calibrate(plain, "retrieval", sides="document")
@@ -464,7 +474,8 @@ def test_threads_with_different_calibrations_and_the_original_do_not_disturb_eac
 
 
 def test_the_copy_shares_the_memory_of_every_weight(plain: SentenceTransformer) -> None:
-    """A calibrated model costs no second set of weights, yet its parameters are objects of its own."""
+    """A calibrated model costs no second set of weights, yet its parameters are objects of its
+    own."""
     fair = calibrate(plain)
     mine, theirs = dict(fair.named_parameters()), dict(plain.named_parameters())
     assert mine.keys() == theirs.keys()
@@ -479,7 +490,8 @@ def test_the_copy_shares_the_memory_of_every_weight(plain: SentenceTransformer) 
 
 @pytest.mark.parametrize("training", [False, True])
 def test_the_original_is_as_it_was(plain: SentenceTransformer, training: bool) -> None:
-    """Its classes, mode, attention, configuration, limits and prompts, and its vectors bit for bit."""
+    """Its classes, mode, attention, configuration, limits and prompts, and its vectors bit for
+    bit."""
     plain = copy.deepcopy(plain)
     vectors = plain.encode(TEXTS)
     plain.train(training)

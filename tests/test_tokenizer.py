@@ -33,8 +33,8 @@ def test_counts_are_those_of_transformers() -> None:
 def test_torch_is_not_loaded() -> None:
     code = (
         "import sys; sys.modules['torch'] = sys.modules['transformers'] = None; "
-        "from fairspan.model.tokenizer import load_tokenizer; "
-        f"assert load_tokenizer({DEFAULT_MODEL!r}).count(['Hello there.']) == [3]"
+        f"from fairspan.model.tokenizer import load_tokenizer; assert "
+        f"load_tokenizer({DEFAULT_MODEL!r}).count(['Hello there.']) == [3]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

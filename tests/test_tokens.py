@@ -26,8 +26,8 @@ from tests.tiny import HIDDEN, save_tiny, tiny_model, words
 
 Make = Callable[..., SentenceTransformer]
 
-# Two batches of one text differ in how float32 sums are split over padded lengths: a few roundings (6e-8 each) of
-# numbers of order 1 through four layers.
+# Two batches of one text differ in how float32 sums are split over padded lengths: a few roundings
+# (6e-8 each) of numbers of order 1 through four layers.
 BY_PADDING = 2e-5
 
 
@@ -36,8 +36,8 @@ def direct(model: SentenceTransformer, text: str) -> dict[str, Any]:
 
 
 def byte_level(folder: Path) -> SentenceTransformer:
-    """Byte-level BPE without merges, as GPT-2's and RoBERTa's on a script they were not trained on: several tokens to
-    one character, and the space belongs to the word after it."""
+    """Byte-level BPE without merges, as GPT-2's and RoBERTa's on a script they were not trained on:
+    several tokens to one character, and the space belongs to the word after it."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {
         token: number
@@ -85,7 +85,8 @@ def test_counts_and_offsets_are_the_tokenizers(make_tiny: Make, side: str, promp
 
 
 def test_counts_are_what_the_model_reads(make_tiny: Make, bytewise: SentenceTransformer) -> None:
-    """The attention mask of the model's own preprocessing, with and without a prompt, blank edges included."""
+    """The attention mask of the model's own preprocessing, with and without a prompt, blank edges
+    included."""
     for model, prompt in (
         (make_tiny(), ""),
         (make_tiny(), "w3 "),
@@ -110,7 +111,8 @@ def test_counts_are_what_the_model_reads(make_tiny: Make, bytewise: SentenceTran
 def test_the_window_is_what_the_weights_allow(
     tmp_path: Path, architecture: str, positions: int, window: int
 ) -> None:
-    """Even where max_seq_length was raised beyond them. RoBERTa loses its padding index and the number before it."""
+    """Even where max_seq_length was raised beyond them. RoBERTa loses its padding index and the
+    number before it."""
     model = tiny_model(tmp_path, architecture, "mean", max_position_embeddings=positions)
     model.max_seq_length = 512
     assert ModelTokens(model).window == window
@@ -122,7 +124,8 @@ def test_the_window_is_what_the_weights_allow(
 
 
 def test_a_model_in_tiles_reads_beyond_its_positions(tmp_path: Path) -> None:
-    """As far as it is set to, on the sides in tiles; under a calibration without tiles it is a plain model again."""
+    """As far as it is set to, on the sides in tiles; under a calibration without tiles it is a
+    plain model again."""
     plain = tiny_model(tmp_path, "roberta", "mean", max_position_embeddings=50)
     tiles, paper = Calibration(strength=0, tile_size=8), Calibration.preset("paper")
     assert (window_of(plain), window_of(plain, tiles)) == (48, None), "any length"
@@ -141,7 +144,8 @@ def test_a_model_in_tiles_reads_beyond_its_positions(tmp_path: Path) -> None:
 
 
 def test_an_encoder_cuts_at_its_own_window(tmp_path: Path) -> None:
-    """Set to 200 tokens, the plain model reads its 50 positions, under the keys that it has at 50; tiles read on."""
+    """Set to 200 tokens, the plain model reads its 50 positions, under the keys that it has at 50;
+    tiles read on."""
     model = tiny_model(tmp_path, "bert", "mean", max_position_embeddings=50)
     short = changed(model, lambda copy: limit_to(copy, 50))
     limit_to(model, 200)
@@ -169,7 +173,8 @@ def test_an_encoder_cuts_at_its_own_window(tmp_path: Path) -> None:
 
 
 def test_a_bare_tokenizer_counts_as_its_wrapper_does(make_tiny: Make) -> None:
-    """As static embeddings carry it, here with a limit of its own, which holds though no module shows it."""
+    """As static embeddings carry it, here with a limit of its own, which holds though no module
+    shows it."""
     wrapped = make_tiny().tokenizer
     bare = Tokenizer.from_str(wrapped.backend_tokenizer.to_str())
     bare.enable_truncation(10)
@@ -194,7 +199,8 @@ def test_tokens_of_spans_by_hand() -> None:
     """
     offsets = np.array([(0, 0), (0, 1), (1, 2), (2, 4), (4, 5), (5, 6), (6, 8), (0, 0)])
     found = tokens_of_spans(offsets, [(0, 2), (3, 5), (6, 8)])
-    # " c" begins with the joining space and goes with "cd"; " " alone goes with none; special tokens with none.
+    # " c" begins with the joining space and goes with "cd"; " " alone goes with none; special
+    # tokens with none.
     assert [list(numbers) for numbers in found] == [[1, 2], [3, 4], [6]]
 
 
@@ -202,7 +208,8 @@ def test_tokens_of_spans_by_hand() -> None:
 def test_prompts_are_the_ones_that_the_library_takes(
     make_tiny: Make, monkeypatch: pytest.MonkeyPatch, default: str | None
 ) -> None:
-    """Of every combination: each name has no prompt, an empty one or a text. An empty one is a choice."""
+    """Of every combination: each name has no prompt, an empty one or a text. An empty one is a
+    choice."""
     model = copy_sharing_weights(make_tiny("bert", "mean"))
     taken = lambda **asked: model._resolve_prompt(asked["prompt"], asked["prompt_name"]) or ""  # noqa: E731
     monkeypatch.setattr(model, "encode", taken)

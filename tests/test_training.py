@@ -1,4 +1,5 @@
-"""A calibrated model is trained like any other: its gradients are those of the matrices, and adapters come back."""
+"""A calibrated model is trained like any other: its gradients are those of the matrices, and
+adapters come back."""
 
 import copy
 import json
@@ -56,7 +57,8 @@ CASES += [(("bert", "cls", "right"), {"tile_size": 16, "strength": 1.0, "basket_
 def test_an_adapter_has_the_gradients_of_the_matrices(
     tmp_path: Path, kind: Kind, fields: dict[str, Any], adapter_first: bool
 ) -> None:
-    """By finite differences of the matrices, in float64; in training mode, which without dropout is evaluation."""
+    """By finite differences of the matrices, in float64; in training mode, which without dropout is
+    evaluation."""
     plain = tiny(tmp_path, *kind).double()
     first, second = adapted, lambda model: fairspan.calibrate(model, **fields)
     fair = second(first(plain)) if adapter_first else first(second(plain))
@@ -70,7 +72,8 @@ def test_an_adapter_has_the_gradients_of_the_matrices(
     trained = {name: weight for name, weight in fair.named_parameters() if weight.grad is not None}
     assert {name.split(".")[-3] for name in trained} == {"lora_A", "lora_B"}
     moves = [(weight, torch.randn_like(weight)) for weight in trained.values()]
-    # The error is of the order of the square of the step; norms of Qwen3 are in float32, which needs a larger one.
+    # The error is of the order of the square of the step; norms of Qwen3 are in float32, which
+    # needs a larger one.
     step, tolerance = (1e-4, 1e-3) if kind[0] == "qwen3" else (1e-6, 1e-6)
     found = []
     with matrices_instead(), torch.no_grad():

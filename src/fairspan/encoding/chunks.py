@@ -95,10 +95,7 @@ def _cut(document: Text, span: Span, counter: TokenCounter, size: int) -> list[P
     head = counter.cut([text], half * (length // count) + min(half, length % count))[0]
     middle = start + min(max(1, len(head)), end - start - 1)
     rest = stripped(document.text, middle, end)
-    return [
-        *_cut(document, (start, middle), counter, size),
-        *_cut(document, rest, counter, size),
-    ]
+    return [*_cut(document, (start, middle), counter, size), *_cut(document, rest, counter, size)]
 
 
 def _balanced(pieces: Sequence[Piece], size: int) -> list[Span]:
@@ -177,6 +174,7 @@ class ChunkEncoder(Encoder):
         normalise: bool = True,
         by_segments: bool = False,
     ) -> None:
+        """Chunks have up to `size` tokens, as `counter` counts them."""
         self.alone = alone
         self.model = alone.model
         self._counter = counter

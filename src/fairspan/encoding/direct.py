@@ -63,6 +63,7 @@ class DirectEncoder:
     def __init__(
         self, model: SentenceTransformer, side: Side = "document", *, prompt: str | None = None
     ) -> None:
+        """Find out what the model needs besides ids, and whether these give its vectors."""
         self.side = side
         self.prompt = prompt_of(model, side) if prompt is None else prompt
         self.window = window_of(model, side=side)

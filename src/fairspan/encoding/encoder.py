@@ -56,6 +56,7 @@ class ModelEncoder(Encoder):
         side: Side = "document",
         by_segments: bool = False,
     ) -> None:
+        """Calibrate the model, and name all that decides its vectors."""
         self.window = window_of(model, calibration, side)
         if calibration.acts_on(side):
             model = calibrate(model, calibration)
@@ -84,6 +85,7 @@ class ModelEncoder(Encoder):
         return list(np.asarray(vectors, dtype=np.float32))
 
     def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The vector of each text, [d], and those of its spans, [spans, d], from the same pass."""
         self.model.eval()
         with torch.inference_mode():
             # `encode` does not give tokens and vectors together in every version.
@@ -133,6 +135,7 @@ class ObjectEncoder(Encoder):
         self._identity = identity_of(self.model) or ""
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
+        """One vector per text, in float32."""
         vectors = self.model.encode([self._prompt + text.text for text in batch])
         if isinstance(vectors, torch.Tensor):
             vectors = vectors.detach().float().cpu().numpy()
@@ -165,9 +168,9 @@ def refuse_other_spaces(model: SentenceTransformer) -> None:
     keeps_space = after in (["Pooling"], ["Pooling", "Normalize"]) and pooled_once
     if not keeps_space or model.truncate_dim is not None:
         raise UnsupportedModel(
-            "retention compares tokens with whole vectors, and this model changes the space between "
-            f"them ({', '.join(after) or 'no pooling'}, truncate_dim={model.truncate_dim}): omit "
-            "retention."
+            "retention compares tokens with whole vectors, and this model changes the space "
+            f"between them ({', '.join(after) or 'no pooling'}, "
+            f"truncate_dim={model.truncate_dim}): omit retention."
         )
 
 

@@ -87,6 +87,7 @@ class Endpoint:
         batch: int = 32,
         timeout: float = 120.0,
     ) -> None:
+        """Check the settings; nothing is sent."""
         self.url = _normal(url)
         if not isinstance(model, str) or not model.strip():
             raise FairspanError(f"an endpoint needs the name of a model, got {model!r}.")

@@ -234,6 +234,7 @@ def reads_to_end(encoder: Encoder, longest: Text, tally: Tally, store: Store | N
     """
 
     def vector_of(words: str) -> np.ndarray:
+        """[d], from the store if it is there."""
         text = replace(longest, text=words, spans=(), borders=())
         result = {} if store is None else store.get([encoder.key(text)])
         if not result:

@@ -45,6 +45,7 @@ class RecordingTransformer(Transformer):  # type: ignore[misc]
         raise NotImplementedError
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """The features after a pass, with what was recorded of it."""
         inputs = {name: value for name, value in features.items() if name != SEGMENTS}
         plan = Plan()
         if self.calibration.acts_on(self.side):
@@ -102,6 +103,7 @@ def record(
     ]
 
     def recorded(text: str, features: dict[str, Any]) -> Recorded:
+        """What a pass over one text records."""
         offsets = features.pop("offset_mapping")
         special = features.pop("special_tokens_mask").bool()
         if isinstance(text, SegmentedText):
@@ -120,6 +122,7 @@ def _tokenized(
     """The features of a text; raise if the model does not take all of it."""
 
     def preprocess(**options: bool) -> dict[str, Any]:
+        """The features under these options of the tokenizer."""
         options |= {"return_offsets_mapping": True, "return_special_tokens_mask": True}
         features: dict[str, Any] = model.preprocess(
             [text], prompt=prompt, task=side, processing_kwargs={"text": options}

@@ -147,6 +147,7 @@ class _SpectrumRecorder(RecordingTransformer):
             self.value_norms = _stacked([value_norms(weight) for weight in weights])
 
     def recording(self, plan: Plan, inputs: dict[str, Any]) -> Callable[[dict[str, Any]], Spectrum]:
+        """Watch σ_a and σ_s of each layer; the spectrum follows from the features."""
         filters: list[Tensor] = []
         spreads: list[Tensor] = []
 
@@ -157,6 +158,7 @@ class _SpectrumRecorder(RecordingTransformer):
             spreads.append(sigma_s(layer) if wanted else unknown)
 
         def spectrum(features: dict[str, Any]) -> Spectrum:
+            """The spectrum of the text that went through."""
             states = features.pop("all_layer_embeddings")
             hc, dc = np.array([signal_norms(state[0]) for state in states]).T
             return Spectrum(

@@ -38,6 +38,7 @@ class ModelTokens:
         side: Side = "document",
         window: int | None = None,
     ) -> None:
+        """Use the model's own tokenizer."""
         self.model = model
         self.prompt = prompt
         self.window = window or window_of(model, side=side)

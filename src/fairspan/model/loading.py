@@ -114,6 +114,7 @@ def _open(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTran
 
 
 def _loaded(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTransformer:
+    """The model at a place; a calibrated one by fairspan's classes, without code or pickles."""
     config = model_file(place, "config_sentence_transformers.json", **options)
     kind = SentenceTransformer
     if config and read_json(config).get("model_type") == MultiVectorEncoder.model_type:

@@ -43,19 +43,11 @@ class SegmentedText(str):
             raise DesignError("a document needs at least one segment, got an empty list.")
         lengths = [len(segment) + len(SEPARATOR) for segment in segments[:-1]]
         starts = list(accumulate(lengths, initial=0))
-<<<<<<< HEAD
         return cls._from_parts(SEPARATOR.join(segments), segments, starts)
 
     @classmethod
     def cut(cls, text: str, starts: Sequence[int]) -> SegmentedText:
         """A text in segments that begin at these characters; the first includes what precedes it.
-=======
-        return cls._checked(SEPARATOR.join(segments), segments, starts)
-
-    @classmethod
-    def cut(cls, text: str, starts: Sequence[int]) -> SegmentedText:
-        """A text in segments that begin at these characters; the first also has what is before it.
->>>>>>> 0129b29 (Encoding: names, steps and docstrings; chunk encoders without a base class of their own; waits between tries by urllib3)
 
         >>> SegmentedText.cut("First.\\n\\nSecond.", [0, 8]).segments
         ('First.', 'Second.')
@@ -65,7 +57,6 @@ class SegmentedText(str):
             raise DesignError(
                 f"segments begin at growing places inside the text, got {list(starts)!r:.80}."
             )
-<<<<<<< HEAD
         segments = [text[start:end].strip() for start, end in pairwise(borders)]
         return cls._from_parts(text, segments, list(starts))
 
@@ -81,22 +72,6 @@ class SegmentedText(str):
         segmented.segments = tuple(segments)
         segmented.starts = starts
         return segmented
-=======
-        segments = [text[a:b].strip() for a, b in pairwise(borders)]
-        return cls._checked(text, segments, list(starts))
-
-    @classmethod
-    def _checked(cls, text: str, segments: Sequence[str], starts: list[int]) -> SegmentedText:
-        empty = [number for number, segment in enumerate(segments) if not segment.strip()]
-        if empty:
-            raise DesignError(
-                f"segment {empty[0]} of a document of {len(segments)} is empty: omit it."
-            )
-        document = super().__new__(cls, text)
-        document.segments = tuple(segments)
-        document.starts = starts
-        return document
->>>>>>> 0129b29 (Encoding: names, steps and docstrings; chunk encoders without a base class of their own; waits between tries by urllib3)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SegmentedText.cut, (str(self), self.starts)
@@ -105,24 +80,15 @@ class SegmentedText(str):
 def segment_of_tokens(
     texts: Sequence[str], offsets: Tensor, valid: Tensor, prompt: str | None
 ) -> Tensor:
-<<<<<<< HEAD
     """[N, L], the segment each token belongs to; `UNSEGMENTED` for texts that are plain strings.
-=======
-    """[N, L], the segment each token belongs to; `UNSEGMENTED` in texts that are plain strings.
->>>>>>> 0129b29 (Encoding: names, steps and docstrings; chunk encoders without a base class of their own; waits between tries by urllib3)
 
     A token belongs to the segment that holds its last character, so that a token which begins with
     the joining space goes with the word after it. Prompt and special tokens go with the segment
     next to them.
 
     Args:
-<<<<<<< HEAD
         offsets: [N, L, 2], the characters of each token, counted from the start of the prompt.
         valid: [N, L], 0 for padding.
-=======
-        offsets: [N, L, 2], the characters each token stands for, counted from the prompt's start.
-        valid: [N, L], false for padding.
->>>>>>> 0129b29 (Encoding: names, steps and docstrings; chunk encoders without a base class of their own; waits between tries by urllib3)
     """
     shift = len(prompt or "")
     rows = []
@@ -197,7 +163,9 @@ def _require_baskets(model: SentenceTransformer) -> None:
     """Raise unless the model is calibrated with baskets or tiles."""
     for module in model.modules():
         calibration = getattr(module, "calibration", None)
-        if calibration and (calibration.strength > 0 or calibration.tile_size is not None):
+        if calibration is not None and (
+            calibration.strength > 0 or calibration.tile_size is not None
+        ):
             return
     raise DesignError(
         "segments become tiles or baskets only inside a calibrated model: use "

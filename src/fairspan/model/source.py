@@ -46,6 +46,7 @@ class Loading:
     trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
+        """Raise for values that no machine has."""
         if self.max_seq_length is not None:
             require_whole("max_seq_length", self.max_seq_length)
         if self.dtype is not None and self.dtype not in DTYPES:

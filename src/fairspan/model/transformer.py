@@ -42,11 +42,7 @@ class CalibratedTransformer(SafeTransformer):
     __module__ = "fairspan.model"
 
     calibration: Calibration
-    depth: int
-    max_seq_length: int | None
-    path: str | None
     tiling: Tiling | None
-    untiled_length: int | None
 
     def __init__(
         self,
@@ -56,6 +52,7 @@ class CalibratedTransformer(SafeTransformer):
         untiled_length: int | None = None,
         **kwargs: Any,
     ) -> None:
+        """Load the module; `on_model_ready` calibrates it."""
         super().__init__(model_name_or_path, **kwargs)
         self.calibration = as_calibration(calibration)
         self.untiled_length = untiled_length
