@@ -207,7 +207,14 @@ def test_a_loaded_model_can_be_saved_calibrated_anew_and_saved_again(
     assert not np.array_equal(again.encode(TEXTS), saved["mpnet-mean"].model.encode(TEXTS))
 
 
-OWN_CARD = "---\nlicense: other\nlicense_name: own-1.0\nlanguage: [de, en]\ntags: [x]\n---\n# The stock card\n"
+OWN_CARD = """---
+license: other
+license_name: own-1.0
+language: [de, en]
+tags: [x]
+---
+# The stock card
+"""
 
 
 @pytest.mark.parametrize(
@@ -588,7 +595,7 @@ def test_a_saved_language_correction_is_refused(make_tiny: Make, tmp_path: Path)
     modules = json.loads(file.read_text())
     last = {"idx": len(modules), "name": "correction", "path": "2_LanguageCorrection"}
     file.write_text(json.dumps([*modules, {**last, "type": "fairspan.model.LanguageCorrection"}]))
-    with pytest.raises(fairspan.UnsupportedModel, match="has a language correction, .* removed: "):
+    with pytest.raises(fairspan.UnsupportedModel, match=r"has a language correction, .* removed: "):
         fairspan.load(tmp_path)
 
 

@@ -42,6 +42,7 @@ class CalibratedTransformer(SafeTransformer):
     __module__ = "fairspan.model"
 
     calibration: Calibration
+    path: str | None
     tiling: Tiling | None
 
     def __init__(
