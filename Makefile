@@ -81,7 +81,7 @@ test-all: lint integrations $(SITE)/.installed  ## lint, types and every test
 	$(PYTEST)
 
 docs: $(STAMP)  ## regenerate docs/cli.md
-	$(BIN)/typer fairspan.cli utils docs --name fairspan --output docs/cli.md
+	$(BIN)/python -c "from fairspan.cli import app; print(app.generate_docs())" > docs/cli.md
 
 # What builds the site reads sources and imports nothing of them, so it needs neither torch nor .venv.
 $(SITE)/.installed: constraints-site.txt

@@ -115,7 +115,7 @@ CHILD = """
 import resource, sys, time
 from pathlib import Path
 from fairspan.cli import app
-app(sys.argv[1:], standalone_mode=False)
+app(sys.argv[1:])
 status = Path("/proc/self/status")
 lines = status.read_text().splitlines() if status.exists() else []
 peak = next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), None)

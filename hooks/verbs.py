@@ -1,4 +1,4 @@
-"""Docstrings, and functions that `call_of` makes, as the reference shows them: read from the source alone."""
+"""Docstrings, and functions under `@call_of`, as the reference shows them: read from the source alone."""
 
 import inspect
 import re
@@ -6,28 +6,27 @@ from typing import Any
 
 import griffe
 
+# "first, second: text": of several names in one line griffe would know neither type nor default.
+SEVERAL = re.compile(r"^( +)((?:\w+, )+)(\w+): ", re.MULTILINE)
+
 
 class Verbs(griffe.Extension):
     def on_instance(self, *, obj: Any, **_: Any) -> None:
-        if obj.docstring:  # of several names in one line griffe would know neither type nor default
-            several = re.compile(r"^( +)((?:\w+, )+)(\w+): ", re.MULTILINE)
-            obj.docstring.value = several.sub(one_by_one, obj.docstring.value)
+        if obj.docstring:
+            obj.docstring.value = SEVERAL.sub(one_by_one, obj.docstring.value)
 
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         for module in modules(pkg):
-            for name, member in list(module.members.items()):
-                value = None if member.is_alias else getattr(member, "value", None)
-                if isinstance(value, griffe.ExprCall) and str(value.function) == "call_of":
-                    options, run = (module[str(one)] for one in value.arguments[:2])
-                    module.set_member(name, verb(name, options, run))
+            for function in module.functions.values():
+                for decorator in () if function.is_alias else function.decorators:
+                    if str(decorator.value).startswith("call_of("):
+                        take_fields(function, module[str(decorator.value.arguments[0])])
 
 
 def one_by_one(line: re.Match[str]) -> str:
     indent, names, last = line.groups()
-    return (
-        "".join(f"{indent}{name}: see `{last}`.\n" for name in names.split(", ") if name)
-        + f"{indent}{last}: "
-    )
+    others = [f"{indent}{name}: see `{last}`.\n" for name in names.split(", ") if name]
+    return "".join(others) + f"{indent}{last}: "
 
 
 def modules(module: griffe.Module) -> Any:
@@ -37,22 +36,15 @@ def modules(module: griffe.Module) -> Any:
             yield from modules(inner)
 
 
-def verb(name: str, options: Any, run: Any) -> griffe.Function:
+def take_fields(function: griffe.Function, options: Any) -> None:
     """As in `call_of`: the fields of the dataclass are the parameters, and every base documents its own."""
-    docs = [
-        inspect.cleandoc(kind.docstring.value)
-        for kind in (options, *options.mro())
-        if kind.docstring
-    ]
-    fields = "\n".join(doc.partition("Attributes:\n")[2] for doc in docs)
-    parameters = griffe.Parameters(
-        *(simple(one) for one in options.parameters if one.name != "self")
+    classes = (options, *options.mro())
+    docs = [inspect.cleandoc(kind.docstring.value) for kind in classes if kind.docstring]
+    listed = "\n".join(doc.partition("Attributes:\n")[2] for doc in docs)
+    function.docstring.value = f"{inspect.cleandoc(function.docstring.value)}\n\nArgs:\n{listed}"
+    function.parameters = griffe.Parameters(
+        *(simple(field) for field in options.parameters if field.name != "self")
     )
-    function = griffe.Function(name, parameters=parameters, returns=run.returns)
-    function.docstring = griffe.Docstring(
-        f"{inspect.cleandoc(run.docstring.value)}\n\nArgs:\n{fields}", parent=function
-    )
-    return function
 
 
 def simple(parameter: griffe.Parameter) -> griffe.Parameter:

@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 from sentence_transformers import SentenceTransformer
 
+from fairspan.cli import app
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -43,6 +45,11 @@ class Said:
 
 
 Run = Callable[..., Said]
+
+
+def options_of(verb: str) -> set[str]:
+    """The names in Python of all options and arguments of a command."""
+    return {option.field_info.name for option in app[verb].assemble_argument_collection()}
 
 
 def example_lines(text: str) -> list[str]:

@@ -169,11 +169,12 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
     def call(*typed: str | Path) -> Said:
         monkeypatch.setattr(sys, "argv", ["fairspan", *map(str, typed)])
         capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
+        code = 0
+        try:
             main()
-        out, err = capsys.readouterr()
-        code = ended.value.code
-        return Said(code if isinstance(code, int) else 0 if code is None else 1, out, err)
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return Said(code, *capsys.readouterr())
 
     return call
 

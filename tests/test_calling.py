@@ -14,7 +14,8 @@ class Asked:
 
     Attributes:
         left: the first.
-        right: the second.
+        right, others: further ones,
+            which may be left out.
     """
 
     left: int
@@ -22,12 +23,10 @@ class Asked:
     others: tuple[int, ...] = field(default=(), kw_only=True)
 
 
-def run(asked: Asked) -> int:
+@call_of(Asked)
+def add(asked: Asked) -> int:
     """Add them up."""
     return asked.left + asked.right + sum(asked.others)
-
-
-add = call_of(Asked, run, "add", __name__)
 
 
 def test_values_pass_by_place_and_by_keyword() -> None:
@@ -37,14 +36,12 @@ def test_values_pass_by_place_and_by_keyword() -> None:
 
 
 def test_the_signature_and_the_text_are_those_of_the_fields() -> None:
-    parameters = inspect.signature(add).parameters
-    assert list(parameters) == ["left", "right", "others"]
-    assert parameters["left"].annotation is int
-    assert parameters["right"].default == 1
-    assert parameters["others"].kind is inspect.Parameter.KEYWORD_ONLY
-    assert inspect.signature(add).return_annotation is int
+    assert str(inspect.signature(add)) == (
+        "(left: int, right: int = 1, *, others: tuple[int, ...] = ()) -> int"
+    )
     assert (add.__name__, add.__module__) == ("add", __name__)
-    assert add.__doc__ == "Add them up.\n\nArgs:\n    left: the first.\n    right: the second."
+    listed = [f"    {name}: further ones, which may be left out." for name in ("right", "others")]
+    assert add.__doc__ == "\n".join(["Add them up.\n\nArgs:\n    left: the first.", *listed])
 
 
 def test_wrong_keywords_are_refused_in_the_name_of_the_function() -> None:

@@ -17,7 +17,7 @@ import pytest
 from filelock import FileLock
 
 import fairspan
-from fairspan.cli.showing import TerminalProgress
+from fairspan.cli.progress import TerminalProgress
 from fairspan.errors import FairspanError
 from fairspan.report.text import duration
 from fairspan.runs.progress import Silent

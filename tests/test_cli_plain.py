@@ -12,7 +12,6 @@ import pytest
 # A view with every kind of chart and table, under names that are markup and Chinese, in the terminal and as an error.
 SHOWN = """
 import sys
-import typer
 from rich.console import Console
 from fairspan.cli.plain import write_plainly
 from fairspan.report.terminal import print_view
@@ -20,8 +19,8 @@ from tests.report_example import view
 write_plainly()
 for hostile in (False, True):
     print_view(Console(width=100), view(hostile=hostile), ending="log: a/b …")
-typer.echo("β2 = −0.04 … 校准")
-typer.echo("fairspan: ± …", err=True)
+print("β2 = −0.04 … 校准")
+print("fairspan: ± …", file=sys.stderr)
 """
 
 

@@ -6,24 +6,17 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import pytest
 from sentence_transformers import SentenceTransformer
-from typer.testing import CliRunner
 
-from fairspan.cli.corpus import app
 from fairspan.corpus.check import check
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
-from fairspan.errors import CorpusError, UnsupportedModel
+from tests.commands import Run
 from tests.test_corpus import TEXTS, write_folder
 
 
 def words(texts: Sequence[str]) -> list[int]:
     return [len(text.split()) for text in texts]
-
-
-def run(*given: object) -> str:
-    return CliRunner().invoke(app, ["check", *map(str, given)], catch_exceptions=False).stdout
 
 
 def test_lengths_and_sets() -> None:
@@ -41,29 +34,32 @@ def test_lengths_and_sets() -> None:
     assert json.loads(json.dumps(found))["unit"] == "tokens"
 
 
-def test_the_command(tmp_path: Path, make_tiny: Callable[..., SentenceTransformer]) -> None:
+CHECK = ("corpus", "check")
+
+
+def test_the_command(
+    run: Run, tmp_path: Path, make_tiny: Callable[..., SentenceTransformer]
+) -> None:
     """Characters without a model; the tiny tokenizer takes words for tokens."""
     folder = write_folder(tmp_path / "news", TEXTS)
-    said = run(folder, "--sizes", "2,3", "--languages", "en,de")
+    said = run(*CHECK, folder, "--sizes", "2,3", "--languages", "en,de").out
     assert "news: 3 segments in en, de" in said
     assert "documents that share no segment: 1 of 2 segments, 1 of 3 segments" in said
-    values = json.loads(run(folder, "--languages", "en", "--json"))
+    values = json.loads(run(*CHECK, folder, "--languages", "en", "--json").out)
     assert values["unit"] == "characters"
     assert values["languages"]["en"]["100"] == len("Another text.")
     make_tiny("bert", "mean").save_pretrained(str(tmp_path / "model"))
     longer = write_folder(
         tmp_path / "longer", {"en": {"a": "w1 w2 w3", "b": "w4", "c": "w5 " * 700}}
     )
-    values = json.loads(run(longer, "--model", tmp_path / "model", "--json"))
+    values = json.loads(run(*CHECK, longer, "--model", tmp_path / "model", "--json").out)
     assert (values["unit"], values["languages"]["en"]["100"]) == ("tokens", 700)
 
 
-def test_the_command_s_mistakes(tmp_path: Path) -> None:
+def test_the_command_s_mistakes(run: Run, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "news", {"en": {"a": "x", "b": "y"}, "de": {"a": "x"}})
-    with pytest.raises(CorpusError, match=r"set partial to use only the ids"):
-        run(folder)
-    assert json.loads(run(folder, "--partial", "--json"))["aligned"] == 1
-    with pytest.raises(
-        UnsupportedModel, match=r"nothing could not be loaded: there is no such folder"
-    ):
-        run(folder, "--partial", "--model", tmp_path / "nothing")
+    run(*CHECK, folder).is_one_line("set partial to use only the ids")
+    assert json.loads(run(*CHECK, folder, "--partial", "--json").out)["aligned"] == 1
+    run(*CHECK, folder, "--partial", "--model", tmp_path / "nothing").is_one_line(
+        "nothing could not be loaded: there is no such folder"
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -187,7 +186,7 @@ def test_audits_end_with_exit_code_one(
     }
 
     def exit_code(log: RunLog, condition: str) -> int:
-        monkeypatch.setattr(sys.modules["fairspan.cli.studies"], "outcome", lambda *_, **__: log)
+        monkeypatch.setattr("fairspan.cli.studies._outcome", lambda *_: log)
         return run("audit", "--treatments", "none,tiles,paper", "--fail-if", condition).code
 
     assert [exit_code(audits[name], "biased") for name in audits] == [1, 1, 1], (
@@ -210,7 +209,7 @@ def test_a_run_without_verdicts_does_not_pass(
 ) -> None:
     """Attention has none: that no bias was looked for must not look like that there is none."""
     log = audit_log(tmp_path / "one", treatments=("plain",), measures=["attention"])
-    monkeypatch.setattr(sys.modules["fairspan.cli.studies"], "outcome", lambda *_, **__: log)
+    monkeypatch.setattr("fairspan.cli.studies._outcome", lambda *_: log)
     done = run("audit", "--fail-if", "biased")
     assert done.code == 2
     assert "has no verdicts, which fail_if needs" in done.last

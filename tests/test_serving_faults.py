@@ -7,7 +7,6 @@ import json
 import re
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -290,7 +289,7 @@ def test_mistakes_are_one_line(run: Run, model: Path, options: list[str], said: 
 def test_a_missing_package_is_one_line(
     run: Run, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.modules["fairspan.cli.serve"], "_NEEDED", ("uvicorn", "not_there"))
+    monkeypatch.setattr("fairspan.cli.serve._NEEDED", ("uvicorn", "not_there"))
     run("serve", model).is_one_line("serving needs not_there: pip install 'fairspan[serve]'")
 
 

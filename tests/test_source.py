@@ -179,7 +179,7 @@ def test_a_damaged_model_is_one_line(
 
 def test_asking_imports_no_torch() -> None:
     code = (
-        "import sys, fairspan.model.source, fairspan.cli.studies, fairspan.cli.showing; "
+        "import sys, fairspan.model.source, fairspan.cli.studies; "
         "import fairspan.studies.audit.options, fairspan.retrieval.source, fairspan.studies.collapse.options; "
         "heavy = {'torch', 'transformers', 'sentence_transformers'} & set(sys.modules); assert not heavy, heavy"
     )

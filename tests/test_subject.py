@@ -5,20 +5,19 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import numpy as np
 import pytest
-import typer
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from tokenizers import Tokenizer, models
 
 import fairspan
 from fairspan.calibration.treatment import as_treatments
-from fairspan.cli import app
-from fairspan.cli.options import EndpointOptions
+from fairspan.cli.options import Remote
 from fairspan.errors import CorpusError, DesignError, UnsupportedModel
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
@@ -27,6 +26,7 @@ from fairspan.runs.subject import Subject, open_subject
 from fairspan.runs.windows import limit_note
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.tune.options import TuneOptions
+from tests.commands import options_of
 from tests.tiny import tiny_model
 
 Make = Callable[..., SentenceTransformer]
@@ -262,7 +262,7 @@ TERMINAL = {
     "help",
 }
 # In Python an endpoint is an object.
-TERMINAL |= set(get_type_hints(EndpointOptions))
+TERMINAL |= {field.name for field in fields(Remote)}
 
 
 @pytest.mark.parametrize("verb", ["audit", "evaluate", "collapse", "inspect"])
@@ -270,8 +270,7 @@ def test_every_option_is_a_keyword(verb: str) -> None:
     """Under the same name; and no verb hides keywords in `**options`."""
     keywords = inspect.signature(getattr(fairspan, verb)).parameters
     assert not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in keywords.values())
-    command: Any = typer.main.get_command(app)
-    options = {one.name for one in command.commands[verb].params} - TERMINAL
+    options = options_of(verb) - TERMINAL
     assert options <= set(keywords)
     assert {"max_seq_length", "device", "dtype", "trust_remote_code"} <= options
     documented = str(getattr(fairspan, verb).__doc__)

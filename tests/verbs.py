@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import typer
-
 import fairspan
-from fairspan.cli import app
 from fairspan.runs.progress import Silent
+from tests.commands import options_of
 from tests.tiny import words
 
 LANGUAGES = ("en", "it")
@@ -78,8 +76,7 @@ class Verb:
     @property
     def known(self) -> set[str]:
         """The keywords that the command line has options for."""
-        commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-        return {one.name for one in commands[self.name].params} | {"json"}
+        return options_of(self.name) | {"json"}
 
     def typed(self, **changes: Any) -> list[str]:
         """The same on the command line, for the model and the corpus in the working folder."""

@@ -1,80 +1,58 @@
-"""The command line: results on stdout, progress on stderr, errors in one line, exit code 2 for a user's mistake."""
+"""The command line: results on stdout, progress on stderr, errors in one line with exit code 2."""
 
 import sys
 import warnings
 from collections.abc import Sequence
 
-import typer
+from cyclopts import App, CycloptsError
 
 from fairspan import __version__
-from fairspan.cli import corpus
-from fairspan.cli.audit import audit
-from fairspan.cli.calibrate import calibrate
-from fairspan.cli.collapse import collapse
-from fairspan.cli.compare import compare
-from fairspan.cli.embed import embed
-from fairspan.cli.evaluate import evaluate
-from fairspan.cli.export import export
-from fairspan.cli.inspect import inspect
 from fairspan.cli.plain import write_plainly
-from fairspan.cli.report import report
-from fairspan.cli.serve import serve
-from fairspan.cli.tune import tune
 from fairspan.errors import DesignError, FairspanError
 
-# No prompt in place of the model's own, and no title.
+_VERBS = (
+    "audit calibrate evaluate tune collapse compare inspect embed serve export report corpus "
+    "completion"
+)
+# No prompt in place of the model's own, no title, and no temperatures beside the treatments.
 _MAY_BE_EMPTY = ("--prompt", "--query-prompt", "--title", "--temperatures")
 
-app = typer.Typer(
+app = App(
     name="fairspan",
     help="Measure and repair how fairly one vector represents every part of a long text.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode="markdown",
-    pretty_exceptions_enable=False,
+    help_flags="--help",
+    help_format="plaintext",
+    version=f"fairspan {__version__}",
+    version_flags="--version",
+    exit_on_error=False,
+    print_error=False,
+    result_action="return_value",
 )
-for verb in (
-    audit,
-    calibrate,
-    evaluate,
-    tune,
-    collapse,
-    compare,
-    inspect,
-    embed,
-    serve,
-    export,
-    report,
-):
-    app.command()(verb)
-app.add_typer(corpus.app, name="corpus")
+for flag in ("--help", "--version"):
+    app[flag].group = "Options"
+for place, verb in enumerate(_VERBS.split()):
+    # A command is imported when it is used.
+    app.command(f"fairspan.cli.{verb}:{verb}", name=verb, sort_key=place)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"fairspan {__version__}")
-        raise typer.Exit
+def refuse_empty(typed: Sequence[str]) -> None:
+    """Raise on an empty word: usually a variable of a script that is not set.
 
-
-@app.callback()
-def root(
-    version: bool = typer.Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
-    ),
-) -> None:
-    pass
-
-
-def _refuse_empty(typed: Sequence[str]) -> None:
-    """An empty word is usually a variable of a script that is not set, and would pass for the working folder."""
+    It would pass for the working folder.
+    """
     for before, word in zip(["", *typed], typed, strict=False):
-        option, given, value = word.partition("=") if word.startswith("--") else (before, "=", word)
-        if given and not value.strip() and option not in _MAY_BE_EMPTY:
-            raise DesignError(
-                f"{option} is empty: give it a value, or omit it."
-                if option.startswith("--")
-                else "there is an empty word in the command: remove it, or put a name in its place."
-            )
+        option = before
+        is_empty = not word.strip()
+        if word.startswith("--"):
+            option, equals, value = word.partition("=")
+            is_empty = bool(equals) and not value.strip()
+        if not is_empty or option in _MAY_BE_EMPTY:
+            continue
+        if option.startswith("--"):
+            raise DesignError(f"{option} is empty: give it a value, or omit it.")
+        raise DesignError(
+            "there is an empty word in the command: remove it, or put a name in its place."
+        )
 
 
 def main() -> None:
@@ -83,8 +61,12 @@ def main() -> None:
     # The dtype was asked for, or weights are saved as they are.
     warnings.filterwarnings("ignore", "the model is in b?float16")
     try:
-        _refuse_empty(sys.argv[1:])
-        app()
-    except FairspanError as error:
-        typer.echo(f"fairspan: {error}", err=True)
+        refuse_empty(sys.argv[1:])
+        if sys.argv[1:] in ([], ["--help"]):
+            app.resolved_commands()  # the list of commands has the first line of each
+        app(sys.argv[1:])
+    except (FairspanError, CycloptsError) as error:
+        # A value that fairspan refused while it was read.
+        reason = error.__cause__ if isinstance(error.__cause__, FairspanError) else error
+        print("fairspan:", str(reason).replace("\n", " "), file=sys.stderr)
         sys.exit(2)

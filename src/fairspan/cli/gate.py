@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from fairspan.calibration.treatment import AnyTreatment, as_treatments, shown_name
-from fairspan.cli.options import words
+from fairspan.cli.command import words
+from fairspan.cli.showing import say
 from fairspan.errors import DesignError
 
 if TYPE_CHECKING:
@@ -28,14 +27,6 @@ _CONDITIONS = {
     "compare": ("worse", "inconclusive", "language-worse", "language-inconclusive"),
 }
 _WORSE = ("worse", "language-worse")
-FailIf = Annotated[
-    str | None,
-    typer.Option(
-        help="Exit with code 1 on any of these results: biased (audit only), worse, inconclusive; "
-        "language-biased, language-worse or language-inconclusive for languages in mixed documents of an audit. "
-        "Every treatment is judged, or the one named: tiles:biased."
-    ),
-]
 
 
 def read_conditions(
@@ -44,28 +35,31 @@ def read_conditions(
     """What was typed, checked before anything is measured."""
     if text is None:
         return []
-    known, given = _CONDITIONS[verb], []
+    kinds = {}
     for word in words(text):
         name, colon, kind = word.rpartition(":")
-        given.append(shown_name(name) + colon + kind)
-    kinds = {word: word.rpartition(":")[2] for word in given}
-    wrong = [word for word, kind in kinds.items() if kind not in known]
-    if wrong or not given:
+        kinds[shown_name(name) + colon + kind] = kind
+    conditions = list(kinds)
+    wrong = [condition for condition, kind in kinds.items() if kind not in _CONDITIONS[verb]]
+    if wrong or not conditions:
         raise DesignError(
-            f"fail_if takes {', '.join(known)} here, got {', '.join(wrong) or 'nothing'}."
+            f"fail_if takes {', '.join(_CONDITIONS[verb])} here, "
+            f"got {', '.join(wrong) or 'nothing'}."
         )
     if treatments is not None:
-        names = [one.name for one in as_treatments(treatments)]
-        _require_named(given, names)
+        names = [treatment.name for treatment in as_treatments(treatments)]
+        _require_named(conditions, names)
         if len(names) < 2 and (verb != "audit" or {*_WORSE} & {*kinds.values()}):
-            compares = f"fail_if={','.join(given)} compares treatments with the first"
-            raise DesignError(f"{compares}, and only {names[0]} is named: name two.")
-    return given
+            raise DesignError(
+                f"fail_if={','.join(conditions)} compares treatments with the first, "
+                f"and only {names[0]} is named: name two."
+            )
+    return conditions
 
 
 def _require_named(conditions: Sequence[str], treatments: Sequence[str]) -> None:
     """A treatment that is named but not measured must not look like one without faults."""
-    names = dict.fromkeys(one.rpartition(":")[0] for one in conditions)
+    names = [condition.rpartition(":")[0] for condition in conditions]
     missing = [name for name in names if name and name not in treatments]
     if missing:
         raise DesignError(
@@ -78,69 +72,72 @@ def _meets(conditions: Sequence[str], treatment: str, kind: str) -> bool:
 
 
 def fail_on_runs(logs: Sequence[RunLog], conditions: Sequence[str]) -> None:
-    """Say on stderr which results of these runs meet a condition, and end with exit code 1 if one does."""
+    """Say on stderr which results meet a condition, and exit with code 1 if one does."""
     if not conditions:
         return
     from fairspan.studies.logs import changes
 
-    found = []
+    reasons = []
     for log in logs:
         _require_named(conditions, log.measured)
+        of_changes = list(conditions)
         if log.verb == "audit":
-            found += _verdicts(log, conditions)
-        # An audit is inconclusive by its own verdict.
-        meant = [one for one in conditions if one.endswith("worse") or log.verb != "audit"]
-        if meant:
-            found += _reasons(changes(log), meant)
-    _end(found)
+            reasons += _verdicts(log, conditions)
+            # An audit is inconclusive by its own verdict.
+            of_changes = [condition for condition in conditions if condition.endswith("worse")]
+        if of_changes:
+            reasons += _reasons(changes(log), of_changes)
+    _end(reasons)
 
 
-def fail_on_changes(found: Sequence[Change], conditions: Sequence[str]) -> None:
+def fail_on_changes(compared: Sequence[Change], conditions: Sequence[str]) -> None:
     """The same for what a comparison found."""
-    _require_named(conditions, [one.second.treatment for one in found])
-    _end(_reasons(found, conditions))
+    _require_named(conditions, [change.second.treatment for change in compared])
+    _end(_reasons(compared, conditions))
 
 
 def _verdicts(log: RunLog, conditions: Sequence[str]) -> list[str]:
-    found = []
+    """The verdicts of an audit that meet a condition, in words."""
+    reasons = []
     for frame, prefix, about in (
         ("verdicts", "", ""),
         ("language_verdicts", "language-", " on languages"),
     ):
-        # Without verdicts, what was not found must not look like what is not there.
-        needed = not prefix or _about_languages(conditions)
         verdicts = list(log.frame(frame).iter_rows(named=True)) if frame in log.view.frames else []
-        if needed and not verdicts:
-            notes = "; ".join(log.view.notes)
+        # A run without verdicts must not pass for one without faults.
+        if not verdicts and (not prefix or _about_languages(conditions)):
             raise DesignError(
-                f"the run {log.run} has no verdicts{about}, which fail_if needs: {notes}"
+                f"the run {log.run} has no verdicts{about}, which fail_if needs: "
+                f"{'; '.join(log.view.notes)}"
             )
-        met = [
-            one for one in verdicts if _meets(conditions, one["treatment"], prefix + one["verdict"])
+        reasons += [
+            f"{verdict['treatment']}{about}: {verdict['sentence']}"
+            for verdict in verdicts
+            if _meets(conditions, verdict["treatment"], prefix + verdict["verdict"])
         ]
-        found += [f"{one['treatment']}{about}: {one['sentence']}" for one in met]
-    return found
+    return reasons
 
 
 def _about_languages(conditions: Sequence[str]) -> bool:
-    return any(one.rpartition(":")[2].startswith("language-") for one in conditions)
+    return any(condition.rpartition(":")[2].startswith("language-") for condition in conditions)
 
 
-def _reasons(found: Sequence[Change], conditions: Sequence[str]) -> list[str]:
-    if _about_languages(conditions) and not any(one.languages for one in found):
+def _reasons(compared: Sequence[Change], conditions: Sequence[str]) -> list[str]:
+    """The changes that meet a condition, in words."""
+    if _about_languages(conditions) and not any(change.languages for change in compared):
         raise DesignError(
-            "no two languages are compared, which fail_if needs: mixed documents in both orders compare them "
-            "(mixed de:en,en:de)."
+            "no two languages are compared, which fail_if needs: mixed documents in both orders "
+            "compare them (mixed de:en,en:de)."
         )
     return [
-        f"{one.name}: {one.sentence}"
-        for one in found
-        if _meets(conditions, one.second.treatment, one.condition)
+        f"{change.name}: {change.sentence}"
+        for change in compared
+        if _meets(conditions, change.second.treatment, change.condition)
     ]
 
 
 def _end(reasons: Sequence[str]) -> None:
     for reason in reasons:
-        typer.echo(f"fairspan: failed on {reason}", err=True)
+        say(f"fairspan: failed on {reason}")
     if reasons:
-        raise typer.Exit(1)
+        raise SystemExit(1)

@@ -1,89 +1,84 @@
 """`fairspan inspect MODEL FILE`."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, get_type_hints
+from typing import Any
 
-import typer
-
-from fairspan.cli.options import (
-    AsJson,
-    LoadingOptions,
-    Prompt,
-    RunningOptions,
-    list_option,
-    option,
-    shared,
-    typed,
-)
+from fairspan.calibration.treatment import DEFAULT_TREATMENTS
+from fairspan.cli.command import command
+from fairspan.model.source import Loading
 
 
-@shared(LoadingOptions)
+@command(Loading)
 def inspect(
-    context: typer.Context,
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="A SentenceTransformer: a folder or a name on the hub, such as all-MiniLM-L6-v2."
-        ),
-    ],
-    file: Annotated[
-        str,
-        typer.Argument(
-            help="One document: plain text, .md, .json or .jsonl with segments, or - for stdin."
-        ),
-    ],
-    borders: str = option(
-        "How segments are found: heading, rule, blank, line or parts. auto: the file's own segments, "
-        "otherwise headings in Markdown and rules in text, otherwise parts.",
-        default="auto",
-    ),
-    parts: int | None = option(
-        "Number of about equal parts to split the text into, at paragraphs. Default: 4."
-    ),
-    treatments: str | None = list_option(
-        "plain, paper, tiles, tiles+tiles=segments, … Default: plain,tiles."
-    ),
-    prompt: Prompt = None,
-    picture: Path | None = RunningOptions.picture,
-    html: Path | None = option("Write a page that colours the text by its segments' shares."),
-    as_json: AsJson = False,
+    model: str,
+    file: str,
+    *,
+    borders: str = "auto",
+    parts: int | None = None,
+    treatments: Sequence[str] = DEFAULT_TREATMENTS,
+    prompt: str | None = None,
+    picture: Path | None = None,
+    html: Path | None = None,
+    as_json: bool = False,
+    **loading: Any,
 ) -> None:
     """Show how much of each segment is in the vector of one document, before and after calibration.
 
-    Each segment is embedded alone and compared with the whole document. Segments beyond a treatment's window are
-    reported as never seen.
+    Each segment is embedded alone and compared with the whole document. Segments beyond a
+    treatment's window are reported as never seen.
 
-    Examples:
+    For example:
 
         fairspan inspect all-MiniLM-L6-v2 page.md
-
-        fairspan inspect ibm-granite/granite-embedding-30m-english page.json --treatments plain,paper --html page.html
-
+        fairspan inspect MODEL page.json --treatments plain,paper --html page.html
         fairspan inspect all-MiniLM-L6-v2 report.txt --parts 6 --picture report.png
-
         cat page.txt | fairspan inspect all-MiniLM-L6-v2 - --borders rule --json
+
+    Args:
+        model: a SentenceTransformer: a folder or a name on the hub, such as all-MiniLM-L6-v2.
+        file: one document: plain text, .md, .json or .jsonl with segments, or - for stdin.
+        borders: how segments are found: heading, rule, blank, line or parts. auto: the file's own
+            segments, otherwise headings in Markdown and rules in text, otherwise parts.
+        parts: number of about equal parts to split the text into, at paragraphs. By default 4.
+        treatments: plain, paper, tiles, tiles+tiles=segments, …
+        prompt: text put before every text. By default the model's own.
+        picture: draw the main figure into this PNG, SVG or PDF.
+        html: write a page that colours the text by its segments' shares.
+        as_json: print the result as JSON.
     """
-    from fairspan.calibration.treatment import DEFAULT_TREATMENTS, as_treatments
-    from fairspan.cli.showing import require_file, running, say_loading, show
+    from fairspan.calibration.treatment import as_treatments
+    from fairspan.cli.progress import running, say_loading
+    from fairspan.cli.showing import require_file, say_where, show
     from fairspan.corpus.document_file import STDIN, read_document
-    from fairspan.model.source import Loading, find_model
+    from fairspan.model.source import find_model
     from fairspan.report.render import require_page
 
     if html is not None:
         require_page(html)
         require_file(html)
-    name = "stdin" if file == STDIN else Path(file).name
     with running(picture, kept=False) as progress:
-        document, given = read_document(file, borders), typed(context, "file", "picture", "html")
-        how = {name: given[name] for name in get_type_hints(LoadingOptions) if name in given}
-        Loading(**how).require_device()
-        as_treatments(given.get("treatments", DEFAULT_TREATMENTS))
+        document = read_document(file, borders)
+        Loading(**loading).require_device()
+        as_treatments(treatments)
         find_model(model)
         say_loading(progress, model)
         from fairspan.studies.inspect.run import inspect
 
-        found = inspect(document=document, name=name, progress=progress, **given)
-    show(found, as_json=as_json, picture=picture)
+        inspection = inspect(
+            model,
+            document,
+            treatments=treatments,
+            borders=borders,
+            parts=parts,
+            prompt=prompt,
+            name="stdin" if file == STDIN else Path(file).name,
+            progress=progress,
+            **loading,
+        )
+    show(inspection, as_json=as_json, picture=picture)
     if html is not None:
-        found.save_page(html)
-        typer.echo(f"page: {html}", err=as_json)
+        inspection.save_page(html)
+        say_where("page", html, as_json=as_json)

@@ -1,4 +1,4 @@
-"""Plain characters for terminals and files that cannot take others: − becomes -, … becomes ..., a bar becomes ###."""
+"""Plain characters where others cannot be written: − becomes -, … becomes ..., a bar ###."""
 
 import codecs
 import sys

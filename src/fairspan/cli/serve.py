@@ -1,83 +1,73 @@
 """`fairspan serve MODEL`."""
 
-import logging
+from __future__ import annotations
+
 import os
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from fairspan.cli.options import (
-    CalibrationOptions,
-    LoadingOptions,
-    chosen_calibration,
-    option,
-    words,
-)
+from fairspan.cli.command import command, of_fields, taken
+from fairspan.cli.options import Calibrating
 from fairspan.errors import DesignError, MissingExtra
+from fairspan.model.source import Loading
 
 _NEEDED = ("starlette", "uvicorn", "httptools", "prometheus_client")
-KEY = "FAIRSPAN_API_KEY"
+_KEY = "FAIRSPAN_API_KEY"
 
 
+@command(Calibrating, Loading)
 def serve(
-    model: Annotated[
-        str, typer.Argument(help="A SentenceTransformer: a folder or a name on the hub.")
-    ],
-    preset: str | None = CalibrationOptions.preset,
-    calibration: Path | None = CalibrationOptions.calibration,
-    tile_size: str | None = CalibrationOptions.tile_size,
-    max_seq_length: int | None = CalibrationOptions.max_seq_length,
-    truncate: bool = option(
-        "Truncate longer texts instead of refusing them.", "--truncate", default=False
-    ),
-    force_dimensions: bool = option(
-        "Accept dimensions even if the model was not trained for it.",
-        "--force-dimensions",
-        default=False,
-    ),
-    name: str | None = option("Name of the model for clients. Default: the last part of MODEL."),
-    host: str = option("Address to listen on.", default="127.0.0.1"),
-    port: int = option("Port to listen on; 0 for any free one.", default=8000),
-    api_key: str | None = option(
-        f"Key that clients must send. Others on this machine can see it: prefer the variable {KEY}."
-    ),
-    allowed_hosts: str | None = option(
-        "Host names to accept besides localhost and IP addresses, separated by commas; * for any. Default: any with "
-        "a key, otherwise HOST."
-    ),
-    no_page: bool = option("Serve the API without the page.", "--no-page", default=False),
-    max_batch_tokens: int | None = option(
-        "Tokens per batch with padding. Default: 4096 on a CPU, otherwise 16384."
-    ),
-    max_inputs: int = option("Most texts in a request.", default=2048),
-    max_request_tokens: int = option("Most tokens in a request.", default=300_000),
-    max_request_bytes: int | None = option(
-        "Most bytes in a request. Default: 16 per token, at least 1 MB."
-    ),
-    max_queue_tokens: int = option(
-        "Most tokens in the queue; further requests get 429.", default=1_000_000
-    ),
-    device: str | None = LoadingOptions.device,
-    dtype: str | None = LoadingOptions.dtype,
-    trust_remote_code: bool = LoadingOptions.trust_remote_code,
+    model: str,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    name: str | None = None,
+    truncate: bool = False,
+    force_dimensions: bool = False,
+    api_key: str | None = None,
+    allowed_hosts: Sequence[str] = (),
+    no_page: bool = False,
+    max_batch_tokens: int | None = None,
+    max_inputs: int = 2048,
+    max_request_tokens: int = 300_000,
+    max_request_bytes: int | None = None,
+    max_queue_tokens: int = 1_000_000,
+    **typed: Any,
 ) -> None:
     """Serve MODEL over HTTP with OpenAI's embeddings API.
 
     Requests share batches. SIGTERM or Ctrl-C ends the server after the requests in flight.
 
-    Examples:
+    For example:
 
         fairspan serve ibm-granite/granite-embedding-30m-english
-
         fairspan serve ibm-granite/granite-embedding-30m-english --preset long --port 8080
-
         fairspan serve ./granite-fair --host 0.0.0.0 --truncate --device cuda
-    """
-    from fairspan.model.source import Loading, find_model
 
-    missing = [one for one in _NEEDED if find_spec(one) is None]
+    Args:
+        model: a SentenceTransformer: a folder or a name on the hub.
+        host: address to listen on.
+        port: port to listen on; 0 for any free one.
+        name: name of the model for clients. By default the last part of MODEL.
+        truncate: truncate longer texts instead of refusing them.
+        force_dimensions: accept dimensions even if the model was not trained for it.
+        api_key: key that clients must send. Others on this machine can see it: prefer the variable
+            FAIRSPAN_API_KEY.
+        allowed_hosts: host names to accept besides localhost and IP addresses; * for any. By
+            default any with a key, otherwise HOST.
+        no_page: serve the API without the page.
+        max_batch_tokens: tokens per batch with padding. By default 4096 on a CPU, otherwise 16384.
+        max_inputs: most texts in a request.
+        max_request_tokens: most tokens in a request.
+        max_request_bytes: most bytes in a request. By default 16 per token, at least 1 MB.
+        max_queue_tokens: most tokens in the queue; further requests get 429.
+    """
+    from fairspan.cli.showing import say
+    from fairspan.model.source import find_model
+
+    missing = [package for package in _NEEDED if find_spec(package) is None]
     if missing:
         raise MissingExtra(f"serving needs {', '.join(missing)}: pip install 'fairspan[serve]'.")
     from fairspan.serving.batcher import Limits
@@ -86,24 +76,15 @@ def serve(
     limits = Limits(
         max_batch_tokens, max_inputs, max_request_tokens, max_request_bytes, max_queue_tokens
     )
-    loading = Loading(device=device, dtype=dtype, trust_remote_code=trust_remote_code)
-    given = {
-        "preset": preset,
-        "calibration": calibration,
-        "tile_size": tile_size,
-        "max_seq_length": max_seq_length,
-    }
-    wanted = chosen_calibration(given)
+    calibrating = taken(Calibrating, typed)
+    calibration = calibrating.chosen
+    loading = Loading(**{**of_fields(Loading, typed), "max_seq_length": None})
     key = _key(api_key)
     loading.require_device()
     with bind(host, port) as bound:
         find_model(model)
-        typer.echo(f"loading {model} …", err=True)
-        # oneDNN keeps what it made for each of the last 1,024 shapes; with ever new batches, memory would grow.
-        os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
-        import transformers
-
-        transformers.utils.logging.disable_progress_bar()
+        say(f"loading {model} …")
+        _prepare_libraries()
         from fairspan.model.build import calibrate_if_asked
         from fairspan.model.loading import load_model
         from fairspan.serving.app import make_app
@@ -111,29 +92,49 @@ def serve(
         from fairspan.serving.page import page_routes
         from fairspan.serving.service import Service
 
-        logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
-        loaded = calibrate_if_asked(load_model(model, loading), wanted, max_seq_length)
-        called = name or Path(model).name
-        how: Any = {"limits": limits, "truncate": truncate, "force_dimensions": force_dimensions}
-        service = Service(loaded, name=called, aliases=[] if name else [model], **how)
-        info = service.info()
-        length = info["max_seq_length"]["document"] or "any number of"
-        facts = f"{info['calibration_in_words']}, {length} tokens, {info['device']}"
-        typer.echo(f"serving {called} ({facts}) on {url_of(bound)}", err=True)
+        plain = load_model(model, loading)
+        loaded = calibrate_if_asked(plain, calibration, calibrating.max_seq_length)
+        shown_name = name or Path(model).name
+        service = Service(
+            loaded,
+            name=shown_name,
+            aliases=[] if name else [model],
+            limits=limits,
+            truncate=truncate,
+            force_dimensions=force_dimensions,
+        )
+        say(f"serving {shown_name} ({_facts(service.info())}) on {url_of(bound)}")
         if key is None and not is_local(bound):
-            typer.echo(
-                f"warning: anyone who can reach {url_of(bound)} can use it: set {KEY}.", err=True
-            )
-        routes = [] if no_page else page_routes(open_desk(loaded, called), service.batcher)
-        hosts = None if key and allowed_hosts is None else [host, *words(allowed_hosts or "")]
+            say(f"warning: anyone who can reach {url_of(bound)} can use it: set {_KEY}.")
+        routes = [] if no_page else page_routes(open_desk(loaded, shown_name), service.batcher)
+        hosts = None if key and not allowed_hosts else [host, *allowed_hosts]
         answered = run(make_app(service, key=key, routes=routes, allowed_hosts=hosts), bound)
         if not answered:
-            typer.echo("fairspan: ended before all requests were answered.", err=True)
+            say("fairspan: ended before all requests were answered.")
         end_at_once(0 if answered else 1)
 
 
 def _key(typed: str | None) -> str | None:
-    key = os.environ.get(KEY) if typed is None else typed
+    """The key that was typed, otherwise that of the environment."""
+    key = os.environ.get(_KEY) if typed is None else typed
     if key is not None and not (key.strip() and key.isascii() and key.isprintable()):
-        raise DesignError(f"the API key (api_key or {KEY}) must be of printable ASCII characters.")
+        raise DesignError(f"the API key (api_key or {_KEY}) must be of printable ASCII characters.")
     return key
+
+
+def _prepare_libraries() -> None:
+    """Settings that have to be made before a model is loaded."""
+    import logging
+
+    # oneDNN keeps what it made for each of the last 1,024 shapes; batches are ever new ones.
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
+
+
+def _facts(info: dict[str, Any]) -> str:
+    """The calibration, the window and the device of a service, in words."""
+    length = info["max_seq_length"]["document"] or "any number of"
+    return f"{info['calibration_in_words']}, {length} tokens, {info['device']}"

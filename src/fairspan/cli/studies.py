@@ -1,4 +1,4 @@
-"""What the verbs of all studies do: answer from a log, check, load, measure or forecast, and show."""
+"""What the commands of all studies do: answer from a log, or check, load, measure and show."""
 
 from __future__ import annotations
 
@@ -7,96 +7,79 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
-
+from fairspan.cli.command import of_fields, taken
 from fairspan.cli.gate import fail_on_runs, read_conditions
-from fairspan.cli.options import print_json, typed
-from fairspan.cli.showing import (
-    print_forecast,
-    require_file,
-    require_folder,
-    running,
-    say_loading,
-    show,
-)
+from fairspan.cli.options import Remote, Showing
+from fairspan.cli.progress import TerminalProgress, running, say_loading
+from fairspan.cli.showing import print_forecast, print_json, require_file, require_folder, show
 from fairspan.errors import DesignError
+from fairspan.runs.log import RunLog
 from fairspan.runs.options import StudyOptions
 
 if TYPE_CHECKING:
-    from fairspan.cli.showing import TerminalProgress
     from fairspan.runs.forecast import Forecast
-    from fairspan.runs.log import RunLog
-
-# What a verb does with a result, which is no option of the study.
-_OF_COMMAND = ("picture", "dry_run", "verbose", "fail_if")
 
 
-def asked(context: typer.Context) -> dict[str, Any]:
-    """The keywords of a study that were typed, with the endpoint as the model."""
-    given = typed(context, *_OF_COMMAND)
-    if {"endpoint", "model"} <= given.keys() and "task" in context.params and "task" not in given:
-        given["task"] = given.pop("model")  # the first word, where the model is an endpoint
-    url, name = given.pop("endpoint", None), given.pop("endpoint_model", None)
-    if url is None and name is None:
-        return given
-    if url is None or name is None:
-        raise DesignError(
-            "an endpoint needs its address and the name of its model: give --endpoint and --model."
-        )
-    if given.get("model") is not None:
-        raise DesignError(
-            f"MODEL {given['model']!r} and --endpoint are two models: omit one of them."
-        )
-    from fairspan.encoding.endpoint import Endpoint
-
-    return {**given, "model": Endpoint(url, name)}
-
-
-def run_study(
-    options: type[StudyOptions], context: typer.Context, given: Mapping[str, Any] | None = None
-) -> RunLog | None:
-    """Carry out one study as it was typed or `given`, show it, and end with exit code 1 if --fail-if asks for it.
+def run_study(options: type[StudyOptions], typed: Mapping[str, Any]) -> RunLog | None:
+    """Carry out a study as it was typed, show it, and exit with code 1 if --fail-if is met.
 
     Returns:
         Its log; None for a forecast.
     """
-    given, typed = asked(context) if given is None else given, context.params
-    conditions = read_conditions(options.verb, typed.get("fail_if"), given.get("treatments"))
-    with running(typed["picture"]) as progress:
-        found = outcome(options(**given, progress=progress), progress, dry_run=typed["dry_run"])
-    from fairspan.runs.log import RunLog
-
-    as_json = typed["as_json"]
-    if not isinstance(found, RunLog):
-        if as_json:
-            print_json(found.to_dict())
+    keywords = _keywords(options, typed)
+    showing = taken(Showing, typed)
+    conditions = read_conditions(options.verb, typed.get("fail_if"), keywords.get("treatments"))
+    with running(showing.picture) as progress:
+        result = _outcome(options(**keywords, progress=progress), progress, showing.dry_run)
+    if not isinstance(result, RunLog):
+        if showing.as_json:
+            print_json(result.to_dict())
         else:
-            print_forecast(found)
+            print_forecast(result)
         return None
     show(
-        found,
-        as_json=as_json,
-        picture=typed["picture"],
-        ending=f"log: {found.folder}",
-        verbose=typed["verbose"],
+        result,
+        as_json=showing.as_json,
+        picture=showing.picture,
+        ending=f"log: {result.folder}",
+        verbose=showing.verbose,
     )
-    fail_on_runs([found], conditions)
-    return found
+    fail_on_runs([result], conditions)
+    return result
 
 
-def outcome(
-    options: StudyOptions, progress: TerminalProgress, *, dry_run: bool
-) -> RunLog | Forecast:
-    """The log, which needs no model if it is there; or the forecast."""
+def _keywords(options: type[StudyOptions], typed: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of a study that were typed, with the endpoint as the model."""
+    keywords = of_fields(options, typed)
+    remote = taken(Remote, typed)
+    if remote.endpoint is None and remote.endpoint_model is None:
+        return keywords
+    if remote.endpoint is None or remote.endpoint_model is None:
+        raise DesignError(
+            "an endpoint needs its address and the name of its model: give --endpoint and --model."
+        )
+    if "task" not in keywords and options.verb == "evaluate" and "model" in keywords:
+        keywords["task"] = keywords.pop("model")  # the first word, where the model is an endpoint
+    if "model" in keywords:
+        raise DesignError(
+            f"MODEL {keywords['model']!r} and --endpoint are two models: omit one of them."
+        )
+    from fairspan.encoding.endpoint import Endpoint
+
+    return {**keywords, "model": Endpoint(remote.endpoint, remote.endpoint_model)}
+
+
+def _outcome(options: StudyOptions, progress: TerminalProgress, dry_run: bool) -> RunLog | Forecast:
+    """The log, which needs no model if the run is complete; or the forecast."""
     from fairspan.runs.key import known_log
 
     if not dry_run:
         view = import_module(f"fairspan.studies.{options.verb}.view")
-        known = known_log(options, view.view_of)
-        if known is not None:
+        log = known_log(options, view.view_of)
+        if log is not None:
             # What a study writes beside its log may be lost.
-            getattr(view, "write_results", lambda log: None)(known)
-            return known
+            getattr(view, "write_results", lambda log: None)(log)
+            return log
     _ = options.checked
     if options.out is not None:
         require_folder(Path(options.out))
@@ -104,5 +87,5 @@ def outcome(
         require_file(Path(options.store))
     say_loading(progress, options.model)
     study = import_module(f"fairspan.studies.{options.verb}.run").STUDY
-    found: RunLog | Forecast = study.forecast(options) if dry_run else study(options)
-    return found
+    result: RunLog | Forecast = study.forecast(options) if dry_run else study(options)
+    return result

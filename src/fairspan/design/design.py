@@ -1,13 +1,17 @@
 """`Design`: which documents an audit builds, and the orders of their segments (METHODS: latin, williams, …)."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 from math import factorial
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from fairspan.errors import DesignError, require_list, require_whole
+
+if TYPE_CHECKING:
+    import numpy as np
 
 DESIGNS = ("latin", "permutations", "williams")
 MOST_PERMUTATIONS = 8
@@ -19,17 +23,21 @@ class Design:
     """Which documents are built from a corpus.
 
     Attributes:
-        design: how each set is ordered: "latin", "permutations" or "williams".
+        design: how each set is ordered: latin, permutations or williams.
         sizes: numbers of segments per document; several sizes make several families of documents.
-        sets: number of sets per size. They share no segment while the corpus lasts; then it is reshuffled.
-        documents: number of documents by size, instead of `sets`: {4: 1008} makes at least 1008 documents.
-        seed: of the draw and of the orders.
-        min_tokens, max_tokens: omit segments that are shorter or longer, in the model's own tokens.
+        sets: number of sets of segments for each size. They share no segment while the corpus
+            lasts; then it is reshuffled.
+        documents: number of documents by size, instead of `sets`: {4: 1008} makes at least 1008
+            documents.
+        seed: seed of the draw and of the orders.
+        min_tokens: omit shorter segments, in tokens of the model.
+        max_tokens: omit longer segments, in tokens of the model.
         length_language: apply these limits to this language only.
-        length_ratio: with `length_language`, the allowed difference of other languages' lengths, as a share
-            of its length (IRF: 0.7).
-        opening: number of tokens to use from the start of every segment; None uses it whole.
-        too_long: "redraw" skips segments whose documents would not fit into the model, and says so; "error" raises.
+        length_ratio: with `length_language`, the allowed difference of other languages' lengths, as
+            a share of its length, such as 0.7 (IRF).
+        opening: number of tokens to use from the start of every segment. By default all.
+        too_long: what to do with segments whose documents would not fit into the model: redraw,
+            which skips them and says so, or error.
     """
 
     design: str = "latin"
@@ -109,6 +117,8 @@ def orders(design: str, n: int, rng: np.random.Generator) -> np.ndarray:
       if it is odd.
     - "permutations": all n! orders.
     """
+    import numpy as np
+
     names = rng.permutation(n)
     if design == "latin":
         return np.asarray(names[(np.arange(n)[:, None] + np.arange(n)) % n])
@@ -133,6 +143,8 @@ def order_count(design: str, n: int) -> int:
 
 def _williams(n: int) -> np.ndarray:
     """Williams's square: the zigzag 0, n-1, 1, n-2, … and its rotations; for odd n their mirror images as well."""
+    import numpy as np
+
     zigzag = np.array([(k // 2) if k % 2 == 0 else (n - 1 - k // 2) for k in range(n)])
     square = (zigzag + np.arange(n)[:, None]) % n
     return square if n % 2 == 0 else np.concatenate([square, square[:, ::-1]])

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, get_args
 from fairspan.calibration.calibration import Calibration, Side, as_calibration
 from fairspan.corpus.rows import Fields
 from fairspan.corpus.source import SourceLike
-from fairspan.embedding.shards import VECTORS
 from fairspan.errors import DesignError, require_whole
 from fairspan.model.source import DEFAULT_MODEL, Loading, find_model
 from fairspan.runs.progress import Progress
@@ -28,28 +27,33 @@ class EmbedOptions:
     """What is embedded, by what, and where it goes.
 
     Attributes:
-        model: a SentenceTransformer, its folder or its name; None for all-MiniLM-L6-v2.
-        input: a JSON Lines or Parquet file, a folder of them, a .txt or .md file or a folder of them, a Hugging Face
-            dataset as `name`, `name:split` or `name:configuration:split`, or records in Python.
-        out: the folder to write.
-        calibration: a preset's name, a `Calibration`, or the file of one; by default the model is not changed.
-        max_seq_length: the longest text to read, in tokens. Longer ones are truncated and marked.
-        side: "document" or "query".
-        prompt: put before every text; by default the model's own for the side.
-        text_field: the field or column of the text.
-        id_field: the field or column of the id; by default `id`, otherwise file and row.
-        only_longer_than_window: embed only texts that the plain model truncates; with "long" others keep theirs.
-        vectors: stored type, "float32" or "float16".
-        rows_per_shard: rows of the input for one shard; fewer where texts are very long.
-        batch_tokens: tokens in a batch, padding included.
-        device: one or several, such as "cuda:0,cuda:1"; one process each.
-        dtype: "float32", "bfloat16", "float16", or "auto" for that of the saved weights; by default float32 on a CPU
-            and "auto" elsewhere.
+        model: a SentenceTransformer: its name on the hub or its folder; None for all-MiniLM-L6-v2.
+            In Python also the model itself.
+        input: a JSONL, Parquet, .txt or .md file, a folder of such files, or a dataset as name,
+            name:split or name:configuration:split. In Python also records.
+        out: folder to write. An interrupted run in it is continued.
+        calibration: a preset's name, a `Calibration`, or the file of one; by default the model is
+            not changed.
+        max_seq_length: longest text to read, in tokens. Longer ones are truncated and marked.
+        side: document or query.
+        prompt: text put before every text. By default the model's own for the side.
+        text_field: field or column of the text.
+        id_field: field or column of the id. By default id, otherwise file and row.
+        only_longer_than_window: embed only texts that the plain model truncates; with the preset
+            long, the others keep its vectors.
+        vectors: stored type: float32 or float16.
+        rows_per_shard: number of rows per shard; fewer for very long texts.
+        batch_tokens: number of tokens in a batch, padding included.
+        device: where the model runs: cpu, cuda or mps; several, such as cuda:0,cuda:1, get one
+            process each.
+        dtype: number format of the weights: float32, bfloat16, float16, or auto for that of the
+            saved weights. By default float32 on a CPU and auto elsewhere.
         trust_remote_code: run code that comes with the model.
-        strict: stop at the first row that cannot be embedded. By default such rows go to `rejected.jsonl`.
-        engine: "local" for this machine, or "ray" for the actors of a Ray cluster.
-        address: a running Ray cluster, "auto" or host:port; by default Ray starts on this machine.
-        actors: number of Ray actors; by default one per GPU, or one per four CPUs.
+        strict: stop at the first row that cannot be embedded instead of listing it in
+            rejected.jsonl.
+        engine: local for this machine, or ray for the actors of a Ray cluster.
+        address: a running Ray cluster: auto or host:port. By default Ray starts on this machine.
+        actors: number of Ray actors. By default one per GPU, or one per four CPUs.
         progress: True for a bar, False for none, or an object that shows it.
     """
 
@@ -78,6 +82,9 @@ class EmbedOptions:
 
     def __post_init__(self) -> None:
         """Check the options against each other, and read the calibration."""
+        # polars takes longer than a command line should before it answers.
+        from fairspan.embedding.shards import VECTORS
+
         choices = {"side": get_args(Side), "vectors": VECTORS, "engine": ENGINES}
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:

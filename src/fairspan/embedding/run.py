@@ -232,13 +232,11 @@ class Job:
             yield checked
 
 
-def _embed(options: EmbedOptions) -> Embedding:
+@call_of(EmbedOptions)
+def embed(options: EmbedOptions) -> Embedding:
     """Embed every row of an input into Parquet shards: id, vector, tokens and truncated.
 
     The same call continues an interrupted run, or returns at once if everything is done.
     """
     job = Job(options)
     return job.answer() or job.run(as_progress(options.progress))
-
-
-embed = call_of(EmbedOptions, _embed, "embed", __name__)

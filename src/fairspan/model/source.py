@@ -33,10 +33,10 @@ class Loading:
     """How a model is loaded that is given by its name.
 
     Attributes:
-        max_seq_length: the longest text to read, in tokens, in place of the model's own setting.
-        device: "cpu", "cuda" or "mps"; by default the fastest that is there.
-        dtype: "float32", "bfloat16", "float16", or "auto" for that of the saved weights; by default
-            float32 on a CPU and "auto" elsewhere.
+        max_seq_length: longest text to read, in tokens, in place of the model's own setting.
+        device: where the model runs: cpu, cuda or mps. By default the fastest.
+        dtype: number format of the weights: float32, bfloat16, float16, or auto for that of the
+            saved weights. By default float32 on a CPU and auto elsewhere.
         trust_remote_code: run code that comes with the model.
     """
 

@@ -30,20 +30,23 @@ class StudyOptions:
     """The options that all studies have.
 
     Attributes:
-        model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2; or an `Endpoint` or any object
-            with `encode(list[str])`, under the treatments "plain" and "chunk-mean". Vectors of an object are stored
-            if it has an `identity`, a string that names everything that determines them.
+        model: a SentenceTransformer: its name on the hub or its folder. By default
+            all-MiniLM-L6-v2. In Python also the model itself, an `Endpoint`, or any object with
+            `encode(list[str])`, under the treatments "plain" and "chunk-mean". Vectors of an object
+            are stored if it has an `identity`, a string that names everything that determines them.
         name: what the log calls the model.
-        max_seq_length: longest text to read, in tokens, for a model given by name. Only treatments in tiles can
-            exceed the model's positions; others truncate, and the log says how many documents.
-        device: where to load such a model: "cpu", "cuda" or "mps".
-        dtype: its number format: "float32", "bfloat16" or "float16".
-        trust_remote_code: run code that comes with such a model.
-        out: the run's folder; by default one in `fairspan-runs` for this model and these options, so that the
-            same call continues it.
-        store: the file of all vectors; by default one in the user's cache folder.
-        batch_tokens: number of tokens in a batch, padding included; of characters for an `Endpoint`.
-        fresh: measure again even if the run is complete.
+        max_seq_length: longest text to read, in tokens, for a model given by name. Only treatments
+            in tiles can exceed the model's positions; others truncate, and the log says how many
+            documents.
+        device: where the model runs: cpu, cuda or mps. By default the fastest.
+        dtype: number format of the weights: float32, bfloat16, float16, or auto for that of the
+            saved weights. By default float32 on a CPU and auto elsewhere.
+        trust_remote_code: run code that comes with the model.
+        out: folder of the run. By default one in fairspan-runs for this model and these options, so
+            that the same call continues it.
+        store: file that stores the vectors. By default one in your cache folder.
+        batch_tokens: number of tokens in a batch, padding included; of characters for an endpoint.
+        fresh: measure again even if the run is complete; stored vectors are reused.
         progress: True for a bar, False for none, or an object that shows it.
     """
 

@@ -18,7 +18,6 @@ from fairspan.design.design import Design
 from fairspan.design.plan import LanguagePlan, choose_plans, languages_of
 from fairspan.errors import DesignError, require_list, require_whole
 from fairspan.runs.options import StudyOptions, default_treatments, source
-from fairspan.stats.contrasts import INFERENCES
 
 MEASURES = ("representation", "retention", "attention")
 
@@ -28,18 +27,24 @@ class AuditOptions(StudyOptions, Design):
     """What to measure, on which documents, under which treatments.
 
     Attributes:
-        corpus: "sample", a folder, a file or the name of a dataset.
-        languages: monolingual plans; by default English if the corpus has it, otherwise its first language.
-        mixed: plans such as "de:en" (the first segment German, all later ones English), or "all".
-        treatments: what is compared: names of presets such as "plain" and "paper", calibrations, or tables of fields.
-            By default "plain" and "tiles", or "plain" and "chunk-mean" for a model that is not a SentenceTransformer.
-        measures: of "representation", "retention" and "attention".
+        corpus: "sample", a folder of .md and .txt files or with en.jsonl, de.jsonl, …, a JSONL or
+            Parquet file, or the name of a dataset.
+        languages: languages of documents in one language, such as en and de. By default English if
+            the corpus has it, otherwise its first language; none with `mixed`.
+        mixed: languages of mixed documents as lead:later, such as de:en (the first segment German,
+            all later ones English), or all.
+        treatments: what is compared, the baseline first: plain, tiles, paper, retrieval,
+            128-last_half, paper+basket_size=64, whitening, last2avg, chunk-mean, … By default plain
+            and tiles, or plain and chunk-mean for an endpoint. In Python also calibrations and
+            tables of fields.
+        measures: what is measured: representation, retention, attention.
         partial: omit segments that lack a translation, instead of refusing the corpus.
-        prompt: put before every text; by default the model's own document prompt.
-        fit_corpus: what whitening is fitted on; by default what `corpus` has in no document.
+        prompt: text put before every document. By default the model's own.
+        fit_corpus: corpus that whitening is fitted on. By default the segments that are in no
+            document.
         attention_documents: number of documents of each size and plan whose attention is read.
         margin: differences from position 1 below it count as fair.
-        inference: how intervals are made: "auto", "cr1", "z", "cr2" or "two-way".
+        inference: how intervals are computed: auto, cr1, z, cr2 or two-way.
     """
 
     verb: ClassVar[str] = "audit"
@@ -56,6 +61,9 @@ class AuditOptions(StudyOptions, Design):
     inference: str = "auto"
 
     def __post_init__(self) -> None:
+        # scipy takes longer than a command line should before it answers.
+        from fairspan.stats.contrasts import INFERENCES
+
         Design.__post_init__(self)
         for name in ("corpus", "fit_corpus"):
             if not isinstance(getattr(self, name), str | None):

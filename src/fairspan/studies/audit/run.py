@@ -127,13 +127,11 @@ def _profile_rows(
 STUDY = Study(prepare_audit, _measure, view_of)
 
 
-def _audit(options: AuditOptions) -> RunLog:
+@call_of(AuditOptions)
+def audit(options: AuditOptions) -> RunLog:
     """Measure how well each position, language and length is represented, before and after calibration.
 
     Returns:
         The log, with `verdicts`, `frame(name)`, `figure(name)` and `save_page(path)`.
     """
     return STUDY(options)
-
-
-audit = call_of(AuditOptions, _audit, "audit", __name__)

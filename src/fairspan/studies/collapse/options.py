@@ -30,24 +30,30 @@ class CollapseOptions(StudyOptions):
     """What to measure of texts of several lengths.
 
     Attributes:
-        corpus: "sample", a folder, a file or the name of a dataset.
-        language: of the corpus; by default English if the corpus has it, otherwise its first language.
-        lengths: in tokens; every document is cut to each of them at a sentence border. By default 25, 50, 100, … as
-            far as the model reads and half of the documents reach.
-        natural: use whole documents by their own length, in bins of 100 tokens, instead of cutting them.
-        temperatures: softmax temperatures to compare; 1 is the unmodified model.
-        treatments: more treatments to compare, as in `audit`.
-        documents: number of documents at most; in each bin if `natural`.
-        start: where a cut begins: at a "random" sentence, or at the document's "beginning".
+        corpus: "sample", a folder of .md and .txt files or with en.jsonl, de.jsonl, …, a JSONL or
+            Parquet file, or the name of a dataset.
+        language: language of the corpus. By default English if the corpus has it, otherwise its
+            first language.
+        lengths: lengths in tokens; every document is cut to each of them at a sentence border. By
+            default 25, 50, 100, … as far as the model reads and half of the documents reach.
+        natural: use whole documents by their own length, in bins of 100 tokens, instead of cutting
+            them.
+        temperatures: softmax temperatures to compare; 1 is the unmodified model. An empty list
+            leaves only `treatments`.
+        treatments: more treatments to compare, as in an audit, such as paper or whitening.
+        documents: largest number of documents; in each bin with `natural`.
+        start: where a cut begins: random, at any sentence, or beginning, of the document.
         tolerance: how far a text may be from the length asked for, as a share of it.
-        spectra: number of texts of each length whose token signals and attention are analysed; 0 for none.
-        layers: the layers whose σ_a is computed: "last", "last_half" or "all".
-        labelled: a JSONL file of texts and labels to classify, cut to the same lengths; 600 of them at most.
-        fit_corpus: what whitening is fitted on; by default what `corpus` has in no measured text.
-        margin: of mean cosine per doubling of length; a slope that is shown to be smaller counts as none. Over four
+        spectra: number of texts of each length whose token signals and attention are analysed; 0
+            for none.
+        layers: layers whose σ_a is computed: last, last_half or all.
+        labelled: JSONL file of texts and labels to classify at every length; 600 of them at most.
+        fit_corpus: corpus that whitening is fitted on. By default the segments that are in no
+            measured text.
+        margin: slopes of the mean cosine per doubling of length below it count as none. Over four
             doublings, as from 25 to 400 tokens, the default is the margin of an audit.
-        prompt: put before every text; by default the model's own document prompt.
-        seed: of the draw, and of the intervals of labelled texts.
+        prompt: text put before every document. By default the model's own.
+        seed: seed of the draw, and of the intervals of labelled texts.
     """
 
     verb: ClassVar[str] = "collapse"

@@ -98,13 +98,11 @@ def _spectra(prepared: PreparedCollapse, run: Run, model: SentenceTransformer) -
 STUDY = Study(prepare_collapse, _measure, view_of)
 
 
-def _collapse(options: CollapseOptions) -> RunLog:
+@call_of(CollapseOptions)
+def collapse(options: CollapseOptions) -> RunLog:
     """Measure how vectors of texts change with the texts' length, under several softmax temperatures.
 
     Returns:
         The log, with `verdicts`, `frame(name)`, `figure(name)` and `save_page(path)`.
     """
     return STUDY(options)
-
-
-collapse = call_of(CollapseOptions, _collapse, "collapse", __name__)

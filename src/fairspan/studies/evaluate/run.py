@@ -59,7 +59,8 @@ def _same_queries(run: Run, queries: Sequence[Text], one: Treated, other: Treate
 STUDY = Study(prepare_evaluation, _measure, view_of)
 
 
-def _evaluate(options: EvaluateOptions) -> RunLog:
+@call_of(EvaluateOptions)
+def evaluate(options: EvaluateOptions) -> RunLog:
     """Search a collection with the unmodified model and under each treatment.
 
     Returns:
@@ -67,6 +68,3 @@ def _evaluate(options: EvaluateOptions) -> RunLog:
         and `save_page(path)`.
     """
     return STUDY(options)
-
-
-evaluate = call_of(EvaluateOptions, _evaluate, "evaluate", __name__)

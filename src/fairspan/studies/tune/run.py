@@ -118,7 +118,8 @@ STUDY = Study(
 )
 
 
-def _tune(options: TuneOptions) -> RunLog:
+@call_of(TuneOptions)
+def tune(options: TuneOptions) -> RunLog:
     """Choose a treatment for a model and your documents, or none.
 
     Passages are cut out of documents and used as queries for the rest. Each half of the documents
@@ -129,6 +130,3 @@ def _tune(options: TuneOptions) -> RunLog:
         that of the candidate that is better or probably better, or of the plain model.
     """
     return STUDY(options)
-
-
-tune = call_of(TuneOptions, _tune, "tune", __name__)
