@@ -206,24 +206,30 @@ class TaskOptions:
     """The options of all kinds of task in one place, as a call and a command take them.
 
     Attributes:
-        corpus: of pages and passages, as in `audit`. "sample" is "long-sample" for passages.
-        languages: of pages and passages. Of a collection in several languages, those to search
-            across.
-        mixed: languages lead:later of mixed pages, as in `audit`.
-        partial: omit segments that lack a translation.
+        corpus: corpus of passages and pages: sample, a folder of .md and .txt files or with
+            en.jsonl, de.jsonl, …, a JSONL or Parquet file, or the name of a dataset. For passages,
+            sample is long-sample.
+        languages: languages of passages and pages, such as en and de; of a collection in several
+            languages, those to search across.
+        mixed: languages of mixed pages as lead:later, such as de:en, or all.
+        partial: omit segments that lack a translation, instead of refusing the corpus.
         size: number of segments per page.
         sets: number of pages, or of documents with passages, that are searched for.
-        orders: how the segments of pages are ordered, as `design` in `audit`.
+        orders: how the segments of pages are ordered: latin, permutations or williams.
         editions: number of indexes, each with other orders; by default every segment is at every
             position once.
-        query: what pages are searched with: "held-out", "first-sentence" or "title".
+        query: what pages are searched with: held-out, first-sentence or title.
         query_tokens: length of the longest held-out query.
-        query_language: ask in this language, whatever the language of the page.
-        opening, min_tokens, max_tokens, length_language, length_ratio: of segments on pages, as in
-            `audit`.
-        language: of a collection that has several.
-        split: of a collection that is divided.
-        seed: of what is drawn, and of intervals.
+        query_language: language of the queries, whatever the language of the page.
+        opening: number of tokens to use from the start of every segment on a page. By default all.
+        min_tokens: omit shorter segments from pages, in tokens of the model.
+        max_tokens: omit longer segments from pages, in tokens of the model.
+        length_language: apply these limits to this language only.
+        length_ratio: with `length_language`, the allowed difference of other languages' lengths, as
+            a share of its length.
+        language: language of a collection that has several.
+        split: split of a collection.
+        seed: seed of what is drawn, and of intervals.
     """
 
     corpus: str = field(default=SAMPLE, metadata={"source": True})

@@ -41,22 +41,27 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     """What to search, with what, and under which treatments.
 
     Attributes:
-        task: "passages" of the documents of `corpus`, each of which asks for the document it was cut out of;
-            "pages" joined from its texts; the folder of a collection, "beir:FOLDER" or "mteb:NAME".
-        treatments: what is compared, as in `audit`; the first is the baseline. By default "plain" and "long", of
-            pages "plain" and "tiles".
+        task: your own questions: the folder of a collection, beir:FOLDER or mteb:NAME. Otherwise
+            passages, each of which asks for the document of `corpus` it was cut out of, or pages
+            joined from its texts.
+        treatments: what is compared, the baseline first, as in an audit. By default plain and long;
+            for pages plain and tiles; for an endpoint plain and chunk-mean.
         documents_only: measure every treatment also with queries as the plain model embeds them.
-        indexes: what is kept of a document: "whole", "chunk-mean", "chunk-max", "late-max".
-        cross: measure every index under every treatment; otherwise all but "whole" under the first one only.
-        chunk_tokens: length of the longest chunk, or "window" for what the plain model reads.
-        metrics: the first one decides the verdicts.
-        too_long: what to do with documents that not every treatment reads whole: "leave-out", "shorten", "cut" or
-            "error". By default "cut" if some treatment reads them whole; if none does, "shorten" for passages, and
-            of a collection "leave-out" where positions are known, else "cut".
-        margin: a loss of quality below it counts as none.
-        prompt, query_prompt: put before documents and queries; by default the model's own.
-        fit_corpus: what whitening is fitted on; by default what the corpus of pages has on no page. Collections
-            need one.
+        indexes: what the index stores of a document: whole, chunk-mean, chunk-max, late-max.
+        cross: measure every index under every treatment; otherwise all but whole only under the
+            first one.
+        chunk_tokens: length of the longest chunk in tokens, or window for what the plain model
+            reads.
+        metrics: metrics such as ndcg@10, mrr and recall@1; the first decides the verdicts.
+        too_long: what to do with documents that not every treatment reads whole: leave-out,
+            shorten, cut or error. By default cut if some treatment reads them whole; if none does,
+            shorten for passages, and for a collection leave-out where positions are known,
+            otherwise cut.
+        margin: losses below it do not matter.
+        prompt: text put before every document. By default the model's own.
+        query_prompt: text put before every query. By default the model's own.
+        fit_corpus: corpus that whitening is fitted on. By default, for pages, the segments that are
+            on no page; collections need one.
     """
 
     verb: ClassVar[str] = "evaluate"

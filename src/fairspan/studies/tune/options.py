@@ -52,19 +52,22 @@ class TuneOptions(StudyOptions, TaskOptions):
     """What to choose for, from what, and under which conditions.
 
     Attributes:
-        tasks: what search should get better at. By default the documents of `corpus` as they are: passages that are
-            cut out of them are the queries, and no labels are needed. Or the folder of a collection, "beir:FOLDER",
-            "mteb:NAME"; "pages", which `parts` means; "passages:CORPUS" or "pages:CORPUS" for another corpus. Of
-            several the mean counts.
-        guards: tasks of other documents that must not get worse.
-        parts: for documents made of unrelated parts: join segments of `corpus`.
-        candidates: the treatments to choose from. "chunk-mean-128" is compared, and never chosen.
-        metric: what is maximised.
-        margin: a gain or a loss of the metric below it does not matter.
-        strict: leave the plain model in calibration.json unless a gain is confirmed.
-        prompt, query_prompt: put before documents and queries; by default the model's own.
-        sets: number of documents or pages; by default 250 documents, or fewer long ones, or 220 pages.
-        query_tokens: length of the longest passage that asks; by default 60, and less if that is too easy.
+        tasks: what search should get better at, instead of passages that are cut out of the
+            documents of `corpus`: the folder of a collection, beir:FOLDER or mteb:NAME; pages, as
+            with `parts`; passages:CORPUS or pages:CORPUS for another corpus. Results of several are
+            averaged.
+        guards: task on other documents that must not get worse. May be repeated.
+        parts: for documents made of unrelated parts: join texts of `corpus` to pages.
+        candidates: treatments to choose from. chunk-mean-128 is compared, and never chosen.
+        metric: metric to maximise: ndcg@k, recall@k or mrr.
+        margin: gains and losses below it do not matter.
+        strict: write a calibration only if its gain is confirmed.
+        prompt: text put before every document. By default the model's own.
+        query_prompt: text put before every query. By default the model's own.
+        sets: number of documents or pages. By default 250 documents, or fewer if they are long; 220
+            pages.
+        query_tokens: length of the longest passage that asks. By default 60, and less if that is
+            too easy.
     """
 
     verb: ClassVar[str] = "tune"
