@@ -34,7 +34,7 @@ def check(
         fairspan corpus check articles.jsonl --languages en --json
 
     Args:
-        path: sample, a folder of en.jsonl, de.jsonl, … or of texts, one file, or a dataset.
+        path: "sample", a folder of en.jsonl, de.jsonl, … or of texts, one file, or a dataset.
         model: count tokens as this model does: a folder or a name on the hub.
         languages: languages to check. By default all.
         sizes: numbers of segments per document.

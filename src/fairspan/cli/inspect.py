@@ -43,7 +43,7 @@ def inspect(
         borders: how segments are found: heading, rule, blank, line or parts. auto: the file's own
             segments, otherwise headings in Markdown and rules in text, otherwise parts.
         parts: number of about equal parts to split the text into, at paragraphs. By default 4.
-        treatments: plain, paper, tiles, tiles+tiles=segments, …
+        treatments: what is compared: plain, paper, tiles, tiles+tiles=segments, …
         prompt: text put before every text. By default the model's own.
         picture: draw the main figure into this PNG, SVG or PDF.
         html: write a page that colours the text by its segments' shares.

@@ -35,7 +35,7 @@ class EmbedOptions:
         calibration: a preset's name, a `Calibration`, or the file of one; by default the model is
             not changed.
         max_seq_length: longest text to read, in tokens. Longer ones are truncated and marked.
-        side: document or query.
+        side: what is embedded: document or query.
         prompt: text put before every text. By default the model's own for the side.
         text_field: field or column of the text.
         id_field: field or column of the id. By default id, otherwise file and row.
@@ -51,7 +51,7 @@ class EmbedOptions:
         trust_remote_code: run code that comes with the model.
         strict: stop at the first row that cannot be embedded instead of listing it in
             rejected.jsonl.
-        engine: local for this machine, or ray for the actors of a Ray cluster.
+        engine: where it runs: local, on this machine, or ray, on the actors of a Ray cluster.
         address: a running Ray cluster: auto or host:port. By default Ray starts on this machine.
         actors: number of Ray actors. By default one per GPU, or one per four CPUs.
         progress: True for a bar, False for none, or an object that shows it.
