@@ -46,9 +46,11 @@ def test_vectors_are_those_of_the_model(
         )
 
 
-def test_lengths_and_what_is_cut(make_own: MakeTiny) -> None:
+@pytest.mark.parametrize("cut_side", ["right", "left"])
+def test_lengths_and_what_is_cut(make_own: MakeTiny, cut_side: str) -> None:
     model = make_own("bert", "cls")
     model.max_seq_length = 20
+    model.tokenizer.truncation_side = cut_side
     model.prompts = {"document": "w7 w8 "}
     encoder = DirectEncoder(model)
     short, long = encoder.read([words(5), words(100)])
@@ -57,18 +59,6 @@ def test_lengths_and_what_is_cut(make_own: MakeTiny) -> None:
     assert (long.length, long.read, long.cut) == (104, 20, True)
     np.testing.assert_allclose(
         encoder.vectors([long])[0], model.encode_document(words(100)), **ROUNDING
-    )
-
-
-def test_cutting_on_the_left(make_own: MakeTiny) -> None:
-    model = make_own("bert", "cls")
-    model.max_seq_length = 20
-    model.tokenizer.truncation_side = "left"
-    encoder = DirectEncoder(model)
-    np.testing.assert_allclose(
-        encoder.vectors(encoder.read([words(100)]))[0],
-        model.encode_document(words(100)),
-        **ROUNDING,
     )
 
 
@@ -94,22 +84,16 @@ def test_a_model_without_a_transformer_is_given_texts() -> None:
         encoder.read_ids([5])
 
 
-def test_a_shorter_dimension_of_the_model_is_kept(make_own: MakeTiny) -> None:
-    model = make_own("bert", "mean")
-    model.truncate_dim = 8
-    encoder = DirectEncoder(model)
-    assert encoder.takes_ids
-    np.testing.assert_allclose(
-        encoder.vectors(encoder.read(TEXTS)), model.encode_document(TEXTS), **ROUNDING
-    )
-
-
-def test_a_model_in_training_stays_in_training(make_own: MakeTiny) -> None:
+def test_a_model_in_training_stays_in_training_and_a_shorter_dimension_is_kept(
+    make_own: MakeTiny,
+) -> None:
     """Dropout is on in the caller's model, and not in the encoder, whatever comes later."""
     model = make_own("bert", "mean")
+    model.truncate_dim = 8
     expected = model.encode_document(TEXTS)
     model.train()
     encoder = DirectEncoder(model)
+    assert encoder.takes_ids
     assert all(module.training for module in model.modules())
     np.testing.assert_allclose(encoder.vectors(encoder.read(TEXTS)), expected, **ROUNDING)
     assert all(module.training for module in model.modules())

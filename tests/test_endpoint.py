@@ -88,15 +88,8 @@ def test_the_identity_names_what_decides_a_vector() -> None:
         Endpoint("http://host:8000/v1/embeddings", "m", concurrency=9),
     ]
     assert {one.identity for one in same} == {Endpoint(**base).identity}
-    others: list[dict[str, Any]] = [
-        *(
-            {"url": "http://host:8001/v1"},
-            {"model": "n"},
-            {"dimensions": 3},
-            {"body": {"a": 1}},
-            {"query_body": {}},
-        )
-    ]
+    others: list[dict[str, Any]] = [{"url": "http://host:8001/v1"}, {"model": "n"}]
+    others += [{"dimensions": 3}, {"body": {"a": 1}}, {"query_body": {}}]
     assert len({Endpoint(**{**base, **one}).identity for one in [{}, *others]}) == 6
     keyed = Endpoint(**base, api_key="hush")
     assert keyed.identity == Endpoint(**base).identity
@@ -387,11 +380,7 @@ def test_every_answer_is_stored_at_once(server: Server) -> None:
     server.script.extend([server.answer, server.answer, says(400)])
     server.wait = 0.01
     with Store(":memory:") as store:
-        settings: dict[str, Any] = {
-            "budget": 1000,
-            "tally": Tally(),
-            "progress": lambda tokens: None,
-        }
+        settings: Any = {"budget": 1000, "tally": Tally(), "progress": lambda tokens: None}
         with pytest.raises(
             FairspanError, match=r"\(400: told to\).* What was computed is in the store"
         ):
@@ -412,10 +401,8 @@ def test_every_answer_is_stored_at_once(server: Server) -> None:
 def test_nothing_begins_after_a_failure(server: Server) -> None:
     """All ten requests would be refused; with two at a time only those under way are sent."""
     server.script.extend([says(400)] * 10)
-    encoder, texts = (
-        ObjectEncoder(at(server, batch=1, concurrency=2)),
-        [Text(text, len(text)) for text in TEXTS],
-    )
+    encoder = ObjectEncoder(at(server, batch=1, concurrency=2))
+    texts = [Text(text, len(text)) for text in TEXTS]
     with Store(":memory:") as store, pytest.raises(FairspanError, match="told to"):
         fill(encoder, texts, store, budget=1000, tally=Tally(), progress=lambda tokens: None)
     assert len(server.bodies) < 10

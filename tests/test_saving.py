@@ -51,6 +51,10 @@ LOADERS = [
 ]
 
 
+def calibrated(make_tiny: Make) -> SentenceTransformer:
+    return fairspan.calibrate(make_tiny(), basket_size=16)
+
+
 def router(make_tiny: Make) -> SentenceTransformer:
     towers = Router.for_query_document(
         query_modules=list(make_tiny("roberta", "mean").children()),
@@ -68,30 +72,22 @@ def dense(make_tiny: Make) -> SentenceTransformer:
 
 
 # Each with a calibration that the defaults would not give.
-MODELS: dict[str, tuple[Callable[[Make], SentenceTransformer], dict[str, Any]]] = {
-    "bert-cls": (
-        lambda make: make("bert", "cls"),
-        {"strength": 0.5, "bos": "original", "eos": "equal"},
-    ),
-    "bert-mean": (
-        lambda make: make("bert", "mean"),
-        {"temperature": {"query": 0.9, "document": 0.7}},
-    ),
-    "mpnet-mean": (
-        lambda make: make("mpnet", "mean"),
-        {"temperature": 0.8, "scale_position_bias": True},
-    ),
-    "qwen3-lasttoken-left": (
-        lambda make: make("qwen3", "lasttoken", padding_side="left"),
-        {"layers": [1, 3], "short_texts": "leave"},
-    ),
-    "modernbert-tiles": (
-        lambda make: make("modernbert", "mean"),
-        {"tile_size": 16, "temperature": 0.8},
-    ),
-    "router": (router, {"sides": "document"}),
-    "dense": (dense, {"layers": "all", "sides": "query"}),
+FIELDS: dict[str, dict[str, Any]] = {
+    "bert-cls": {"strength": 0.5, "bos": "original", "eos": "equal"},
+    "bert-mean": {"temperature": {"query": 0.9, "document": 0.7}},
+    "mpnet-mean": {"temperature": 0.8, "scale_position_bias": True},
+    "qwen3-lasttoken": {"layers": [1, 3], "short_texts": "leave"},
+    "modernbert-mean": {"tile_size": 16, "temperature": 0.8},
+    "router": {"sides": "document"},
+    "dense": {"layers": "all", "sides": "query"},
 }
+
+
+def build(make_tiny: Make, name: str) -> SentenceTransformer:
+    if name in ("router", "dense"):
+        return {"router": router, "dense": dense}[name](make_tiny)
+    padding = {"padding_side": "left"} if name.startswith("qwen3") else {}
+    return make_tiny(*name.split("-"), **padding)
 
 
 @dataclass(frozen=True)
@@ -112,8 +108,8 @@ class Saved:
 def saved(make_tiny: Make, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Saved]:
     root = tmp_path_factory.mktemp("saved")
     models = {}
-    for name, (build, fields) in MODELS.items():
-        model = fairspan.calibrate(build(make_tiny), basket_size=16, **fields)
+    for name, fields in FIELDS.items():
+        model = fairspan.calibrate(build(make_tiny, name), basket_size=16, **fields)
         model.save_pretrained(str(root / name))
         models[name] = Saved(model, root / name)
     return models
@@ -134,7 +130,7 @@ def edit(file: Path, **changes: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "load"), list(zip(MODELS, cycle([own_loader, plain_loader]), strict=False))
+    ("name", "load"), list(zip(FIELDS, cycle([own_loader, plain_loader]), strict=False))
 )
 def test_a_loaded_model_gives_the_same_vectors(
     saved: dict[str, Saved], name: str, load: Loader
@@ -167,13 +163,8 @@ def test_prompts_similarity_and_limits_survive(
     model.max_seq_length = 50
     model.save_pretrained(str(tmp_path), create_model_card=False)
     loaded = load(tmp_path)
-    for name in (
-        "prompts",
-        "default_prompt_name",
-        "similarity_fn_name",
-        "truncate_dim",
-        "max_seq_length",
-    ):
+    kept = "prompts default_prompt_name similarity_fn_name truncate_dim max_seq_length"
+    for name in kept.split():
         assert getattr(loaded, name) == getattr(model, name), name
     assert loaded.encode(TEXTS).shape == (len(TEXTS), 12)
     assert_same_vectors(loaded, model)
@@ -276,7 +267,7 @@ def test_a_subfolder_holds_the_plain_checkpoint(
 ) -> None:
     """transformers by itself reads the saved weights from there, with the class and attention of
     before."""
-    original = MODELS[name][0](make_tiny)[0].model
+    original = build(make_tiny, name)[0].model
     model = AutoModel.from_pretrained(saved[name].folder, subfolder=PART)
     assert type(model) is type(original)
     assert model.config._attn_implementation == original.config._attn_implementation
@@ -321,7 +312,7 @@ def test_weights_are_never_pickled(saved: dict[str, Saved], tmp_path: Path, name
 
 def test_a_model_that_is_code_from_a_folder_is_not_saved(make_tiny: Make, tmp_path: Path) -> None:
     """Its folder could not be loaded without running that code."""
-    model = fairspan.calibrate(make_tiny(), basket_size=16)
+    model = calibrated(make_tiny)
     kind = type(model[0].model)
     model[0].model.__class__ = type(
         "RemoteModel", (kind,), {"__module__": "transformers_modules.somewhere"}
@@ -368,90 +359,56 @@ def trapped(make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     )
     monkeypatch.setattr(sys, "path", list(sys.path))
     folder, marker = tmp_path / "model", tmp_path / "marker"
-    fairspan.calibrate(make_tiny(), basket_size=16).save_pretrained(
-        str(folder), create_model_card=False
-    )
+    calibrated(make_tiny).save_pretrained(str(folder), create_model_card=False)
     for place in (folder, folder / PART):
         (place / "fairspan").mkdir()
-        for name in (
-            "fairspan",
-            "calibrated",
-            "modeling_evil",
-            "CalibratedTransformer",
-            "fairspan/calibrated",
-        ):
+        names = "fairspan calibrated modeling_evil CalibratedTransformer fairspan/calibrated"
+        for name in names.split():
             (place / f"{name}.py").write_text(TRAP.format(marker=str(marker)))
     return Trapped(folder, marker)
 
 
 @pytest.mark.parametrize("load", LOADERS)
 @pytest.mark.parametrize(
-    "changes",
+    "asks",
     [
-        pytest.param(
-            {
-                "config.json": {"auto_map": MODEL_MAP},
-                "tokenizer_config.json": {"auto_map": TOKENIZER_MAP},
-            },
-            id="maps",
-        ),
-        pytest.param(
-            {
-                "config.json": {"auto_map": {**MODEL_MAP, **TOKENIZER_MAP}},
-                "sentence_bert_config.json": dict.fromkeys(
-                    ("model_kwargs", "config_kwargs", "processor_kwargs"), TRUST
-                ),
-            },
-            id="folder-asks-for-trust",
-        ),
-        pytest.param(
-            {
-                "config.json": {"auto_map": {**MODEL_MAP, **TOKENIZER_MAP}},
-                "sentence_bert_config.json": dict.fromkeys(
-                    ("model_args", "config_args", "tokenizer_args"), TRUST
-                ),
-            },
-            id="folder-asks-for-trust-in-old-names",
-            marks=pytest.mark.slow,
-        ),
+        "",
+        "model_kwargs config_kwargs processor_kwargs",
+        pytest.param("model_args config_args tokenizer_args", marks=pytest.mark.slow),
     ],
+    ids=["maps", "folder-asks-for-trust", "folder-asks-for-trust-in-old-names"],
 )
 def test_code_in_the_folder_is_not_run_where_transformers_has_its_own(
-    trapped: Trapped,
-    saved: dict[str, Saved],
-    make_tiny: Make,
-    changes: dict[str, Any],
-    load: Loader,
+    trapped: Trapped, make_tiny: Make, asks: str, load: Loader
 ) -> None:
     """The model loads with transformers' own classes, though the user trusted the folder."""
-    for file, fields in changes.items():
-        edit(trapped.folder / PART / file, **fields)
+    part = trapped.folder / PART
+    edit(part / "config.json", auto_map={**MODEL_MAP, **(TOKENIZER_MAP if asks else {})})
+    if asks:
+        edit(part / "sentence_bert_config.json", **dict.fromkeys(asks.split(), TRUST))
+    else:
+        edit(part / "tokenizer_config.json", auto_map=TOKENIZER_MAP)
     loaded = load(trapped.folder)
     assert not trapped.marker.exists()
-    assert_same_vectors(loaded, fairspan.calibrate(make_tiny(), basket_size=16))
+    assert_same_vectors(loaded, calibrated(make_tiny))
 
 
 @pytest.mark.parametrize("load", LOADERS)
 @pytest.mark.parametrize(
-    "changes",
+    ("file", "fields"),
     [
-        pytest.param({"config.json": {"auto_map": MODEL_MAP, "model_type": "evil"}}, id="model"),
-        pytest.param(
-            {
-                "processor_config.json": {
-                    "auto_map": {"AutoProcessor": "modeling_evil.EvilTokenizer"}
-                }
-            },
-            id="processor",
+        ("config.json", {"auto_map": MODEL_MAP, "model_type": "evil"}),
+        (
+            "processor_config.json",
+            {"auto_map": {"AutoProcessor": TOKENIZER_MAP["AutoTokenizer"][0]}},
         ),
     ],
 )
 def test_a_folder_that_needs_its_own_code_is_refused(
-    trapped: Trapped, changes: dict[str, Any], load: Loader
+    trapped: Trapped, file: str, fields: dict[str, Any], load: Loader
 ) -> None:
     """Where transformers has no class of its own, nothing is run and the message says why."""
-    for file, fields in changes.items():
-        edit(trapped.folder / PART / file, **fields)
+    edit(trapped.folder / PART / file, **fields)
     with pytest.raises(
         (fairspan.UnsupportedModel, ValueError), match="contains custom code"
     ) as refusal:
@@ -489,9 +446,7 @@ def test_a_folder_cannot_have_a_kernel_of_its_choice_fetched_and_run(
         asked.append((name, allow_all_kernels))
 
     monkeypatch.setattr("transformers.modeling_utils.lazy_import_flash_attention", record)
-    fairspan.calibrate(make_tiny(), basket_size=16).save_pretrained(
-        str(tmp_path), create_model_card=False
-    )
+    calibrated(make_tiny).save_pretrained(str(tmp_path), create_model_card=False)
     edit(tmp_path / PART / file, **fields)
     with suppress(fairspan.UnsupportedModel):  # to refuse is as good as to ignore it
         load(tmp_path)
@@ -524,9 +479,7 @@ def test_pickled_weights_are_never_read(
 ) -> None:
     """A folder without safetensors is refused, whatever it or the caller asks for."""
     folder, marker = tmp_path / "model", tmp_path / "marker"
-    fairspan.calibrate(make_tiny(), basket_size=16).save_pretrained(
-        str(folder), create_model_card=False
-    )
+    calibrated(make_tiny).save_pretrained(str(folder), create_model_card=False)
     (folder / PART / "model.safetensors").unlink()
     write_pickle(folder / PART / "pytorch_model.bin", marker)
     edit(folder / PART / "sentence_bert_config.json", **asked)
@@ -623,19 +576,14 @@ def test_fairspan_load_does_not_replace_an_activation_function_it_may_not_import
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        pytest.param(
-            '{"calibration": {"format": 99}}',
-            "layout 99, and this fairspan reads",
-            id="newer-layout",
-        ),
-        pytest.param(
-            '{"calibration": {"basket_size": 0}}', "basket_size must be .*got 0", id="wrong-value"
-        ),
-        pytest.param('{"calibration": {"baskets": 3}}', "no field 'baskets'", id="unknown-field"),
-        pytest.param('{"calibration": null}', "calibration", id="null"),
-        pytest.param("{}", "calibration", id="missing"),
-        pytest.param("{", "could not be loaded: Expecting property name", id="not-json"),
+        ('{"calibration": {"format": 99}}', "layout 99, and this fairspan reads"),
+        ('{"calibration": {"basket_size": 0}}', "basket_size must be .*got 0"),
+        ('{"calibration": {"baskets": 3}}', "no field 'baskets'"),
+        ('{"calibration": null}', "calibration"),
+        ("{}", "calibration"),
+        ("{", "could not be loaded: Expecting property name"),
     ],
+    ids=["newer-layout", "wrong-value", "unknown-field", "null", "missing", "not-json"],
 )
 def test_a_damaged_calibration_is_one_clear_message(
     saved: dict[str, Saved], tmp_path: Path, written: str, said: str

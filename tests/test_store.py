@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -193,61 +194,28 @@ def test_a_killed_process_loses_nothing_that_it_had_put(
 
 
 @pytest.mark.slow
-def test_six_processes_may_create_it_together(path: Path) -> None:
+def test_six_processes_may_create_it_together(
+    path: Path, writer: Callable[..., subprocess.Popen[str]]
+) -> None:
     """Whoever comes first makes the table, and the others wait."""
-    moment = time.time() + 1.0
-    code = (
-        "import sys, time\nfrom tests.test_store import Store, numbered\n"
-        f"time.sleep(max(0, {moment!r} - time.time()))\n"
-        "number = int(sys.argv[2])\nwith Store(sys.argv[1]) as store: store.put(numbered(number))\n"
-    )
-    root = Path(__file__).parents[1]
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(path), str(n)],
-            cwd=root,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for n in range(6)
-    ]
-    for process in started:
+    for process in [writer(number, number + 2) for number in range(0, 12, 2)]:
         _, said = process.communicate(timeout=120)
         assert process.returncode == 0, said
-    assert_holds(path, *range(6))
+    assert_holds(path, *range(12))
 
 
-Connect = Callable[..., sqlite3.Connection]
-
-
-@pytest.fixture
-def connected(monkeypatch: pytest.MonkeyPatch) -> Callable[[Connect], None]:
-    """Lets the store open its file in another way."""
-
-    def use(connect: Connect) -> None:
-        monkeypatch.setattr(store_module.sqlite3, "connect", connect)
-
-    return use
-
-
-def nearly_full(plain: Connect, pages: int) -> Connect:
-    """A file that cannot grow beyond so many pages: SQLite's own error for a full disk."""
-
-    def connect(path: Path, **options: object) -> sqlite3.Connection:
-        connection = plain(path, **options)
-        connection.execute(f"PRAGMA max_page_count = {pages}")
-        return connection
-
-    return connect
-
-
-def test_a_full_disk_keeps_what_was_stored(
-    path: Path, connected: Callable[[Connect], None]
-) -> None:
+def test_a_full_disk_keeps_what_was_stored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that cannot grow beyond four pages has SQLite's own error for a full disk."""
     with Store(path) as store:
         store.put(numbered(1, 2))
     plain = sqlite3.connect
-    connected(nearly_full(plain, pages=4))
+
+    def connect(path: Path, **options: Any) -> sqlite3.Connection:
+        connection = plain(path, **options)
+        connection.execute("PRAGMA max_page_count = 4")
+        return connection
+
+    monkeypatch.setattr(store_module.sqlite3, "connect", connect)
     stored = [1, 2]
     with Store(path) as store:
         for begin in range(10, 10_000, 10):
@@ -263,7 +231,7 @@ def test_a_full_disk_keeps_what_was_stored(
         assert store.missing(key(number) for number in (*stored, begin)) == {key(begin)}
     assert "is full): its contents are kept" in said
     assert "\n" not in said
-    connected(plain)
+    monkeypatch.setattr(store_module.sqlite3, "connect", plain)
     assert_holds(path, *stored)
     with Store(path) as store:
         store.put(numbered(begin))

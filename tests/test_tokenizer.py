@@ -53,12 +53,9 @@ def test_fingerprints_tell_tokenizers_apart(tmp_path: Path) -> None:
 
 
 def test_a_model_without_a_tokenizer(tmp_path: Path) -> None:
-    with pytest.raises(
-        UnsupportedModel, match=rf"the tokenizer of {tmp_path.name} could not be loaded"
-    ):
+    said = rf"the tokenizer of {tmp_path.name} could not be loaded"
+    with pytest.raises(UnsupportedModel, match=said):
         load_tokenizer(str(tmp_path))
     (tmp_path / "tokenizer.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(
-        UnsupportedModel, match=rf"the tokenizer of {tmp_path.name} could not be loaded"
-    ):
+    with pytest.raises(UnsupportedModel, match=said):
         load_tokenizer(str(tmp_path))

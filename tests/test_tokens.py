@@ -26,10 +26,6 @@ from tests.tiny import HIDDEN, save_tiny, tiny_model, words
 
 Make = Callable[..., SentenceTransformer]
 
-# Two batches of one text differ in how float32 sums are split over padded lengths: a few roundings
-# (6e-8 each) of numbers of order 1 through four layers.
-BY_PADDING = 2e-5
-
 
 def direct(model: SentenceTransformer, text: str) -> dict[str, Any]:
     return model.tokenizer(text, return_offsets_mapping=True)

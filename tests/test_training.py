@@ -27,12 +27,8 @@ TEXTS = [words(40, 1), words(150, 2), words(5, 3)]
 def tiny(
     folder: Path, architecture: str = "bert", pooling: str = "mean", side: str = "right"
 ) -> SentenceTransformer:
-    options: dict[str, Any] = {
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
-        "padding_side": side,
-    }
-    model = tiny_model(folder / "tiny", architecture, pooling, **options)
+    no_dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    model = tiny_model(folder / "tiny", architecture, pooling, padding_side=side, **no_dropout)
     model.max_seq_length = 64
     return model
 
@@ -90,11 +86,8 @@ def test_weights_are_trained_in_both_models_an_adapter_or_a_copy_in_one(tmp_path
     plain = tiny(tmp_path)
     before = plain.encode(TEXTS)
     fair = adapted(fairspan.calibrate(plain))
-    models, changes = (
-        [copy.deepcopy(fairspan.calibrate(plain)), fair, fairspan.calibrate(plain)],
-        [],
-    )
-    for model in models:
+    changes = []
+    for model in (copy.deepcopy(fairspan.calibrate(plain)), fair, fairspan.calibrate(plain)):
         start = model.encode(TEXTS)
         model(model.preprocess(TEXTS))["sentence_embedding"].square().sum().backward()
         torch.optim.SGD([one for one in model.parameters() if one.requires_grad], lr=1e-2).step()
@@ -116,23 +109,10 @@ def test_the_trainer_trains_an_adapter_finds_the_best_and_goes_on(
     data = Dataset.from_dict(
         {str(length): [words(length, seed) for seed in range(8)] for length in (6, 90)}
     )
-    options: dict[str, Any] = {
-        "gradient_checkpointing": True,
-        "load_best_model_at_end": True,
-        "save_steps": 1,
-    }
-    options |= {
-        "eval_strategy": "steps",
-        "eval_steps": 1,
-        "report_to": [],
-        "use_cpu": True,
-        "disable_tqdm": True,
-    }
-    options |= {
-        "output_dir": str(tmp_path),
-        "per_device_train_batch_size": 4,
-        "learning_rate": 1e-2,
-    }
+    true = ("gradient_checkpointing", "load_best_model_at_end", "use_cpu", "disable_tqdm")
+    options: dict[str, Any] = dict.fromkeys(true, True) | {"save_steps": 1, "eval_steps": 1}
+    options |= {"eval_strategy": "steps", "report_to": [], "output_dir": str(tmp_path)}
+    options |= {"per_device_train_batch_size": 4, "learning_rate": 1e-2}
 
     def train(steps: int, checkpoint: str | None = None) -> Any:
         loss = MultipleNegativesRankingLoss(fair)
