@@ -1,4 +1,4 @@
-"""Texts of known length: the same documents cut to several lengths, or whole documents by length."""
+"""Texts of known length: documents cut to several lengths, or whole documents by length."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ class LengthText:
 
     Attributes:
         document: the id of the segment that it is, or is a part of.
-        length: the length asked for, or where its bin begins.
-        tokens: the length it has, prompt and special tokens aside.
+        length: the length asked for, or the beginning of its bin.
+        tokens: its actual length, without prompt and special tokens.
     """
 
     document: str
@@ -35,7 +35,7 @@ class LengthText:
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Texts ordered by length and then by document, and what a reader should know of how they were made."""
+    """Texts ordered by length and then by document, and notes on how they were made."""
 
     texts: tuple[LengthText, ...]
     notes: tuple[str, ...]
@@ -48,13 +48,54 @@ class Cuts:
     @property
     def paired(self) -> bool:
         """Whether every length has the same documents."""
-        return (
-            len({tuple(text.document for text in self.at(length)) for length in self.lengths}) == 1
-        )
+        documents = {tuple(text.document for text in self.at(length)) for length in self.lengths}
+        return len(documents) == 1
 
     def at(self, length: int) -> tuple[LengthText, ...]:
         """The texts of one length, ordered by document."""
         return tuple(text for text in self.texts if text.length == length)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cutter:
+    """Cuts documents to `wanted` lengths; `room` is the longest text that fits into the model."""
+
+    language: str
+    wanted: Counts
+    counter: TokenCounter
+    tolerance: float
+    start: Start
+    room: int | None
+
+    def cut(self, document: str, text: str, chance: float) -> tuple[list[LengthText], Counts]:
+        """A text for every length, or none; and which lengths some beginning reaches.
+
+        `chance` in [0, 1) chooses among the sentences from which every length is reached.
+        """
+        until, spans = _count_sentences(text, self.language, self.counter)
+        begins = (until - np.diff(until, prepend=0))[: 1 if self.start == "beginning" else None]
+        ends, tokens = _nearest(until, begins, self.wanted, self.room)
+        close = self._close(tokens)
+        reached: Counts = np.asarray(close.any(0), np.int64)
+        reaching = np.flatnonzero(close.all(1) & (np.diff(ends, axis=1) > 0).all(1))
+        if not len(reaching):
+            return [], reached
+        first = int(reaching[int(chance * len(reaching))])
+        parts = [text[spans[first][0] : spans[end][1]] for end in ends[first]]
+        # A text of several sentences may have a token more or less than these together.
+        counts = self.counter.count(parts)
+        window = self.counter.window
+        fits = window is None or max(self.counter.count_whole(parts)) <= window
+        if not fits or not self._close(np.array(counts)).all():
+            return [], reached
+        rows = zip(self.wanted.tolist(), parts, counts, strict=True)
+        return [LengthText(document, self.language, *row) for row in rows], reached
+
+    def _close(self, tokens: Counts) -> NDArray[np.bool_]:
+        """Which of tokens[..., lengths] are within the tolerance."""
+        # The slack keeps a length that is exactly on the limit inside it, whatever the rounding.
+        gaps = np.abs(tokens - self.wanted)
+        return np.asarray(gaps <= self.tolerance * self.wanted + 1e-9)
 
 
 def cut_documents(
@@ -68,78 +109,74 @@ def cut_documents(
     tolerance: float = 0.1,
     start: Start = "beginning",
 ) -> Cuts:
-    """Each document cut to every one of `lengths`: texts of different length do not differ in what they are about.
+    """Each document cut to every one of `lengths`, so that all lengths have the same topics.
 
-    A text ends at the sentence border nearest to the wanted length, the shorter one of two, and never beyond the
-    model's window. A document is used if every length has a border of its own within `tolerance`, a share of that
-    length; a note counts the others.
+    A text ends at the sentence border nearest to the wanted length, the shorter one of two, and
+    never beyond the model's window. A document is used if every length has a border of its own
+    within `tolerance`, a share of that length; a note counts the others.
 
     Args:
         documents: how many to use at most, drawn at random.
-        start: the document's "beginning", or a "random" sentence among those from which every length is reached. All
-            texts of a document start there, so that a longer one holds the shorter ones.
+        start: the document's "beginning", or a "random" sentence among those from which every
+            length is reached. All texts of a document start there, so longer ones contain the
+            shorter ones.
     """
     wanted = np.array(sorted(set(lengths)), dtype=np.int64)
-    if not len(wanted) or wanted[0] < 1:
-        raise DesignError(
-            f"lengths are numbers of tokens from 1, got {', '.join(map(str, wanted)) or 'none'}."
-        )
-    if not 0 <= tolerance < 1:
-        raise DesignError(f"tolerance is a share of the length from 0 to below 1, got {tolerance}.")
-    room = None if counter.window is None else counter.window - counter.count_whole([""])[0]
-    if room is not None and wanted[-1] > room:
-        beyond = ", ".join(str(length) for length in wanted if length > room)
-        raise DesignError(
-            f"texts of {beyond} {counter.unit} do not fit: the model reads {counter.window}, of which {room} are "
-            f"text. Use lengths up to {room}, or a model with a longer window."
-        )
+    room = _require_lengths(wanted, counter, tolerance)
+    cutter = _Cutter(language, wanted, counter, tolerance, start, room)
     ids = sorted(corpus.ids([language]))
     rng = np.random.default_rng(seed)
-    order, chances = rng.permutation(len(ids)), rng.random(len(ids))
+    order = rng.permutation(len(ids))
+    chances = rng.random(len(ids))
     kept: dict[str, list[LengthText]] = {}
-    seen, reached = 0, np.zeros(len(wanted), dtype=np.int64)
+    seen = 0
+    reached = np.zeros(len(wanted), dtype=np.int64)
     for number in order:
         if len(kept) == documents:
             break
-        text = corpus.text(ids[number], language)
-        until, spans = _count_sentences(text, language, counter)
-        begins = (until - np.diff(until, prepend=0))[: 1 if start == "beginning" else None]
-        ends, tokens = _nearest(until, begins, wanted, room)
-        close = _close(tokens, wanted, tolerance)
-        seen, reached = seen + 1, reached + close.any(0)
-        reaching = np.flatnonzero(close.all(1) & (np.diff(ends, axis=1) > 0).all(1))
-        if not len(reaching):
-            continue
-        first = int(reaching[int(chances[number] * len(reaching))])
-        parts = [text[spans[first][0] : spans[end][1]] for end in ends[first]]
-        # A text of several sentences may have a token more or less than these together.
-        counts = counter.count(parts)
-        whole = max(counter.count_whole(parts))
-        if _close(np.array(counts), wanted, tolerance).all() and whole <= (counter.window or whole):
-            rows = zip(wanted.tolist(), parts, counts, strict=True)
-            kept[ids[number]] = [LengthText(ids[number], language, *row) for row in rows]
+        name = ids[number]
+        texts, close = cutter.cut(name, corpus.text(name, language), chances[number])
+        seen += 1
+        reached += close
+        if texts:
+            kept[name] = texts
+    border = f"sentence border within {tolerance:.0%} of every length"
     if not kept:
-        by_length = ", ".join(
-            f"{length}: {count}" for length, count in zip(wanted, reached, strict=True)
-        )
+        counts = zip(wanted, reached, strict=True)
+        by_length = ", ".join(f"{length}: {count}" for length, count in counts)
         other = ", start at a random sentence" if start == "beginning" else ""
         raise DesignError(
-            f"none of {seen} documents in {language!r} has a sentence border within {tolerance:.0%} of every length "
-            f"(documents that have one, by length in {counter.unit}: {by_length}). Raise the tolerance, name fewer "
-            f"lengths{other}, or use longer documents."
+            f"none of {seen} documents in {language!r} has a {border} (documents that have one, by "
+            f"length in {counter.unit}: {by_length}). Raise the tolerance, name fewer lengths"
+            f"{other}, or use longer documents."
         )
     notes = []
     if len(kept) < seen:
-        notes.append(
-            f"{seen - len(kept)} of {seen} documents have no sentence border within {tolerance:.0%} of every length "
-            "and were not used"
-        )
+        unused = seen - len(kept)
+        notes.append(f"{unused} of {seen} documents have no {border} and were not used")
     if documents is not None and len(kept) < documents:
         notes.append(f"{len(kept)} documents instead of {documents}: no others reach every length")
-    names = sorted(kept)
-    return Cuts(
-        tuple(kept[name][number] for number in range(len(wanted)) for name in names), tuple(notes)
-    )
+    cuts = [kept[name][number] for number in range(len(wanted)) for name in sorted(kept)]
+    return Cuts(tuple(cuts), tuple(notes))
+
+
+def _require_lengths(wanted: Counts, counter: TokenCounter, tolerance: float) -> int | None:
+    """The longest text that the model reads; an error for lengths that cannot be cut."""
+    if not len(wanted) or wanted[0] < 1:
+        listed = ", ".join(map(str, wanted)) or "none"
+        raise DesignError(f"lengths are numbers of tokens from 1, got {listed}.")
+    if not 0 <= tolerance < 1:
+        raise DesignError(f"tolerance is a share of the length from 0 to below 1, got {tolerance}.")
+    if counter.window is None:
+        return None
+    room = counter.window - counter.count_whole([""])[0]
+    if wanted[-1] > room:
+        beyond = ", ".join(str(length) for length in wanted if length > room)
+        raise DesignError(
+            f"texts of {beyond} {counter.unit} do not fit: the model reads {counter.window}, of "
+            f"which {room} are text. Use lengths up to {room}, or a model with a longer window."
+        )
+    return room
 
 
 def natural_lengths(
@@ -151,10 +188,10 @@ def natural_lengths(
     documents: int | None = None,
     seed: int = 0,
 ) -> Cuts:
-    """Whole documents in bins of `width` tokens, [0, width), [width, 2·width), …, as in LC Figs. 1 and 3.
+    """Whole documents in bins of `width` tokens, [0, width), …, as in LC Figs. 1 and 3.
 
-    Long documents may be about other things than short ones; `cut_documents` rules that out. Documents longer than
-    the model's window are not used, and a note counts them.
+    Long documents may have other topics than short ones; `cut_documents` rules that out. Documents
+    longer than the model's window are not used, and a note counts them.
 
     Args:
         documents: how many to use at most in each bin, drawn at random.
@@ -163,28 +200,27 @@ def natural_lengths(
     texts = [corpus.text(name, language) for name in ids]
     counts = counter.count(texts)
     fits = [length <= (counter.window or length) for length in counter.count_whole(texts)]
+    window = f"the model's {counter.window} {counter.unit}"
     if not any(fits):
         raise DesignError(
-            f"none of {len(ids)} documents in {language!r} fits into the model's {counter.window} {counter.unit}: "
-            f"the shortest has {min(counts)}. Cut them to fixed lengths, or take a model with a longer window."
+            f"none of {len(ids)} documents in {language!r} fits into {window}: the shortest has "
+            f"{min(counts)}. Cut them to fixed lengths, or take a model with a longer window."
         )
     bins: dict[int, list[int]] = {}
     for number in np.random.default_rng(seed).permutation(len(ids)).tolist():
         if fits[number]:
             bins.setdefault(counts[number] // width * width, []).append(number)
-    found = tuple(
+    binned = tuple(
         LengthText(ids[number], language, begin, texts[number], counts[number])
         for begin in sorted(bins)
         for number in sorted(bins[begin][:documents])
     )
-    longer = f"longer than the model's {counter.window} {counter.unit} and were not used"
-    return Cuts(
-        found, () if all(fits) else (f"{fits.count(False)} of {len(ids)} documents are {longer}",)
-    )
+    longer = f"{fits.count(False)} of {len(ids)} documents are longer than {window}"
+    return Cuts(binned, () if all(fits) else (f"{longer} and were not used",))
 
 
 def _count_sentences(text: str, language: str, counter: TokenCounter) -> tuple[Counts, list[Span]]:
-    """The tokens of a text up to the end of each sentence, and the characters of the sentences."""
+    """The tokens of a text up to the end of each sentence [S], and the sentences' characters."""
     spans = sentences(text, language)
     ends = [*(begin for begin, _ in spans[1:]), *(end for _, end in spans[-1:])]
     pieces = [text[begin:end] for (begin, _), end in zip(spans, ends, strict=True)]
@@ -194,17 +230,12 @@ def _count_sentences(text: str, language: str, counter: TokenCounter) -> tuple[C
 def _nearest(
     until: Counts, begins: Counts, wanted: Counts, room: int | None
 ) -> tuple[Counts, Counts]:
-    """From each beginning, the sentence whose end is nearest to each length, and the tokens up to there."""
+    """[B, L]: from each beginning, the sentence that ends nearest to each length; its tokens."""
     above = np.minimum(np.searchsorted(until, begins[:, None] + wanted), len(until) - 1)
     below = np.maximum(above - 1, 0)
-    tokens_above, tokens_below = until[above] - begins[:, None], until[below] - begins[:, None]
+    tokens_above = until[above] - begins[:, None]
+    tokens_below = until[below] - begins[:, None]
     nearer = tokens_above - wanted < wanted - tokens_below
     if room is not None:
         nearer &= tokens_above <= room
     return np.where(nearer, above, below), np.where(nearer, tokens_above, tokens_below)
-
-
-def _close(tokens: Counts, wanted: Counts, tolerance: float) -> NDArray[np.bool_]:
-    """Which of tokens[..., lengths] are within the tolerance."""
-    # The slack keeps a length that is exactly on the limit inside it, whatever the rounding.
-    return np.asarray(np.abs(tokens - wanted) <= tolerance * wanted + 1e-9)

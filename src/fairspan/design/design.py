@@ -1,4 +1,4 @@
-"""`Design`: which documents an audit builds, and the orders of their segments (METHODS: latin, williams, …)."""
+"""`Design`: which documents an audit builds, and the orders of their segments."""
 
 from __future__ import annotations
 
@@ -53,54 +53,51 @@ class Design:
     too_long: str = "redraw"
 
     def __post_init__(self) -> None:
-        if self.design not in DESIGNS:
-            raise DesignError(f"there is no design {self.design!r}. Designs: {', '.join(DESIGNS)}.")
-        if self.too_long not in TOO_LONG:
-            raise DesignError(
-                f"too_long must be one of {', '.join(TOO_LONG)}, got {self.too_long!r}."
-            )
-        require_list("sizes", self.sizes, "[3, 4]")
-        object.__setattr__(self, "sizes", tuple(self.sizes))
-        if not isinstance(self.documents, Mapping) or not all(
-            str(n).isdecimal() for n in self.documents
-        ):
-            raise DesignError(
-                f"documents must be numbers by size, such as {{4: 1008}}, got {self.documents!r}."
-            )
-        object.__setattr__(
-            self, "documents", {int(n): count for n, count in self.documents.items()}
-        )
-        for n in self.sizes:
-            require_whole("sizes", n, least=2)
-            order_count(self.design, n)
-        if not self.sizes or len(set(self.sizes)) < len(self.sizes):
-            raise DesignError(
-                f"sizes must be different numbers, such as 3 and 4, got {list(self.sizes)}."
-            )
+        """Raise on values that cannot be used."""
+        listed = ", ".join(DESIGNS)
+        _require(self.design in DESIGNS, f"there is no design {self.design!r}. Designs: {listed}.")
+        wrong = f"too_long must be one of {', '.join(TOO_LONG)}, got {self.too_long!r}."
+        _require(self.too_long in TOO_LONG, wrong)
+        self._set_sizes()
+        self._set_documents()
         require_whole("sets", self.sets, least=2)
         require_whole("seed", self.seed, least=0)
+        low = self.min_tokens
+        high = self.max_tokens
         for name in ("min_tokens", "max_tokens", "opening"):
             if getattr(self, name) is not None:
                 require_whole(name, getattr(self, name))
+        limits = f"min_tokens={low} is above max_tokens={high}."
+        _require(low is None or high is None or low <= high, limits)
+        ratio = self.length_ratio
+        if ratio is not None:
+            missing = "length_ratio compares with one language: give length_language as well."
+            _require(self.length_language is not None, missing)
+            number = isinstance(ratio, int | float) and ratio > 0
+            _require(number, f"length_ratio must be a number above 0, got {ratio!r}.")
+
+    def _set_sizes(self) -> None:
+        """Keep the sizes as a tuple of different numbers."""
+        require_list("sizes", self.sizes, "[3, 4]")
+        sizes = tuple(self.sizes)
+        for n in sizes:
+            require_whole("sizes", n, least=2)
+            order_count(self.design, n)
+        wrong = f"sizes must be different numbers, such as 3 and 4, got {list(sizes)}."
+        _require(0 < len(sizes) == len(set(sizes)), wrong)
+        object.__setattr__(self, "sizes", sizes)
+
+    def _set_documents(self) -> None:
+        """Keep the numbers of documents by whole sizes; JSON has the sizes as text."""
+        counts = self.documents
+        by_size = isinstance(counts, Mapping) and all(str(n).isdecimal() for n in counts)
+        wrong = f"documents must be numbers by size, such as {{4: 1008}}, got {counts!r}."
+        _require(by_size, wrong)
+        object.__setattr__(self, "documents", {int(n): count for n, count in counts.items()})
         for n, count in self.documents.items():
-            if n not in self.sizes:
-                raise DesignError(
-                    f"documents names size {n}, which is not among the sizes {list(self.sizes)}."
-                )
+            wrong = f"documents names size {n}, which is not among the sizes {list(self.sizes)}."
+            _require(n in self.sizes, wrong)
             require_whole("documents", count)
-        if self.min_tokens and self.max_tokens and self.min_tokens > self.max_tokens:
-            raise DesignError(
-                f"min_tokens={self.min_tokens} is above max_tokens={self.max_tokens}."
-            )
-        if self.length_ratio is not None:
-            if self.length_language is None:
-                raise DesignError(
-                    "length_ratio compares with one language: give length_language as well."
-                )
-            if not isinstance(self.length_ratio, int | float) or not self.length_ratio > 0:
-                raise DesignError(
-                    f"length_ratio must be a number above 0, got {self.length_ratio!r}."
-                )
 
     def sets_of(self, n: int) -> int:
         """How many sets of n segments are wanted."""
@@ -109,12 +106,17 @@ class Design:
         return self.sets
 
 
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise DesignError(message)
+
+
 def orders(design: str, n: int, rng: np.random.Generator) -> np.ndarray:
     """[orders, n], each row the segment (0…n-1) at each position.
 
     - "latin": the n rotations of a random order. Every segment is once at every position.
-    - "williams": as latin, and every segment directly precedes every other equally often: n orders if n is even, 2n
-      if it is odd.
+    - "williams": as latin, and every segment directly precedes every other equally often: n orders
+      if n is even, 2n if it is odd.
     - "permutations": all n! orders.
     """
     import numpy as np
@@ -122,11 +124,9 @@ def orders(design: str, n: int, rng: np.random.Generator) -> np.ndarray:
     names = rng.permutation(n)
     if design == "latin":
         return np.asarray(names[(np.arange(n)[:, None] + np.arange(n)) % n])
-    return (
-        np.asarray(names[_williams(n)])
-        if design == "williams"
-        else np.array(list(permutations(range(n))))
-    )
+    if design == "williams":
+        return np.asarray(names[_williams(n)])
+    return np.array(list(permutations(range(n))))
 
 
 def order_count(design: str, n: int) -> int:
@@ -135,14 +135,14 @@ def order_count(design: str, n: int) -> int:
         return n if design == "latin" or n % 2 == 0 else 2 * n
     if n > MOST_PERMUTATIONS:
         raise DesignError(
-            f"all {n}! = {factorial(n)} orders of a set are too many: use the latin design, which estimates the same "
-            f"quantity from {n} orders."
+            f"all {n}! = {factorial(n)} orders of a set are too many: use the latin design, which "
+            f"estimates the same quantity from {n} orders."
         )
     return factorial(n)
 
 
 def _williams(n: int) -> np.ndarray:
-    """Williams's square: the zigzag 0, n-1, 1, n-2, … and its rotations; for odd n their mirror images as well."""
+    """Williams's square: the zigzag 0, n-1, 1, … and its rotations, mirrored as well for odd n."""
     import numpy as np
 
     zigzag = np.array([(k // 2) if k % 2 == 0 else (n - 1 - k // 2) for k in range(n)])

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fairspan.corpus.sentences import Span
 from fairspan.design.design import Design, orders
 from fairspan.design.lengths import Key, Material, TokenCounter
 from fairspan.design.plan import LanguagePlan, languages_of
@@ -34,7 +35,7 @@ class Document:
     plan: LanguagePlan
     keys: tuple[Key, ...]
     text: str
-    spans: tuple[tuple[int, int], ...]
+    spans: tuple[Span, ...]
     tokens: tuple[int, ...]
     length: int
 
@@ -49,7 +50,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """All documents of an audit, what they are made of, and what a reader should know of the draw.
+    """All documents of an audit, their segments, and notes on the draw.
 
     Attributes:
         shared: for each size, whether some segment is in more than one set.
@@ -73,18 +74,20 @@ def build_documents(
 ) -> Documents:
     """Draw the sets of every size and build each in every order and language plan.
 
-    The sets of a size are the same in every plan. Every size has a random stream of its own, so that adding a size
-    leaves the others as they were.
+    The sets of a size are the same in every plan. Every size has its own random stream, so that
+    adding a size does not change the others.
     """
     languages = languages_of(plans)
     lengths = {segment: material.longest(segment, languages) for segment in material.ids}
     notes = list(material.notes)
     joined: list[Document] = []
-    shared, disjoint = {}, {}
+    shared = {}
+    disjoint = {}
     for n in design.sizes:
         rng = np.random.default_rng([design.seed, n])
         draw = _draw(material, lengths, n, design, counter, rng)
-        shared[n], disjoint[n] = draw.shared, draw.disjoint
+        shared[n] = draw.shared
+        disjoint[n] = draw.disjoint
         notes += _notes(draw, n, design)
         orders_of = [orders(design.design, n, rng) for _ in draw.sets]
         joined += [
@@ -101,7 +104,7 @@ def build_documents(
 def fitting_opening(
     material: Material, plans: Sequence[LanguagePlan], design: Design, counter: TokenCounter
 ) -> int | None:
-    """How much of each segment fits where not even the shortest make a document; None where they do."""
+    """The opening of segments that fits if not even the shortest make a document; else None."""
     lengths = sorted(material.longest(segment, languages_of(plans)) for segment in material.ids)
     rooms = [(n, room) for n in design.sizes if (room := _room(n, counter)) is not None]
     if design.too_long == "error" or all(sum(lengths[:n]) <= room for n, room in rooms):
@@ -118,39 +121,40 @@ def _draw(
     counter: TokenCounter,
     rng: np.random.Generator,
 ) -> Draw:
-    room, ordered = _room(n, counter), sorted(lengths.values())
+    """The sets of one size; an error if fewer than two fit into the model."""
+    room = _room(n, counter)
+    ordered = sorted(lengths.values())
     redraw = design.too_long == "redraw"
     least = sum(ordered[:n] if redraw else ordered[-n:])
     if room is not None and least > room:
-        limit = (
-            f"opening={room // n}" if redraw else f"max_tokens={room // n} or opening={room // n}"
-        )
+        opening = f"opening={room // n}"
+        limit = opening if redraw else f"max_tokens={room // n} or {opening}"
         use = f"use {limit}, " if room >= n else ""
         raise DesignError(
-            f"the {n} {'shortest' if redraw else 'longest'} segments have {least} {counter.unit}, and the model "
-            f"reads {counter.window}: {use}use fewer segments per document or a model with a longer window"
+            f"the {n} {'shortest' if redraw else 'longest'} segments have {least} {counter.unit}, "
+            f"and the model reads {counter.window}: {use}use fewer segments per document or a "
+            "model with a longer window"
             f"{'' if redraw else ', or let long sets be redrawn: too_long=redraw'}."
         )
     draw = draw_sets(material.ids, n, design.sets_of(n), rng, lengths=lengths, room=room)
     if len(draw.sets) < 2:
         raise DesignError(
-            f"only {len(draw.sets)} sets of {n} can be made of {len(material.ids)} segments, and intervals need 2: "
-            "add texts or put fewer segments into a document."
+            f"only {len(draw.sets)} sets of {n} can be made of {len(material.ids)} segments, and "
+            "intervals need 2: add texts or put fewer segments into a document."
         )
     return draw
 
 
 def _room(n: int, counter: TokenCounter) -> int | None:
-    """What the segments of one document may have together: the window less special tokens, prompt and n joints."""
+    """Tokens for the segments of a document: the window less special tokens, prompt, n joints."""
     return None if counter.window is None else counter.window - counter.count_whole([""])[0] - n
 
 
 def _join(
     number: int, place: int, plan: LanguagePlan, ids: Sequence[str], material: Material
 ) -> Document:
-    keys = tuple(
-        (segment, plan.later if before else plan.lead) for before, segment in enumerate(ids)
-    )
+    """The document of these segments, whose length is not yet known."""
+    keys = ((ids[0], plan.lead), *((segment, plan.later) for segment in ids[1:]))
     texts = [material.texts[key] for key in keys]
     ends = np.cumsum([len(text) + len(SEPARATOR) for text in texts]) - len(SEPARATOR)
     spans = tuple((int(end) - len(text), int(end)) for text, end in zip(texts, ends, strict=True))
@@ -166,27 +170,26 @@ def _measured(joined: Sequence[Document], counter: TokenCounter) -> tuple[Docume
     )
     longest = max(documents, key=lambda document: document.length)
     if counter.window is not None and longest.length > counter.window:
+        size = f"{longest.length} {counter.unit} and the model reads {counter.window}"
         raise DesignError(
-            f"document {longest.name} has {longest.length} {counter.unit} and the model reads {counter.window}: "
-            "lower max_tokens, take the beginnings of segments with opening, or put fewer into a document."
+            f"document {longest.name} has {size}: lower max_tokens, take the beginnings of "
+            "segments with opening, or put fewer into a document."
         )
     return documents
 
 
 def _notes(draw: Draw, n: int, design: Design) -> list[str]:
+    """What a reader of results should know about a draw."""
     notes = []
+    count = len(draw.sets)
     wanted = design.sets_of(n)
-    if len(draw.sets) < wanted:
-        notes.append(
-            f"n={n}: {len(draw.sets)} different sets instead of {wanted}: the corpus has no more"
-        )
+    if count < wanted:
+        notes.append(f"{count} different sets instead of {wanted}: the corpus has no more")
     if draw.shared:
-        notes.append(
-            f"n={n}: the corpus yields {draw.disjoint} disjoint sets; the other {len(draw.sets) - draw.disjoint} "
-            "reuse segments"
-        )
+        others = f"the other {count - draw.disjoint} reuse segments"
+        notes.append(f"the corpus yields {draw.disjoint} disjoint sets; {others}")
     if draw.passed_over:
-        count = len(draw.passed_over)
-        named = "1 segment is" if count == 1 else f"{count} segments are"
-        notes.append(f"n={n}: {named} too long for the model's window and not used")
-    return notes
+        long = len(draw.passed_over)
+        segments = "1 segment is" if long == 1 else f"{long} segments are"
+        notes.append(f"{segments} too long for the model's window and not used")
+    return [f"n={n}: {note}" for note in notes]

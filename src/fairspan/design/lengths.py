@@ -1,4 +1,4 @@
-"""Segments as they enter documents: cut to their opening where asked, measured in the model's tokens."""
+"""Segments as they enter documents: cut to their opening, measured in the model's tokens."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ Key = tuple[str, str]
 
 
 class TokenCounter(Protocol):
-    """What a design has to know of a model."""
+    """What a design needs to know about a model."""
 
     unit: str
-    """What is counted: "tokens", or "characters" where the model does not show its tokenizer."""
+    """What is counted: "tokens", or "characters" if the model does not show its tokenizer."""
 
     @property
     def window(self) -> int | None:
-        """The longest text the model reads whole, None if nothing is known of a limit."""
+        """The longest text that the model reads whole; None if no limit is known."""
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """The length of each text's own content."""
 
     def count_whole(self, texts: Sequence[str]) -> list[int]:
-        """The length of each text as the model reads it: prompt and special tokens included."""
+        """The length of each text with prompt and special tokens."""
 
     def cut(self, texts: Sequence[str], length: int) -> list[str]:
         """The first `length` tokens of each text, as text."""
@@ -49,11 +49,11 @@ class Material:
 def measure_segments(
     corpus: Corpus, languages: Sequence[str], design: Design, counter: TokenCounter
 ) -> Material:
-    """Every segment that exists in all `languages` and keeps the design's length limits in them."""
+    """Every segment that exists in all `languages` and is within the design's length limits."""
+    where = ", ".join(languages)
     if design.length_language not in (None, *languages):
-        raise DesignError(
-            f"length_language={design.length_language} is not among the languages {', '.join(languages)}."
-        )
+        wrong = f"length_language={design.length_language}"
+        raise DesignError(f"{wrong} is not among the languages {where}.")
     # Sorted, so that a draw does not depend on the order in which languages or files were named.
     ids = sorted(corpus.ids(languages))
     keys = [(segment, language) for segment in ids for language in languages]
@@ -63,28 +63,26 @@ def measure_segments(
         counted = counter.count(texts)
         texts = counter.cut(texts, design.opening)
         cut = sum(length > design.opening for length in counted)
-        notes.append(
-            f"{cut} of {len(texts)} segments were cut to their first {design.opening} {counter.unit}"
-        )
+        first = f"their first {design.opening} {counter.unit}"
+        notes.append(f"{cut} of {len(texts)} segments were cut to {first}")
     lengths = dict(zip(keys, counter.count(texts), strict=True))
     kept = tuple(segment for segment in ids if within_limits(segment, languages, lengths, design))
     if len(kept) < len(ids):
-        notes.append(
-            f"{len(ids) - len(kept)} of {len(ids)} segments are outside the length limits and were not used"
-        )
+        outside = f"{len(ids) - len(kept)} of {len(ids)} segments"
+        notes.append(f"{outside} are outside the length limits and were not used")
     smallest = min(design.sizes)
-    if len(kept) < smallest:
-        where = ", ".join(languages)
-        if len(ids) < smallest:
-            raise DesignError(
-                f"the corpus has {len(ids)} segments in {where}, and a document of {smallest} needs {smallest} "
-                "different ones: add texts or put fewer segments into a document."
-            )
-        found = sorted(lengths.values())
+    if len(ids) < smallest:
         raise DesignError(
-            f"{len(kept)} of {len(ids)} segments are within the length limits in {where}, and a document of "
-            f"{smallest} needs {smallest}: the corpus's segments have {found[0]} to {found[-1]} {counter.unit}, half "
-            f"of them at most {found[len(found) // 2]}. Change min_tokens or max_tokens."
+            f"the corpus has {len(ids)} segments in {where}, and a document of {smallest} needs "
+            f"{smallest} different ones: add texts or put fewer segments into a document."
+        )
+    if len(kept) < smallest:
+        ordered = sorted(lengths.values())
+        raise DesignError(
+            f"{len(kept)} of {len(ids)} segments are within the length limits in {where}, and a "
+            f"document of {smallest} needs {smallest}: the corpus's segments have {ordered[0]} to "
+            f"{ordered[-1]} {counter.unit}, half of them at most {ordered[len(ordered) // 2]}. "
+            "Change min_tokens or max_tokens."
         )
     return Material(kept, dict(zip(keys, texts, strict=True)), lengths, tuple(notes))
 
@@ -92,10 +90,11 @@ def measure_segments(
 def within_limits(
     segment: str, languages: Sequence[str], lengths: Mapping[Key, int], design: Design
 ) -> bool:
-    """Whether a segment keeps a design's length limits in these languages."""
-    low, high = design.min_tokens or 0, design.max_tokens or float("inf")
-    held = languages if design.length_language is None else (design.length_language,)
-    if not all(low <= lengths[segment, language] <= high for language in held):
+    """Whether a segment is within a design's length limits in these languages."""
+    low = design.min_tokens or 0
+    high = design.max_tokens or float("inf")
+    limited = languages if design.length_language is None else (design.length_language,)
+    if not all(low <= lengths[segment, language] <= high for language in limited):
         return False
     if design.length_ratio is None or design.length_language is None:
         return True

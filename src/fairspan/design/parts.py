@@ -13,8 +13,8 @@ from fairspan.errors import DesignError
 def split_parts(text: str, count: int, counter: TokenCounter) -> list[Span]:
     """The characters of `count` parts of a text, of lengths as equal as its paragraphs allow.
 
-    Paragraphs stay whole, but one that is longer than an equal part may be divided at the ends of its sentences, and
-    all are where there would be fewer of them than parts.
+    Paragraphs stay whole, but those that are longer than an equal part are divided into sentences,
+    and all are if there would be fewer of them than parts.
 
     Raises:
         DesignError: if the text has fewer sentences than parts.
@@ -28,9 +28,8 @@ def split_parts(text: str, count: int, counter: TokenCounter) -> list[Span]:
     if len(spans) < count:
         spans = _divided(text, whole, [True] * len(whole))
     if len(spans) < count:
-        raise DesignError(
-            f"the text has {len(spans)} sentences and cannot have {count} parts: use fewer, or mark borders."
-        )
+        wrong = f"the text has {len(spans)} sentences and cannot have {count} parts"
+        raise DesignError(f"{wrong}: use fewer, or mark borders.")
     starts = balance(counter.count([text[start:end] for start, end in spans]), count)
     ends = [*starts[1:], len(spans)]
     return [(spans[start][0], spans[end - 1][1]) for start, end in zip(starts, ends, strict=True)]
@@ -46,15 +45,17 @@ def _divided(text: str, paragraphs: Sequence[Span], at_sentences: Sequence[bool]
 
 
 def balance(lengths: Sequence[int], count: int) -> list[int]:
-    """The first unit of each of `count` runs of neighbouring units: borders are those nearest to equal shares.
+    """The first unit of each of `count` runs of units, with borders nearest to equal shares.
 
     >>> balance([5, 1, 1, 1, 4], 3)
     [0, 1, 4]
     """
-    ends, starts = np.cumsum(lengths), [0]
+    ends = np.cumsum(lengths)
+    starts = [0]
     for part in range(1, count):
         # At least one unit for the part before, and one for each part that follows.
-        first, last = starts[-1] + 1, len(lengths) - (count - part)
+        first = starts[-1] + 1
+        last = len(lengths) - (count - part)
         distances = np.abs(count * ends[first - 1 : last] - part * ends[-1])
         starts.append(first + int(np.argmin(distances)))
     return starts

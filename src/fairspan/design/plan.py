@@ -25,21 +25,20 @@ def language_plans(
     """One monolingual plan per language, and the mixed ones.
 
     Args:
-        mixed: plans written lead:later, such as "de:en"; or "all" for every ordered pair of `languages`.
+        mixed: plans written lead:later, such as "de:en"; or "all" for every ordered pair.
     """
     plans = [LanguagePlan(language, language) for language in languages]
     if mixed == "all":
-        plans += [
-            LanguagePlan(lead, later) for later in languages for lead in languages if lead != later
-        ]
+        pairs = [(lead, later) for later in languages for lead in languages if lead != later]
+        plans += [LanguagePlan(*pair) for pair in pairs]
     else:
         for plan in [mixed] if isinstance(mixed, str) else mixed:
-            lead, _, later = (part.strip() for part in plan.partition(":"))
-            if not lead or not later:
+            lead, _, later = plan.partition(":")
+            if not lead.strip() or not later.strip():
                 raise DesignError(
                     f"a mixed plan is written lead:later, such as de:en, or 'all', got {plan!r}."
                 )
-            plans.append(LanguagePlan(lead, later))
+            plans.append(LanguagePlan(lead.strip(), later.strip()))
     if not plans:
         raise DesignError("an audit needs at least one language, for example languages=en.")
     return tuple(dict.fromkeys(plans))
@@ -60,15 +59,17 @@ def choose_plans(
 ) -> tuple[tuple[LanguagePlan, ...], Corpus]:
     """The language plans, and the corpus in the languages that they and other parts need."""
     if languages is None and not mixed:
-        found = Corpus.read(corpus, None, partial=True)
-        first = "en" if "en" in found.languages else found.languages[0]
-        chosen = found.select([*dict.fromkeys([first, *also])])
-        left = {one.id for one in found.segments} - {*found.ids([first])}
-        note = f"left out: {counted(len(left), 'text')} in other languages than {first}; name languages to use them"
-        notes = (*chosen.notes, *([note] if left else []))
-        return language_plans([first], ()), Corpus(chosen.name, chosen.segments, notes)
+        whole = Corpus.read(corpus, None, partial=True)
+        first = "en" if "en" in whole.languages else whole.languages[0]
+        chosen = whole.select([*dict.fromkeys([first, *also])])
+        notes = list(chosen.notes)
+        others = {segment.id for segment in whole.segments} - {*whole.ids([first])}
+        if others:
+            texts = f"{counted(len(others), 'text')} in other languages than {first}"
+            notes.append(f"left out: {texts}; name languages to use them")
+        return language_plans([first], ()), Corpus(chosen.name, chosen.segments, tuple(notes))
     if languages is None and mixed == "all":
-        found = Corpus.read(corpus, None, partial)
-        return language_plans(found.languages, "all"), found
+        whole = Corpus.read(corpus, None, partial)
+        return language_plans(whole.languages, "all"), whole
     plans = language_plans(languages or (), mixed)
     return plans, Corpus.read(corpus, [*dict.fromkeys([*languages_of(plans), *also])], partial)

@@ -7,16 +7,17 @@ from math import comb
 
 import numpy as np
 
-# Up to _FEW sets are listed once deals bring nothing new; with more, _PATIENCE barren deals end the draw.
-_FEW, _PATIENCE = 20_000, 100
+# Up to so many possible sets, the rest is listed once a deal brings nothing new.
+_FEW = 20_000
+# With more, so many deals without a new set end the draw.
+_PATIENCE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The sets drawn, and how they came about.
+    """The sets that were drawn, each a tuple of segment ids.
 
     Attributes:
-        sets: each a tuple of segment ids.
         disjoint: how many of them, from the first on, share no segment with each other.
         passed_over: ids that no set could take because their documents would not fit.
     """
@@ -42,32 +43,30 @@ def draw_sets(
 ) -> Draw:
     """Up to `count` different sets of n segments.
 
-    The corpus is shuffled and dealt out, and shuffled again once it is used up, so no segment is in many more sets
-    than another. Of a set that does not fit into `room` the longest segment is put aside for that deal.
+    The corpus is shuffled and dealt out, and shuffled again once it is used up, so no segment is in
+    many more sets than another. If a set does not fit into `room`, its longest segment is put aside
+    for that deal.
     """
     drawn: dict[frozenset[str], tuple[str, ...]] = {}
-    lengths, barren = lengths or {}, 0
+    lengths = lengths or {}
+    barren = 0
     while len(drawn) < count and barren < _PATIENCE:
-        fresh = [
-            members
-            for members in _deal(ids, n, rng, lengths, room)
-            if frozenset(members) not in drawn
-        ]
+        dealt = _deal(ids, n, rng, lengths, room)
+        fresh = [members for members in dealt if frozenset(members) not in drawn]
         barren = 0 if fresh else barren + 1
         if not fresh and comb(len(ids), n) <= _FEW:
-            fits = (
-                s
-                for s in combinations(ids, n)
-                if room is None or sum(lengths[one] for one in s) <= room
-            )
-            rest = [members for members in fits if frozenset(members) not in drawn]
-            fresh, barren = [rest[number] for number in rng.permutation(len(rest))], _PATIENCE
+            every = [members for members in combinations(ids, n) if frozenset(members) not in drawn]
+            rest = [members for members in every if _fits(members, lengths, room)]
+            fresh = [rest[number] for number in rng.permutation(len(rest))]
+            barren = _PATIENCE
         drawn.update({frozenset(members): members for members in fresh[: count - len(drawn)]})
     used = {segment for members in drawn.values() for segment in members}
-    passed_over = (
-        frozenset() if room is None else frozenset(_too_long(ids, n, lengths, room) - used)
-    )
+    passed_over = frozenset(_too_long(ids, n, lengths, room) - used)
     return Draw(tuple(drawn.values()), _disjoint(drawn.values()), passed_over)
+
+
+def _fits(members: Iterable[str], lengths: Mapping[str, int], room: int | None) -> bool:
+    return room is None or sum(lengths[segment] for segment in members) <= room
 
 
 def _disjoint(sets: Iterable[tuple[str, ...]]) -> int:
@@ -89,26 +88,29 @@ def _deal(
     lengths: Mapping[str, int],
     room: int | None,
 ) -> list[tuple[str, ...]]:
-    sets, hand = [], []
+    """Sets of neighbours in a random order of the ids."""
+    sets = []
+    hand: list[str] = []
     for number in rng.permutation(len(ids)):
         hand.append(ids[number])
         if len(hand) < n:
             continue
-        if room is not None and sum(lengths[segment] for segment in hand) > room:
+        if _fits(hand, lengths, room):
+            sets.append(tuple(hand))
+            hand = []
+        else:
             hand.remove(max(hand, key=lambda segment: lengths[segment]))
-            continue
-        sets.append(tuple(hand))
-        hand = []
     return sets
 
 
-def _too_long(ids: Sequence[str], n: int, lengths: Mapping[str, int], room: int) -> set[str]:
+def _too_long(ids: Sequence[str], n: int, lengths: Mapping[str, int], room: int | None) -> set[str]:
     """Segments that do not fit even with the n-1 shortest others."""
+    if room is None:
+        return set()
     shortest = sorted(ids, key=lambda segment: lengths[segment])[:n]
-    return {
-        segment
-        for segment in ids
-        if lengths[segment]
-        + sum(lengths[other] for other in [s for s in shortest if s != segment][: n - 1])
-        > room
-    }
+    long = set()
+    for segment in ids:
+        others = [other for other in shortest if other != segment][: n - 1]
+        if not _fits([segment, *others], lengths, room):
+            long.add(segment)
+    return long
