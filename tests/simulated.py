@@ -113,7 +113,7 @@ def attention_rows(
     sets: int = 4,
     orders: int = 2,
 ) -> pl.DataFrame:
-    """Documents of one to three baskets in which the parts of each measure sum to 1 in every layer."""
+    """Documents of one to three baskets; the parts of each measure sum to 1 in every layer."""
     rng = np.random.default_rng([n, *"".join((treatment, *plan)).encode()])
     rows: list[dict[str, Any]] = []
     for number in range(sets):

@@ -1,4 +1,4 @@
-"""`Corpus`: what it holds, how its languages are aligned, and that its formats are the same to it."""
+"""`Corpus`: what it holds, how its languages are aligned, and that all formats are equal."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ def test_what_it_holds(corpus: Corpus) -> None:
 
 
 def test_ids_are_those_that_all_languages_share_in_the_corpus_order() -> None:
-    """The second language has other segments, in another order; the corpus's order is that of first appearance."""
+    """The second language has other segments, in another order; the corpus's order is that of first
+    appearance.
+    """
     texts = {"en": {"z": "1", "y": "2", "x": "3"}, "de": {"x": "3", "w": "4", "z": "1"}}
     corpus = Corpus.from_segments("uneven", segments(texts))
     assert corpus.ids() == ("z", "x")
@@ -167,7 +169,8 @@ def test_missing_translations(tmp_path: Path) -> None:
         Corpus.read(folder)
     assert str(caught.value) == (
         "the languages of news do not have the same segments (de 3, en 8, it 1): de lacks "
-        "'x0', 'x1', 'x2' and 2 more; it lacks 'b', 'c', 'x0' and 4 more. Complete them, or set partial to use "
+        "'x0', 'x1', 'x2' and 2 more; it lacks 'b', 'c', 'x0' and 4 more. Complete them, or set "
+        "partial to use "
         "only the ids that they share."
     )
     partial = Corpus.read(folder, partial=True)
@@ -251,7 +254,8 @@ def test_the_embedded_sample() -> None:
 def test_reading_needs_neither_torch_nor_the_heavy_readers() -> None:
     code = (
         "import sys; from fairspan.corpus.corpus import Corpus; Corpus.read('sample'); "
-        "heavy = {'torch', 'datasets', 'polars', 'numpy', 'transformers'} & set(sys.modules); assert not heavy, heavy"
+        "heavy = {'torch', 'datasets', 'polars', 'numpy', 'transformers'} & set(sys.modules); "
+        "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

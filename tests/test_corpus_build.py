@@ -33,7 +33,8 @@ from tests.wikipedia_builds import (
 
 ROOT = Path(__file__).parents[1]
 LANGUAGES = ("en", "de", "it")
-# Items by their words: within 100 to 200 everywhere, but for those that are too short or too long in one language.
+# Items by their words: within 100 to 200 everywhere, but for those that are too short or too long
+# in one language.
 WORDS: dict[int, int | Mapping[str, int]] = {
     3: 150,
     11: 100,
@@ -168,7 +169,9 @@ def test_pages_that_are_no_articles_are_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("smallest", ["en", "de"])
 def test_lengths_beside_one_language(tmp_path: Path, smallest: str) -> None:
-    """English has 100 to 200 words, German half to one and a half times as many, whichever is read first."""
+    """English has 100 to 200 words, German half to one and a half times as many, whichever is read
+    first.
+    """
     lengths = {
         1: (100, 50),
         2: (100, 49),
@@ -306,7 +309,9 @@ test_corpus_build.build(Path(sys.argv[2]), request, Slow())
 
 @pytest.mark.slow
 def test_builds_that_are_killed_go_on_to_the_same_bytes(tmp_path: Path) -> None:
-    """SIGKILL at any moment, several times in one build; later each time, so that slow machines end as well."""
+    """SIGKILL at any moment, several times in one build; later each time, so that slow machines end
+    as well.
+    """
     build(tmp_path / "reference", many(tmp_path / "dumps"), WordTokenizer())
     rng = np.random.default_rng(0)
     kills = 0

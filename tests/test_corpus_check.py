@@ -20,7 +20,10 @@ def words(texts: Sequence[str]) -> list[int]:
 
 
 def test_lengths_and_sets() -> None:
-    """Five ids are in both languages; en has a sixth. A percentile is the least length that so many do not exceed."""
+    """Five ids are in both languages; en has a sixth.
+
+    A percentile is the least length that so many do not exceed.
+    """
     lengths = {"en": [2, 3, 6, 8, 30, 9], "de": [1, 4, 5, 7, 20]}
     segments = [
         Segment(str(number), language, "word " * length)

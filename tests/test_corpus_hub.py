@@ -13,7 +13,7 @@ import pytest
 
 from fairspan.corpus import hub
 from fairspan.corpus.corpus import Corpus
-from fairspan.corpus.rows import Fields, Cursor
+from fairspan.corpus.rows import Cursor, Fields
 from fairspan.corpus.source import open_source
 from fairspan.errors import CorpusError, MissingExtra
 from tests.saying import said_by
@@ -57,7 +57,9 @@ def _instead(function: Callable[..., Any], place: str) -> Callable[..., Any]:
 def clone(
     folder: Path, configurations: Mapping[str, Mapping[str, Rows]], ending: str = ".parquet"
 ) -> str:
-    """A dataset repository: configurations, their splits, and the header of README.md that describes them."""
+    """A dataset repository: configurations, their splits, and the header of README.md that
+    describes them.
+    """
     described = []
     for configuration, splits in configurations.items():
         (folder / configuration).mkdir(parents=True)
@@ -141,7 +143,8 @@ def test_the_hub_cannot_be_reached() -> None:
     with pytest.raises(CorpusError) as caught:
         Corpus.read("owner/nothing")
     assert str(caught.value) == (
-        "there is no file or folder 'owner/nothing', and the Hugging Face hub could not be reached to look for a "
+        "there is no file or folder 'owner/nothing', and the Hugging Face hub could not be reached "
+        "to look for a "
         "dataset of that name."
     )
 

@@ -73,7 +73,8 @@ def test_the_first_fault_and_how_many_more(tmp_path: Path) -> None:
     (tmp_path / "de.jsonl").write_bytes(GOOD + b'oh\n{"id": "b"}\n{"id": "a", "text": "again"}\n')
     (tmp_path / "en.jsonl").write_bytes(GOOD + b'{"id": "b", "text": ""}\n')
     assert said(tmp_path) == (
-        "de.jsonl, line 2: not JSON (Expecting value, character 1). Each line holds one object. (and 3 more)"
+        "de.jsonl, line 2: not JSON (Expecting value, character 1). Each line holds one object. "
+        "(and 3 more)"
     )
     assert said(tmp_path, ["en"]) == "en.jsonl, line 2: 'text' is empty."
 
@@ -135,7 +136,9 @@ def test_a_language_that_only_some_lines_have(tmp_path: Path) -> None:
 
 
 def test_the_same_id_twice_in_one_file(tmp_path: Path) -> None:
-    """Twice in one language is a fault, also as text and number; once in each language is the point of a corpus."""
+    """Twice in one language is a fault, also as text and number; once in each language is the point
+    of a corpus.
+    """
     rows = [{"id": 1, "language": "en", "text": "x"}, {"id": 1, "language": "de", "text": "x"}]
     path = write(tmp_path / "all.jsonl", [*rows, {"id": "1", "language": "de", "text": "y"}])
     assert said(path) == "all.jsonl, line 3: the id '1' was already used at all.jsonl, line 2."

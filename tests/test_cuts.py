@@ -53,15 +53,6 @@ def ends(cuts: Cuts, name: str = "d00") -> list[int]:
 # --- cut
 
 
-def test_the_nearest_border() -> None:
-    """Borders after 8, 19, 30, 52 words: 20 is nearest to 19, 50 to 52, and 9 to 8."""
-    cuts = cut_documents(corpus_of([8, 11, 11, 22]), "en", [20, 50, 9], Words(), tolerance=0.15)
-    assert cuts.lengths == (9, 20, 50)
-    assert ends(cuts) == [8, 19, 52]
-    assert cuts.notes == ()
-    assert [text.text.split()[-1] for text in cuts.texts] == ["xd007.", "xd0018.", "xd0051."]
-
-
 @given(
     st.lists(st.integers(1, 30), min_size=1, max_size=25),
     st.lists(st.integers(1, 150), min_size=1, max_size=4),
@@ -172,23 +163,26 @@ def test_a_draw_of_documents() -> None:
 
 
 def test_never_beyond_the_window() -> None:
-    """30 words of text in a window of 35, after a prompt of three and two special tokens: the border at 31, though
-    nearer to 30, is not taken."""
+    """30 words of text in a window of 35, after a prompt of three and two special tokens: the
+    border at 31, though nearer to 30, is not taken."""
     counter = Words(window=35, prompt=3)
     corpus = corpus_of([10, 18, 3, 9])
     assert ends(cut_documents(corpus, "en", [10, 30], Words())) == [10, 31]
     assert ends(cut_documents(corpus, "en", [10, 30], counter)) == [10, 28]
     said = said_by(cut_documents, corpus, "en", [10, 30, 31, 60], counter)
     assert said.startswith(
-        "texts of 31, 60 tokens do not fit: the model reads 35, of which 30 are text. Use lengths up"
+        "texts of 31, 60 tokens do not fit: the model reads 35, of which 30 are text. "
+        "Use lengths up"
     )
 
 
 def test_a_text_that_grows_when_cut_out_is_counted_again() -> None:
-    """A tokenizer may split a text differently inside a longer one; what counts is the text alone, and the window."""
+    """A tokenizer may split a text differently inside a longer one; what counts is the text alone,
+    and the window.
+    """
 
     class Grows(Words):
-        """Texts of two sentences or more have five more tokens than their sentences have together."""
+        """Texts of several sentences have five more tokens than their sentences together."""
 
         def count(self, texts: Sequence[str]) -> list[int]:
             return [len(text.split()) + 5 * (text.count(".") > 1) for text in texts]
@@ -239,7 +233,9 @@ def test_values_that_cannot_be() -> None:
 
 
 def test_whole_documents_in_bins() -> None:
-    """[0, 100), [100, 200), …; 299 words are one too many for a window of 300 with two special tokens."""
+    """[0, 100), [100, 200), …; 299 words are one too many for a window of 300 with two special
+    tokens.
+    """
     corpus = corpus_of([99], [100], [50, 49], [199], [298], [299], [500])
     cuts = natural_lengths(corpus, "en", Words(window=300))
     binned = [
@@ -322,7 +318,9 @@ def test_other_scripts(minilm: SentenceTransformer, language: str) -> None:
 
 
 def test_a_tokenizer_that_knows_no_borders() -> None:
-    """Unigram tokens of a text without spaces are the best split of all of it, and a part may be split otherwise."""
+    """Unigram tokens of a text without spaces are the best split of all of it, and a part may be
+    split otherwise.
+    """
     corpus = Corpus.read("sample", ["zh"])
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()

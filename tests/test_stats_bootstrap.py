@@ -13,8 +13,9 @@ EFFECTS = (0.0, -0.02, -0.03, -0.05)
 
 
 def test_resampled_intervals_are_scipys() -> None:
-    """Both with 9999 draws of 25 sets. A 2.5 % quantile has a standard error of √(.025·.975/9999)/density, about
-    0.027 standard deviations of the statistic for a normal; BCa moves its ranks by a random amount too, so 0.15.
+    """Both with 9999 draws of 25 sets. A 2.5 % quantile has a standard error of
+    √(.025·.975/9999)/density, about 0.027 standard deviations of the statistic for a normal; BCa
+    moves its ranks by a random amount too, so 0.15.
     """
     stats = pytest.importorskip("scipy.stats")
     rows = make_rows(np.random.default_rng(6), 25, effects=EFFECTS)

@@ -73,7 +73,9 @@ def test_cr1_is_statsmodels(rows: Rows, inference: str, use_t: bool) -> None:
 
 
 def test_two_way_is_statsmodels(rows: Rows) -> None:
-    """Crossed clusters, so that the three terms differ, with effects strong enough that V_ab is less than both."""
+    """Crossed clusters, so that the three terms differ, with effects strong enough that V_ab is
+    less than both.
+    """
     rng = np.random.default_rng(3)
     shared = rng.integers(0, 15, len(rows.values))
     rows = replace(
@@ -89,7 +91,7 @@ def test_two_way_is_statsmodels(rows: Rows) -> None:
 
 
 def test_two_way_that_is_not_positive_takes_the_wide_side() -> None:
-    """Residuals that cancel inside both kinds of cluster make V_a = V_b = 0 and leave −V_ab alone."""
+    """Residuals that cancel inside both kinds of cluster make V_a = V_b = 0: −V_ab is left."""
     first, second = group(np.repeat([0, 1, 2], 3)), group(np.tile([0, 1, 2], 3))
     sign = np.array([1.0, -1, 0, -1, 1, 0, 0, 0, 0])
     fitted = fit(sign, np.ones((9, 1)))
@@ -122,7 +124,9 @@ def test_cr2_is_its_definition(rows: Rows) -> None:
 
 
 def working_vectors(rows: Rows, weights: np.ndarray) -> np.ndarray:
-    """p_g = (I − H)_g'A_g X_g M c for each contrast and cluster: [J, G, N] (Pustejovsky and Tipton 2018)."""
+    """p_g = (I − H)_g'A_g X_g M c for each contrast and cluster: [J, G, N] (Pustejovsky and Tipton
+    2018).
+    """
     x = design(rows)
     m = np.linalg.inv(x.T @ x)
     rest = np.eye(len(x)) - x @ m @ x.T
@@ -144,7 +148,9 @@ def test_degrees_of_freedom_are_their_definition(rows: Rows) -> None:
 
 
 def test_degrees_of_freedom_of_a_joint_test_are_their_definition(rows: Rows) -> None:
-    """AHZ: d = Ω^(-1/2) V Ω^(-1/2) with V = Σ_g (p_sg'e)(p_tg'e), and Var(d_st) for independent normal e."""
+    """AHZ: d = Ω^(-1/2) V Ω^(-1/2) with V = Σ_g (p_sg'e)(p_tg'e), and Var(d_st) for independent
+    normal e.
+    """
     weights = DIFFERENCES
     x = design(rows)
     values, vectors = np.linalg.eigh(weights @ np.linalg.inv(x.T @ x) @ weights.T)
@@ -180,7 +186,8 @@ def test_one_cluster_that_decides_a_coefficient() -> None:
 
 @pytest.mark.parametrize("inference", ["cr1", "z", "cr2", "two-way"])
 def test_merged_rows_give_what_all_rows_give(inference: str) -> None:
-    """Six sets of four segments; rows of one segment at one position differ in nothing but their value.
+    """Six sets of four segments; rows of one segment at one position differ in nothing but their
+    value.
 
     Every inference, against the same fit on the rows as they are.
     """

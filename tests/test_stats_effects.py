@@ -62,7 +62,9 @@ def test_all_measures_together() -> None:
 
 
 def test_gini_permutes_inside_documents() -> None:
-    """Without position effects p-values are at least as large as uniform ones; with them it sees them."""
+    """Without position effects p-values are at least as large as uniform ones; with them it sees
+    them.
+    """
     rng = np.random.default_rng(1)
     fair, biased = make_rows(rng, 40, noise=0.0), make_rows(rng, 40, effects=EFFECTS)
     assert gini_test(
@@ -96,7 +98,8 @@ def test_a_paired_comparison_is_one_of_differences() -> None:
     assert found.estimate == pytest.approx(
         spread(other.means.estimate) - spread(first.means.estimate)
     )
-    # The limits by scipy's t tests: 12 differences in both directions, of which 4 can be the largest at once.
+    # The limits by scipy's t tests: 12 differences in both directions, of which 4 can be the
+    # largest at once.
     before, after = (values.reshape(30, 4, 4).mean(1) for values in (rows.values, second))
     highs, lows = [], []
     for i, j in (pairs := list(permutations(range(4), 2))):
@@ -123,7 +126,10 @@ def test_a_paired_comparison_is_one_of_differences() -> None:
 
 
 def test_sizes_mind_both_signs() -> None:
-    """β3 turns from −0.05 to about +0.03: its size shrinks by 0.02. Of two positions, the size is the spread."""
+    """β3 turns from −0.05 to about +0.03: its size shrinks by 0.02.
+
+    Of two positions, the size is the spread.
+    """
     rng = np.random.default_rng(5)
     rows = make_rows(rng, 50, effects=EFFECTS, noise=0.005)
     second = (
@@ -163,7 +169,8 @@ LOSSES = {
 
 @pytest.mark.slow
 def test_errors_of_a_gate_are_rare() -> None:
-    """40 sets, 4 positions, margin .02: how often each verdict is given, and by a BCa interval of max − min.
+    """40 sets, 4 positions, margin .02: how often each verdict is given, and by a BCa interval of
+    max − min.
 
     A wrong verdict has 2.5 %; a share of that size over 500 runs has a standard error of 0.7 %.
     """

@@ -1,4 +1,4 @@
-"""Verdicts: what they say of simulated models, and whether as many sets as they ask for are enough."""
+"""Verdicts on simulated models, and whether as many sets as they ask for are enough."""
 
 from __future__ import annotations
 
@@ -58,7 +58,9 @@ def test_inconclusive() -> None:
 
 
 def test_tests_are_those_of_the_intervals() -> None:
-    """TOST at 5 % rejects just when both 95 % bounds are inside the margin; bias only if the 95 % interval is out."""
+    """TOST at 5 % rejects just when both 95 % bounds are inside the margin; bias only if the 95 %
+    interval is out.
+    """
     effects = simulated((0.0, 0.012, -0.004, 0.06), noise=0.02)
     for margin in np.linspace(0.002, 0.1, 50):
         within, beyond = p_values(effects, margin)
@@ -74,7 +76,9 @@ def test_tests_are_those_of_the_intervals() -> None:
 
 
 def test_errors_of_both_kinds_are_rare_at_the_margin() -> None:
-    """At |β2| = δ exactly both tests err in at most 5 % of 200 samples, up to three standard errors of 0.015."""
+    """At |β2| = δ exactly both tests err in at most 5 % of 200 samples, up to three standard errors
+    of 0.015.
+    """
     tests = [
         p_values(simulated((0.0, 0.02, 0.0), noise=0.02, sets=60, seed=seed)) for seed in range(200)
     ]
@@ -138,9 +142,11 @@ FAMILIES = 36
 
 
 def test_many_families_at_the_margin_are_rarely_biased(monkeypatch: pytest.MonkeyPatch) -> None:
-    """36 independent families, all exactly at the margin: any is called biased in at most 5 % of runs.
+    """36 independent families, all exactly at the margin: any is called biased in at most 5 % of
+    runs.
 
-    Up to three standard errors of such a share. Judged one by one, each is in 2.5 %: 1 − 0.975³⁶ = 60 % of runs.
+    Up to three standard errors of such a share. Judged one by one, each is in 2.5 %: 1 − 0.975³⁶ =
+    60 % of runs.
     """
     monkeypatch.setattr("fairspan.stats.equivalence.further_sets", lambda *_, **__: None)
     rng, runs = np.random.default_rng(0), 40
@@ -173,7 +179,9 @@ def test_families_together_are_corrected_by_holm() -> None:
 
 
 def test_more_comparisons_need_more_sets() -> None:
-    """A family that points to bias has a higher hurdle among many; one that points to fairness has not."""
+    """A family that points to bias has a higher hurdle among many; one that points to fairness has
+    not.
+    """
     biased, fair = (
         simulated((0.0, -0.03, -0.04), noise=0.06),
         simulated((0.0, 0.001, -0.001), noise=0.06),
@@ -186,7 +194,9 @@ def test_more_comparisons_need_more_sets() -> None:
 
 
 def test_later_positions_against_the_second() -> None:
-    """The same numbers as of rows without position 1, up to the small-sample factor of CR2, which both have as 1."""
+    """The same numbers as of rows without position 1, up to the small-sample factor of CR2, which
+    both have as 1.
+    """
     rows = make_rows(np.random.default_rng(0), 30, effects=(0.3, 0.0, -0.02, -0.1), noise=0.02)
     values, positions, sets, *_ = (np.asarray(column) for column in rows.columns)
     [found] = decide([position_effects(values, positions, sets).compared(2)])
@@ -236,7 +246,8 @@ MARGIN = 0.005
 @pytest.mark.parametrize("truth", [0.0, 0.012, -0.01])
 @pytest.mark.slow
 def test_so_many_documents_decide_in_four_of_five_cases(truth: float) -> None:
-    """Normal documents with a standard deviation of 0.04, simulated with as many as were said to be needed.
+    """Normal documents with a standard deviation of 0.04, simulated with as many as were said to be
+    needed.
 
     500 runs have a standard error of 1.8 %: three of them.
     """

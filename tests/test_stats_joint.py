@@ -16,7 +16,9 @@ LANGUAGES = ("de", "en", "fr")
 def plan_rows(
     rng: np.random.Generator, plans: list[tuple[str, str]], sets: int = SETS
 ) -> dict[str, np.ndarray]:
-    """Every set under every (lead, later) plan, three Latin orders each; longer segments are less represented."""
+    """Every set under every (lead, later) plan, three Latin orders each; longer segments are less
+    represented.
+    """
     lengths = rng.normal(5, 0.4, (sets, N))
     central = rng.normal(0, 0.05, (sets, N))
     noise = rng.normal(0, 0.02, (sets, N))
@@ -107,7 +109,9 @@ def test_averages_are_averages_of_cells(model: JointModel) -> None:
 
 
 def test_an_empty_cell_is_left_out_and_named() -> None:
-    """German and English alone, and German behind an English lead: French nowhere, English everywhere."""
+    """German and English alone, and German behind an English lead: French nowhere, English
+    everywhere.
+    """
     rows = plan_rows(np.random.default_rng(1), [("en", "en"), ("en", "de")], sets=12)
     model = joint_model(**rows)
     assert len(model.cells) == 5
@@ -128,7 +132,9 @@ def test_one_mixed_plan_cannot_tell_position_from_language() -> None:
 
 
 def test_lengths_that_hardly_vary_have_no_slope(rows: dict[str, np.ndarray]) -> None:
-    """Constant within a language, or one token in a hundred longer: the model is that without lengths."""
+    """Constant within a language, or one token in a hundred longer: the model is that without
+    lengths.
+    """
     without = joint_model(**{name: column for name, column in rows.items() if name != "tokens"})
     flat = np.where(rows["languages"] == "en", 100, 120)
     odd = np.where(np.arange(len(flat)) % 7, 100, 101)
@@ -146,12 +152,13 @@ def test_lengths_that_hardly_vary_have_no_slope(rows: dict[str, np.ndarray]) -> 
             )
         reasons.append(model.no_slope)
     assert reasons[0] == (
-        "segment lengths do not vary within a language, so the effect of length is not estimated; differences "
-        "between languages include that of their mean lengths (de 120, en 100, fr 120)"
+        "segment lengths do not vary within a language, so the effect of length is not estimated; "
+        "differences between languages include that of their mean lengths (de 120, en 100, fr 120)"
     )
     # One in seven is longer by 1 %: a standard deviation of √(1/7 · 6/7) · log(1.01) = 0.35 %.
     assert reasons[1] == (
-        "segment lengths vary by only 0.3 % within a language, so the effect of length is not estimated"
+        "segment lengths vary by only 0.3 % within a language, so the effect of length is not "
+        "estimated"
     )
     assert without.no_slope == "the model was fitted without token lengths"
     cell = (rows["positions"] == 2) & (rows["languages"] == "fr")
@@ -162,7 +169,8 @@ COMPANIES = ("", "alone", "not alone")
 
 
 def test_company_is_kept_apart() -> None:
-    """English leads in German and the reverse: a language at 1 is alone in its document, and later it is not.
+    """English leads in German and the reverse: a language at 1 is alone in its document, and later
+    it is not.
 
     So positions are not compared over both, and languages are, at the same position.
     """
@@ -189,7 +197,9 @@ def test_company_is_kept_apart() -> None:
 
 
 def test_a_language_that_is_never_beside_the_first_is_named() -> None:
-    """French leads English documents, German and English are alone: German against English is known all the same."""
+    """French leads English documents, German and English are alone: German against English is known
+    all the same.
+    """
     rows = plan_rows(np.random.default_rng(1), [("de", "de"), ("en", "en"), ("fr", "en")], sets=12)
     mixed = np.arange(len(rows["positions"])) % 27 >= 18
     company = np.where(mixed, np.where(rows["positions"] == 1, 1, 2), 0)

@@ -1,4 +1,6 @@
-"""Languages in mixed documents against statsmodels, and how often verdicts on simulated ones are wrong."""
+"""Languages in mixed documents against statsmodels, and how often verdicts on simulated ones are
+wrong.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def mixed_rows(
     noise: float = 0.02,
     slope: float = 0.0,
 ) -> dict[str, np.ndarray]:
-    """Every set in n Latin orders under every plan: position 1 is .2 above, and a language by what favours it."""
+    """Every set in n Latin orders under every plan: position 1 is .2 above, and a language by what
+    favours it.
+    """
     lengths = rng.normal(4.6, 0.2, (sets, n))
     rows = []
     for number in range(sets):
@@ -62,7 +66,9 @@ def language_verdicts(families: list[LanguageEffects]) -> list[Verdict]:
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_it_is_statsmodels_contrast(n: int) -> None:
-    """A dummy for each plan and position and the log of lengths, clustered by set; in treatment coding of theirs."""
+    """A dummy for each plan and position and the log of lengths, clustered by set; in treatment
+    coding of theirs.
+    """
     api = pytest.importorskip("statsmodels.api")
     rows = mixed_rows(np.random.default_rng(0), ALL, favour={"en": 0.04}, n=n, slope=0.03)
     found = effects_of(rows, ALL)
@@ -76,7 +82,9 @@ def test_it_is_statsmodels_contrast(n: int) -> None:
     )
 
     def weights(pair: LeadLater, places: range) -> np.ndarray:
-        """At each place the first language, from the plan that has it there, minus the second from the other."""
+        """At each place the first language, from the plan that has it there, minus the second from
+        the other.
+        """
         row = np.zeros(design.shape[1])
         for place in places:
             mine, other = (pair, pair[::-1]) if place == 0 else (pair[::-1], pair)
@@ -96,7 +104,9 @@ def test_it_is_statsmodels_contrast(n: int) -> None:
 
 
 def test_a_favoured_language_is_found_and_named_first() -> None:
-    """Hindi gains .05, six errors of √2 · .02/√40 = .0045 beyond the margin; English against German gains nothing."""
+    """Hindi gains .05, six errors of √2 · .02/√40 = .0045 beyond the margin; English against German
+    gains nothing.
+    """
     rows = mixed_rows(np.random.default_rng(1), ALL, favour={"hi": 0.05})
     [found] = language_verdicts([effects_of(rows, ALL)])
     assert found.kind == "biased"
@@ -109,7 +119,9 @@ def test_a_favoured_language_is_found_and_named_first() -> None:
 
 
 def test_lengths_are_taken_out_of_languages() -> None:
-    """Value grows with length only, and Hindi is longer by .5 in logs: .1 · .5 = .05 as measured, then nothing."""
+    """Value grows with length only, and Hindi is longer by .5 in logs: .1 · .5 = .05 as measured,
+    then nothing.
+    """
     rows = mixed_rows(np.random.default_rng(2), ALL, slope=0.1, noise=0.005)
     same, plain = (effects_of(rows, ALL, lengths=lengths) for lengths in (True, False))
     [fair], [biased] = language_verdicts([same]), language_verdicts([plain])
@@ -159,9 +171,11 @@ RUNS = 60
 
 
 def test_verdicts_are_rarely_wrong_at_the_margin(monkeypatch: pytest.MonkeyPatch) -> None:
-    """English is exactly ±.02 from both others: any pair is called biased, or all of them fair, in at most 5 %.
+    """English is exactly ±.02 from both others: any pair is called biased, or all of them fair, in
+    at most 5 %.
 
-    Up to three standard errors of √(.05 · .95/60) = .028. The interval of the first pair holds the truth in 95 %.
+    Up to three standard errors of √(.05 · .95/60) = .028. The interval of the first pair holds the
+    truth in 95 %.
     """
     monkeypatch.setattr("fairspan.stats.equivalence.further_sets", lambda *_, **__: None)
     rng = np.random.default_rng(5)
@@ -181,7 +195,7 @@ def test_verdicts_are_rarely_wrong_at_the_margin(monkeypatch: pytest.MonkeyPatch
 
 
 def test_sizes_are_corrected_together() -> None:
-    """Alone, a pair is just significant; among twelve pairs of the same size of effect it is not."""
+    """Alone, a pair is just significant; among twelve pairs it is not."""
     for seed in range(200):
         rows = mixed_rows(np.random.default_rng(seed), favour={"en": 0.032})
         alone = effects_of(rows)

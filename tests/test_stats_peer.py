@@ -26,7 +26,9 @@ def test_its_ends() -> None:
 
 
 def test_ranks_with_gaps_are_not_ranked_again() -> None:
-    """12 places of 40 in 3 languages, as an analysis of variance: H = (n − 1) times the share between languages."""
+    """12 places of 40 in 3 languages, as an analysis of variance: H = (n − 1) times the share
+    between languages.
+    """
     rng = np.random.default_rng(0)
     for _ in range(20):
         ranks, spoken = rng.permutation(40)[:12] + 1.0, np.r_[:3, rng.integers(0, 3, 9)]
@@ -42,7 +44,8 @@ def test_measures_of_a_grid_by_hand() -> None:
     assert grid.within(means) == pytest.approx(0.7)
     assert grid.across(means) == pytest.approx(0.35)
     assert grid.of_documents(lambda own: own)(means) == pytest.approx([0.65, 0.4])
-    # Documents in the second language come 0.6 sooner than those in the query's own, those in the first 0.1 sooner.
+    # Documents in the second language come 0.6 sooner than those in the query's own, those in the
+    # first 0.1 sooner.
     assert [float(grid.lag_to_own(k)(means)) for k in (0, 1, None)] == pytest.approx(
         [-0.1, -0.6, -0.35]
     )

@@ -10,7 +10,9 @@ from tests.test_stats_rows import UNEVEN, make_rows
 
 
 def test_balanced_latin_is_a_paired_t_test() -> None:
-    """With equal sets, βp is the mean of the sets' own differences, and CR1's error theirs but for its factor."""
+    """With equal sets, βp is the mean of the sets' own differences, and CR1's error theirs but for
+    its factor.
+    """
     rows = make_rows(np.random.default_rng(0), documents=50, effects=(0.0, -0.01, -0.02, -0.03))
     table = rows.values.reshape(50, 4, 4).mean(1)
     gaps = table[:, 1:] - table[:, :1]
@@ -30,7 +32,10 @@ def test_balanced_latin_is_a_paired_t_test() -> None:
 
 @pytest.mark.parametrize(("size", "sign"), [(1e-6, "•"), (1e-5, "")])
 def test_what_rounding_does_is_zero(size: float, sign: str) -> None:
-    """Cosines of float32 vectors are known to about 1e-6. All 50 sets differ alike: anything is significant."""
+    """Cosines of float32 vectors are known to about 1e-6.
+
+    All 50 sets differ alike: anything is significant.
+    """
     rows = make_rows(np.random.default_rng(0), documents=50)
     values = (
         0.7
@@ -71,7 +76,9 @@ def covers(found: PositionEffects) -> np.ndarray:
 @pytest.mark.slow
 @pytest.mark.parametrize("documents", [9, UNEVEN], ids=["latin", "uneven"])
 def test_nine_sets_are_covered(documents: int | tuple[int, ...]) -> None:
-    """300 samples without position effects, three differences each: a share has an error of at most 0.013."""
+    """300 samples without position effects, three differences each: a share has an error of at most
+    0.013.
+    """
     rng = np.random.default_rng(20)
     hits: dict[str, list[np.ndarray]] = {"auto": [], "z": []}
     rejected = []
@@ -101,7 +108,10 @@ def test_auto_looks_at_sets_and_segments() -> None:
 
 @pytest.mark.slow
 def test_segments_shared_between_sets_are_covered() -> None:
-    """40 sets from 60 segments, 1,000 samples: a standard error of 0.007. Clustering by set alone fails."""
+    """40 sets from 60 segments, 1,000 samples: a standard error of 0.007.
+
+    Clustering by set alone fails.
+    """
     rng = np.random.default_rng(0)
     place = np.arange(4)
     hits: dict[str, list[np.ndarray]] = {"auto": [], "cr1": []}

@@ -48,9 +48,11 @@ def make_rows(
     effects: tuple[float, ...] = (),
     noise: float = 0.03,
 ) -> Rows:
-    """Cyclic orders of n segments a set; sets, segments and set × position interactions all have random effects.
+    """Cyclic orders of n segments a set; sets, segments and set × position interactions all have
+    random effects.
 
-    `documents` are those of each set, or a number of sets that all have n: then the design is Latin and balanced.
+    `documents` are those of each set, or a number of sets that all have n: then the design is Latin
+    and balanced.
     """
     per_set = np.full(documents, n) if isinstance(documents, int) else np.array(documents)
     sets, shifts = (

@@ -1,7 +1,7 @@
 """How often whole tunings err, and how often they find what is there, when the truth is known.
 
-Limits are binomial: a procedure that errs at the rate it may goes beyond with a chance below 4 %, and one that finds
-as often as it has to falls short with a chance below 2 %.
+Limits are binomial: a procedure that errs at the rate it may goes beyond with a chance below 4 %,
+and one that finds as often as it has to falls short with a chance below 2 %.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def at_least(share: float, runs: int) -> int:
 
 
 def test_the_simulator_has_the_means_that_it_says() -> None:
-    """20,000 clusters: standard errors of 0.001 of a gain and of 0.003 of a mean at one position."""
+    """20,000 clusters: standard errors of 0.001 of a gain, of 0.003 of a mean at a position."""
     means = true_means(PAGES.means)
     gains = tuple(means.mean() - means)
     arms = {
@@ -77,7 +77,8 @@ def t_of(gain: Interval) -> float:
 
 
 def assert_none_helps(found: list[Simulated]) -> None:
-    """None is advised. The clusters that did not choose show no gain beyond chance, and all clusters together do.
+    """None is advised. The clusters that did not choose show no gain beyond chance, and all
+    clusters together do.
 
     The mean of t values has a standard error of about 1 / √runs.
     """
@@ -96,7 +97,8 @@ def test_no_candidate_helps() -> None:
 @pytest.mark.parametrize("count", [4, 8])
 @pytest.mark.parametrize("kind", KINDS)
 def test_if_no_candidate_helps_none_is_advised(kind: str, count: int, clusters: int) -> None:
-    """The halves are not independent: each is chosen by what the other one shows. So it is 5 %, and not 2.5 %.
+    """The halves are not independent: each is chosen by what the other one shows. So it is 5 %, and
+    not 2.5 %.
 
     Without a guard, which could only refuse more.
     """
@@ -120,7 +122,10 @@ def test_a_candidate_that_helps_is_found(names: list[str]) -> None:
 @pytest.mark.parametrize("clusters", [150, 600])
 @pytest.mark.parametrize("changed", [0.02, 0.1])
 def test_a_candidate_that_loses_on_the_guard_is_not_advised(changed: float, clusters: int) -> None:
-    """It helps, and is what is chosen first. What is left after it does not help, and is advised by chance only."""
+    """It helps, and is what is chosen first.
+
+    What is left after it does not help, and is advised by chance only.
+    """
     arms = {**dict.fromkeys(FOUR, Arm()), GOOD: HELPS}
     on_guard = {
         **dict.fromkeys(FOUR, Arm(changed, 0.0)),
@@ -147,10 +152,12 @@ def test_if_all_candidates_lose_on_the_guard_none_is_advised(changed: float, clu
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 4])
 def test_the_probability_of_a_gain_is_not_overstated(count: int) -> None:
-    """True gains are drawn from N(0, 0.02): of the candidates stated to gain with .8 to .95, that many do.
+    """True gains are drawn from N(0, 0.02): of the candidates stated to gain with .8 to .95, that
+    many do.
 
-    400 clusters have an error of 0.007, so that the prior is nearly flat, as the probability assumes. The best of
-    several is more likely to gain than one by itself, of which the probability knows nothing: it may be too low.
+    400 clusters have an error of 0.007, so that the prior is nearly flat, as the probability
+    assumes. The best of several is more likely to gain than one by itself, of which the probability
+    knows nothing: it may be too low.
     """
     rng, stated, true = np.random.default_rng(0), list[float](), 0
     for _ in range(1200):

@@ -1,4 +1,4 @@
-"""Files of dumps: found by their names, read page by page in every format, and refused in one line."""
+"""Files of dumps: found by name, read page by page in every format, refused in one line."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def test_every_format_gives_the_same_pages(tmp_path: Path, write: Writer) -> Non
     pages = [page for page, _ in read_pages(path, "en")]
     expected = [(page.number, page.title, None, page.text) for page in PAGES]
     assert [(page.page_id, page.title, page.fault, page.clean()) for page in pages] == expected
-    # A file that is cut off gives the pages before; Parquet's index is at its end, so that gives none.
+    # A file that is cut off gives the pages before; Parquet's index is at its end, so that gives
+    # none.
     broken = (
         "is not a Parquet file"
         if write is write_parquet
@@ -143,7 +144,9 @@ def test_a_missing_package_is_named_before_reading(
 
 
 def test_files_are_found_by_their_names(tmp_path: Path) -> None:
-    """The newest, clean text before XML, whole before parts, and no index, table or unfinished download."""
+    """The newest, clean text before XML, whole before parts, and no index, table or unfinished
+    download.
+    """
     found = {
         "de": ["dewiki-20260101-cirrussearch-content.json.gz"],
         "en": [
@@ -184,7 +187,9 @@ def test_files_are_found_by_their_names(tmp_path: Path) -> None:
 
 
 def test_titles_that_look_like_rows(tmp_path: Path) -> None:
-    """Quotes and backslashes come back, no text is taken for a row, and only items with both languages stay."""
+    """Quotes and backslashes come back, no text is taken for a row, and only items with both
+    languages stay.
+    """
     titles = ["d'Arc", 'a "b" \\', "(1,2,'dewiki','x')", "),(3,4,'enwiki','hidden'", "Ж_ß", "alone"]
     wikis = {
         one: [MadePage(n, title, item=n) for n, title in enumerate(titles, start=1)]
@@ -221,7 +226,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 @pytest.mark.slow
 @pytest.mark.parametrize("write", [write_xml, write_cirrus])
 def test_memory_does_not_grow_with_the_dump(tmp_path: Path, write: Writer) -> None:
-    """60 MB of text; more than half of it would have to be held by a reader that does not stream."""
+    """60 MB of text; a reader that does not stream would hold more than half of it."""
     path = write(
         tmp_path, "en", [MadePage(number, f"Article {number}", 3000) for number in range(2000)]
     )

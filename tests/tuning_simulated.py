@@ -1,10 +1,12 @@
-"""Simulated tunings: nDCG@10 of queries under arms whose true means are known, and the whole procedure on them.
+"""Simulated tunings: nDCG@10 of queries under arms whose true means are known, and the whole
+procedure on them.
 
-The value of a query is 1 / log2(1 + rank), or 0 beyond rank 10. Its rank comes from a latent normal: the position's
-mean, a part that the queries of a cluster share, and the query's own difficulty, which all arms share. An arm redraws
-some queries, and some clusters as a whole, from that same distribution: it differs from the plain model and is on
-average no better or worse. A gain turns values into 1 at a rate, a loss lowers them as from rank 1 to 2, so that true
-means are known exactly.
+The value of a query is 1 / log2(1 + rank), or 0 beyond rank 10. Its rank comes from a latent
+normal: the position's mean, a part that the queries of a cluster share, and the query's own
+difficulty, which all arms share. An arm redraws some queries, and some clusters as a whole, from
+that same distribution: it differs from the plain model and is on average no better or worse. A gain
+turns values into 1 at a rate, a loss lowers them as from rank 1 to 2, so that true means are known
+exactly.
 """
 
 from __future__ import annotations
@@ -125,7 +127,9 @@ def simulate_tuning(
     task: Task = PAGES,
     guard: Task = SHORT,
 ) -> Simulated:
-    """Choose on a task, and again without that candidate as long as the guard shows a loss, as a tuning does."""
+    """Choose on a task, and again without that candidate as long as the guard shows a loss, as a
+    tuning does.
+    """
     sample, seed = task.draw(arms, rng), int(rng.integers(2**31))
     guards = [] if on_guard is None else [guard.draw(on_guard, rng)]
     left, chosen = list(arms), list[str]()

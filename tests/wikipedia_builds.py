@@ -1,4 +1,6 @@
-"""Small dumps of Wikipedias in the formats in which they are published, and links between their pages."""
+"""Small dumps of Wikipedias in the formats in which they are published, and links between their
+pages.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class WordTokenizer:
 
 @dataclass(frozen=True)
 class MadePage:
-    """A page of so many words, or of a given wikitext; `redirect` and `disambiguation` pages say so."""
+    """A page of so many words, or of a given wikitext; `redirect` and `disambiguation` pages say
+    so.
+    """
 
     number: int
     title: str
@@ -68,7 +72,8 @@ def topics(
     return {one: [page(place, one, *item) for item in words.items()] for place, one in numbered}
 
 
-_HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11" xml:lang="{language}">
+_HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11"
+  xml:lang="{language}">
   <siteinfo>
     <sitename>Wikipedia</sitename>
     <dbname>{wiki}</dbname>
