@@ -33,6 +33,7 @@ class Corpus:
     _by_language: dict[str, dict[str, Segment]] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
+        """Group the segments by language; an error if an id occurs twice in one."""
         by_language: dict[str, dict[str, Segment]] = {}
         for segment in self.segments:
             ids = by_language.setdefault(segment.language, {})

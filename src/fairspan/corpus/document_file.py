@@ -25,9 +25,6 @@ def read_document(source: Path | str, borders: str = "auto") -> MarkedText:
         source: a file, read by its ending (.md, .json, .jsonl, all others plain text); or "-" for
             stdin, which is JSON if it begins like a JSON object or list, and plain text otherwise.
         borders: see `fairspan.corpus.marked_text.mark`; JSON with segments takes no other borders.
-
-    Raises:
-        CorpusError: in one line, with the file and, if known, the line or segment.
     """
     piped = str(source) == STDIN
     try:

@@ -18,13 +18,10 @@ _SECONDS = 3.0
 
 
 class Repository:
-    """A dataset's configurations and splits, in one revision.
-
-    Args:
-        name: on the hub, or the path of a clone.
-    """
+    """A dataset's configurations and splits, in one revision."""
 
     def __init__(self, name: str) -> None:
+        """The dataset of a name on the hub, or of the path of a clone."""
         self.name = name
         try:
             self._library = import_module("datasets")
@@ -88,6 +85,7 @@ class Dataset:
     def __init__(
         self, names: dict[str, str], revision: str | None, table: Any, fields: Fields
     ) -> None:
+        """The split of these names, whose rows are those of a streamed table."""
         self.name = ":".join(names.values())
         split = (table.info.splits or {}).get(names["split"])
         self.total = int(getattr(split, "num_examples", 0) or 0)

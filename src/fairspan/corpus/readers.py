@@ -32,7 +32,6 @@ class RawCorpus:
     Attributes:
         spoken: the language of each file or split that is in one language.
         languages: all that there are, also those that were not asked for.
-        notes: what a reader of results should know about how the corpus was read.
     """
 
     name: str

@@ -197,15 +197,16 @@ def parse_line(label: str, number: int, line: bytes) -> Row | Fault:
     """The object on a line, or what is wrong with it."""
     try:
         fields: Any = json.loads(decode(line))
-        if not isinstance(fields, dict):
-            raise CorpusError(f"not an object but {describe(fields)}. Each line holds one object.")
-        return Row(label, number, fields)
     except json.JSONDecodeError as error:
         reason = f"not JSON ({error.msg}, character {error.colno}). Each line holds one object."
     except CorpusError as error:
         reason = str(error)
     except (ValueError, RecursionError) as error:
         reason = f"JSON that cannot be read ({error})."
+    else:
+        if isinstance(fields, dict):
+            return Row(label, number, fields)
+        reason = f"not an object but {describe(fields)}. Each line holds one object."
     return Fault(label, number, None, reason)
 
 

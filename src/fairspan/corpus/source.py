@@ -37,6 +37,7 @@ class Files:
     """JSON Lines, Parquet or text files, in the order of their names; `done` counts their bytes."""
 
     def __init__(self, name: str, paths: Mapping[str, Path], fields: Fields) -> None:
+        """Files by their labels; names, sizes and times are their identity."""
         self.name = name
         self._fields = fields
         self._files = list(paths.items())
@@ -55,6 +56,7 @@ class Files:
         }
 
     def rows(self, start: Cursor = START) -> Iterator[ReadRow]:
+        """The records from a position on."""
         before = sum(self._sizes[: start.file])
         for number, (label, path) in enumerate(self._files[start.file :], start=start.file):
             begin = start if number == start.file else Cursor(number)
@@ -78,6 +80,7 @@ class Records:
         self.identity = {"records": self.total or None}
 
     def rows(self, start: Cursor = START) -> Iterator[ReadRow]:
+        """The records from a position on."""
         waiting: Iterator[Any] = iter(self._records)
         skipped = start.row
         if waiting is self._records:
@@ -98,7 +101,7 @@ Errors and manifests use its `name`; `total` is `Cursor.done` at the end, or 0 i
 """
 
 
-def open_source(given: SourceLike, fields: Fields) -> Source:
+def open_source(source: SourceLike, fields: Fields) -> Source:
     """The records of a file, a folder, a list, or a dataset.
 
     A dataset is named as `name`, `name:split` or `name:configuration:split`.
@@ -106,12 +109,12 @@ def open_source(given: SourceLike, fields: Fields) -> Source:
     Raises:
         CorpusError: if there is no such source, or nothing in it that could be read.
     """
-    if not isinstance(given, str | Path):
-        return Records(given)
-    path = Path(given).expanduser()
+    if not isinstance(source, str | Path):
+        return Records(source)
+    path = Path(source).expanduser()
     if path.exists():
-        return Files(str(given), files_of(path), fields)
-    repository, named = find_dataset(given)
+        return Files(str(source), files_of(path), fields)
+    repository, named = find_dataset(source)
     return repository.open(*named, fields)
 
 

@@ -127,15 +127,11 @@ def choose(samples: Sequence[Sample], plain: str, names: Sequence[str], seed: in
 
 
 def judge(choice: Choice, changes: Sequence[Interval], margin: float) -> Finding:
-    """What the numbers say about a choice.
+    """What the numbers say about a choice, with changes of quality on tasks that must not lose.
 
-    Args:
-        changes: of quality, on tasks that must not get worse.
-
-    Returns:
-        "use" if the gain is above 0 and no task loses the margin; "loss" if one is shown to lose;
-        "no gain" if a gain beyond the margin is ruled out for every candidate; otherwise
-        "probably" if the best estimate is a gain, and "open" if it is not.
+    "use" if the gain is above 0 and no task loses the margin; "loss" if one is shown to lose;
+    "no gain" if a gain beyond the margin is ruled out for every candidate; otherwise "probably" if
+    the best estimate is a gain, and "open" if it is not.
     """
     if any(change.high < 0 and change.low <= -margin for change in changes):
         return "loss"

@@ -11,7 +11,7 @@ from fairspan.stats.equivalence import Compared
 from fairspan.stats.intervals import Interval, Intervals, largest_growth
 from fairspan.stats.resampling import Statistic, position_sums, resample, share
 
-# From this many documents on, the means of permuted values are drawn from their normal limit.
+# From this many documents on, permuted means are drawn from their normal limit.
 ENOUGH_DOCUMENTS = 500
 _VALUES_AT_A_TIME = 1 << 18
 

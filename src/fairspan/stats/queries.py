@@ -83,8 +83,8 @@ def query_effects(
 ) -> QueryEffects:
     """Means of values[N] ≥ 0, one row per query, overall and by groups[N].
 
-    Groups are numbered from 1 to G; a query with 0 is in none of them and counts overall only.
-    Queries with the same label in clusters[N] are not independent: they are drawn together.
+    Groups are numbered from 1 to G; queries with 0 are in none and count overall only. Queries with
+    the same label in clusters[N] are not independent: they are drawn together.
     """
     sums = query_sums(values, groups, clusters)
     samples = resample(sums, rng=rng, draws=draws)

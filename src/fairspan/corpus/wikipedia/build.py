@@ -40,15 +40,11 @@ def build(
     out: Path,
     request: BuildRequest,
     tokenizer: Tokenizer,
-    progress: BuildProgress = lambda file, done, found: None,
+    progress: BuildProgress = lambda file, done, counted: None,
 ) -> dict[str, Any]:
-    """Build a corpus in the folder `out`, or continue one that was begun there.
+    """Build a corpus in the folder `out`, or continue one; returns the content of `corpus.json`.
 
-    The same request and the same files give the same bytes, however often the build was
-    interrupted.
-
-    Returns:
-        the content of `corpus.json`.
+    The same request and files give the same bytes, however often the build was interrupted.
     """
     asked = request.asked(tokenizer)
     work = out / WORK

@@ -32,26 +32,24 @@ _MOST_BYTES = 2_000_000
 _MOST_OPEN = 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """A page of a dump before its text is cleaned.
 
     Attributes:
-        revision: its number, if the dump has it.
-        fault: why it is no article, such as "redirect"; None if it may be one.
-        item: the number of its Wikidata item, if the dump has it.
         size: bytes of its source, a cheap bound on the length of its text.
-        clean: makes its plain text; called only for pages that are wanted, possibly in another
-            process.
+        clean: makes its plain text; called only for wanted pages, possibly in another process.
+        revision, item: the numbers of its revision and Wikidata item, if the dump has them.
+        fault: why it is no article, such as "redirect"; None if it may be one.
     """
 
     page_id: int
     title: str
-    revision: int | None
-    fault: str | None
-    item: int | None
     size: int
     clean: Callable[[], str]
+    revision: int | None = None
+    item: int | None = None
+    fault: str | None = None
 
 
 Pages = Iterator[tuple[Page, int]]
@@ -129,7 +127,6 @@ def _xml_page(page: ElementTree.Element, hidden: frozenset[str]) -> Page:
         title=page.findtext("{*}title", ""),
         revision=int(page.findtext("{*}revision/{*}id", "")),
         fault=fault,
-        item=None,
         size=size,
         clean=partial(from_wikitext, text, hidden),
     )
@@ -169,10 +166,10 @@ def _read_parquet(path: Path, language: str) -> Pages:
         address = _ADDRESS.match(fields.get("url", ""))
         _require_wiki(path, f"{address[1].replace('-', '_')}wiki" if address else "", language)
         size = len(text.encode("utf-8", "replace"))
+        clean = partial(from_extract, text)
         try:
-            about = (int(fields["id"]), fields["title"], None, None, None, size)
+            page = Page(page_id=int(fields["id"]), title=fields["title"], size=size, clean=clean)
         except (ValueError, KeyError):
-            raise CorpusError(
-                f"{path.name} is not of wikimedia/wikipedia: its columns are id, url, title, text."
-            ) from None
-        yield Page(*about, partial(from_extract, text)), after.done
+            wrong = f"{path.name} is not of wikimedia/wikipedia"
+            raise CorpusError(f"{wrong}: its columns are id, url, title, text.") from None
+        yield page, after.done

@@ -24,14 +24,12 @@ class BuildRequest:
     """What to build, from which files.
 
     Attributes:
-        dumps: by language, the files of its dump.
         sitelinks: Wikidata's table of links; None aligns by the items that the dumps name.
         min_tokens, max_tokens: of an article (IRF, section 3: 1,000 to 2,000).
         length_language: the language that these limits apply to; None applies them to all.
         length_ratio: with `length_language`, the allowed difference of other languages' lengths,
             as a share of its length (IRF: 0.7); None allows any.
-        limit: how many articles to draw; None takes all.
-        seed: of that draw.
+        limit: how many articles to draw with the seed; None takes all.
     """
 
     languages: tuple[str, ...]
@@ -45,6 +43,7 @@ class BuildRequest:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        """Raise on values that cannot be used."""
         parse_languages(self.languages)
         for language in self.languages:
             if not self.dumps.get(language):
