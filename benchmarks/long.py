@@ -40,6 +40,7 @@ from fairspan.retrieval.splitting import link_queries
 from fairspan.runs.log import RunLog
 from fairspan.stats.intervals import Interval
 from fairspan.stats.queries import QueryChange, query_effects
+from fairspan.studies.evaluate.entries import EvaluateEntries
 from fairspan.studies.evaluate.measures import Arm, change_of, query_groups, results_of, sorted_rows
 
 PARTS = ("search", "bm25", "cost")
@@ -133,10 +134,8 @@ def search(subject: NamedModel, folder: Path, work: Path) -> list[str]:
     }
     log = run(subject.model, folder, rows.values(), **kept)
     results = {one.arm.treatment: one for one in results_of(log)}
-    for cost in log.header["costs"]:
-        say(
-            f"{subject.name}, {cost['treatment']}: {cost['tokens']:,} tokens, {cost['seconds'] or 0:.1f} s"
-        )
+    for cost in log.header.part(EvaluateEntries).costs:
+        say(f"{subject.name}, {cost.treatment}: {cost.tokens:,} tokens, {cost.seconds or 0:.1f} s")
     lines = []
     for row, treatment in rows.items():
         found = results[treatment].effects
@@ -148,7 +147,7 @@ def search(subject: NamedModel, folder: Path, work: Path) -> list[str]:
         for treatment in (chunks, LONG)
     )
     groups = query_groups(before, ())[1]
-    from_chunks = change_of(before, after["value"].to_numpy(), groups, int(log.header["seed"]))
+    from_chunks = change_of(before, after["value"].to_numpy(), groups, log.header.seed)
     lines.append(change_line(f"{subject.name}, `long` − plain", from_plain))
     lines.append(change_line(f"{subject.name}, `long` − mean of chunks of the window", from_chunks))
     return lines

@@ -28,6 +28,7 @@ from fairspan.model.window import window_of
 from fairspan.report.frames import columns_of, interval
 from fairspan.report.text import model_name
 from fairspan.stats.choice import CHOSEN, quality
+from fairspan.studies.evaluate.entries import EvaluateEntries
 from fairspan.studies.tune.summary import PLAIN, decide
 
 Facts = dict[str, Any]
@@ -59,10 +60,10 @@ def measure(given: argparse.Namespace) -> None:
         machine = (
             torch.cuda.get_device_name()
             if model.device.type == "cuda"
-            else log.header["machine"]["processor"]
+            else log.header.machine.processor
         )
-        facts[verb] = {**found, "machine": machine, "date": log.header["finished"][:10]}
-        facts[verb]["versions"] = log.header["versions"]
+        facts[verb] = {**found, "machine": machine, "date": log.header.finished[:10]}
+        facts[verb]["versions"] = log.header.versions
         file.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", "utf-8")
         say(f"{name}, {verb}: {found}")
 
@@ -103,10 +104,11 @@ def qmsum(model: Any, **asked: Any) -> tuple[Any, Facts]:
     how |= {"indexes": ["whole", "chunk-max"], "chunk_tokens": "window", "too_long": "cut"}
     log = fairspan.evaluate(model, **asked, **how, metrics=[METRIC], progress=False)
     rows = {(one["treatment"], one["index"]): one for one in log.frame("quality").to_dicts()}
-    costs = {(one["treatment"], one["index"]): one for one in log.header["costs"]}
+    entries = log.header.part(EvaluateEntries)
+    costs = {(cost.treatment, cost.index): cost for cost in entries.costs}
     names = ("estimate", "low", "high", "change_estimate", "change_low", "change_high", "queries")
     found = {arm: {key: rows[pair][key] for key in names} for arm, pair in QMSUM.items()}
-    return log, found | {"vectors": {arm: costs[pair]["vectors"] for arm, pair in QMSUM.items()}}
+    return log, found | {"vectors": {arm: costs[pair].vectors for arm, pair in QMSUM.items()}}
 
 
 def row(facts: Facts) -> str:

@@ -11,6 +11,7 @@ import polars as pl
 from scipy import stats
 
 from fairspan.calibration.treatment import as_treatment
+from fairspan.runs.header import Timings, parse_header
 from fairspan.runs.log import LogWriter, RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.collapse.options import CollapseOptions
@@ -137,9 +138,9 @@ def study_of(
         "notes": [],
         **changes,
     }
-    writer = LogWriter(folder, header)
+    writer = LogWriter(folder, parse_header(header))
     writer.add(rows_of([*text_rows_of(curves, lengths, tokens or lengths), *rows]))
-    writer.finish("complete", timings={"seconds": 1.5}, notes=header["notes"])
+    writer.finish("complete", Timings(seconds=1.5))
     return read_log(folder)
 
 

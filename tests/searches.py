@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from fairspan.runs.header import Timings, parse_header
 from fairspan.runs.log import LogWriter, RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.evaluate.options import EvaluateOptions
@@ -133,9 +134,9 @@ def log_of(folder: Path, rows: pl.DataFrame, *, shuffled: bool = True, **changes
         "notes": [],
         **changes,
     }
-    writer = LogWriter(folder, header)
+    writer = LogWriter(folder, parse_header(header))
     writer.add(rows.sample(fraction=1, shuffle=True, seed=3) if shuffled else rows)
-    writer.finish("complete", timings={"seconds": 1.5}, notes=header["notes"])
+    writer.finish("complete", Timings(seconds=1.5))
     return read_log(folder)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from fairspan.runs.header import Header, Timings, parse_header
 from fairspan.runs.log import LogWriter, RunLog
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.audit.options import AuditOptions
@@ -74,20 +76,23 @@ def simulated_rows(
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
-def header(treatments: Sequence[Any], **changes: Any) -> dict[str, Any]:
+def header(treatments: Sequence[Any], **changes: Any) -> Header:
     spec = AuditOptions(treatments=treatments, **changes.pop("spec", {})).asked
-    return {
+    entries = {
         "verb": "audit",
         "run": "m-12345678",
         "model": {"name": "m", "fingerprint": "f"},
-        "corpus": {"name": "c", "fingerprint": "f"},
+        "corpus": {"name": "c", "fingerprint": "f", "languages": ["en"]},
         "plans": ["en"],
         "documents": 24,
-        "shared_segments": {},
-        "seed": 0,
         "spec": spec,
-        **changes,
     }
+    return parse_header({**entries, **changes})
+
+
+def with_entries(log: RunLog, **entries: Any) -> RunLog:
+    """The log with other entries in its header."""
+    return replace(log, header=parse_header({**log.header.to_json(), **entries}))
 
 
 def simulated_log(
@@ -101,7 +106,7 @@ def simulated_log(
     writer = LogWriter(folder, header(treatments, **changes))
     for table in tables:
         writer.add(table)
-    writer.finish(status, timings={"seconds": 1.5})
+    writer.finish(status, Timings(seconds=1.5))
     return read_log(folder)
 
 

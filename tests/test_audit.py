@@ -22,7 +22,9 @@ import fairspan
 from fairspan.corpus.corpus import Corpus
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
-from fairspan.runs.log import FORMAT, LogWriter, library_versions
+from fairspan.runs.header import FORMAT
+from fairspan.runs.identity import library_versions
+from fairspan.runs.log import LogWriter
 from fairspan.runs.progress import Silent
 from fairspan.runs.rows import SCHEMA
 from fairspan.runs.study import run_name
@@ -246,7 +248,7 @@ def test_a_model_that_comes_calibrated_is_measured_as_it_is(
     fair = fairspan.calibrate(plain, basket_size=8)
     before = measured(plain)
     log = measured(fair, out=before.folder.with_name("fair"))
-    assert log.header["timings"]["texts_from_store"] == 0
+    assert log.header.timings.texts_from_store == 0
     assert_by_hand(log, corpus, "plain", fair.encode_document, fair.encode_document)
 
 
@@ -254,7 +256,7 @@ def test_the_models_own_prompt_is_used(make_tiny: Make, corpus: str, measured: A
     model = copy_sharing_weights(make_tiny("bert", "mean"))
     model.prompts = {"document": "w7 w8 "}
     log = measured(model)
-    assert log.header["model"]["prompts"]["document"] == "w7 w8 "
+    assert log.header.model.prompts["document"] == "w7 w8 "
     put = partial(model.encode, prompt="w7 w8 ")
     assert_by_hand(log, corpus, "plain", put, put)
 
@@ -335,8 +337,8 @@ def test_any_object_with_encode(
     assert proof[0] == max(once, key=len)
     assert proof[0].startswith(proof[1])
     assert sorted(once) == sorted(set(once))
-    assert log.header["model"] == {"name": "Letters", "fingerprint": None}
-    assert log.header["token_unit"] == "characters"
+    assert log.header.to_json()["model"] == {"name": "Letters", "fingerprint": None}
+    assert log.header.token_unit == "characters"
 
 
 @pytest.mark.parametrize(
@@ -391,7 +393,7 @@ def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Pat
     model = make_tiny("bert", "mean")
     log = measured(model, seed=5, name="tiny/model", treatments=["plain", "paper"])
     header = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
-    assert header == json.loads(json.dumps(log.header))
+    assert header == log.header.to_json()
     assert (header["format"], header["verb"], header["status"]) == (FORMAT, "audit", "complete")
     assert header["error"] is None
     assert header["run"].startswith("model-")
@@ -488,18 +490,18 @@ def test_another_audit_takes_shared_texts_from_the_store(
 ) -> None:
     model = make_tiny("bert", "cls")
     first = measured(model, treatments=["plain"])
-    texts = first.header["timings"]["texts_computed"]
+    texts = first.header.timings.texts_computed
     second = measured(model, treatments=["paper", "plain"], out=tmp_path / "second")
-    assert second.header["timings"]["texts_from_store"] == texts
-    assert second.header["timings"]["texts_computed"] == texts
+    assert second.header.timings.texts_from_store == texts
+    assert second.header.timings.texts_computed == texts
     assert values_of(second.rows, "representation", "plain") == values_of(
         first.rows, "representation", "plain"
     )
     # Documents-only embeds segments as "plain" does and documents as "paper" does: all of it is there.
     forbid_encoding(monkeypatch)
     third = measured(model, treatments=["paper+sides=document"], out=tmp_path / "third")
-    assert third.header["timings"]["texts_from_store"] == texts
-    assert third.header["timings"]["texts_computed"] == 0
+    assert third.header.timings.texts_from_store == texts
+    assert third.header.timings.texts_computed == 0
 
 
 def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
@@ -588,7 +590,7 @@ def test_treatments_that_cut_and_one_that_reads_on_by_hand(
     segments = len({(row[1]) for parts in documents.values() for row in parts})
     kept = {
         (one["treatment"], one["texts"]): (one["window"], one["count"], one["cut"])
-        for one in log.header["windows"]
+        for one in log.header.to_json()["windows"]
     }
     assert kept == {
         ("plain", "documents"): (SHORT, len(documents), len(longer)),
@@ -611,7 +613,7 @@ def test_treatments_that_cut_and_one_that_reads_on_by_hand(
         }
         if in_part or counted["never"]:
             expected.append({"treatment": "plain", "n": n, "position": place + 1, **counted})
-    assert log.header["unseen"] == expected
+    assert log.header.to_json()["unseen"] == expected
     assert {one["position"] for one in expected} == {2, 3}, "the premise"
 
 
@@ -619,7 +621,7 @@ def test_cut_documents_are_in_verdicts_notes_json_and_page(
     short: SentenceTransformer, measured: Audit, tmp_path: Path
 ) -> None:
     log = measured(short, treatments=["plain", "paper", T8])
-    cut = next(one["cut"] for one in log.header["windows"] if one["texts"] == "documents")
+    cut = next(one["cut"] for one in log.header.to_json()["windows"] if one["texts"] == "documents")
     said = f"{cut} of 9 documents were cut at {SHORT} tokens"
     none, paper, tiles = log.verdicts["sentence"]
     assert none.endswith(said)
@@ -690,9 +692,9 @@ def test_a_forecast_counts_what_the_run_does(
     expected = STUDY.forecast(options)
     assert not (tmp_path / "s.db").exists()
     log = STUDY(options)
-    assert log.header["timings"]["tokens_computed"] == expected.tokens
+    assert log.header.timings.tokens_computed == expected.tokens
     assert [row["name"] for row in expected.rows] == treatments
-    documents, segments = log.header["documents"], log.header["corpus"]["segments"]
+    documents, segments = log.header.documents, log.header.corpus.segments
     count = len(treatments)
     assert expected.scope == (
         f"({documents} documents of 2, 3 segments (en, de:en) + {segments} segments alone) × {count}"

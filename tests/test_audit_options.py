@@ -21,7 +21,7 @@ def test_options_from_plain_values() -> None:
     }
     options = AuditOptions(**asked, treatments=["none", "64-last"], seed=3)
     assert (options.design, options.sizes, options.seed) == ("williams", (3,), 3)
-    assert options.measured == (as_treatment("plain"), as_treatment("64-last"))
+    assert options.all_treatments == (as_treatment("plain"), as_treatment("64-last"))
     kept = json.loads(json.dumps(options.asked))
     assert {name: kept[name] for name in asked} == asked
     assert [one["name"] for one in kept["treatments"]] == ["plain", "64-last"]

@@ -17,8 +17,8 @@ from fairspan.report.chart import Chart, HeatMap
 from fairspan.report.figure import draw
 from fairspan.report.table import Table
 from fairspan.report.view import View
+from fairspan.runs.arms import Arm
 from fairspan.runs.log import RunLog
-from fairspan.runs.sides import Side
 from fairspan.stats.positions import marker, position_effects
 from fairspan.studies.audit.attention import layer_groups
 from fairspan.studies.audit.charts import MOST_PLANS
@@ -490,7 +490,7 @@ def test_changes_against_the_first_treatment(log: RunLog, view: View) -> None:
     found = [
         one
         for name in ("paper", "retrieval")
-        for one in compare_sides(Side(log, "plain"), Side(log, name))[0]
+        for one in compare_sides(Arm(log, "plain"), Arm(log, name))[0]
     ]
     found = [one for one in found if one["measure"] == "representation"]
     found.sort(key=lambda one: (one["second_treatment"], NAMES.index(one["plan"]), one["n"]))

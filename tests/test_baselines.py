@@ -467,7 +467,7 @@ def test_an_audit_by_hand(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
         assert max(abs(values[one][key] - values[other][key]) for key in values[one]) > 0.05, (
             "the premise"
         )
-    assert any("fitted on 98 texts of spare" in note for note in log.header["notes"])
+    assert any("fitted on 98 texts of spare" in note for note in log.header.notes)
 
 
 def test_keys_name_the_baseline_and_its_content(prepared: PreparedAudit, other_corpus: str) -> None:
@@ -480,7 +480,7 @@ def test_keys_name_the_baseline_and_its_content(prepared: PreparedAudit, other_c
         for one in (prepared, fitted_elsewhere):
             made = [
                 one.subject.under(treatment, fit=one.fit, embed=embed)
-                for treatment in one.options.measured
+                for treatment in one.options.all_treatments
             ]
             keys += [
                 [treated.segments.key(segment), treated.documents.key(segment)] for treated in made

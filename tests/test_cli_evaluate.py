@@ -101,7 +101,7 @@ def test_an_evaluation_tells_its_advice_and_where_the_log_lies(
     said = json.loads(told, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert {**said, "folder": ""} == {**json.loads(json.dumps(log.to_dict())), "folder": ""}
     assert said["folder"] == "here"
-    assert said["task"] == log.header["task"]
+    assert said["task"] == log.header.to_json()["task"]
     assert {(one["treatment"], one["metric"]) for one in said["quality"]} == {
         (name, metric) for name in ("plain", B8, B8 + ONLY) for metric in ("ndcg@10", "mrr")
     }
@@ -117,7 +117,7 @@ def test_a_dry_run_tells_what_a_run_embeds_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
     assert run(*usual, "--indexes", "whole,late-max", "--out", "here").code == 0
     log = read_log(tmp_path / "here")
-    assert said["tokens"] == log.header["timings"]["tokens_computed"]
+    assert said["tokens"] == log.header.timings.tokens_computed
     assert [one["name"] for one in said["rows"]] == ["plain", B8, B8 + ONLY]
     assert [one["tokens"] == 0 for one in said["rows"]] == [False, False, True]
     assert said["scope"] == "8 queries in 2 clusters, 8 documents × 3 treatments"
@@ -171,7 +171,7 @@ def test_a_beir_folder(run: Run, model: Path, beir: Path, tmp_path: Path) -> Non
     assert run("evaluate", model, beir, *typed, "--out", "b").code == 0
     first, second = (read_log(tmp_path / name) for name in ("a", "b"))
     assert first.rows.drop("run").equals(second.rows.drop("run"))
-    assert second.header["timings"]["texts_computed"] == 0
+    assert second.header.timings.texts_computed == 0
 
 
 # --- mistakes
@@ -285,4 +285,4 @@ def test_a_search_of_mteb_is_shown(
     done = run("evaluate", model, "mteb:TinySearch", "--treatments", TREATMENTS, "--out", "here")
     assert done.code == 0, done.err
     assert "5 queries" in done.out
-    assert read_log(tmp_path / "here").header["task"]["documents"] == 14
+    assert read_log(tmp_path / "here").header.searched.documents == 14

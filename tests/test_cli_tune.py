@@ -50,7 +50,7 @@ def usual(save_tiny: Callable[..., Path], place: Path) -> Typed:
 
 
 def computed(folder: Path) -> int:
-    return int(read_log(folder).header["timings"]["texts_computed"])
+    return int(read_log(folder).header.timings.texts_computed)
 
 
 # --- results
@@ -68,7 +68,7 @@ def test_a_folder_of_documents_and_what_to_use(run: Run, usual: Typed, tmp_path:
         done = run(*usual, "--out", "here")
     assert done.code == 0, done.err
     log = read_log(tmp_path / "here")
-    assert 0 < log.header["timings"]["tokens_computed"] < said["tokens"]
+    assert 0 < log.header.timings.tokens_computed < said["tokens"]
     assert log.view.cards[0].sentences[0] in " ".join(done.out.split())
     ending = ["log: here", "calibration: here/calibration.json", "page: here/tune.html"]
     assert done.out.rstrip().splitlines()[-3:] == ending

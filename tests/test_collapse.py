@@ -193,8 +193,8 @@ def test_texts_are_whole_sentences_of_the_same_documents(done: Done) -> None:
         for text, longest in zip(done.cuts.at(length), done.cuts.at(LENGTHS[-1]), strict=True):
             assert longest.text.startswith(text.text)
             assert text.text.endswith(".")
-    assert done.log.header["paired"] is True
-    for length, one in zip(LENGTHS, done.log.header["lengths"], strict=True):
+    assert done.log.header.to_json()["paired"] is True
+    for length, one in zip(LENGTHS, done.log.header.to_json()["lengths"], strict=True):
         mean = np.mean([text.tokens for text in done.cuts.at(length)])
         assert one == {"length": length, "texts": DOCUMENTS, "tokens": pytest.approx(mean)}
 
@@ -326,8 +326,11 @@ def test_natural_lengths(make_tiny: Make, study: Study, tmp_path: Path) -> None:
     natural = write_corpus(tmp_path / "natural", sizes)
     model, same = make_tiny("bert", "mean"), f"{STRONG}+sides=query"
     log = study(model, corpus=natural, natural=True, lengths=None, treatments=[same], spectra=1)
-    assert [(one["length"], one["texts"]) for one in log.header["lengths"]] == [(0, 4), (100, 5)]
-    assert log.header["paired"] is False
+    assert [(one["length"], one["texts"]) for one in log.header.to_json()["lengths"]] == [
+        (0, 4),
+        (100, 5),
+    ]
+    assert log.header.to_json()["paired"] is False
     assert any("1 of 12 documents are longer than the model's 512" in note for note in log.notes)
     assert "lengths with fewer than 3 documents were omitted: 200" in log.notes
     for begin, numbers in ((0, range(4)), (100, range(4, 9))):
@@ -415,7 +418,7 @@ def test_the_language_that_is_named(make_tiny: Make, tmp_path: Path) -> None:
         "lengths": [10, 20],
     }
     assert {text.language for text in prepared(**asked).cuts.texts} == {"en"}
-    assert prepared(**asked, language="it").header["corpus"]["languages"] == ["it"]
+    assert prepared(**asked, language="it").corpus.languages == ("it",)
     with pytest.raises(FairspanError, match="no language 'fr'"):
         prepared(**asked, language="fr")
 
@@ -447,10 +450,12 @@ def test_baskets_and_one_sided_treatments(make_tiny: Make, study: Study, corpus:
 def test_temperatures_are_treatments() -> None:
     names = [
         one.name
-        for one in CollapseOptions(temperatures=[1, 0.87654321], treatments=["tiles"]).measured
+        for one in CollapseOptions(
+            temperatures=[1, 0.87654321], treatments=["tiles"]
+        ).all_treatments
     ]
     assert names == [PLAIN, "tempscale+temperature=0.87654321", "tiles"]
-    measured = CollapseOptions(treatments=["tempscale", "tiles"], temperatures=[1.0]).measured
+    measured = CollapseOptions(treatments=["tempscale", "tiles"], temperatures=[1.0]).all_treatments
     assert [temperature_of(one) for one in measured] == [1.0, 0.8, None]
 
 

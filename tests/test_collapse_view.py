@@ -23,7 +23,6 @@ from fairspan.report.page import Part, make_page
 from fairspan.runs.log import RunLog
 from fairspan.stats.intervals import Interval, t_interval
 from fairspan.studies.collapse.summary import frames_of, suggestions
-from fairspan.studies.collapse.view import view_of
 from tests.length_studies import (
     DOCUMENTS,
     HALF,
@@ -42,6 +41,7 @@ from tests.length_studies import (
     study_of,
 )
 from tests.report_example import chart_of, printed, table_of
+from tests.simulated import with_entries
 
 CURVES = {
     PLAIN: [0.5, 0.55, 0.6, 0.7],
@@ -132,7 +132,7 @@ def test_the_margin_decides(tmp_path: Path) -> None:
     log = study_of(tmp_path, {PLAIN: above(0, 0.0047, 0.0094, 0.0141)})
     words = {}
     for margin in (0.003, 0.005, 0.01):
-        asked = replace(log, header={**log.header, "spec": {**log.spec, "margin": margin}})
+        asked = with_entries(log, spec={**log.spec, "margin": margin})
         words[margin] = frames_of(asked)["verdicts"]["verdict"][0]
     assert words == {0.003: "biased", 0.005: "inconclusive", 0.01: "fair"}
     found = frames_of(log)["geometry"].row(0, named=True)
@@ -396,7 +396,7 @@ def test_frames_are_json(study: RunLog) -> None:
     assert len(said["classification"]) == 2 * (4 + 4 + 4)
     assert said["notes"] == ["a note"]
     assert said["lengths"] == [
-        {**one, "name": str(one["length"])} for one in study.header["lengths"]
+        {**one, "name": str(one["length"])} for one in study.header.to_json()["lengths"]
     ]
     assert [one["treatment"] for one in said["verdicts"]] == [PLAIN, STRONG]
     assert {(one["treatment"], one["times"], one["cosine"]) for one in said["repeated"]} == {
@@ -428,7 +428,7 @@ def test_unknown_intervals_are_null(tmp_path: Path) -> None:
 def test_an_interrupted_study_shows_what_was_finished(tmp_path: Path) -> None:
     """One of two treatments, and no control: a page, with the verdict of that treatment."""
     done = study_of(tmp_path, {PLAIN: above(0, 0.05, 0.1, 0.2)}, treatments=["none", STRONG])
-    log = RunLog(done.folder, {**done.header, "status": "interrupted"}, done.rows, view_of)
+    log = with_entries(done, status="interrupted")
     assert log.verdicts.select("treatment", "verdict").rows() == [(PLAIN, "biased")]
     assert log.view.notes[0] == "this run was interrupted: 1 of 2 treatments were measured"
     page = log.save_page(tmp_path / "page.html").read_text(encoding="utf-8")

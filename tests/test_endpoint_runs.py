@@ -56,12 +56,12 @@ def test_the_same_as_an_object_that_encodes(server: Server, corpus: str, verb: s
     far = measure(Endpoint(server.url, "words"), **asked, out="far")
     assert values(near).equals(values(far))
     assert set(far.rows["treatment"]) == {"plain", "chunk-mean"}
-    assert far.header["token_unit"] == "characters"
+    assert far.header.token_unit == "characters"
     assert all(text.startswith(("w1 ", "w2 ")) for text in server.texts)
     assert server.twice == 0, (
         "not even the texts of the first request and of the test for cut texts"
     )
-    described = far.header["model"]
+    described = far.header.to_json()["model"]
     assert (described["name"], described["endpoint"], described["answers_name"]) == (
         "words",
         server.url,
@@ -76,8 +76,8 @@ def test_nothing_is_asked_for_twice(server: Server, corpus: str) -> None:
     endpoint = Endpoint(server.url, "words")
     log = fairspan.audit(endpoint, corpus=corpus, **AUDIT)
     sent = len(server.texts)
-    assert log.header["sending"]["stored"] == 0
-    assert log.header["sending"]["texts"] <= sent <= log.header["sending"]["texts"] + 4, (
+    assert log.header.sending.stored == 0
+    assert log.header.sending.texts <= sent <= log.header.sending.texts + 4, (
         "and a few without their end"
     )
     again = fairspan.audit(
@@ -86,13 +86,17 @@ def test_nothing_is_asked_for_twice(server: Server, corpus: str) -> None:
     assert (again.folder, len(server.texts)) == (log.folder, sent)
     changed = fairspan.audit(endpoint, corpus=corpus, **AUDIT, margin=0.05)
     assert len(server.texts) == sent
-    assert changed.header["sending"] == {**changed.header["sending"], "texts": 0, "tokens": 0}
-    assert changed.header["timings"]["texts_computed"] == 0
+    assert changed.header.to_json()["sending"] == {
+        **changed.header.to_json()["sending"],
+        "texts": 0,
+        "tokens": 0,
+    }
+    assert changed.header.timings.texts_computed == 0
     fairspan.audit(endpoint, corpus=corpus, **{**AUDIT, "sets": 6})
     assert server.twice == 1, "to see whether the model is still the same"
     assert len(server.texts) > sent
     fresh = fairspan.audit(endpoint, corpus=corpus, **AUDIT, fresh=True)
-    assert "all vectors came from the store" in fresh.header["notes"][-1]
+    assert "all vectors came from the store" in fresh.header.notes[-1]
     now = len(server.texts)
     fairspan.audit(endpoint, corpus=corpus, **AUDIT, fresh=True, store="other.db")
     assert len(server.texts) == now + sent, "another store is how to ask again"
@@ -121,7 +125,7 @@ def test_the_key_is_in_no_file(server: Server, corpus: str, tmp_path: Path) -> N
     log = fairspan.audit(
         Endpoint(server.url, "words", api_key="sk-very-secret"), corpus=corpus, **AUDIT
     )
-    assert log.header["status"] == "complete"
+    assert log.header.status == "complete"
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert len(files) > 5
     assert not [file for file in files if b"sk-very-secret" in file.read_bytes()]
@@ -148,7 +152,7 @@ def test_a_server_that_cuts_texts_is_found_out(server: Server, corpus: str) -> N
     log = fairspan.audit(
         Endpoint(server.url, "words"), corpus=corpus, **AUDIT, treatments=["chunk-mean-350"]
     )
-    assert log.header["status"] == "complete"
+    assert log.header.status == "complete"
     server.cut = 100
     with pytest.raises(FairspanError, match="does not read its longest document"):
         fairspan.audit(
@@ -180,7 +184,7 @@ def test_a_collection_whose_documents_are_cut_is_measured_so(
         "progress": False,
     }
     log = fairspan.evaluate(Endpoint(server.url, "words"), f"beir:{task}", **asked)
-    (note,) = [note for note in log.header["notes"] if "to the end" in note]
+    (note,) = [note for note in log.header.notes if "to the end" in note]
     assert note.startswith("the endpoint does not read the longest document (")
     with pytest.raises(FairspanError, match="to the end"):
         fairspan.evaluate(
@@ -192,10 +196,8 @@ def test_a_model_that_changes_is_noted(server: Server, corpus: str) -> None:
     names = iter(["words-1"] * 3 + ["words-2"] * 1000)
     server.change = lambda answer: {**answer, "model": next(names)}
     log = fairspan.audit(Endpoint(server.url, "words"), corpus=corpus, **AUDIT)
-    assert (
-        "the answers of the endpoint name several models: words-1, words-2" in log.header["notes"]
-    )
-    assert log.header["model"]["answers_name"] == ["words-1", "words-2"]
+    assert "the answers of the endpoint name several models: words-1, words-2" in log.header.notes
+    assert log.header.to_json()["model"]["answers_name"] == ["words-1", "words-2"]
 
 
 @pytest.mark.parametrize(

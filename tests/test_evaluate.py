@@ -20,7 +20,8 @@ import fairspan
 from fairspan.corpus.segment import Segment
 from fairspan.errors import CorpusError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
-from fairspan.runs.log import FORMAT, RunLog
+from fairspan.runs.header import FORMAT
+from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Silent
 from fairspan.runs.study import run_name
 from fairspan.runs.subject import open_subject
@@ -443,7 +444,7 @@ def test_every_row_of_known_evidence(
     by_document = log.rows.group_by("document").agg(pl.col("set").n_unique())
     assert by_document["set"].to_list() == [1] * 7, "queries about one document are one cluster"
     assert log.rows["set"].n_unique() == 7
-    assert log.header["task"]["positions"] == "fifths"
+    assert log.header.searched.positions == "fifths"
 
 
 def test_long_documents_by_default(
@@ -571,11 +572,11 @@ def test_what_the_rows_of_pages_say(
     members = log.rows.group_by("set").agg(pl.col("segment").unique().sort())
     assert members.height == 4
     assert all(len(segments) == 3 for segments in members["segment"])
-    assert log.header["task"]["positions"] == "segments"
-    assert log.header["task"]["documents"] == 2 * 3 * 4
-    assert log.header["task"]["queries"] == 2 * 3 * 12
-    assert log.header["task"]["indexes"] == 6
-    assert log.header["plans"] == ["it:it", "en:it"]
+    assert log.header.searched.positions == "segments"
+    assert log.header.searched.documents == 2 * 3 * 4
+    assert log.header.searched.queries == 2 * 3 * 12
+    assert log.header.searched.indexes == 6
+    assert log.header.plans == ["it:it", "en:it"]
 
 
 # Indexes.
@@ -618,7 +619,7 @@ def test_what_indexes_cost(
     finds everything in the store knows no times."""
     model, indexes = make_tiny("bert", "mean"), ["whole", "chunk-mean", "chunk-max", "late-max"]
     log = measured(model, beir, indexes=indexes, chunk_tokens=14)
-    costs = {cost["index"]: cost for cost in log.header["costs"]}
+    costs = {cost["index"]: cost for cost in log.header.to_json()["costs"]}
     chunks = sum(len(chunks_of(text, 14)) for text in graded.documents.values())
     length = sum(len(text.split()) for text in graded.documents.values())
     assert chunks > 15, "the premise"
@@ -654,7 +655,7 @@ def test_prompts_of_the_model_and_of_the_spec(
     for name, options in given.items():
         log = measured(model, beir, out=tmp_path / name, **options)
         for_queries, for_documents = used[name]
-        assert log.header["model"]["prompts"] == {"query": for_queries, "document": for_documents}
+        assert log.header.model.prompts == {"query": for_queries, "document": for_documents}
         read = embedder(plain.encode)
         assert_searched(
             log.rows,
@@ -732,8 +733,8 @@ def test_any_object_with_encode(
     assert longest == max(graded.documents.values(), key=len)
     assert longest.startswith(without)
     assert sorted(documents) == sorted(set(graded.documents.values()))
-    assert log.header["model"] == {"name": "Letters", "fingerprint": None}
-    assert log.header["token_unit"] == "characters"
+    assert log.header.to_json()["model"] == {"name": "Letters", "fingerprint": None}
+    assert log.header.token_unit == "characters"
     assert not (tmp_path / "s.sqlite").exists()
     assert not Path(":memory:").exists()
     again = measured(model, beir)
@@ -797,7 +798,9 @@ def test_as_many_ranks_as_a_metric_asks_for(tmp_path: Path, measured: Evaluate) 
 
 def test_twins_are_measured_beside_their_treatments() -> None:
     def names(treatments: Sequence[Any], **options: Any) -> list[str]:
-        return [one.name for one in EvaluateOptions(treatments=treatments, **options).measured]
+        return [
+            one.name for one in EvaluateOptions(treatments=treatments, **options).all_treatments
+        ]
 
     only = f"{B8}+sides=document"
     assert names(["plain", B8]) == ["plain", B8, only]
@@ -809,13 +812,16 @@ def test_twins_are_measured_beside_their_treatments() -> None:
     )
     assert names([{"name": "mine", "preset": "tempscale"}]) == ["mine", "mine+sides=document"]
     spec = EvaluateOptions(treatments=["plain", f"{B8}+baskets=segments"])
-    assert spec.measured[-1].by_segments
-    assert (spec.measured[-1].for_queries.acts, spec.measured[-1].for_documents.acts) == (
+    assert spec.all_treatments[-1].by_segments
+    assert (
+        spec.all_treatments[-1].for_queries.acts,
+        spec.all_treatments[-1].for_documents.acts,
+    ) == (
         False,
         True,
     )
-    assert spec.twin_of(spec.measured[-1]) == spec.measured[1]
-    assert all(spec.twin_of(one) is None for one in spec.measured[:2])
+    assert spec.twin_of(spec.all_treatments[-1]) == spec.all_treatments[1]
+    assert all(spec.twin_of(one) is None for one in spec.all_treatments[:2])
 
 
 def test_a_twin_of_unchanged_queries_is_passed_over(
@@ -826,7 +832,7 @@ def test_a_twin_of_unchanged_queries_is_passed_over(
     log = measured(make_tiny("bert", "cls"), beir, treatments=["plain", leave])
     assert set(log.rows["treatment"]) == {"plain", leave}
     said = f"{leave} does not change these queries, so it is the same on documents only"
-    assert said in log.header["details"]
+    assert said in log.header.to_json()["details"]
     assert values(log.rows, "plain", "ndcg@10") != values(log.rows, leave, "ndcg@10")
     by_name = measured(
         make_tiny("bert", "cls"),
@@ -837,7 +843,7 @@ def test_a_twin_of_unchanged_queries_is_passed_over(
     # Asked for by its name it is measured, and the same indeed.
     same = [values(by_name.rows, name, "ndcg@10") for name in (leave, f"{leave}+sides=document")]
     assert same[0] == same[1]
-    assert said not in by_name.header["details"]
+    assert said not in by_name.header.to_json()["details"]
 
 
 # Models whose answer is known.
@@ -875,7 +881,7 @@ def test_the_header(make_tiny: Make, measured: Evaluate, tmp_path: Path) -> None
     model = make_tiny("bert", "mean")
     log = measured(model, seed=5, name="tiny/model", treatments=["plain", B8])
     header = header_of(tmp_path / "run")
-    assert header == json.loads(json.dumps(log.header))
+    assert header == log.header.to_json()
     assert (header["format"], header["verb"], header["status"]) == (FORMAT, "evaluate", "complete")
     assert header["run"].startswith("model-")
     assert header["seed"] == header["spec"]["seed"] == 5
@@ -970,13 +976,15 @@ def test_each_treatment_reads_as_far_as_it_can(
     assert longer > 0, "the premise"
     found = {
         (one["treatment"], one["texts"]): (one["window"], one["cut"])
-        for one in log.header["windows"]
+        for one in log.header.to_json()["windows"]
     }
     assert found["plain", "documents"] == (22, longer)
     assert found[T8, "documents"] == (None, 0)
     cut = f"plain: {longer} of {len(lengths)} documents were cut at 22 tokens"
     assert log.notes == [f"{cut}; Documents with identical text: 2"]
-    costs = {(cost["treatment"], cost["index"]): cost["tokens"] for cost in log.header["costs"]}
+    costs = {
+        (cost["treatment"], cost["index"]): cost["tokens"] for cost in log.header.to_json()["costs"]
+    }
     assert costs["plain", "whole"] == sum(min(length, 22) for length in lengths)
     assert costs[T8, "whole"] == sum(lengths)
     assert costs["plain", "late-max"] >= sum(lengths), "windows hold all"

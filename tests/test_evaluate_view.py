@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,14 +23,15 @@ from fairspan.report.page import Part, make_page
 from fairspan.report.table import Table
 from fairspan.report.text import number, with_bounds
 from fairspan.report.view import View
+from fairspan.runs.arms import Arm
 from fairspan.runs.log import RunLog
-from fairspan.runs.sides import Side
 from fairspan.studies.evaluate.comparison import compare, compare_searches
 from fairspan.studies.evaluate.measures import merged
 from fairspan.studies.evaluate.summary import _steps, frames_of
 from fairspan.studies.evaluate.view import view_of
 from tests.report_example import chart_of, printed, table_of
 from tests.searches import METRICS, ONLY, PLANS, log_of, noise, rows_of, usual
+from tests.simulated import with_entries
 
 
 def texts(one: Table) -> list[list[str]]:
@@ -475,9 +475,9 @@ def test_what_was_stored_has_no_time(tmp_path: Path) -> None:
     found = log_of(tmp_path, rows_of(usual, ("plain",), indexes=[("plain", "chunk-max")]))
     costs = [
         {**cost, "seconds": None if cost["index"] == "whole" else 3.0}
-        for cost in found.header["costs"]
+        for cost in found.header.to_json()["costs"]
     ]
-    log = replace(found, header={**found.header, "costs": costs})
+    log = with_entries(found, costs=costs)
     assert [row[4] for row in texts(table_of(view_of(log), "index-costs"))] == ["stored", "3"]
 
 
@@ -558,7 +558,7 @@ def test_two_runs_are_compared_query_by_query(tmp_path: Path) -> None:
         query=pl.when(pl.col("query") == "q9-4").then(pl.lit("new")).otherwise(pl.col("query"))
     )
     second = log_of(tmp_path / "two", fewer, run="m-87654321")
-    found = compare_searches(Side(first, "plain"), Side(second, "plain"))
+    found = compare_searches(Arm(first, "plain"), Arm(second, "plain"))
     assert sorted((one.metric, one.index) for one in found) == [
         ("mrr", "whole"),
         ("ndcg@10", "whole"),
@@ -605,6 +605,6 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
     for second in (other, turned):
         with pytest.raises(FairspanError, match="have no query in common"):
             compare(first, second)
-    task = {**first.header["task"], "fingerprints": ["g"]}
+    task = {**first.header.to_json()["task"], "fingerprints": ["g"]}
     with pytest.raises(FairspanError, match="searched different pages"):
-        compare(first, replace(first, header={**first.header, "task": task}))
+        compare(first, with_entries(first, task=task))

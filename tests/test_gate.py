@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from fairspan.runs.arms import Arm
 from fairspan.runs.log import RunLog
-from fairspan.runs.sides import Side
 from fairspan.stats.equivalence import judge_loss
 from fairspan.studies.audit.comparison import compare_sides
 from fairspan.studies.logs import changes
@@ -82,7 +82,7 @@ def test_lower_limits_of_several_families_hold_together(tmp_path: Path) -> None:
     """Any of 4 families may be called worse by chance, so they share 2.5 %; that none is worse, all must show."""
     plans = [("en", "en"), ("de", "de"), ("zh", "zh"), ("ko", "ko")]
     log = audited(tmp_path / "v1", {"plain": 0.03, "paper": 0.01}, plans)
-    sides = Side(log, "plain"), Side(log, "paper")
+    sides = Arm(log, "plain"), Arm(log, "paper")
     alone, together = compare_sides(*sides)[0], compare_sides(*sides, familywise=True)[0]
     for one, other in zip(alone, together, strict=True):
         assert other["change_low"] < one["change_low"]

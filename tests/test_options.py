@@ -26,7 +26,7 @@ class Options(StudyOptions):
     seed: int = 0
 
     @property
-    def measured(self) -> tuple[Treatment, ...]:
+    def all_treatments(self) -> tuple[Treatment, ...]:
         return as_treatments(["plain", "tiles"])
 
 

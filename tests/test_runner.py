@@ -28,7 +28,8 @@ from fairspan.report.view import View
 from fairspan.runs import log as logs
 from fairspan.runs.fit_part import FitPart
 from fairspan.runs.folder import locked
-from fairspan.runs.log import FORMAT, RunLog
+from fairspan.runs.header import FORMAT, Header
+from fairspan.runs.log import RunLog
 from fairspan.runs.options import StudyOptions
 from fairspan.runs.rows import as_rows
 from fairspan.runs.study import Run, Study
@@ -65,7 +66,7 @@ class Options(StudyOptions):
     batch_tokens: int | None = 10
 
     @property
-    def measured(self) -> tuple[Treatment, ...]:
+    def all_treatments(self) -> tuple[Treatment, ...]:
         return as_treatments(["plain", "chunk-mean"])
 
 
@@ -77,19 +78,22 @@ class Ready:
     scope: str = ""
 
     @property
-    def decisive(self) -> list[Any]:
+    def text_hashes(self) -> list[Any]:
         return []
 
     @property
-    def header(self) -> dict[str, Any]:
-        return {"notes": []}
+    def notes(self) -> list[str]:
+        return []
+
+    def describe(self, header: Header) -> Header:
+        return header
 
     def work(self, under: Any) -> list[Any]:
         return []
 
 
 def measure(prepared: Ready, run: Run) -> None:
-    for treatment in prepared.options.measured:
+    for treatment in prepared.options.all_treatments:
         encoder = run.under(treatment).documents
         texts = [
             Text(f"{treatment.name} {prepared.options.seed} {number}", 10)
@@ -149,7 +153,7 @@ def after(calls: int, error: BaseException) -> Callable[[int], None]:
 
 def assert_same(log: RunLog, expected: RunLog) -> None:
     """Every row to the last bit, here and on disk."""
-    assert (log.status, log.header["error"], log.notes) == ("complete", None, expected.notes)
+    assert (log.status, log.header.error, log.notes) == ("complete", None, expected.notes)
     assert log.run == expected.run
     assert_same_bits(log.rows, expected.rows)
     assert read(log.folder).rows.equals(log.rows)
@@ -168,9 +172,9 @@ def assert_same_bits(rows: pl.DataFrame, expected: pl.DataFrame) -> None:
 def test_a_complete_run_returns_at_once(options: Options, done: RunLog) -> None:
     for log in (under(options, never), under(options, never, batch_tokens=1000)):
         assert log.rows.equals(done.rows)
-        assert log.header == json.loads(json.dumps(done.header))
+        assert log.header.to_json() == done.header.to_json()
     elsewhere = under(options, never, out=options.out / "other")  # type: ignore[operator]
-    assert elsewhere.header["timings"]["texts_computed"] == 0, "all from the store"
+    assert elsewhere.header.timings.texts_computed == 0, "all from the store"
 
 
 def test_the_default_folder_and_store(
@@ -246,12 +250,10 @@ def test_a_fresh_run_that_is_stopped_leaves_the_finished_one(
         under(options, after(calls, KeyboardInterrupt()), fresh=True)
     for kept in (read(done.folder), under(options, never)):
         assert kept.rows.equals(done.rows)
-        assert kept.header == json.loads(json.dumps(done.header))
+        assert kept.header.to_json() == done.header.to_json()
     log = under(options, lambda number: None, fresh=True)
     assert_same(log, done)
-    assert log.header["timings"]["texts_computed"] == 2 * TEXTS - calls, (
-        "it went on from what was stored"
-    )
+    assert log.header.timings.texts_computed == 2 * TEXTS - calls, "it went on from what was stored"
 
 
 @pytest.mark.parametrize("moved", [0, 1])
@@ -276,7 +278,7 @@ def test_a_process_that_ends_between_two_renames(
             under(options, never, fresh=True)
     for log in (read(folder), under(options, never)):
         assert_same_bits(log.rows, done.rows if moved else old)
-        assert log.header["started"] == done.header["started"]
+        assert log.header.started == done.header.started
     assert_same(under(options, never, fresh=True), done)
 
 
@@ -351,7 +353,7 @@ def test_a_run_that_ends_early_says_so_and_goes_on(
     )
     assert header["timings"]["texts_computed"] == calls
     log = under(options, lambda number: None)
-    assert log.header["timings"]["texts_computed"] == 2 * TEXTS - calls
+    assert log.header.timings.texts_computed == 2 * TEXTS - calls
     assert_same(
         log, STUDY(replace(options, out=tmp_path / "whole", store=tmp_path / "other.sqlite"))
     )
@@ -367,7 +369,7 @@ def test_memory_that_runs_out_is_a_note(options: Options, monkeypatch: pytest.Mo
             raise torch.OutOfMemoryError("CUDA out of memory")
 
     log = under(options, small, batch_tokens=500)
-    assert log.header["timings"]["batches_halved"] > 0
+    assert log.header.timings.batches_halved > 0
     assert any("memory ran out and" in note for note in log.notes)
 
 
@@ -467,10 +469,10 @@ def test_every_verb_goes_on_and_answers_from_its_log(
     assert (done["status"], done["rows"] > 0) == ("interrupted", True)
     log = called(verb, place, tmp_path)
     assert_same_bits(log.rows, whole.rows)
-    left = whole.header["timings"]["texts_computed"] - done["timings"]["texts_computed"]
-    assert log.header["timings"]["texts_computed"] == left
+    left = whole.header.timings.texts_computed - done["timings"]["texts_computed"]
+    assert log.header.timings.texts_computed == left
     most[0] = 0
-    assert called(verb, place, tmp_path).header == json.loads(json.dumps(log.header))
+    assert called(verb, place, tmp_path).header.to_json() == log.header.to_json()
     for other in verb.others[:3]:
         with pytest.raises(DesignError, match="which asked for something else"):
             called(verb, place, tmp_path, **other)
@@ -589,7 +591,7 @@ def test_interrupted_it_says_so_in_one_line_and_goes_on(shell: Shell) -> None:
     header = header_of(shell.run)
     assert header["status"] == "interrupted"
     # The interrupt may have come between a batch's storing and its counting.
-    left = shell.expected.header["timings"]["texts_computed"] - header["timings"]["texts_computed"]
+    left = shell.expected.header.timings.texts_computed - header["timings"]["texts_computed"]
     assert left - 8 <= shell.goes_on()["texts_computed"] <= left
 
 

@@ -225,9 +225,9 @@ def test_a_model_that_prefers_the_language_of_the_query(task: Path, tmp_path: Pa
     assert figure(log, "share@10", document="en") == pytest.approx(0.5)
     assert figure(log, "share distance") == pytest.approx(0.5)
     assert figure(log, "PEER") < 1e-4
-    assert log.header["task"]["languages"] == ["en", "de"]
-    assert (log.header["task"]["queries"], log.header["task"]["documents"]) == (64, 32)
-    assert log.header["task"]["positions"] is None
+    assert log.header.searched.languages == ["en", "de"]
+    assert (log.header.searched.queries, log.header.searched.documents) == (64, 32)
+    assert log.header.searched.positions is None
 
 
 def test_a_model_that_prefers_english(task: Path, tmp_path: Path) -> None:

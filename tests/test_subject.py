@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from fairspan.cli.options import Remote
 from fairspan.errors import CorpusError, DesignError, UnsupportedModel
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
+from fairspan.runs.header import ModelInfo
 from fairspan.runs.progress import Silent, TqdmProgress, as_progress
 from fairspan.runs.subject import Subject, open_subject
 from fairspan.runs.windows import limit_note
@@ -54,7 +55,7 @@ def test_a_model_as_it_is_a_name_and_a_folder(make_tiny: Make, tmp_path: Path) -
     assert (given.name, loaded.name) == ("mine", str(tmp_path / "tiny"))
     assert given.fingerprint == loaded.fingerprint == fingerprint(model)
     assert given.decisive[1:] == loaded.decisive[1:]
-    assert given.description == {**loaded.description, "name": "mine"}
+    assert given.info == replace(loaded.info, name="mine")
     assert given.counter.window == 512
 
 
@@ -205,7 +206,7 @@ def test_any_object_that_encodes() -> None:
     subject = open_subject(Letters())
     assert (subject.name, subject.fingerprint, subject.similarity) == ("Letters", None, "cosine")
     assert subject.counter.count_whole(["abc"]) == [3]
-    assert subject.description == {"name": "Letters", "fingerprint": None}
+    assert subject.info == ModelInfo("Letters", None)
     subject.refuse_unsuited(as_treatments(["none", "chunk-mean-20"]))
     assert subject.with_prompts("w1 ").counter.count_whole(["abc"]) == [6]
     for attempt in (

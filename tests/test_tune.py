@@ -237,7 +237,7 @@ def test_a_choice_is_compared_with_chunks_and_can_be_used(
         TILES,
         CHUNKS,
     ]
-    assert log.header["costs"] == {
+    assert log.header.to_json()["costs"] == {
         "time": 1.0,
         "read": 1.0,
         "documents": DOCUMENTS,
@@ -357,7 +357,12 @@ def test_documents_beyond_the_window(tuned: Tuned, place: Path, make_tiny: Make)
     lengths = np.array([len(text.split()) + 2 for text in texts])
     assert (np.abs(plain - long).max(1) > 1e-4).tolist() == (lengths > WINDOW).tolist()
     read = round(np.minimum(lengths, WINDOW).sum() / lengths.sum(), 4)
-    assert log.header["costs"] == {"time": 1.0, "read": read, "documents": 24, "changed": 12}
+    assert log.header.to_json()["costs"] == {
+        "time": 1.0,
+        "read": read,
+        "documents": 24,
+        "changed": 12,
+    }
     notes = " ".join(log.notes)
     assert "; 12 of 24 documents were cut at 64 tokens" in notes
     assert "read whole" not in notes, "what reads everything needs no note"
@@ -371,7 +376,10 @@ def test_all_documents_are_used(tuned: Tuned, place: Path, make_tiny: Make, cand
     """Tiles may be longer than chunks can be. Where nothing reads documents whole, they are shortened."""
     with crafted({candidate: 0.2}):
         log = tuned(model=limited(make_tiny), corpus=str(place / "notes"), candidates=[candidate])
-    assert (log.verdicts["treatment"][0], log.header["tasks"][0]["documents"]) == (candidate, 24)
+    assert (log.verdicts["treatment"][0], log.header.to_json()["tasks"][0]["documents"]) == (
+        candidate,
+        24,
+    )
     assert (log.rows["tokens"].to_numpy().max() <= WINDOW) == (candidate == MILD)
 
 
@@ -397,7 +405,7 @@ def test_queries_are_shortened_until_the_plain_model_misses_some(
 
     monkeypatch.setattr(Searching, "index_and_search", crafted_search)
     log = tuned(corpus=str(place / "notes"), query_tokens=None if wanted else 20)
-    assert log.header["query_tokens"] == {"notes": wanted}
+    assert log.header.to_json()["query_tokens"] == {"notes": wanted}
     assert (f"notes: queries have at most {wanted} tokens" in view_of(log).notes) == (
         wanted is not None
     )
@@ -428,7 +436,7 @@ def test_a_forecast_is_exact(
     with crafted({MILD: 0.2}):
         log = tuned(**asked)
         tuned(**asked, fresh=True, progress=again)
-    assert log.header["timings"]["tokens_computed"] == sum(said.values()) - said["averaged chunks"]
+    assert log.header.timings.tokens_computed == sum(said.values()) - said["averaged chunks"]
     assert any(": 0 tokens to embed" in one for one in again.stages)
 
 
@@ -446,7 +454,7 @@ def test_usual_candidates_that_are_no_smaller_than_the_window_are_left_out(
     }
     log = tuned(**asked)
     assert [one["name"] for one in log.spec["treatments"]] == ["plain", "long"]
-    assert tuned(**asked).header == log.header
+    assert tuned(**asked).header.to_json() == log.header.to_json()
 
 
 def test_of_long_parts_the_beginnings_are_joined(tmp_path: Path, make_tiny: Make) -> None:
@@ -465,7 +473,7 @@ def test_of_long_parts_the_beginnings_are_joined(tmp_path: Path, make_tiny: Make
 def test_parts_are_pages_grouped_by_position(tuned: Tuned, tmp_path: Path) -> None:
     corpus = str(write_texts(tmp_path / "corpus", [12] * 40, ["en"]))
     log = tuned(corpus=corpus, candidates=[MILD], **{**PARTS, "editions": 2})
-    assert log.header["tasks"][0]["name"] == "pages of corpus"
+    assert log.header.to_json()["tasks"][0]["name"] == "pages of corpus"
     (sample,) = decide(log.rows, log.header).samples.values()
     assert sample.sums["plain"].counts.tolist() == [[4, 2, 2]] * 20
     plain = log.rows.filter(treatment="plain")
@@ -535,13 +543,13 @@ def test_options_go_to_the_tasks_that_take_them() -> None:
     )
     assert (TuneOptions().tasks, TuneOptions(parts=True).tasks) == (("passages",), ("pages",))
     given: list[Any] = [MILD, PRESETS["paper"], {"name": "mine", "tile_size": 48}]
-    assert [one.name for one in TuneOptions(candidates=given).measured] == [
+    assert [one.name for one in TuneOptions(candidates=given).all_treatments] == [
         "plain",
         MILD,
         "paper",
         "mine",
     ]
-    assert [one.name for one in TuneOptions().measured] == ["plain", *CANDIDATES]
+    assert [one.name for one in TuneOptions().all_treatments] == ["plain", *CANDIDATES]
 
 
 def test_a_guard_on_which_little_changes(tuned: Tuned, place: Path) -> None:

@@ -46,7 +46,7 @@ def compare(
     from fairspan.cli.showing import print_json, say_unfinished
     from fairspan.report.frames import to_records
     from fairspan.report.terminal import print_table
-    from fairspan.runs.log import FORMAT
+    from fairspan.runs.header import FORMAT
     from fairspan.studies.logs import changes, read_log
     from fairspan.studies.logs import compare as compare_logs
 

@@ -11,8 +11,8 @@ from fairspan.cli.showing import say
 from fairspan.errors import DesignError
 
 if TYPE_CHECKING:
+    from fairspan.runs.arms import Change
     from fairspan.runs.log import RunLog
-    from fairspan.runs.sides import Change
 
 _CONDITIONS = {
     "audit": (

@@ -83,7 +83,7 @@ class UnitWorker:
         self._encoder = DirectEncoder(model, options.side, prompt=options.prompt)
         self._budget = subject.budget(options.batch_tokens)
         identity = {
-            "dtype": subject.description["dtype"],
+            "dtype": subject.dtype,
             "prompt": self._encoder.prompt,
             "window": self._encoder.window,
             "dimension": self._encoder.dimension,

@@ -8,29 +8,28 @@ from warnings import warn
 import polars as pl
 from filelock import FileLock, Timeout
 
-from fairspan.errors import FairspanError
+from fairspan.errors import FairspanError, first_line
 
-HEADER, ROWS, LOCK = "run.json", "rows.parquet", ".lock"
+HEADER = "run.json"
+ROWS = "rows.parquet"
+LOCK = ".lock"
 
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """What a full disk or a missing permission leads to, in one line."""
+    """Turn what a full disk or a missing permission leads to into one line."""
     try:
         yield
     except (OSError, pl.exceptions.PolarsError) as error:
-        reason = (
-            getattr(error, "strerror", None) or str(error) or type(error).__name__
-        ).splitlines()[0]
         raise FairspanError(
-            f"{folder} cannot be written ({reason}): make room or choose another with out. What was computed is "
-            "kept, and the same command continues from there."
+            f"{folder} cannot be written ({first_line(error)}): make room or choose another with "
+            "out. What was computed is kept, and the same command continues from there."
         ) from error
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from writing the folder. The system gives the lock back however this one ends.
+    """Keep other processes from writing the folder; the lock ends with this process at the latest.
 
     Raises:
         FairspanError: if another process holds it, or the folder cannot be written.
@@ -42,11 +41,12 @@ def locked(folder: Path) -> Iterator[None]:
             lock.acquire()
         except Timeout:
             raise FairspanError(
-                f"another process is writing {folder}: wait until it has finished, or choose another folder with out."
+                f"another process is writing {folder}: wait until it has finished, or choose "
+                "another folder with out."
             ) from None
         except NotImplementedError:
             warn(
-                f"the file system of {folder} has no locks: let no other process write this folder.",
+                f"the file system of {folder} has no locks: let no other process write it.",
                 stacklevel=2,
             )
     try:

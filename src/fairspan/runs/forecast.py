@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,54 +15,14 @@ from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store, default_store
 from fairspan.report.text import duration
-from fairspan.runs.bases import Pair, Treated
+from fairspan.runs.bases import Treated
 from fairspan.runs.fit_part import FitPart
-from fairspan.runs.options import StudyOptions
-from fairspan.runs.sending import Sending, plan_sending
+from fairspan.runs.header import Sending
+from fairspan.runs.prepared import Prepared
+from fairspan.runs.sending import plan_sending
 from fairspan.runs.subject import Subject
 
 _TRIAL_SECONDS = 1.5
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One line of a forecast: what a treatment or a stage embeds.
-
-    Attributes:
-        name: of the treatment or the stage.
-        pairs: texts with what embeds them. Speed is measured with the last pair that has texts.
-        seconds: of what is done beside embedding.
-        facts: further columns, such as the number of documents.
-    """
-
-    name: str
-    pairs: tuple[Pair, ...]
-    seconds: float = 0.0
-    facts: Mapping[str, int | str | None] = field(default_factory=dict)
-
-
-class Prepared(Protocol):
-    """A study with everything read and built, and nothing embedded yet."""
-
-    @property
-    def subject(self) -> Subject: ...
-    @property
-    def options(self) -> StudyOptions: ...
-    @property
-    def fit(self) -> FitPart: ...
-    @property
-    def decisive(self) -> list[Any]:
-        """What else decides the result: fingerprints of what was read."""
-
-    @property
-    def header(self) -> dict[str, Any]:
-        """What the log says of this kind of study, with its notes."""
-
-    @property
-    def scope(self) -> str:
-        """What is embedded, in a few words, such as "160 documents + 40 segments alone"."""
-
-    def work(self, under: Callable[[Treatment], Treated]) -> list[Work]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +87,8 @@ def forecast(prepared: Prepared, run: UnderWay | None = None) -> Forecast:
             row["seconds"] = one.seconds + (tokens / _tokens_per_second(*timed) if tokens else 0.0)
         rows.append(row)
     seconds = None if sending else sum(row["seconds"] or 0.0 for row in rows)
-    tokens, notes = (
-        sum(row["tokens"] for row in rows),
-        (*prepared.header["notes"], *prepared.fit.notes),
-    )
+    tokens = sum(row["tokens"] for row in rows)
+    notes = (*prepared.notes, *prepared.fit.notes)
     unit = subject.counter.unit
     return Forecast(
         subject.name, prepared.scope, tuple(rows), unit, tokens, seconds, sending, notes

@@ -20,7 +20,9 @@ from fairspan.corpus.readers import EMBEDDED
 from fairspan.errors import FairspanError
 from fairspan.model.source import Loading, find_model
 from fairspan.report.view import View
-from fairspan.runs.log import RunLog, library_versions, read_header, read_log
+from fairspan.runs.header import read_header
+from fairspan.runs.identity import library_versions
+from fairspan.runs.log import RunLog, read_log
 from fairspan.runs.options import StudyOptions
 
 DEFAULT_RUNS = Path("fairspan-runs")
@@ -78,7 +80,7 @@ def known_log(options: StudyOptions, show: Callable[[RunLog], View]) -> RunLog |
         # What cannot be read is for the run itself to report.
         with suppress(FairspanError):
             header = read_header(folder)
-            if header.get("key") == key and header.get("status") == "complete":
+            if header.key == key and header.complete:
                 return read_log(folder, show)
     return None
 

@@ -81,7 +81,7 @@ class StudyOptions:
         return Loading(self.max_seq_length, self.device, self.dtype, self.trust_remote_code)
 
     @property
-    def measured(self) -> tuple[Treatment, ...]:
+    def all_treatments(self) -> tuple[Treatment, ...]:
         """The treatments that are compared, the baseline first."""
         raise NotImplementedError
 
@@ -94,7 +94,7 @@ class StudyOptions:
             for one in fields(self)
             if one.name not in common
         }
-        return {**own, "treatments": as_json(self.measured)}
+        return {**own, "treatments": as_json(self.all_treatments)}
 
     @property
     def sources(self) -> list[str]:

@@ -4,7 +4,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import polars as pl
 
@@ -18,6 +17,7 @@ from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.search import ranks, search
 from fairspan.retrieval.task import Passage, Query, RetrievalTask
 from fairspan.runs.bases import Treated
+from fairspan.runs.header import IndexCost
 from fairspan.runs.search_rows import DEPTH, Ranking
 from fairspan.runs.study import Run
 from fairspan.runs.subject import Subject
@@ -82,8 +82,8 @@ class Searching:
 
     def index_and_search(
         self, run: Run, treated: Treated, plan: IndexPlan
-    ) -> tuple[pl.DataFrame, dict[str, Any]]:
-        """Embed what an index holds, search it, and say what it costs."""
+    ) -> tuple[pl.DataFrame, IndexCost]:
+        """Embed what an index holds and search it: the rows, and what it takes."""
         run.prove_whole(treated.documents, plan.flat, may_cut=self.may_cut)
         computed, started = run.tally.computed_tokens, time.monotonic()
         run.fill(treated.documents, plan.flat)
@@ -94,18 +94,19 @@ class Searching:
         # What was found in the store took no time, so the time of all of it is estimated from the rest.
         took = seconds * plan.tokens / computed if computed else None
         window = treated.documents.window
-        cost = {
-            "treatment": treated.treatment.name,
-            "index": plan.kind,
-            "documents": len(plan.texts),
-            "tokens": sum(min(text.length, window) for text in plan.flat)
-            if window
-            else plan.tokens,
-            "seconds": None if took is None else round(took, 3),
-            "vectors": sum(count for count, _ in sizes),
-            "bytes": sum(size for _, size in sizes),
-            "searched_documents": sum(len(measured.task.documents) for measured in self.tasks),
-        }
+        tokens = plan.tokens
+        if window:
+            tokens = sum(min(text.length, window) for text in plan.flat)
+        cost = IndexCost(
+            treatment=treated.treatment.name,
+            index=plan.kind,
+            documents=len(plan.texts),
+            tokens=tokens,
+            seconds=None if took is None else round(took, 3),
+            vectors=sum(count for count, _ in sizes),
+            bytes=sum(size for _, size in sizes),
+            searched_documents=sum(len(measured.task.documents) for measured in self.tasks),
+        )
         return pl.concat(rows), cost
 
     def _search(

@@ -1,7 +1,6 @@
-"""`Sending`: what a run has to send to an endpoint, counted before it starts."""
+"""What a run has to send to an endpoint, counted before it starts."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,38 +11,12 @@ from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
 from fairspan.errors import FairspanError
 from fairspan.runs.bases import Pair
+from fairspan.runs.header import USUAL_CHARACTERS, Sending
 
 # The first request has a few texts from everywhere in the run.
 _SAMPLE = 8
 # The cosine of two answers of one model for one text, with room for half precision.
 _SAME = 0.99
-# Where a server does not count tokens: about what English has.
-_USUAL = 4.0
-
-
-@dataclass(frozen=True, slots=True)
-class Sending:
-    """What is sent, and what the store has already; the characters per token are None if the endpoint counts none."""
-
-    texts: int
-    characters: int
-    tokens: int
-    characters_per_token: float | None
-    stored: int
-
-    @property
-    def words(self) -> str:
-        """Such as "1,200 texts to send, 900,000 characters, about 230,000 tokens (3.9 characters per token, …)"."""
-        there = f"; {self.stored:,} texts are in the store" if self.stored else ""
-        if not self.texts:
-            return f"nothing to send{there}"
-        how = (
-            f"assuming {_USUAL:.0f} characters per token, because the endpoint does not count them"
-        )
-        if self.characters_per_token is not None:
-            how = f"estimated from a first small request, {self.characters_per_token:.1f} characters per token"
-        about = round(self.tokens, 2 - len(str(self.tokens)))
-        return f"{self.texts:,} texts to send, {self.characters:,} characters, about {about:,} tokens ({how}){there}"
 
 
 def plan_sending(
@@ -70,7 +43,11 @@ def plan_sending(
     received, characters = endpoint.received, sum(text.length for _, text in missing)
     measured = received.characters / received.tokens if received.tokens else None
     return Sending(
-        len(missing), characters, round(characters / (measured or _USUAL)), measured, len(stored)
+        len(missing),
+        characters,
+        round(characters / (measured or USUAL_CHARACTERS)),
+        measured,
+        len(stored),
     )
 
 

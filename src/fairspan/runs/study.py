@@ -3,9 +3,9 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -22,10 +22,12 @@ from fairspan.errors import DesignError, FairspanError
 from fairspan.report.view import View
 from fairspan.runs.bases import Pair, Treated, embed_through
 from fairspan.runs.folder import HEADER, locked
-from fairspan.runs.forecast import Forecast, Prepared, forecast
+from fairspan.runs.forecast import Forecast, forecast
+from fairspan.runs.header import Header, Timings, read_header
 from fairspan.runs.key import DEFAULT_RUNS, key_of, known_log, slug
-from fairspan.runs.log import LogWriter, RunLog, read_header, read_log
+from fairspan.runs.log import LogWriter, RunLog, read_log
 from fairspan.runs.options import StudyOptions
+from fairspan.runs.prepared import Prepared
 from fairspan.runs.progress import Progress, as_progress
 from fairspan.runs.sending import plan_sending
 from fairspan.runs.subject import open_subject
@@ -106,7 +108,7 @@ class Study(Generic[Options, Ready]):
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             # Where the disk is full the header cannot be written either; the first error is the one to report.
             with suppress(FairspanError):
-                writer.finish(status, error=str(error) or None, timings=_timings(tally, started))
+                writer.finish(status, _timings(tally, started), str(error) or None)
             raise
         finally:
             progress.stop()
@@ -114,7 +116,7 @@ class Study(Generic[Options, Ready]):
             run.note(
                 f"memory ran out and {tally.halved} batches were halved: fewer tokens in a batch would be faster"
             )
-        writer.finish("complete", timings=_timings(tally, started))
+        writer.finish("complete", _timings(tally, started))
         return RunLog(folder, writer.header, writer.rows, self.view)
 
     def _finished(self, folder: Path, name: str, *, fresh: bool) -> RunLog | None:
@@ -122,12 +124,12 @@ class Study(Generic[Options, Ready]):
         if not (folder / HEADER).exists():
             return None
         header = read_header(folder)
-        if header.get("run") != name:
+        if header.run != name:
             raise DesignError(
-                f"{folder} holds the run {header.get('run')}, which asked for something else: choose another folder "
-                "with out."
+                f"{folder} holds the run {header.run}, which asked for something else: choose "
+                "another folder with out."
             )
-        if fresh or header.get("status") != "complete":
+        if fresh or not header.complete:
             return None
         # Rows that were lost or written over are measured again.
         with suppress(FairspanError):
@@ -142,7 +144,7 @@ def run_name(prepared: Prepared) -> str:
         __version__,
         prepared.options.asked,
         subject.decisive,
-        prepared.decisive,
+        prepared.text_hashes,
         *prepared.fit.decisive,
     ]
     digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
@@ -170,13 +172,17 @@ class Run:
             progress,
         )
         self.embed = embed_through(store, budget=budget, tally=tally, progress=progress.advance)
-        self.header, self.add = writer.header, writer.add
-        self.label = {"run": self.header["run"], "model": prepared.subject.name}
+        self.add = writer.add
+        self.label = {"run": self.header.run, "model": prepared.subject.name}
+
+    @property
+    def header(self) -> Header:
+        return self.writer.header
 
     def note(self, text: str) -> None:
         """Add a note to the log, once."""
-        if text not in self.header["notes"]:
-            self.header["notes"].append(text)
+        if text not in self.header.notes:
+            self.header.notes.append(text)
 
     def under(self, treatment: Treatment) -> Treated:
         return self.subject.under(treatment, fit=self.prepared.fit, embed=self.embed)
@@ -202,7 +208,7 @@ class Run:
             found = plan_sending(
                 self.subject.model, pairs, self.store, budget=self.budget, tally=self.tally
             )
-            self.header["sending"] = asdict(found)
+            self.writer.header = replace(self.header, sending=found)
             self.progress.stage(found.words)
 
     def prove_whole(
@@ -238,7 +244,7 @@ def _note_answers(run: Run, *, fresh: bool) -> None:
     """What became known of an endpoint while it was measured."""
     if not isinstance(run.subject.model, Endpoint):
         return
-    run.header["model"] = run.subject.description
+    run.writer.header = replace(run.header, model=run.subject.info)
     names = run.subject.model.received.models
     if len(names) > 1:
         run.note(f"the answers of the endpoint name several models: {', '.join(names)}")
@@ -246,27 +252,28 @@ def _note_answers(run: Run, *, fresh: bool) -> None:
         run.note("all vectors came from the store: name another store to ask the endpoint again")
 
 
-def _header(prepared: Prepared, name: str) -> Mapping[str, Any]:
-    options, asked, own = prepared.options, prepared.options.asked, prepared.header
-    return {
-        "verb": options.verb,
-        "run": name,
-        "key": key_of(options),
-        "model": prepared.subject.description,
-        "token_unit": prepared.subject.counter.unit,
-        "seed": asked.get("seed"),
-        "spec": asked,
-        "sources": options.sources,
-        **own,
-        "notes": [*own["notes"], *prepared.fit.notes],
-    }
+def _header(prepared: Prepared, name: str) -> Header:
+    """The header of a run that begins."""
+    options = prepared.options
+    header = Header(
+        verb=options.verb,
+        run=name,
+        key=key_of(options),
+        model=prepared.subject.info,
+        token_unit=prepared.subject.counter.unit,
+        seed=options.asked.get("seed", 0),
+        spec=options.asked,
+        sources=options.sources,
+        notes=[*prepared.notes, *prepared.fit.notes],
+    )
+    return prepared.describe(header)
 
 
-def _timings(tally: Tally, started: float) -> dict[str, Any]:
-    return {
-        "seconds": round(time.monotonic() - started, 3),
-        "texts_computed": tally.computed,
-        "tokens_computed": tally.computed_tokens,
-        "texts_from_store": tally.found,
-        "batches_halved": tally.halved,
-    }
+def _timings(tally: Tally, started: float) -> Timings:
+    return Timings(
+        seconds=round(time.monotonic() - started, 3),
+        texts_computed=tally.computed,
+        tokens_computed=tally.computed_tokens,
+        texts_from_store=tally.found,
+        batches_halved=tally.halved,
+    )

@@ -27,6 +27,7 @@ from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.window import ANY_LENGTH
 from fairspan.runs.bases import Embed, Treated, treat
 from fairspan.runs.fit_part import FitPart
+from fairspan.runs.header import EndpointInfo, ModelInfo, TransformerInfo
 from fairspan.runs.options import named
 from fairspan.runs.progress import Progress, Silent
 
@@ -111,24 +112,29 @@ class Subject:
         return [*known, self.counter.window, self.similarity]
 
     @property
-    def description(self) -> dict[str, Any]:
+    def dtype(self) -> str | None:
+        """The number format of its weights; None if it has none."""
+        weight = next(self.transformer("a dtype").parameters(), None)
+        return None if weight is None else str(weight.dtype).removeprefix("torch.")
+
+    @property
+    def info(self) -> ModelInfo:
         """What a log says of it."""
-        known = {"name": self.name, "fingerprint": self.fingerprint}
+        info = ModelInfo(self.name, self.fingerprint)
         if isinstance(self.model, Endpoint):
-            return {**known, "prompts": dict(self.prompts), **self.model.description}
+            endpoint = EndpointInfo(**self.model.description)
+            return replace(info, prompts=dict(self.prompts), endpoint=endpoint)
         if not isinstance(self.model, SentenceTransformer):
-            return known
-        parameters = list(self.model.parameters())
-        return {
-            **known,
-            "window": self.counter.window,
-            "prompts": dict(self.prompts),
-            "similarity": self.similarity,
-            "device": str(self.model.device),
-            "dtype": str(parameters[0].dtype).removeprefix("torch.") if parameters else None,
-            "calibrations": self.calibrations,
-            "parameters": sum(parameter.numel() for parameter in parameters),
-        }
+            return info
+        transformer = TransformerInfo(
+            window=self.counter.window,
+            similarity=self.similarity,
+            device=str(self.model.device),
+            dtype=self.dtype,
+            calibrations=self.calibrations,
+            parameters=sum(weight.numel() for weight in self.model.parameters()),
+        )
+        return replace(info, prompts=dict(self.prompts), transformer=transformer)
 
     def budget(self, batch_tokens: int | None) -> int:
         """Tokens in a batch, padding included; for an endpoint characters, as many as one request has at most."""

@@ -3,56 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fairspan.calibration.treatment import Treatment
+from fairspan.runs.header import WindowInfo
 
 if TYPE_CHECKING:  # reports read these words and need no model
     from fairspan.runs.subject import Subject
 
-Record = dict[str, Any]
-
 
 def windows_of(
     subject: Subject, treatments: Sequence[Treatment], lengths: Mapping[str, Sequence[int]]
-) -> list[Record]:
-    """One record for each treatment and kind of text, given the lengths of these texts.
-
-    Kinds are "documents", "segments" and "queries", and "evidence" for how far documents have to be read for it to be
-    seen. `window` is None where nothing is known of a limit.
-    """
-    found = []
+) -> list[WindowInfo]:
+    """One entry for each treatment and kind of text, given the lengths of the texts of each kind."""
+    windows = []
     for treatment in treatments:
-        for texts, own in lengths.items():
+        for texts, tokens in lengths.items():
             window = subject.window(treatment, "documents" if texts == "evidence" else texts)
-            cut = sum(window is not None and length > window for length in own)
-            record = {
-                "treatment": treatment.name,
-                "texts": texts,
-                "window": window,
-                "count": len(own),
-                "cut": cut,
-            }
-            found.append(record)
-    return found
+            cut = sum(window is not None and length > window for length in tokens)
+            windows.append(WindowInfo(treatment.name, texts, window, len(tokens), cut))
+    return windows
 
 
 def window_notes(
-    records: Sequence[Record], unit: str, more: Mapping[str, str] | None = None
+    windows: Sequence[WindowInfo], unit: str, more: Mapping[str, str] | None = None
 ) -> list[str]:
     """What was cut in words, with `more` by treatment; nothing where all windows are equal."""
-    if len({one["window"] for one in records}) < 2:
+    if len({info.window for info in windows}) < 2:
         return []
-    said: dict[str, list[str]] = {}
-    for name in dict.fromkeys(one["treatment"] for one in records):
-        own = sorted(
-            (one for one in records if one["treatment"] == name),
-            key=lambda one: one["texts"] != "evidence",
-        )
-        words = [*(cut_words(one, unit) for one in own if one["cut"]), (more or {}).get(name, "")]
+    by_words: dict[str, list[str]] = {}
+    for name in dict.fromkeys(info.treatment for info in windows):
+        infos = [info for info in windows if info.treatment == name]
+        infos.sort(key=lambda info: info.texts != "evidence")
+        words = [*(cut_words(info, unit) for info in infos), (more or {}).get(name, "")]
         if any(words):
-            said.setdefault("; ".join(filter(None, words)), []).append(name)
-    return [f"{', '.join(names)}: {words}" for words, names in said.items()]
+            by_words.setdefault("; ".join(filter(None, words)), []).append(name)
+    return [f"{', '.join(names)}: {words}" for words, names in by_words.items()]
 
 
 def limit_note(subject: Subject, lengths: Sequence[int], texts: str = "documents") -> list[str]:
@@ -61,19 +47,18 @@ def limit_note(subject: Subject, lengths: Sequence[int], texts: str = "documents
     if not longer:
         return []
     note = (
-        f"{subject.name} comes with a limit of {subject.limit:,} tokens, and {longer:,} of {len(lengths):,} {texts} "
-        "are longer: reading beyond the limit may itself explain differences between positions or lengths"
+        f"{subject.name} comes with a limit of {subject.limit:,} tokens, and {longer:,} of "
+        f"{len(lengths):,} {texts} are longer: reading beyond the limit may itself explain "
+        "differences between positions or lengths"
     )
     return [note]
 
 
-def cut_words(record: Record, unit: str) -> str:
+def cut_words(info: WindowInfo, unit: str) -> str:
     """Such as "40 of 160 documents were cut at 512 tokens"; empty if none was."""
-    counted = f"{record['cut']:,} of {record['count']:,}"
-    if record["texts"] == "evidence":
-        return f"{counted} queries ask for text that was never seen" if record["cut"] else ""
-    return (
-        f"{counted} {record['texts']} were cut at {record['window']:,} {unit}"
-        if record["cut"]
-        else ""
-    )
+    if not info.cut:
+        return ""
+    counted = f"{info.cut:,} of {info.count:,}"
+    if info.texts == "evidence":
+        return f"{counted} queries ask for text that was never seen"
+    return f"{counted} {info.texts} were cut at {info.window:,} {unit}"

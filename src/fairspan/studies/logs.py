@@ -13,8 +13,10 @@ from fairspan.report.table import Table
 from fairspan.report.text import model_name
 from fairspan.report.view import Card, Section, View
 from fairspan.runs import log as logs
+from fairspan.runs.arms import Change
+from fairspan.runs.facts import source_name
+from fairspan.runs.header import read_header
 from fairspan.runs.log import ROOM_FOR_ROWS, RunLog
-from fairspan.runs.sides import Change
 
 STUDIES = ("audit", "collapse", "evaluate", "tune")
 """Those that write logs, each with a module `view`."""
@@ -25,7 +27,7 @@ COMPARED = ("audit", "evaluate")
 
 def read_log(folder: Path | str) -> RunLog:
     """Read the log of one run: its folder, or the run.json in it."""
-    verb = logs.read_header(logs.folder_of(folder)).get("verb")
+    verb = read_header(logs.folder_of(folder)).verb
     if verb not in STUDIES:
         raise FairspanError(
             f"{folder} holds a run of {verb!r}, and this fairspan knows {', '.join(STUDIES)}."
@@ -147,16 +149,12 @@ def _labels(runs: Sequence[RunLog]) -> dict[str, str]:
 
 def _measured_on(log: RunLog) -> str:
     """The corpus; or the task, for pages with the corpus that they are built from."""
-    corpus = (log.header.get("corpus") or {}).get("name") or log.spec.get("corpus")
-    task = (log.header.get("task") or {}).get("source")
-    kind, colon, place = str(task or "").partition(":")
-    named = model_name(kind) + colon + model_name(place)
-    return " of ".join(
-        [
-            *([named] if task else []),
-            *([model_name(corpus)] if task in (None, "pages") and corpus else []),
-        ]
-    )
+    header = log.header
+    corpus = header.corpus.name if header.corpus else log.spec.get("corpus")
+    names = [] if header.task is None else [source_name(header.task.source)]
+    if corpus and (header.task is None or header.task.source == "pages"):
+        names.append(model_name(corpus))
+    return " of ".join(names)
 
 
 def _module(verb: str, name: str) -> Any:

@@ -9,8 +9,8 @@ from fairspan.errors import FairspanError
 from fairspan.report.frames import columns_of, frame_of, interval, values_of
 from fairspan.report.table import Table
 from fairspan.report.text import number, with_bounds
+from fairspan.runs.arms import Arm, Change, pairs_to_compare
 from fairspan.runs.log import RunLog
-from fairspan.runs.sides import Change, Side, pairs_to_compare
 from fairspan.stats.equivalence import LossKind, judge_loss
 from fairspan.stats.positions import (
     difference_weights,
@@ -37,7 +37,7 @@ _PLACE = ["set", "order", "position", "segment", "language"]
 _COLUMNS = ("value", "value_second", "position", "set", "segment")
 _ORDER: tuple[LossKind, ...] = ("worse", "inconclusive", "not worse", "fairer")
 
-Sides = tuple[Side, Side]
+Sides = tuple[Arm, Arm]
 
 
 def compare(
@@ -113,7 +113,7 @@ def _worst_change(sides: Sides, found: Sequence[Record], allowed: float) -> Chan
 
 
 def compare_sides(
-    first: Side, second: Side, *, familywise: bool = False
+    first: Arm, second: Arm, *, familywise: bool = False
 ) -> tuple[list[Record], list[Record]]:
     """What changes from the first side to the second, in every family of documents that both have.
 
@@ -183,7 +183,7 @@ def compare_sides(
     return spreads, coefficients
 
 
-def gains(first: Side, second: Side) -> Iterator[Record]:
+def gains(first: Arm, second: Arm) -> Iterator[Record]:
     """What position 1 and the later positions gain or lose in each measure, over all documents that both have."""
     own = ["measure", "n", "set", "segment", pl.col("position").clip(upper_bound=2)]
     groups = with_codes(_joined(first, second), "segment").group_by(own, maintain_order=True)
@@ -221,7 +221,7 @@ def gain_words(found: Sequence[Record]) -> str:
     return f"against {found[0]['first_treatment']}, {' and '.join(parts)}"
 
 
-def compare_languages(first: Side, second: Side, *, familywise: bool = False) -> list[Record]:
+def compare_languages(first: Arm, second: Arm, *, familywise: bool = False) -> list[Record]:
     """The difference of every two languages of mixed documents on both sides, for every size that both have.
 
     `change_` is of the difference, second minus first; `absolute_change_` of its absolute value, negative where the
@@ -267,7 +267,7 @@ def compare_languages(first: Side, second: Side, *, familywise: bool = False) ->
     return found
 
 
-def _joined(first: Side, second: Side) -> pl.DataFrame:
+def _joined(first: Arm, second: Arm) -> pl.DataFrame:
     """The rows that both sides have."""
     measured = pl.col("measure").is_in(list(POSITION_MEASURES))
     before, after = (

@@ -85,7 +85,7 @@ class Settings:
 
     @classmethod
     def of(cls, log: RunLog) -> "Settings":
-        return cls(str(log.spec["inference"]), int(log.header["seed"]), float(log.spec["margin"]))
+        return cls(str(log.spec["inference"]), log.header.seed, float(log.spec["margin"]))
 
     @property
     def rng(self) -> np.random.Generator:

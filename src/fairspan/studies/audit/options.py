@@ -93,10 +93,10 @@ class AuditOptions(StudyOptions, Design):
         require_whole("attention_documents", self.attention_documents)
         if not isinstance(self.margin, int | float) or not 0 < self.margin < 1:
             raise DesignError(f"margin must be between 0 and 1, got {self.margin!r}.")
-        require_use_of_fit(self.fit_corpus, self.measured)
+        require_use_of_fit(self.fit_corpus, self.all_treatments)
 
     @cached_property
-    def measured(self) -> tuple[Treatment, ...]:
+    def all_treatments(self) -> tuple[Treatment, ...]:
         return as_treatments(
             default_treatments(self.model) if self.treatments is None else self.treatments
         )

@@ -16,11 +16,12 @@ from fairspan.encoding.tokens import ModelTokens, read_text
 from fairspan.errors import DesignError
 from fairspan.runs.bases import Pair, Treated, fit_pairs
 from fairspan.runs.fit_part import FitPart, choose_fit_part
-from fairspan.runs.forecast import Work
+from fairspan.runs.header import CorpusInfo, Header, WindowInfo
+from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
 from fairspan.runs.subject import Subject
 from fairspan.runs.windows import limit_note, window_notes, windows_of
-from fairspan.studies.audit.measures import Record
+from fairspan.studies.audit.entries import AuditEntries, Unseen
 from fairspan.studies.audit.options import AuditOptions
 
 Place = tuple[int, int]
@@ -43,45 +44,57 @@ class PreparedAudit:
     fit: FitPart
 
     @property
-    def decisive(self) -> list[Any]:
+    def text_hashes(self) -> list[Any]:
         return [self.corpus.fingerprint, [str(plan) for plan in self.plans]]
 
+    @cached_property
+    def _lengths(self) -> dict[str, list[int]]:
+        kinds = (("documents", self.texts), ("segments", self.segments))
+        return {kind: [text.length for text in texts] for kind, texts in kinds}
+
+    @cached_property
+    def _windows(self) -> list[WindowInfo]:
+        return windows_of(self.subject, self.options.all_treatments, self._lengths)
+
+    @cached_property
+    def _unseen(self) -> list[Unseen]:
+        return _unseen_positions(self.subject, self.documents.documents)
+
     @property
-    def header(self) -> dict[str, Any]:
-        subject, documents, treatments = self.subject, self.documents, self.options.measured
-        unseen = _unseen_positions(subject, documents.documents)
-        alone, joined = ([text.length for text in texts] for texts in (self.segments, self.texts))
-        windows = windows_of(subject, treatments, {"documents": joined, "segments": alone})
-        positions = {one.name: _position_words(unseen, one.name) for one in treatments}
-        return {
-            "corpus": {
-                "name": self.corpus.name,
-                "fingerprint": self.corpus.fingerprint,
-                "segments": len(documents.segments),
-                "languages": list(languages_of(self.plans)),
-            },
-            "plans": [str(plan) for plan in self.plans],
-            "documents": len(documents.documents),
-            "tokens": documents.length,
-            "shared_segments": {str(n): shared for n, shared in documents.shared.items()},
-            "windows": windows,
-            "unseen": unseen,
-            "notes": [
-                *self.corpus.notes,
-                *documents.notes,
-                *window_notes(windows, subject.counter.unit, positions),
-                *limit_note(subject, joined),
-            ],
-        }
+    def notes(self) -> list[str]:
+        names = [treatment.name for treatment in self.options.all_treatments]
+        positions = {name: _position_words(self._unseen, name) for name in names}
+        return [
+            *self.corpus.notes,
+            *self.documents.notes,
+            *window_notes(self._windows, self.subject.counter.unit, positions),
+            *limit_note(self.subject, self._lengths["documents"]),
+        ]
+
+    def describe(self, header: Header) -> Header:
+        """The header with the corpus, the documents and how far they are read."""
+        documents = self.documents
+        shared = {str(n): count for n, count in documents.shared.items()}
+        return replace(
+            header,
+            corpus=CorpusInfo(
+                self.corpus.name,
+                self.corpus.fingerprint,
+                list(languages_of(self.plans)),
+                len(documents.segments),
+            ),
+            plans=[str(plan) for plan in self.plans],
+            documents=len(documents.documents),
+            windows=self._windows,
+            study=AuditEntries(documents.length, shared, self._unseen),
+        )
 
     @property
     def scope(self) -> str:
         """What is embedded under every treatment, in a few words."""
         sizes, plans = ", ".join(map(str, self.options.sizes)), ", ".join(map(str, self.plans))
         documents = f"{len(self.texts):,} documents of {sizes} segments ({plans})"
-        return (
-            f"({documents} + {len(self.segments):,} segments alone) × {len(self.options.measured)}"
-        )
+        return f"({documents} + {len(self.segments):,} segments alone) × {len(self.options.all_treatments)}"
 
     @cached_property
     def segments(self) -> list[Text]:
@@ -118,12 +131,12 @@ class PreparedAudit:
 
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
         """One line per treatment."""
-        return [Work(one.name, self.pairs(one, under)) for one in self.options.measured]
+        return [Work(one.name, self.pairs(one, under)) for one in self.options.all_treatments]
 
 
 def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -> PreparedAudit:
     """Read, draw and measure, without embedding anything."""
-    treatments = options.measured
+    treatments = options.all_treatments
     subject = subject.with_prompts(options.prompt)
     subject = subject.reading(treatments, whole=not subject.set_further)
     on_tokens = "retention" in options.measures
@@ -168,11 +181,8 @@ def _refuse_cut(subject: Subject, documents: Documents, measure: str) -> None:
             )
 
 
-def _unseen_positions(subject: Subject, documents: Sequence[Document]) -> list[Record]:
-    """For each treatment that cuts documents and each position: in how many it is read in part only, or never.
-
-    Positions that are read whole in every document have no record.
-    """
+def _unseen_positions(subject: Subject, documents: Sequence[Document]) -> list[Unseen]:
+    """For each treatment that cuts documents, the positions that are not read whole in all of them."""
     windows = {treatment.name: subject.window(treatment) for treatment in subject.treatments}
     unread = {
         window: _unread(subject, documents, window)
@@ -180,13 +190,16 @@ def _unseen_positions(subject: Subject, documents: Sequence[Document]) -> list[R
         if window is not None
     }
     return [
-        {"treatment": name, **one}
+        Unseen(name, *counts)
         for name, window in windows.items()
-        for one in unread.get(window or 0, ())
+        for counts in unread.get(window or 0, ())
     ]
 
 
-def _unread(subject: Subject, documents: Sequence[Document], window: int) -> list[Record]:
+def _unread(
+    subject: Subject, documents: Sequence[Document], window: int
+) -> list[tuple[int, int, int, int, int]]:
+    """The fields of `Unseen` after the treatment, for one that reads so many tokens."""
     counter = ModelTokens(
         subject.transformer("a window"), subject.prompts["document"], window=window
     )
@@ -209,25 +222,19 @@ def _unread(subject: Subject, documents: Sequence[Document], window: int) -> lis
                 if read == 0 < all_
             )
     return [
-        {
-            "n": n,
-            "position": place,
-            "documents": count,
-            "in_part": in_part[n, place],
-            "never": never[n, place],
-        }
+        (n, place, count, in_part[n, place], never[n, place])
         for n, count in sizes.items()
         for place in range(1, n + 1)
         if in_part[n, place] or never[n, place]
     ]
 
 
-def _position_words(records: Iterable[Record], treatment: str) -> str:
+def _position_words(unseen: Iterable[Unseen], treatment: str) -> str:
     """Such as "not read whole: positions 3 and 4 of n=4"; empty if the treatment reads all."""
     by_size: dict[int, list[str]] = {}
-    for one in records:
-        if one["treatment"] == treatment:
-            by_size.setdefault(one["n"], []).append(str(one["position"]))
+    for position in unseen:
+        if position.treatment == treatment:
+            by_size.setdefault(position.n, []).append(str(position.position))
     named = [
         f"position {own[0]} of n={n}"
         if len(own) == 1

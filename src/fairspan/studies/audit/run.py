@@ -29,7 +29,11 @@ BINS = 20
 
 
 def _measure(prepared: PreparedAudit, run: Run) -> None:
-    segments, documents, treatments = prepared.segments, prepared.texts, prepared.options.measured
+    segments, documents, treatments = (
+        prepared.segments,
+        prepared.texts,
+        prepared.options.all_treatments,
+    )
     own = sum(text.length for text in segments + documents)
     run.announce(pair for treatment in treatments for pair in prepared.pairs(treatment, run.under))
     run.progress.start(sum(own + prepared.fit.tokens(treatment) for treatment in treatments))

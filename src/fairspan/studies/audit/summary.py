@@ -1,15 +1,17 @@
 """`summarize`: the statistics of an audit's log as tidy frames; tables, charts, JSON and CSV are made from them."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 
 import polars as pl
 
 from fairspan.report.frames import frame_of
+from fairspan.runs.arms import Arm
 from fairspan.runs.log import RunLog
-from fairspan.runs.sides import Side
 from fairspan.runs.windows import cut_words
 from fairspan.studies.audit.attention import attention_frame
 from fairspan.studies.audit.comparison import compare_sides, gain_words, gains
+from fairspan.studies.audit.entries import AuditEntries
 from fairspan.studies.audit.languages import (
     joint_records,
     language_notes,
@@ -47,6 +49,7 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
         pl.col(kept[:5]).cast(pl.Categorical)
     )
     settings = Settings.of(log)
+    entries = log.header.part(AuditEntries)
     cells, joint, spoken = (
         cells_of(rows, settings),
         list(joint_records(rows, settings)),
@@ -57,7 +60,7 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
         return frame_of({"model": log.model, **record} for record in records)
 
     there = {cell.treatment for cell in cells}
-    sides = [Side(log, name) for name in log.treatments if name in there]
+    sides = [Arm(log, name) for name in log.treatments if name in there]
     gained = [one for side in sides[1:] for one in gains(sides[0], side)]
 
     def more(measure: str, treatment: str) -> list[str]:
@@ -67,11 +70,10 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
             for one in gained
             if (one["measure"], one["second_treatment"]) == (measure, treatment)
         ]
-        unit = str(log.header.get("token_unit", "tokens"))
         cuts = [
-            cut_words(one, unit)
-            for one in log.header.get("windows", ())
-            if one["treatment"] == treatment
+            cut_words(info, log.header.token_unit)
+            for info in log.header.windows or ()
+            if info.treatment == treatment
         ]
         return [gain_words(own), *cuts] if own else cuts
 
@@ -90,8 +92,8 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
         "attention": attention_frame(log),
         "changes": frame_of(one for side in sides[1:] for one in compare_sides(sides[0], side)[0]),
         "gains": frame_of(gained),
-        "windows": frame(log.header.get("windows", ())),
-        "unseen": frame(log.header.get("unseen", ())),
+        "windows": frame(map(asdict, log.header.windows or ())),
+        "unseen": frame(map(asdict, entries.unseen)),
     }
     lengths = dict.fromkeys(
         one["reason"] for one in joint if one["effect"] == "log_tokens" and one["reason"]
@@ -130,7 +132,7 @@ def _mixed_note(cells: Sequence[Cell]) -> list[str]:
 
 
 def _shared_note(log: RunLog, cells: Sequence[Cell]) -> list[str]:
-    if not any(log.header["shared_segments"].values()):
+    if not any(log.header.part(AuditEntries).shared_segments.values()):
         return []
     used = {cell.effects.robust.inference for cell in cells}
     if used <= {"two-way"}:

@@ -88,10 +88,11 @@ def together(logs: Sequence[tuple[str, RunLog]]) -> tuple[tuple[str, ...], tuple
 
 def _heading(log: RunLog) -> str:
     header = log.header
-    seconds = header["timings"].get("seconds")
+    seconds = header.timings.seconds
     sizes = ", ".join(map(str, log.spec["sizes"]))
     took = "" if seconds is None else f", {number(seconds, '.0f')} s"
-    return f"{log.where}: {header['documents']} documents of {sizes} segments, {', '.join(header['plans'])}{took}"
+    plans = ", ".join(header.plans or ())
+    return f"{log.where}: {header.documents} documents of {sizes} segments, {plans}{took}"
 
 
 def _cards(frames: Frames) -> tuple[Card, ...]:

@@ -93,7 +93,7 @@ class CollapseOptions(StudyOptions):
                 )
         for name, least in (("documents", 3), ("spectra", 0), ("seed", 0)):
             require_whole(name, getattr(self, name), least=least)
-        for treatment in self.measured:
+        for treatment in self.all_treatments:
             if treatment.name == WORDS:
                 raise DesignError(
                     f"{WORDS!r} is the name of the word-embedding control: rename the treatment."
@@ -107,7 +107,7 @@ class CollapseOptions(StudyOptions):
     def _refuse_idle(self) -> None:
         """What was changed and would do nothing is a mistake."""
         plain = {item.name: item.default for item in fields(self)}
-        require_use_of_fit(self.fit_corpus, self.measured)
+        require_use_of_fit(self.fit_corpus, self.all_treatments)
         for idle, names, why in (
             (self.natural, ("start", "tolerance"), "natural lengths are not cut"),
             (
@@ -122,7 +122,7 @@ class CollapseOptions(StudyOptions):
                 raise DesignError(f"{why}, so {changed[0]} would do nothing: omit one of them.")
 
     @cached_property
-    def measured(self) -> tuple[Treatment, ...]:
+    def all_treatments(self) -> tuple[Treatment, ...]:
         """The temperatures, of which 1 is the unmodified model, and the other treatments after them."""
         return as_treatments(
             [*(at_temperature(value) for value in self.temperatures), *self.treatments]

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import groupby
 from typing import Any
@@ -21,11 +21,13 @@ from fairspan.encoding.spectra import spectra
 from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.runs.bases import Treated, fit_pairs
 from fairspan.runs.fit_part import FitPart, choose_fit_part
-from fairspan.runs.forecast import Work
+from fairspan.runs.header import CorpusInfo, Header
+from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
 from fairspan.runs.subject import Subject
 from fairspan.runs.windows import limit_note
 from fairspan.studies.collapse.classification import read_labelled, training_part
+from fairspan.studies.collapse.entries import CollapseEntries, Length
 from fairspan.studies.collapse.measures import Pair, repeated_pairs
 from fairspan.studies.collapse.options import CollapseOptions
 
@@ -64,45 +66,43 @@ class PreparedCollapse:
     fit: FitPart
 
     @property
-    def decisive(self) -> list[Any]:
+    def text_hashes(self) -> list[Any]:
         return [
             self.corpus.fingerprint,
             None if self.labelled is None else self.labelled.corpus.fingerprint,
         ]
 
     @property
-    def header(self) -> dict[str, Any]:
-        corpus, cuts = self.corpus, self.cuts
-        return {
-            "corpus": {
-                "name": corpus.name,
-                "fingerprint": corpus.fingerprint,
-                "languages": list(corpus.languages),
-            },
-            "lengths": [
-                {
-                    "length": length,
-                    "texts": len(texts),
-                    "tokens": float(np.mean([text.tokens for text in texts])),
-                }
-                for length, texts in ((length, cuts.at(length)) for length in cuts.lengths)
-            ],
-            "paired": cuts.paired and not self.options.natural,
-            "notes": [
-                *corpus.notes,
-                *cuts.notes,
-                *limit_note(self.subject, [text.tokens for text in cuts.texts], "texts"),
-                *(
-                    f"labelled: {note}"
-                    for note in (self.labelled.cuts.notes if self.labelled else ())
-                ),
-            ],
-        }
+    def notes(self) -> list[str]:
+        labelled = self.labelled.cuts.notes if self.labelled else ()
+        return [
+            *self.corpus.notes,
+            *self.cuts.notes,
+            *limit_note(self.subject, [text.tokens for text in self.cuts.texts], "texts"),
+            *(f"labelled: {note}" for note in labelled),
+        ]
+
+    def describe(self, header: Header) -> Header:
+        """The header with the corpus and the lengths."""
+        corpus = self.corpus
+        lengths = []
+        for length in self.cuts.lengths:
+            tokens = [text.tokens for text in self.cuts.at(length)]
+            lengths.append(Length(length, len(tokens), float(np.mean(tokens))))
+        paired = self.cuts.paired and not self.options.natural
+        return replace(
+            header,
+            corpus=CorpusInfo(corpus.name, corpus.fingerprint, list(corpus.languages)),
+            study=CollapseEntries(lengths, paired),
+        )
 
     @property
     def scope(self) -> str:
         """What is embedded under every treatment, in a few words."""
-        count, longest = len(self.options.measured), max(text.tokens for text in self.cuts.texts)
+        count, longest = (
+            len(self.options.all_treatments),
+            max(text.tokens for text in self.cuts.texts),
+        )
         treatments = f" × {count} treatments" if count > 1 else ""
         return f"{len(self.texts):,} texts of up to {longest:,} tokens{treatments}"
 
@@ -127,7 +127,7 @@ class PreparedCollapse:
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
         """One line per treatment. Spectra take about as long under each, so they are timed once."""
         found, inside = [], None
-        for one in self.options.measured:
+        for one in self.options.all_treatments:
             encoder = under(one).documents
             if inside is None and one.baseline is None:
                 inside = self._spectra_seconds(encoder.model)
@@ -163,8 +163,8 @@ def prepare_collapse(
 ) -> PreparedCollapse:
     """Read and cut, without embedding anything."""
     model = subject.transformer("a study of length")
-    subject = subject.with_prompts(options.prompt).reading(options.measured, whole=True)
-    subject.refuse_unsuited(options.measured)
+    subject = subject.with_prompts(options.prompt).reading(options.all_treatments, whole=True)
+    subject.refuse_unsuited(options.all_treatments)
     counter = subject.counter
     progress.stage("reading the corpus")
     corpus, language = options.read_corpus()
@@ -205,7 +205,7 @@ def prepare_collapse(
         tested |= {whole.text(text.document, language) for text in parts.texts}
     source = options.fit_corpus or options.corpus
     fit = choose_fit_part(
-        options.measured, model, counter, source, [language], tested, seed=options.seed
+        options.all_treatments, model, counter, source, [language], tested, seed=options.seed
     )
     return PreparedCollapse(subject, options, corpus, cuts, repeated_pairs(counter), labelled, fit)
 

@@ -20,7 +20,7 @@ from fairspan.studies.collapse.view import view_of
 
 
 def _measure(prepared: PreparedCollapse, run: Run) -> None:
-    cuts, treatments, fit = prepared.cuts, prepared.options.measured, prepared.fit
+    cuts, treatments, fit = prepared.cuts, prepared.options.all_treatments, prepared.fit
     own = sum(text.length for text in prepared.texts)
     inside = sum(one.tokens for one in prepared.analysed)
     run.progress.start(

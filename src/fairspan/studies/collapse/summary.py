@@ -1,7 +1,7 @@
 """The statistics of a study of length, from the rows of its log, as tidy frames."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import product
 from math import log2
 from typing import Any
@@ -20,6 +20,7 @@ from fairspan.stats.intervals import Interval
 from fairspan.stats.queries import query_change, query_effects
 from fairspan.stats.resampling import Jackknife, influences
 from fairspan.studies.collapse import theory
+from fairspan.studies.collapse.entries import CollapseEntries
 from fairspan.studies.collapse.options import WORDS, temperature_of
 
 LABELS = ("correct", "entropy")
@@ -49,8 +50,8 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
     rows, treatments, margin = log.rows, log.measured, float(log.spec["margin"])
     controlled = [*treatments, *([WORDS] if WORDS in rows["treatment"] else [])]
     tokens = _tokens(log)
-    found = geometry(rows, controlled, tokens, paired=log.header["paired"])
-    labels = classification(rows, treatments, seed=int(log.header["seed"]))
+    found = geometry(rows, controlled, tokens, paired=log.header.part(CollapseEntries).paired)
+    labels = classification(rows, treatments, seed=log.header.seed)
     verdicts = [(name, *_verdict(log, found, name, margin)) for name in treatments]
     suggested = suggestions(log, found, tokens, margin)
     repeated = rows.filter(measure="repeated")
@@ -78,17 +79,18 @@ def _frame(found: Mapping[Key, Interval]) -> pl.DataFrame:
 
 def _lengths(log: RunLog) -> pl.DataFrame:
     """The number and the mean length of the texts of each length; bins of natural lengths are named by both ends."""
-    frame = pl.DataFrame(list(log.header["lengths"]))
+    entries = log.header.part(CollapseEntries)
+    frame = pl.DataFrame([asdict(length) for length in entries.lengths])
     begin = pl.col("length").cast(pl.String)
     ends = pl.format("{}–{}", begin, pl.col("length") + 99)
-    return frame.with_columns((begin if log.header["paired"] else ends).alias("name"))
+    return frame.with_columns((begin if entries.paired else ends).alias("name"))
 
 
 def _tokens(log: RunLog) -> dict[int, float]:
     """The geometric mean of the tokens that the texts of each length have."""
     own = log.rows.filter(measure="cosine", treatment=log.treatments[0])
     found = {}
-    for length in (int(one["length"]) for one in log.header["lengths"]):
+    for length in (entry.length for entry in log.header.part(CollapseEntries).lengths):
         tokens = own.filter(part=str(length))["tokens"].to_numpy()
         found[length] = float(2 ** np.log2(np.maximum(tokens, 1)).mean())
     return found
@@ -205,8 +207,9 @@ def _verdict(
         )
     if word == "fair":
         return word, f"{seen}; within the margin of ±{margin:g}"
-    texts = [int(one["texts"]) for one in log.header["lengths"]]
-    documents = min(texts) if log.header["paired"] else sum(texts)
+    entries = log.header.part(CollapseEntries)
+    texts = [length.texts for length in entries.lengths]
+    documents = min(texts) if entries.paired else sum(texts)
     needed = documents_needed(replace(slope, estimate=abs(slope.estimate)), margin, documents)
     outlook = (
         f"too close to the margin of ±{margin:g} for any realistic number of documents to decide"

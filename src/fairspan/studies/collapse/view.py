@@ -14,6 +14,7 @@ from fairspan.report.text import model_name, number, with_bounds
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.log import RunLog
 from fairspan.stats.geometry import MEASURES
+from fairspan.studies.collapse.entries import CollapseEntries
 from fairspan.studies.collapse.options import WORDS
 from fairspan.studies.collapse.summary import LABELS, frames_of
 from fairspan.studies.collapse.theory import BOUNDS
@@ -56,7 +57,7 @@ def view_of(log: RunLog) -> View:
     frames = frames_of(log)
     shown = _Shown(log, frames)
     lengths = frames["lengths"]
-    kind = "cut to" if log.header["paired"] else "of"
+    kind = "cut to" if log.header.part(CollapseEntries).paired else "of"
     counts = lengths["texts"].to_list()
     few = f"{min(counts)} documents: with fewer than {FEW}, intervals may be too narrow"
     return View(
@@ -165,7 +166,7 @@ class _Shown:
         """LC Figs. 1c and 3, Figs. 6 and 8, and Fig. 12."""
         texts = (
             "the same documents cut at sentence borders"
-            if self.log.header["paired"]
+            if self.log.header.part(CollapseEntries).paired
             else "whole documents"
         )
         whole = self.frames["classification"]

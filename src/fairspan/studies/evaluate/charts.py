@@ -56,14 +56,14 @@ class Shown:
     @property
     def where(self) -> str:
         """The model and the task as titles name them."""
-        task = self.log.header["task"]
-        name = task["names"][0] if len(task["names"]) == 1 else PurePath(str(task["source"])).name
+        task = self.log.header.searched
+        name = task.names[0] if len(task.names) == 1 else PurePath(task.source).name
         return f"{model_name(self.log.model)} on {name}"
 
     @property
     def unit(self) -> str:
         """What positions are."""
-        return "segment" if self.log.header["task"]["positions"] == "segments" else "fifth"
+        return "segment" if self.log.header.searched.positions == "segments" else "fifth"
 
     def series(self, rows: pl.DataFrame, column: str, labels: Sequence[str]) -> tuple[Series, ...]:
         """A series for each drawn arm of the rows, with a point for each label, which is in that column."""
@@ -115,15 +115,17 @@ def depth_chart(shown: Shown) -> Chart:
     rows, metric = shown.frame("depths"), shown.frames["depths"]["metric"][0]
     starts = values_of(rows, "tokens_from")
     read = {
-        one["treatment"]: one["window"]
-        for one in shown.log.header["windows"]
-        if one["texts"] == "evidence"
+        info.treatment: info.window
+        for info in shown.log.header.windows or ()
+        if info.texts == "evidence"
     }
     labels = *(f"< {start:,}" for start in starts[1:]), f"≥ {starts[-1]:,}"
     drawn = shown.series(
         rows.with_columns(start=pl.format("{}", "tokens_from")), "start", tuple(map(str, starts))
     )
-    unit, window = shown.log.header.get("token_unit", "tokens"), read[shown.log.treatments[0]]
+    unit = shown.log.header.token_unit
+    # There is such a frame only if the baseline has a window.
+    window = read[shown.log.treatments[0]] or 0
     reads = {
         name: f"{name} (reads {f'{own:,} {unit}' if own else 'everything'})"
         for name, own in read.items()

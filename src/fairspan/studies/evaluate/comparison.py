@@ -10,14 +10,14 @@ from fairspan.errors import FairspanError
 from fairspan.report.frames import columns_of, frame_of
 from fairspan.report.table import CHANGE, P_VALUE, Column, Table
 from fairspan.report.text import with_bounds
+from fairspan.runs.arms import Arm, Change, pairs_to_compare
 from fairspan.runs.log import RunLog
 from fairspan.runs.search_rows import SHARE
-from fairspan.runs.sides import Change, Side, pairs_to_compare
 from fairspan.stats.distributions import holm
 from fairspan.stats.equivalence import judge_loss
 from fairspan.stats.queries import QueryChange
 from fairspan.studies.evaluate import measures
-from fairspan.studies.evaluate.measures import QUERY_KEYS, RANK, Arm, Record, languages_of
+from fairspan.studies.evaluate.measures import QUERY_KEYS, RANK, Record, languages_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def compare(
                 "second_run": two.log.run,
                 "first_treatment": one.treatment,
                 "second_treatment": two.treatment,
-                "treatments": str(Arm(f"{one.treatment} → {two.treatment}", found.index)),
+                "treatments": str(measures.Arm(f"{one.treatment} → {two.treatment}", found.index)),
                 "index": found.index,
                 "metric": found.metric,
             }
@@ -120,15 +120,15 @@ def changes(
     return judged
 
 
-def compare_searches(one: Side, two: Side) -> list[Paired]:
+def compare_searches(one: Arm, two: Arm) -> list[Paired]:
     """Second minus first, on the queries that both runs asked of the same documents, index by index."""
     runs, tasks = (
         f"{one.log.run} and {two.log.run}",
-        [side.log.header["task"] for side in (one, two)],
+        [side.log.header.searched for side in (one, two)],
     )
     # Pages are named by their place in the draw, so that other pages may have the same names.
-    pages = any(task.get("positions") == "segments" for task in tasks)
-    if pages and tasks[0].get("fingerprints") != tasks[1].get("fingerprints"):
+    pages = any(task.positions == "segments" for task in tasks)
+    if pages and tasks[0].fingerprints != tasks[1].fingerprints:
         raise FairspanError(
             f"{runs} searched different pages: paired differences need the same corpus, lengths, seed and tokenizer."
         )
@@ -144,7 +144,7 @@ def compare_searches(one: Side, two: Side) -> list[Paired]:
         raise FairspanError(
             f"{runs} have no query in common: paired differences need the same task, seed and metrics."
         )
-    found, languages, seed = [], languages_of(one.log), int(one.log.header["seed"])
+    found, languages, seed = [], languages_of(one.log), one.log.header.seed
     for (metric, index), rows in joined.partition_by(
         "measure", "part", as_dict=True, maintain_order=True
     ).items():

@@ -61,7 +61,7 @@ def language_records(log: RunLog, metrics: Sequence[str]) -> list[Record]:
                     clusters,
                 )
             )
-        found += _figures(arms, sums, asked, int(log.header["seed"]), logarithmic=logarithmic)
+        found += _figures(arms, sums, asked, log.header.seed, logarithmic=logarithmic)
     return found
 
 

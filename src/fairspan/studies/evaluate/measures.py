@@ -96,7 +96,7 @@ def metrics_of(log: RunLog) -> list[str]:
 
 def languages_of(log: RunLog) -> list[str]:
     """The languages of queries and documents, if the evaluation searched across several."""
-    return list(log.header["task"].get("languages", ()))
+    return log.header.searched.languages or []
 
 
 def sorted_rows(rows: pl.DataFrame, arm: Arm) -> pl.DataFrame:
@@ -184,7 +184,7 @@ def change_columns(change: QueryChange | None) -> Record:
 
 
 def _results(log: RunLog, rows: pl.DataFrame, metric: str, plan: str) -> list[Result]:
-    arms, seed = arms_of(log), int(log.header["seed"])
+    arms, seed = arms_of(log), log.header.seed
     first, *others = (sorted_rows(rows, arm) for arm in arms)
     names, groups = query_groups(first, languages_of(log))
     changes = [change_of(first, own["value"].to_numpy(), groups, seed) for own in others]

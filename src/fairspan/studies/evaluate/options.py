@@ -113,7 +113,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         )
 
     @cached_property
-    def measured(self) -> tuple[Treatment, ...]:
+    def all_treatments(self) -> tuple[Treatment, ...]:
         """The treatments with those of them that do not change queries."""
         found = []
         for one in self.compared:

@@ -1,7 +1,7 @@
 """`PreparedEvaluation`: an evaluation with every query and document at hand and nothing embedded yet."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -15,11 +15,13 @@ from fairspan.retrieval.source import PAGES, PASSAGES, LanguageSource
 from fairspan.retrieval.splitting import link_queries
 from fairspan.runs.bases import Pair, Treated, fit_pairs
 from fairspan.runs.fit_part import FitPart, choose_fit_part
-from fairspan.runs.forecast import Work
+from fairspan.runs.header import Header, TaskInfo, WindowInfo
+from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
 from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity, usual_way
 from fairspan.runs.subject import Subject
 from fairspan.runs.windows import limit_note, window_notes, windows_of
+from fairspan.studies.evaluate.entries import EvaluateEntries
 from fairspan.studies.evaluate.options import EvaluateOptions
 
 _NO_POSITIONS = "across languages, results are not shown by position of the evidence: evaluate one language for that"
@@ -62,62 +64,76 @@ class PreparedEvaluation:
 
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
         """One line per treatment, with how far it reads and how many documents it cuts."""
-        windows = {one["treatment"]: one for one in self._windows if one["texts"] == "documents"}
-        facts = {name: {"reads": one["window"], "cut": one["cut"]} for name, one in windows.items()}
+        facts = {
+            info.treatment: {"reads": info.window, "cut": info.cut}
+            for info in self._windows
+            if info.texts == "documents"
+        }
         return [
             Work(one.name, self.embedded(one, under), facts=facts[one.name])
-            for one in self.options.measured
+            for one in self.options.all_treatments
         ]
 
     @property
     def scope(self) -> str:
-        task, count = self.header["task"], len(self.options.measured)
-        queries = f"{len(self.searching.queries()):,} queries in {task['clusters']:,} clusters"
-        return f"{queries}, {task['documents']:,} documents" + (
-            f" × {count} treatments" if count > 1 else ""
+        queries = f"{len(self.searching.queries()):,} queries in {self._task.clusters:,} clusters"
+        count = len(self.options.all_treatments)
+        treatments = f" × {count} treatments" if count > 1 else ""
+        return f"{queries}, {self._task.documents:,} documents{treatments}"
+
+    @cached_property
+    def _windows(self) -> list[WindowInfo]:
+        return windows_of(self.subject, self.options.all_treatments, self.searching.lengths())
+
+    @property
+    def text_hashes(self) -> list[Any]:
+        return [measured.task.fingerprint for measured in self.tasks]
+
+    @cached_property
+    def _task(self) -> TaskInfo:
+        """What is searched, as the log says it."""
+        tasks = [measured.task for measured in self.tasks]
+        languages = self._languages
+        positions = "fifths" if tasks[0].evidence and not languages else None
+        return TaskInfo(
+            source=self.options.task,
+            names=[task.name for task in tasks],
+            queries=sum(len(task.queries) for task in (tasks[:1] if languages else tasks)),
+            documents=len({document.id for task in tasks for document in task.documents}),
+            fingerprints=[task.fingerprint for task in tasks],
+            indexes=len(tasks),
+            clusters=len(self.searching.clusters),
+            positions="segments" if tasks[0].lead else positions,
+            languages=languages or None,
         )
 
     @cached_property
-    def _windows(self) -> list[dict[str, Any]]:
-        return windows_of(self.subject, self.options.measured, self.searching.lengths())
+    def _languages(self) -> list[str]:
+        """Those that are searched at once; none if it is one."""
+        task = self.tasks[0].task
+        return list(dict.fromkeys(query.language for query in task.queries if task.across))
 
     @property
-    def decisive(self) -> list[Any]:
-        return [one.task.fingerprint for one in self.tasks]
+    def notes(self) -> list[str]:
+        of_tasks = (note.rstrip(".") for measured in self.tasks for note in measured.task.notes)
+        windows = window_notes(self._windows, self.subject.counter.unit)
+        notes = [*windows, *dict.fromkeys(of_tasks)]
+        return ["; ".join(notes)] if notes else []
 
-    @property
-    def header(self) -> dict[str, Any]:
-        tasks = [one.task for one in self.tasks]
-        spoken = dict.fromkeys(query.language for query in tasks[0].queries if tasks[0].across)
-        positions = (
-            "segments" if tasks[0].lead else "fifths" if tasks[0].evidence and not spoken else None
+    def describe(self, header: Header) -> Header:
+        """The header with the task and how far it is read."""
+        tasks = [measured.task for measured in self.tasks]
+        details = limit_note(self.subject, self.searching.lengths()["documents"])
+        if self._languages and tasks[0].evidence:
+            details.append(_NO_POSITIONS)
+        plans = dict.fromkeys(f"{task.lead}:{task.later}" for task in tasks if task.lead)
+        return replace(
+            header,
+            task=self._task,
+            plans=list(plans),
+            windows=self._windows,
+            study=EvaluateEntries(details=details),
         )
-        noted = dict.fromkeys(note.rstrip(".") for task in tasks for note in task.notes)
-        said = [*window_notes(self._windows, self.subject.counter.unit), *noted]
-        return {
-            "task": {
-                "source": self.options.task,
-                "names": [task.name for task in tasks],
-                "fingerprints": [task.fingerprint for task in tasks],
-                "indexes": len(tasks),
-                "queries": sum(len(task.queries) for task in (tasks[:1] if spoken else tasks)),
-                "documents": len({document.id for task in tasks for document in task.documents}),
-                "positions": positions,
-                "clusters": len(self.searching.clusters),
-                **({"languages": list(spoken)} if spoken else {}),
-            },
-            "plans": list(
-                dict.fromkeys(f"{task.lead}:{task.later}" for task in tasks if task.lead)
-            ),
-            "costs": [],
-            "windows": self._windows,
-            "notes": ["; ".join(said)] if said else [],
-            # For those who want to know how it was measured.
-            "details": [
-                *limit_note(self.subject, self.searching.lengths()["documents"]),
-                *([_NO_POSITIONS] if spoken and tasks[0].evidence else []),
-            ],
-        }
 
 
 def prepare_evaluation(
@@ -127,7 +143,7 @@ def prepare_evaluation(
     subject = subject.with_prompts(options.prompt, options.query_prompt)
     # Pages and what is made to fit do so under every treatment; other texts are what they are, and some are cut.
     fitting = options.task == PAGES or options.too_long not in (None, "cut")
-    subject = subject.reading(options.measured, whole=fitting and not subject.set_further)
+    subject = subject.reading(options.all_treatments, whole=fitting and not subject.set_further)
     refuse_similarity(subject, options.indexes)
     late = [index for index in options.indexes if index.startswith("late")]
     on_tokens = [one for one in options.compared if {*late} & {*options.indexes_of(one)}]

@@ -10,6 +10,7 @@ from fairspan.encoding.encoder import Text
 from fairspan.runs.bases import Treated
 from fairspan.runs.log import RunLog
 from fairspan.runs.study import Run, Study
+from fairspan.studies.evaluate.entries import EvaluateEntries
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.evaluate.prepare import PreparedEvaluation, prepare_evaluation
 from fairspan.studies.evaluate.view import view_of
@@ -21,7 +22,7 @@ _SAME = 1e-4
 def _measure(prepared: PreparedEvaluation, run: Run) -> None:
     """Embed, index and search under every treatment."""
     options, plans, queries = prepared.options, prepared.plans, prepared.searching.queries()
-    measured, under = options.measured, cache(run.under)
+    measured, under = options.all_treatments, cache(run.under)
     tokens = {
         one: sum(plans[index].tokens for index in options.indexes_of(one)) for one in measured
     }
@@ -37,13 +38,13 @@ def _measure(prepared: PreparedEvaluation, run: Run) -> None:
             kept.append(treatment)
             continue
         same = f"{twin.name} does not change these queries, so it is the same on documents only"
-        run.header["details"].append(same)
+        run.header.part(EvaluateEntries).details.append(same)
     run.progress.start(sum(tokens[one] for one in kept))
     for treatment in kept:
         for index in options.indexes_of(treatment):
             run.progress.stage(f"{treatment.name}: {index}")
             rows, cost = prepared.searching.index_and_search(run, under(treatment), plans[index])
-            run.header["costs"].append(cost)
+            run.header.part(EvaluateEntries).costs.append(cost)
             run.add(rows)
 
 

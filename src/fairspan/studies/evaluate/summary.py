@@ -15,6 +15,7 @@ from fairspan.runs.windows import cut_words
 from fairspan.stats.intervals import Interval
 from fairspan.stats.queries import FEW_CLUSTERS, clusters_to_decide
 from fairspan.studies.evaluate import measures
+from fairspan.studies.evaluate.entries import EvaluateEntries
 from fairspan.studies.evaluate.languages import language_records
 from fairspan.studies.evaluate.measures import (
     RANK,
@@ -49,7 +50,7 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
         "depths": _by_depth(log),
         "by_length": _by_length(log),
         "costs": _costs(log, results),
-        "windows": log.header.get("windows", ()),
+        "windows": [asdict(info) for info in log.header.windows or ()],
     }
     found = {name: frame_of(own) for name, own in records.items() if own}
     model = pl.lit(log.model).alias("model")
@@ -101,7 +102,8 @@ def _costs(log: RunLog, results: Sequence[Result]) -> list[Record]:
 
     The seconds are None where all vectors were stored already.
     """
-    costs = {Arm(one["treatment"], one["index"]): one for one in log.header["costs"]}
+    entries = log.header.part(EvaluateEntries)
+    costs = {Arm(cost.treatment, cost.index): asdict(cost) for cost in entries.costs}
     first = [one for one in results if (one.metric, one.plan) == (results[0].metric, "")]
     return [
         {**costs[one.arm], "metric": one.metric, "estimate": one.effects.overall.estimate}
@@ -113,12 +115,12 @@ def _by_depth(log: RunLog) -> list[Record]:
     """How often evidence is found by how many tokens come before it, where not every treatment reads so far."""
     metric, read = (
         _found(log),
-        [one for one in log.header.get("windows", ()) if one["texts"] == "evidence"],
+        [info for info in log.header.windows or () if info.texts == "evidence"],
     )
     baseline = arms_of(log)[0]
     depths = measures.sorted_rows(log.rows.filter(measure=metric), baseline)["depth"]
-    window = next((one["window"] for one in read if one["treatment"] == baseline.treatment), None)
-    if not window or not any(one["cut"] for one in read) or depths.null_count() == len(depths):
+    window = next((info.window for info in read if info.treatment == baseline.treatment), None)
+    if not window or not any(info.cut for info in read) or depths.null_count() == len(depths):
         return []
     deep = depths.fill_null(-1).to_numpy()
     starts = _steps(deep[deep >= 0], window)
@@ -149,7 +151,7 @@ def _grouped(
     (baseline, first), found, seed = (
         next(iter(tables.items())),
         list[Record](),
-        int(log.header["seed"]),
+        log.header.seed,
     )
     for arm, table in tables.items():
         means = measures.effects_of(table, groups, seed).groups
@@ -166,14 +168,14 @@ def _grouped(
 def _chance(log: RunLog, metric: str) -> float | None:
     """What a random ranking has of a recall."""
     name, _, first = metric.partition("@")
-    task = log.header["task"]
-    return min(1.0, int(first) * task["indexes"] / task["documents"]) if name == "recall" else None
+    task = log.header.searched
+    return min(1.0, int(first) * task.indexes / task.documents) if name == "recall" else None
 
 
 def _found(log: RunLog) -> str:
     """The metric that says how often a document is found; among few documents, as the first one."""
-    metrics, task = metrics_of(log), log.header["task"]
-    wanted = "recall@10" if task["documents"] / task["indexes"] >= _FEW_DOCUMENTS else "recall@1"
+    metrics, task = metrics_of(log), log.header.searched
+    wanted = "recall@10" if task.documents / task.indexes >= _FEW_DOCUMENTS else "recall@1"
     return wanted if wanted in metrics else metrics[0]
 
 
@@ -324,16 +326,14 @@ def _weakest(log: RunLog, *sides: Result) -> str:
 
 def _cuts(log: RunLog, *arms: Arm) -> str:
     """How many documents each of the two treatments did not read whole, if any."""
-    unit = str(log.header.get("token_unit", "tokens"))
+    unit = log.header.token_unit
     documents = {
-        one["treatment"]: one
-        for one in log.header.get("windows", ())
-        if one["texts"] == "documents"
+        info.treatment: info for info in log.header.windows or () if info.texts == "documents"
     }
-    own = [documents[arm.treatment] for arm in arms if arm.treatment in documents]
-    if not any(one["cut"] for one in own):
+    read = [documents[arm.treatment] for arm in arms if arm.treatment in documents]
+    if not any(info.cut for info in read):
         return ""
-    said = [cut_words(one, unit) or "no document was cut" for one in own]
-    if len(set(said)) == 1:
-        return f"; {said[0]} under both"
-    return "".join(f"; {one['treatment']}: {words}" for one, words in zip(own, said, strict=True))
+    cuts = [cut_words(info, unit) or "no document was cut" for info in read]
+    if len(set(cuts)) == 1:
+        return f"; {cuts[0]} under both"
+    return "".join(f"; {info.treatment}: {cut}" for info, cut in zip(read, cuts, strict=True))

@@ -10,6 +10,7 @@ from fairspan.report.text import model_name, with_bounds
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.charts import Shown, depth_chart, overall_chart, position_chart
+from fairspan.studies.evaluate.entries import EvaluateEntries
 from fairspan.studies.evaluate.language_view import ARMS, TEST, language_section
 from fairspan.studies.evaluate.measures import RANK
 from fairspan.studies.evaluate.summary import frames_of
@@ -62,13 +63,13 @@ def view_of(log: RunLog) -> View:
 
 
 def _details(log: RunLog) -> list[str]:
-    return [f"{one[0].upper()}{one[1:]}." for one in log.header.get("details", ())]
+    return [f"{one[0].upper()}{one[1:]}." for one in log.header.part(EvaluateEntries).details]
 
 
 def _heading(log: RunLog) -> str:
-    task, seconds = log.header["task"], log.header["timings"].get("seconds")
-    counted = [f"{task[what]:,} {what}" for what in ("queries", "documents")]
-    counted += [f"{task['indexes']} indexes"] if task["indexes"] > 1 else []
+    task, seconds = log.header.searched, log.header.timings.seconds
+    counted = [f"{task.queries:,} queries", f"{task.documents:,} documents"]
+    counted += [f"{task.indexes} indexes"] if task.indexes > 1 else []
     counted += [f"{seconds:.0f} s"] if seconds is not None else []
     return f"{log.where}: {', '.join(counted)}"
 

@@ -99,7 +99,7 @@ class TuneOptions(StudyOptions, TaskOptions):
         if not 0 < self.margin < 1:
             raise DesignError(f"margin must be between 0 and 1, such as 0.01, got {self.margin!r}.")
         require_whole("seed", self.seed, least=0)
-        _ = self.searched, self.measured
+        _ = self.searched, self.all_treatments
 
     @cached_property
     def searched(self) -> tuple[TaskSource, ...]:
@@ -126,7 +126,7 @@ class TuneOptions(StudyOptions, TaskOptions):
         return tuple(sources)
 
     @cached_property
-    def measured(self) -> tuple[Treatment, ...]:
+    def all_treatments(self) -> tuple[Treatment, ...]:
         """The plain model, and what differs from it and from each other."""
         require_list("candidates", self.candidates, "['long']")
         found = as_treatments(self.candidates)

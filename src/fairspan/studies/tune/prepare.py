@@ -20,11 +20,13 @@ from fairspan.retrieval.splitting import link_queries
 from fairspan.retrieval.task import LEAST_TOKENS, RetrievalTask
 from fairspan.runs.bases import Pair, Treated
 from fairspan.runs.fit_part import FitPart
-from fairspan.runs.forecast import Work
+from fairspan.runs.header import Header, TaskInfo, WindowInfo
+from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
 from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity
 from fairspan.runs.subject import Subject
 from fairspan.runs.windows import window_notes, windows_of
+from fairspan.studies.tune.entries import SearchedTask, TuneEntries
 from fairspan.studies.tune.options import (
     CANDIDATES,
     DOCUMENTS,
@@ -79,16 +81,17 @@ class TunedTask:
         return self.searching.tasks
 
     @cached_property
-    def counted(self) -> dict[str, Any]:
+    def counted(self) -> SearchedTask:
         """What a log says of it."""
-        return {
-            "name": self.name,
-            "role": "guard" if self.is_guard else "task",
-            "clusters": len(self.searching.clusters),
-            "queries": sum(len(one.task.queries) for one in self._tasks),
-            "documents": len(self.searching.documents),
-            "positions": "segments" if any(one.task.lead for one in self._tasks) else "fifths",
-        }
+        tasks = [measured.task for measured in self._tasks]
+        return SearchedTask(
+            name=self.name,
+            role="guard" if self.is_guard else "task",
+            clusters=len(self.searching.clusters),
+            queries=sum(len(task.queries) for task in tasks),
+            documents=len(self.searching.documents),
+            positions="segments" if any(task.lead for task in tasks) else "fifths",
+        )
 
 
 @dataclass(frozen=True)
@@ -98,11 +101,11 @@ class PreparedTuning:
     subject: Subject
     options: TuneOptions
     searched: tuple[TunedTask, ...]
-    notes: tuple[str, ...]
+    read_notes: tuple[str, ...]
     fit: FitPart = field(default_factory=FitPart)
 
     @property
-    def decisive(self) -> list[Any]:
+    def text_hashes(self) -> list[Any]:
         tasks = [
             (one, [own.task.fingerprint for own in one.searching.tasks]) for one in self.searched
         ]
@@ -117,40 +120,47 @@ class PreparedTuning:
         return sum(one.tokens() for one in self.having(guards=guards))
 
     @cached_property
-    def header(self) -> dict[str, Any]:
-        counted = [one.counted for one in self.searched]
-        tasks, lengths = self.having(guards=False), dict[str, list[int]]()
-        for one in tasks:
-            for texts, found in one.searching.lengths().items():
-                lengths.setdefault(texts, []).extend(found)
-        windows = windows_of(self.subject, self.options.measured, lengths)
-        names, read = [one.name for one in tasks], window_notes(windows, self.subject.counter.unit)
-        return {
-            "task": {
-                "source": ", ".join(names),
-                "names": names,
-                "queries": sum(one["queries"] for one in counted),
-                "documents": sum(one["documents"] for one in counted),
-            },
-            "tasks": counted,
-            "windows": windows,
-            "query_tokens": {},
-            "costs": {},
-            "notes": [*read, *self.notes],
-        }
+    def _windows(self) -> list[WindowInfo]:
+        lengths: dict[str, list[int]] = {}
+        for task in self.having(guards=False):
+            for texts, tokens in task.searching.lengths().items():
+                lengths.setdefault(texts, []).extend(tokens)
+        return windows_of(self.subject, self.options.all_treatments, lengths)
+
+    @property
+    def notes(self) -> list[str]:
+        return [*window_notes(self._windows, self.subject.counter.unit), *self.read_notes]
+
+    def describe(self, header: Header) -> Header:
+        """The header with the tasks and guards."""
+        tasks = [task.counted for task in self.searched]
+        names = [task.name for task in tasks if not task.is_guard]
+        fingerprints = [
+            measured.task.fingerprint for task in self.searched for measured in task.searching.tasks
+        ]
+        searched = TaskInfo(
+            source=", ".join(names),
+            names=names,
+            queries=sum(task.queries for task in tasks),
+            documents=sum(task.documents for task in tasks),
+            fingerprints=fingerprints,
+            indexes=len(fingerprints),
+            clusters=sum(task.clusters for task in tasks),
+        )
+        return replace(header, task=searched, windows=self._windows, study=TuneEntries(tasks))
 
     @property
     def scope(self) -> str:
         own = [one.counted for one in self.having(guards=False)]
-        clusters, queries, documents = (
-            sum(one[what] for one in own) for what in ("clusters", "queries", "documents")
-        )
+        clusters = sum(task.clusters for task in own)
+        queries = sum(task.queries for task in own)
+        documents = sum(task.documents for task in own)
         enough = f"{documents:,} documents: enough to see a gain of {visible_gain(clusters, queries):.2f}"
-        return f"{enough}; {counted(len(self.options.measured) - 1, 'candidate')}"
+        return f"{enough}; {counted(len(self.options.all_treatments) - 1, 'candidate')}"
 
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
         """Every candidate on the tasks; which one is compared with chunks, and guarded, is not known before."""
-        plain, *candidates = (under(one) for one in self.options.measured)
+        plain, *candidates = (under(one) for one in self.options.all_treatments)
         found = []
         for one in (plain, *candidates, under(as_treatment(reference(None, None)))):
             # Which length of queries it will be is not known before; the plain model tries all.
@@ -187,7 +197,9 @@ def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -
     """Read and measure, without embedding anything."""
     subject.transformer("tune")
     options = _that_fit(options, subject)
-    subject = subject.with_prompts(options.prompt, options.query_prompt).reading(options.measured)
+    subject = subject.with_prompts(options.prompt, options.query_prompt).reading(
+        options.all_treatments
+    )
     refuse_similarity(subject)
     found: list[TunedTask] = []
     notes: list[str] = []
@@ -196,7 +208,9 @@ def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -
         name = _name(one, [own.name for own in found])
         progress.stage(f"reading {name}")
         # Parts of a page are compared, so that every treatment has to read all of them.
-        own = subject.reading(options.measured, whole=one.kind == PAGES and not subject.set_further)
+        own = subject.reading(
+            options.all_treatments, whole=one.kind == PAGES and not subject.set_further
+        )
         tasks = link_queries(measure_tasks(own, _read(one, own, options), one.too_long), texts=True)
         answering = _refuse_shared(name, [own.task for own in tasks], texts)
         noted = dict.fromkeys(note.rstrip(".") for own in tasks for note in own.task.notes)
@@ -218,7 +232,7 @@ def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -
 
 def _that_fit(options: TuneOptions, subject: Subject) -> TuneOptions:
     """Without those of the usual candidates whose tiles would not be smaller than the model's window."""
-    plain, *others = options.measured
+    plain, *others = options.all_treatments
     window = subject.window(plain)
     if window is None or tuple(options.candidates) != CANDIDATES:
         return options

@@ -9,6 +9,7 @@ from fairspan.runs.bases import Treated
 from fairspan.runs.forecast import forecast, relative_time
 from fairspan.runs.log import RunLog
 from fairspan.runs.study import Run, Study
+from fairspan.studies.tune.entries import TuneEntries
 from fairspan.studies.tune.options import TuneOptions
 from fairspan.studies.tune.prepare import PreparedTuning, TunedTask, prepare_tuning, reference
 from fairspan.studies.tune.summary import decide
@@ -25,15 +26,16 @@ class Tuning:
 
     def __init__(self, prepared: PreparedTuning, run: Run) -> None:
         self.prepared, self.run, self.store = prepared, run, run.store
+        self.entries = run.header.part(TuneEntries)
         self.treated: dict[str, Treated] = {}
 
     def measure(self) -> None:
-        run, names = self.run, [one.name for one in self.prepared.options.measured]
+        run, names = self.run, [one.name for one in self.prepared.options.all_treatments]
         run.progress.stage("timing a few texts")
         run.progress.stage(forecast(self.prepared, self).sentence)
         for one in self._having(guards=False):
             run.progress.start(one.tokens(one.lengths))
-            run.header["query_tokens"][one.name] = self._hard_enough(one)
+            self.entries.query_tokens[one.name] = self._hard_enough(one)
         run.progress.start(len(names) * self.prepared.tokens(guards=False))
         for name in names:
             self.search(name)
@@ -46,21 +48,21 @@ class Tuning:
                 self.search(name, guards=True)
         decision = decide(run.writer.rows, run.header)
         treatment = next(
-            (one for one in self.prepared.options.measured if one.name == decision.name), None
+            (one for one in self.prepared.options.all_treatments if one.name == decision.name), None
         )
         beside = reference(
-            treatment, self.prepared.subject.window(self.prepared.options.measured[0])
+            treatment, self.prepared.subject.window(self.prepared.options.all_treatments[0])
         )
         if beside not in names:
             run.progress.start(self.prepared.tokens(guards=False))
             self.search(beside)
         if decision.answer != "keep":
-            run.header["costs"] = self._costs(decision.name)
+            self.entries.costs.update(self._costs(decision.name))
 
     def search(self, name: str, *, guards: bool = False) -> None:
         """Search all tasks, or all guards, under a treatment."""
         rows = [
-            self._found(one, name, self.run.header["query_tokens"].get(one.name))
+            self._found(one, name, self.entries.query_tokens.get(one.name))
             for one in self._having(guards=guards)
         ]
         self.run.add(pl.concat(rows))
@@ -89,10 +91,10 @@ class Tuning:
         return self.treated[treatment.name]
 
     def _under(self, name: str) -> Treated:
-        named = {one.name: one for one in self.prepared.options.measured}
+        named = {one.name: one for one in self.prepared.options.all_treatments}
         return self.under(named.get(name) or as_treatment(name))
 
-    def _costs(self, name: str) -> dict[str, float | int]:
+    def _costs(self, name: str) -> dict[str, float]:
         """The time relative to the plain model's, and the documents whose vectors change."""
         plain, treated = self._under(PLAIN).documents, self._under(name).documents
         texts = list(

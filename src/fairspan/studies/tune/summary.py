@@ -14,6 +14,7 @@ from fairspan.calibration.treatment import PLAIN, Treatment, as_treatment
 from fairspan.calibration.words import in_words
 from fairspan.report.frames import columns_of, frame_of
 from fairspan.report.text import number, with_bounds
+from fairspan.runs.header import Header
 from fairspan.runs.log import RunLog
 from fairspan.stats.choice import (
     CHOSEN,
@@ -31,6 +32,7 @@ from fairspan.stats.choice import (
 from fairspan.stats.intervals import Interval
 from fairspan.stats.queries import column
 from fairspan.stats.resampling import jackknife
+from fairspan.studies.tune.entries import TuneEntries
 
 UNFINISHED = "This tuning has not finished: run the same command again, which goes on from here."
 Answer = Literal["use", "probably", "keep"]
@@ -39,7 +41,6 @@ EVEN, READ = 0.1, 0.95
 FEW_CHANGED = 20
 """Documents of a guard: if fewer change, those with a rare loss may not be among them."""
 Record = dict[str, Any]
-Header = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +85,14 @@ class Decision:
 
 def decide(rows: pl.DataFrame, header: Header) -> Decision:
     """The decision from the rows and the header of a log, as far as they go."""
-    roles = {str(one["name"]): one["role"] == "guard" for one in header["tasks"]}
+    roles = {task.name: task.is_guard for task in header.part(TuneEntries).tasks}
     found = {name: sample for name in roles if (sample := _sample(rows, name)) is not None}
     samples = {name: one for name, one in found.items() if not roles[name]}
     guards = {name: one for name, one in found.items() if roles[name]}
-    treatments = [Treatment.from_dict(one) for one in header["spec"]["treatments"]]
+    treatments = [Treatment.from_dict(one) for one in header.spec["treatments"]]
     names = [one.name for one in treatments if one.name != PLAIN and not one.chunks]
     lost: dict[str, tuple[str, Interval]] = {}
-    margin, seed = float(header["spec"]["margin"]), int(header["spec"]["seed"])
+    margin, seed = float(header.spec["margin"]), header.seed
     while left := [name for name in names if name not in lost]:
         choice = choose(list(samples.values()), PLAIN, left, seed)
         there = set.intersection(*(set(one.sums) for one in guards.values())) if guards else set()
@@ -152,7 +153,7 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
             for task, change in decision.changes.items()
         ]
         held = decision.answer == "use" or (
-            decision.answer == "probably" and not header["spec"]["strict"]
+            decision.answer == "probably" and not header.spec["strict"]
         )
         verdict = {
             "treatment": decision.name if held else PLAIN,
@@ -208,9 +209,7 @@ def _positions(decision: Decision) -> list[Record]:
 
 
 def _treatment(name: str, header: Header) -> Treatment:
-    given = [
-        Treatment.from_dict(one) for one in header["spec"]["treatments"] if one["name"] == name
-    ]
+    given = [Treatment.from_dict(one) for one in header.spec["treatments"] if one["name"] == name]
     return given[0] if given else as_treatment(name)
 
 
@@ -227,8 +226,8 @@ def _sentences(decision: Decision, header: Header) -> list[str]:
     """The answer: what to do, why, what it costs, and what calibration.json holds."""
     choice, metric, margin = (
         decision.choice,
-        str(header["spec"]["metric"]),
-        float(header["spec"]["margin"]),
+        str(header.spec["metric"]),
+        float(header.spec["margin"]),
     )
     gone = [
         f"{name} loses {metric} on {task}: {with_bounds(change, '+.3f')}."
@@ -306,7 +305,7 @@ def _evenness(choice: Choice) -> str:
 
 
 def _cost(header: Header) -> str:
-    cost = header["costs"]
+    cost = header.part(TuneEntries).costs
     if not cost:
         return ""
     read = cost["read"]
@@ -338,7 +337,7 @@ def _few(decision: Decision) -> str:
 def _holds(header: Header) -> str:
     held = (
         "the plain model, as strict asks"
-        if header["spec"]["strict"]
+        if header.spec["strict"]
         else "it; with strict it would not"
     )
     return f"{CALIBRATION_FILE} holds {held}."
@@ -361,10 +360,10 @@ def _chunks(decision: Decision, header: Header) -> str:
 
 def _more(decision: Decision, header: Header) -> tuple[str, int]:
     """How many more of what would settle it; 0 where that is not known."""
-    choice, margin = decision.choice, float(header["spec"]["margin"])
+    choice, margin = decision.choice, float(header.spec["margin"])
     if choice is None or decision.finding in ("use", "no gain"):
         return "", 0
-    clusters = {str(one["name"]): int(one["clusters"]) for one in header["tasks"]}
+    clusters = {task.name: task.clusters for task in header.part(TuneEntries).tasks}
     wanting = decision.doubtful(margin)
     if choice.gain.low > 0 and wanting:
         more = {

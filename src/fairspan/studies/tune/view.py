@@ -11,6 +11,7 @@ from fairspan.report.table import CHANGE, VERDICTS, Column, Table
 from fairspan.report.text import bounds, model_name, number, with_bounds
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.log import RunLog
+from fairspan.studies.tune.entries import TuneEntries
 from fairspan.studies.tune.summary import frames_of
 
 TASK = (
@@ -40,12 +41,14 @@ def view_of(log: RunLog) -> View:
         notes=(*log.notes, *_asked(log)),
         switch=tuple(values_of(frames["positions"], "treatment")) if "positions" in frames else (),
         all_first=True,
-        methods=(TASK, RULE) if any(log.header["query_tokens"].values()) else (RULE,),
+        methods=(TASK, RULE)
+        if any(log.header.part(TuneEntries).query_tokens.values())
+        else (RULE,),
     )
 
 
 def _asked(log: RunLog) -> list[str]:
-    given = log.header["query_tokens"].items()
+    given = log.header.part(TuneEntries).query_tokens.items()
     return [f"{name}: queries have at most {tokens} tokens" for name, tokens in given if tokens]
 
 
@@ -105,7 +108,9 @@ def _positions_section(log: RunLog, rows: pl.DataFrame) -> Section:
             series.append(Series(name, place, tuple(points)))
         panels.append(Panel(task, labels, tuple(series)))
     of_parts = any(
-        one["positions"] == "segments" for one in log.header["tasks"] if one["name"] in rows["task"]
+        task.positions == "segments"
+        for task in log.header.part(TuneEntries).tasks
+        if task.name in rows["task"]
     )
     unit = "segment" if of_parts else "fifth of the document"
     chart = Chart(
@@ -116,7 +121,7 @@ def _positions_section(log: RunLog, rows: pl.DataFrame) -> Section:
         unit,
         metric,
         tuple(panels),
-        subtitle=f"{model_name(log.model)}, {log.header['task']['source']}",
+        subtitle=f"{model_name(log.model)}, {log.header.searched.source}",
         brief=True,
     )
     intro = "As in the answer: each half of the documents under what the other half chose."
@@ -141,7 +146,7 @@ def _candidates_chart(log: RunLog, frame: pl.DataFrame) -> Chart:
         "treatment",
         f"change of {metric}",
         (panel,),
-        subtitle=f"{model_name(log.model)}, {log.header['task']['source']}",
+        subtitle=f"{model_name(log.model)}, {log.header.searched.source}",
         form="+.3f",
     )
 

@@ -1,4 +1,4 @@
-"""`Side`: one treatment of one run; which two of them are compared, and what changes between them."""
+"""`Arm`: one treatment of one run; which two of them are compared, and what changes between them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from fairspan.stats.equivalence import LossKind
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class Arm:
     """One treatment of one run."""
 
     log: RunLog
@@ -34,8 +34,8 @@ class Change:
         languages: whether it is about differences between languages.
     """
 
-    first: Side
-    second: Side
+    first: Arm
+    second: Arm
     measure: str
     kind: LossKind
     numbers: str
@@ -72,7 +72,7 @@ class Change:
 
 def pairs_to_compare(
     first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None
-) -> list[tuple[Side, Side]]:
+) -> list[tuple[Arm, Arm]]:
     """Two named treatments; without names, every treatment of one run against its first, or those of both runs."""
     if second is not None and second.verb != first.verb:
         raise FairspanError(
@@ -84,18 +84,18 @@ def pairs_to_compare(
                 f"treatments names two treatments, such as plain and paper, got {list(treatments)}."
             )
         one, other = map(shown_name, treatments)
-        return [(Side(first, one), Side(second or first, other))]
+        return [(Arm(first, one), Arm(second or first, other))]
     stopped = next((log for log in (first, second) if log is not None and log.unfinished), None)
     if second is None:
         baseline, *others = first.measured
-        found = [(Side(first, baseline), Side(first, other)) for other in others]
+        found = [(Arm(first, baseline), Arm(first, other)) for other in others]
         fault = f"of the run {first.run} only {baseline} was measured"
         advice = ": name a second run to compare with."
     else:
         both = [name for name in first.measured if name in second.measured]
-        found = [(Side(first, name), Side(second, name)) for name in both]
+        found = [(Arm(first, name), Arm(second, name)) for name in both]
         if not both and len(first.measured) == len(second.measured) == 1:
-            found = [(Side(first, first.measured[0]), Side(second, second.measured[0]))]
+            found = [(Arm(first, first.measured[0]), Arm(second, second.measured[0]))]
         fault = f"the runs share no treatment ({', '.join(first.measured)}; {', '.join(second.measured)})"
         advice = ": name one of each with treatments."
     if not found:

@@ -1,0 +1,333 @@
+"""`Header`: what run.json says of a run, read and written in one place."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from fairspan.errors import FairspanError
+from fairspan.runs.folder import HEADER
+from fairspan.runs.identity import library_versions
+
+FORMAT = 2
+# Of a token, where a server does not count tokens: about what English has.
+USUAL_CHARACTERS = 4.0
+Entries = TypeVar("Entries")
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **library_versions()}
+
+
+def optional() -> Any:
+    """A field whose entry is missing where the value is None."""
+    return field(default=None, metadata={"optional": True})
+
+
+def inline() -> Any:
+    """A dataclass whose entries stand among those of its owner; None if they are missing."""
+    return field(default=None, metadata={"inline": True})
+
+
+@dataclass(frozen=True, slots=True)
+class TransformerInfo:
+    """A SentenceTransformer; `window` is None if it reads texts of any length."""
+
+    window: int | None
+    similarity: str
+    device: str
+    dtype: str | None
+    calibrations: list[dict[str, Any]]
+    parameters: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointInfo:
+    """An endpoint, with what is known of it from its answers."""
+
+    endpoint: str
+    dimensions: int | None
+    body: dict[str, Any] | None
+    query_body: dict[str, Any] | None
+    answers_name: list[str]
+    requests: int
+    prompt_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """The model of a run; without a fingerprint its vectors are not stored."""
+
+    name: str
+    fingerprint: str | None
+    prompts: dict[str, str] | None = optional()
+    transformer: TransformerInfo | None = inline()
+    endpoint: EndpointInfo | None = inline()
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusInfo:
+    name: str
+    fingerprint: str
+    languages: list[str]
+    segments: int | None = optional()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInfo:
+    """What is searched.
+
+    Attributes:
+        fingerprints: of the queries and documents of every index.
+        clusters: groups of queries that share documents.
+        positions: what evidence is counted by: "segments", "fifths", or None.
+        languages: those of queries and documents, if several are searched at once.
+    """
+
+    source: str
+    names: list[str]
+    queries: int
+    documents: int
+    fingerprints: list[str] = field(default_factory=list)
+    indexes: int = 1
+    clusters: int = 0
+    positions: str | None = None
+    languages: list[str] | None = optional()
+
+
+@dataclass(frozen=True, slots=True)
+class WindowInfo:
+    """How far a treatment reads one kind of text, and how many of these texts were cut.
+
+    Attributes:
+        texts: "documents", "segments" or "queries"; or "evidence", for the part of documents that
+            has to be read for a query's evidence to be seen.
+        window: None where no limit is known.
+    """
+
+    treatment: str
+    texts: str
+    window: int | None
+    count: int
+    cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCost:
+    """What an index takes; `seconds` is None where all vectors were stored already."""
+
+    treatment: str
+    index: str
+    documents: int
+    tokens: int
+    seconds: float | None
+    vectors: int
+    bytes: int
+    searched_documents: int
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    system: str = field(default_factory=platform.system)
+    processor: str = field(default_factory=platform.machine)
+    cores: int | None = field(default_factory=os.cpu_count)
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """How long a run took and what it computed; empty until it ends."""
+
+    seconds: float | None = optional()
+    texts_computed: int | None = optional()
+    tokens_computed: int | None = optional()
+    texts_from_store: int | None = optional()
+    batches_halved: int | None = optional()
+
+
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """What is sent to an endpoint, and what the store has already.
+
+    `characters_per_token` is None if the endpoint counts no tokens.
+    """
+
+    texts: int
+    characters: int
+    tokens: int
+    characters_per_token: float | None
+    stored: int
+
+    @property
+    def words(self) -> str:
+        """Such as "1,200 texts to send, 900,000 characters, about 230,000 tokens (…)"."""
+        stored = f"; {self.stored:,} texts are in the store" if self.stored else ""
+        if not self.texts:
+            return f"nothing to send{stored}"
+        measured = self.characters_per_token
+        rate = f"{measured or USUAL_CHARACTERS:{'.1f' if measured else '.0f'}} characters per token"
+        estimate = f"assuming {rate}, because the endpoint does not count them"
+        if measured:
+            estimate = f"estimated from a first small request, {rate}"
+        tokens = f"about {round(self.tokens, 2 - len(str(self.tokens))):,} tokens ({estimate})"
+        return f"{self.texts:,} texts to send, {self.characters:,} characters, {tokens}{stored}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a log says of its run.
+
+    Attributes:
+        key: of `quick_key`; None if the run can only be found by its name.
+        spec: what was asked, as JSON holds it.
+        sources: what was read.
+        plans: languages of documents, in audits and of pages.
+        notes: what a reader has to know; a run adds to it.
+        study: entries that only this kind of study has: its dataclass, or as they were read.
+    """
+
+    verb: str
+    run: str
+    key: str | None = None
+    model: ModelInfo
+    token_unit: str = "tokens"
+    seed: int = 0
+    spec: dict[str, Any]
+    sources: list[str] = field(default_factory=list)
+    corpus: CorpusInfo | None = optional()
+    task: TaskInfo | None = optional()
+    plans: list[str] | None = optional()
+    documents: int | None = optional()
+    windows: list[WindowInfo] | None = optional()
+    status: str = "running"
+    started: str = field(default_factory=now)
+    finished: str | None = None
+    error: str | None = None
+    versions: dict[str, str] = field(default_factory=_versions)
+    machine: Machine = field(default_factory=Machine)
+    rows: int = 0
+    timings: Timings = field(default_factory=Timings)
+    notes: list[str] = field(default_factory=list)
+    sending: Sending | None = optional()
+    study: Any = inline()
+
+    @property
+    def complete(self) -> bool:
+        return self.status == "complete"
+
+    @property
+    def searched(self) -> TaskInfo:
+        """The task, of a study that has one."""
+        if self.task is None:
+            raise ValueError(f"{HEADER} has no task")
+        return self.task
+
+    def part(self, kind: type[Entries]) -> Entries:
+        """The entries that only this study has, as its dataclass."""
+        return self.study if isinstance(self.study, kind) else read_entries(kind, self.study)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entries of run.json."""
+        return {"format": FORMAT, **to_entries(self)}
+
+
+def read_header(folder: Path) -> Header:
+    """What run.json in a folder says."""
+    file = folder / HEADER
+    try:
+        entries = json.loads(file.read_text(encoding="utf-8"))
+        written = entries.get("format") if isinstance(entries, dict) else None
+        if written != FORMAT:
+            raise FairspanError(
+                f"{file} has format {written!r}, and this fairspan reads format {FORMAT}."
+            )
+        return parse_header(entries)
+    except FileNotFoundError:
+        raise FairspanError(f"{folder} is not the folder of a run: it has no {HEADER}.") from None
+    except (OSError, ValueError) as error:
+        raise FairspanError(
+            f"{file} cannot be read ({error}): choose another folder, or remove this one."
+        ) from None
+
+
+def parse_header(entries: Mapping[str, Any]) -> Header:
+    """The header with the entries of run.json; those of one study stay as they are."""
+    names = {entry.name for entry in fields(Header)} | {"format"}
+    study = {name: value for name, value in entries.items() if name not in names}
+    return read_entries(Header, {**entries, "study": study})
+
+
+def to_entries(value: Any) -> Any:
+    """A value with dataclasses in it as JSON holds it."""
+    if isinstance(value, Mapping):
+        return {name: to_entries(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_entries(item) for item in value]
+    if not is_dataclass(value):
+        return value
+    entries: dict[str, Any] = {}
+    for entry in fields(value):
+        item = getattr(value, entry.name)
+        if entry.metadata.get("inline"):
+            entries |= to_entries(item or {})
+        elif item is not None or not entry.metadata.get("optional"):
+            entries[entry.name] = to_entries(item)
+    return entries
+
+
+def read_entries(kind: type[Entries], entries: Any, name: str = "it") -> Entries:
+    """A dataclass from the entries of a JSON object; others are ignored.
+
+    Raises:
+        ValueError: if an entry is missing or of another type.
+    """
+    if not isinstance(entries, Mapping):
+        raise ValueError(f"{name} is no object")
+    hints = get_type_hints(kind)
+    values = {}
+    for entry in fields(kind):  # type: ignore[arg-type]
+        hint = hints[entry.name]
+        if entry.metadata.get("inline") and hint is not Any:
+            values[entry.name] = _read_inline(hint, entries)
+        elif entry.name in entries:
+            values[entry.name] = _read(hint, entries[entry.name], entry.name)
+        elif entry.default is MISSING and entry.default_factory is MISSING:
+            raise ValueError(f"{entry.name} is missing")
+    return kind(**values)
+
+
+def _read_inline(hint: Any, entries: Mapping[str, Any]) -> Any:
+    """The dataclass whose first entry is there, or None."""
+    kind = get_args(hint)[0]
+    return read_entries(kind, entries) if fields(kind)[0].name in entries else None
+
+
+def _read(hint: Any, value: Any, name: str) -> Any:
+    """A JSON value as a type: a dataclass, a list, a dict, a plain type, or one of these or None."""
+    arguments = get_args(hint)
+    origin = get_origin(hint)
+    if hint is Any or (value is None and NoneType in arguments):
+        return value
+    if origin is UnionType:
+        return _read(arguments[0], value, name)
+    if is_dataclass(hint):
+        return read_entries(hint, value, name)  # type: ignore[arg-type]
+    if origin is list and isinstance(value, list):
+        return [_read(arguments[0], item, name) for item in value]
+    if origin is dict and isinstance(value, dict):
+        return {key: _read(arguments[1], item, f"{name}.{key}") for key, item in value.items()}
+    numeric = hint is float and isinstance(value, int)
+    if origin is None and (isinstance(value, hint) or numeric):
+        if hint is bool or not isinstance(value, bool):
+            return value
+    raise ValueError(f"{name} is {str(value)[:40]!r}")
