@@ -22,12 +22,12 @@ import fairspan
 from fairspan.corpus.corpus import Corpus
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
-from fairspan.runs.header import FORMAT
+from fairspan.runs.header import FORMAT, Header, ModelInfo
 from fairspan.runs.identity import library_versions
 from fairspan.runs.log import LogWriter
 from fairspan.runs.progress import Silent
 from fairspan.runs.rows import SCHEMA
-from fairspan.runs.study import run_name
+from fairspan.runs.identity import Identity
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.audit.run import STUDY, audit
 from fairspan.studies.logs import read_log
@@ -432,12 +432,12 @@ def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Pat
     assert header["timings"]["seconds"] >= 0
 
 
-HEADER = {
-    "verb": "audit",
-    "run": "r",
-    "spec": {"treatments": [{"name": "plain"}]},
-    "model": {"name": "m"},
-}
+HEADER = Header(
+    verb="audit",
+    run="r",
+    spec={"treatments": [{"name": "plain"}]},
+    model=ModelInfo("m", None),
+)
 NAMED = {"run": "r", "model": "m", "treatment": "plain", "measure": "representation"}
 
 
@@ -510,9 +510,8 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_p
     asked = {"corpus": corpus, "sizes": [2], "sets": 2, "treatments": ["plain"]}
 
     def name(model: Any = model, name: str = "org/Tiny Model", **changes: Any) -> str:
-        return run_name(
-            STUDY.ready(AuditOptions(model, name=name, **{**asked, **changes}), Silent())
-        )
+        options = AuditOptions(model, name=name, **{**asked, **changes})
+        return Identity.of(STUDY.ready(options, Silent())).run_name
 
     def changed_weight() -> SentenceTransformer:
         other = copy_sharing_weights(model)

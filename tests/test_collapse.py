@@ -27,7 +27,7 @@ from fairspan.runs.forecast import on_trial
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import as_progress
 from fairspan.runs.rows import SCHEMA
-from fairspan.runs.study import run_name
+from fairspan.runs.identity import Identity
 from fairspan.studies.collapse import prepare as collapse_prepared
 from fairspan.studies.collapse import run as collapse_run
 from fairspan.studies.collapse.measures import repeated_pairs
@@ -545,7 +545,7 @@ def test_the_name_of_a_run_is_made_of_what_decides_the_result(
             "temperatures": [1.0],
             "name": "org/Tiny Model",
         }
-        return run_name(prepared(make_tiny("bert", pooling), **{**asked, **changes}))
+        return Identity.of(prepared(make_tiny("bert", pooling), **{**asked, **changes})).run_name
 
     assert name().startswith("Tiny-Model-")
     assert name() == name(lengths=[20, 10, 10])

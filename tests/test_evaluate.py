@@ -23,7 +23,7 @@ from fairspan.model.build import copy_sharing_weights
 from fairspan.runs.header import FORMAT
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Silent
-from fairspan.runs.study import run_name
+from fairspan.runs.identity import Identity
 from fairspan.runs.subject import open_subject
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.evaluate.prepare import PreparedEvaluation, prepare_evaluation
@@ -912,7 +912,7 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, beir:
     def name(
         model: Any = model, task: str = "pages", name: str = "org/Tiny Model", **changes: Any
     ) -> str:
-        return run_name(prepared(model, task, name, **{**asked, **changes}))
+        return Identity.of(prepared(model, task, name, **{**asked, **changes})).run_name
 
     narrower, prompted = copy_sharing_weights(model), copy_sharing_weights(model)
     narrower.max_seq_length = 100

@@ -24,6 +24,7 @@ from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
 from fairspan.runs.header import ModelInfo
 from fairspan.runs.progress import Silent, TqdmProgress, as_progress
 from fairspan.runs.subject import Subject, open_subject
+from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.tune.options import TuneOptions
@@ -207,11 +208,11 @@ def test_any_object_that_encodes() -> None:
     assert (subject.name, subject.fingerprint, subject.similarity) == ("Letters", None, "cosine")
     assert subject.counter.count_whole(["abc"]) == [3]
     assert subject.info == ModelInfo("Letters", None)
-    subject.refuse_unsuited(as_treatments(["none", "chunk-mean-20"]))
+    refuse_unsuited(subject, as_treatments(["none", "chunk-mean-20"]))
     assert subject.with_prompts("w1 ").counter.count_whole(["abc"]) == [6]
     for attempt in (
-        lambda: subject.refuse_unsuited(as_treatments(["none", "paper"])),
-        lambda: subject.refuse_unsuited(as_treatments(["none"]), beyond=["retention"]),
+        lambda: refuse_unsuited(subject, as_treatments(["none", "paper"])),
+        lambda: refuse_unsuited(subject, as_treatments(["none"]), beyond=["retention"]),
         lambda: subject.transformer("mteb"),
         lambda: open_subject(object()),  # type: ignore[arg-type]
     ):

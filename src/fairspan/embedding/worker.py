@@ -22,7 +22,7 @@ from fairspan.encoding.fill import Tally, batches, embed_batch
 from fairspan.errors import DesignError, FairspanError
 from fairspan.model.build import calibrate_if_asked
 from fairspan.model.transformer import calibrated_transformers
-from fairspan.runs.subject import open_subject
+from fairspan.runs.subject import batch_budget, open_subject
 
 Advance = Callable[[int, int, float], None]
 """Called after a batch with its rows and tokens, and how much of the input they are."""
@@ -81,7 +81,7 @@ class UnitWorker:
         model = calibrate_if_asked(model, calibration, options.max_seq_length)
         subject = open_subject(model, name=plain.name)
         self._encoder = DirectEncoder(model, options.side, prompt=options.prompt)
-        self._budget = subject.budget(options.batch_tokens)
+        self._budget = batch_budget(model, options.batch_tokens)
         identity = {
             "dtype": subject.dtype,
             "prompt": self._encoder.prompt,

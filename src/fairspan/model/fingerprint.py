@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,20 +11,20 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 from torch import nn
 
-# Entries of configurations that do not change a vector: names, versions, and how attention is computed,
+# Entries of configurations that do not change a vector (names, versions, kernels of attention),
 _IRRELEVANT = {"architectures", "dtype", "model_kwargs", "torch_dtype", "transformers_version"}
-# and settings that another part of a key holds (the calibration) or that documents never reach (the longest text).
+# and those that another part of a key has (the calibration, the window).
 _IRRELEVANT |= {"calibration", "max_seq_length", "untiled_length"}
 
 
 def fingerprint(model: SentenceTransformer) -> str:
     """A hash of everything a model computes with: models with the same hash give the same vectors.
 
-    It covers every weight, the settings of all modules, the transformers' configurations and the tokenizers. The
-    longest text a model reads is not part of it: documents are never cut.
+    It covers every weight, the settings of all modules, the active adapters, the transformers'
+    configurations and the tokenizers. The longest text that a model reads is not part of it.
     """
     digest = hashlib.sha256()
-    for described in _descriptions(model):
+    for described in (*_descriptions(model), *_adapters(model)):
         digest.update(json.dumps(described, sort_keys=True, default=str).encode())
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -34,6 +35,7 @@ def fingerprint(model: SentenceTransformer) -> str:
 
 
 def _descriptions(model: SentenceTransformer) -> Iterator[Any]:
+    """The settings of every module and its tokenizer, as JSON holds them."""
     yield {"truncate_dim": model.truncate_dim}
     for name, module in model.named_modules():
         if hasattr(module, "get_config_dict"):
@@ -46,6 +48,18 @@ def _descriptions(model: SentenceTransformer) -> Iterator[Any]:
             yield [name, _tokenizer(tokenizer)]
 
 
+def _adapters(model: SentenceTransformer) -> Iterator[Any]:
+    """For each layer with adapters of peft, which of them act on it, and how strongly."""
+    # Where a model has adapters, peft is imported.
+    tuners = sys.modules.get("peft.tuners.tuners_utils")
+    for name, module in model.named_modules() if tuners else ():
+        if isinstance(module, tuners.BaseTunerLayer):  # type: ignore[union-attr]
+            active = [] if module.disable_adapters else list(module.active_adapters)
+            scaling = getattr(module, "scaling", {})
+            strengths = {adapter: scaling.get(adapter) for adapter in active}
+            yield [name, _kind(module), active, strengths, list(module.merged_adapters)]
+
+
 def _kind(module: nn.Module) -> str:
     """The name of a module's class; a calibrated one counts as what it was made from."""
     return next(
@@ -54,27 +68,22 @@ def _kind(module: nn.Module) -> str:
 
 
 def _relevant(settings: Any) -> Any:
+    """The settings that change vectors."""
     if isinstance(settings, dict):
         return {
             str(name): _relevant(value)
             for name, value in settings.items()
             if name not in _IRRELEVANT and not str(name).startswith("_")
         }
-    return (
-        [_relevant(value) for value in settings] if isinstance(settings, list | tuple) else settings
-    )
+    if isinstance(settings, list | tuple):
+        return [_relevant(value) for value in settings]
+    return settings
 
 
 def _tokenizer(tokenizer: Any) -> Any:
-    """The tokenizer's rules and vocabulary, without truncation and padding, which every call sets."""
-    backend = (
-        tokenizer
-        if isinstance(tokenizer, Tokenizer)
-        else getattr(tokenizer, "backend_tokenizer", None)
-    )
+    """The rules and vocabulary of a tokenizer, without truncation and padding, which calls set."""
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if isinstance(backend, Tokenizer):
         rules = json.loads(backend.to_str())
-        return {
-            name: value for name, value in rules.items() if name not in ("truncation", "padding")
-        }
+        return {name: rule for name, rule in rules.items() if name not in ("truncation", "padding")}
     return tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else type(tokenizer).__name__

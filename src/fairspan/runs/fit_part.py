@@ -1,9 +1,7 @@
 """`FitPart`: texts to fit a whitening on, none of which is tested."""
 
-import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.chunks import chunk_documents, room_of
 from fairspan.encoding.encoder import Text
 from fairspan.errors import CorpusError
+from fairspan.runs.identity import hash_of
 
 # The longest text to fit on. Longer segments are cut into several at the ends of sentences.
 _LONGEST = {"tokens": 128, "characters": 512}
@@ -38,11 +37,9 @@ class FitPart:
         return sum(text.length for text in self.texts) if treatment.whitens else 0
 
     @property
-    def decisive(self) -> list[str]:
+    def text_hashes(self) -> list[str]:
         """A hash of the texts; an empty list where there are none."""
-        if not self.texts:
-            return []
-        return [sha256(json.dumps([text.text for text in self.texts]).encode()).hexdigest()]
+        return [hash_of([text.text for text in self.texts])] if self.texts else []
 
 
 def choose_fit_part(

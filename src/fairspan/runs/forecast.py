@@ -20,7 +20,7 @@ from fairspan.runs.fit_part import FitPart
 from fairspan.runs.header import Sending
 from fairspan.runs.prepared import Prepared
 from fairspan.runs.sending import plan_sending
-from fairspan.runs.subject import Subject
+from fairspan.runs.subject import Subject, batch_budget
 
 _TRIAL_SECONDS = 1.5
 
@@ -75,7 +75,7 @@ def forecast(prepared: Prepared, run: UnderWay | None = None) -> Forecast:
         with Store(prepared.options.store or default_store()) as store:
             pairs = [pair for one in work for pair in one.pairs]
             sending = plan_sending(
-                subject.model, pairs, store, budget=subject.budget(None), tally=Tally()
+                subject.model, pairs, store, budget=batch_budget(subject.model), tally=Tally()
             )
     done: set[bytes] = set()
     rows = []

@@ -1,13 +1,10 @@
-"""The key of a run: everything that was asked and the files that it reads, as a hash that needs no model.
+"""The key of a run: its options and the state of the files that it reads, hashed without a model.
 
-A complete log that was written under the same key is the answer, and neither torch nor the model is loaded.
+A complete log with the same key is the answer, and neither torch nor the model is loaded.
 """
 
-import hashlib
-import json
 import os
 import platform
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
@@ -15,13 +12,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from fairspan import __version__
 from fairspan.corpus.readers import EMBEDDED
 from fairspan.errors import FairspanError
 from fairspan.model.source import Loading, find_model
 from fairspan.report.view import View
 from fairspan.runs.header import read_header
-from fairspan.runs.identity import library_versions
+from fairspan.runs.identity import hash_of, library_versions, slug
 from fairspan.runs.log import RunLog, read_log
 from fairspan.runs.options import StudyOptions
 
@@ -32,31 +28,23 @@ _MOST_FILES = 10_000
 def key_of(options: StudyOptions) -> str | None:
     """A hash of what decides a result; None if that cannot be known without reading it.
 
-    Of files it takes names, sizes and times, of a model on the hub the files of its snapshot, of an object its
-    `identity`. What it does not know are objects without one, code that comes with a model, and datasets on the hub.
+    Files count by names, sizes and times, a model on the hub by the files of its snapshot, an
+    object by its `identity`. Objects without one, code that comes with a model, and datasets on
+    the hub are not known.
     """
-    model, identity = options.model, getattr(options.model, "identity", None)
-    if (
-        not (isinstance(model, str | None) or isinstance(identity, str))
-        or options.trust_remote_code
-    ):
-        return None
     try:
-        known = identity or _model_state(model)  # type: ignore[arg-type]
-        states = [known, *(_source_state(source) for source in options.sources)]
+        states = [_model_state(options), *map(_source_state, options.sources)]
     except (OSError, PackageNotFoundError, FairspanError):
         return None
     if None in states:
         return None
-    return _hash_here(
-        options.verb, options.model_name, asdict(options.loading), options.asked, states
-    )
+    return _hash_here(options.model_name, options.decisive, states)
 
 
 def model_key(name: str | None, loading: Loading) -> str | None:
-    """A hash of a model's files and of how they are loaded; None if that cannot be known without loading it."""
+    """A hash of a model's files and of how they are loaded; None if it has to be loaded for that."""
     try:
-        state = None if loading.trust_remote_code else _model_state(name)
+        state = None if loading.trust_remote_code else _named_model_state(name)
     except (OSError, FairspanError):
         return None
     return None if state is None else _hash_here(asdict(loading), state)
@@ -66,17 +54,18 @@ def _hash_here(*decisive: Any) -> str:
     """A hash of what decides a result, with these versions on this machine."""
     # Which device and dtype a model gets by default depends on the machine.
     machine = [platform.node(), platform.machine(), os.environ.get("CUDA_VISIBLE_DEVICES")]
-    every = [__version__, library_versions(), machine, *decisive]
-    return hashlib.sha256(json.dumps(every, sort_keys=True).encode()).hexdigest()
+    return hash_of([library_versions(), machine, *decisive])
 
 
 def known_log(options: StudyOptions, show: Callable[[RunLog], View]) -> RunLog | None:
-    """The complete log that was written for these very options, if it is there and wanted."""
+    """The complete log that was written for these very options, if it exists and is wanted."""
     key = None if options.fresh else key_of(options)
     if key is None:
         return None
-    named = sorted(DEFAULT_RUNS.glob(f"{slug(options.model_name)}-????????"))
-    for folder in named if options.out is None else [Path(options.out)]:
+    folders = [Path(options.out or "")]
+    if options.out is None:
+        folders = sorted(DEFAULT_RUNS.glob(f"{slug(options.model_name)}-????????"))
+    for folder in folders:
         # What cannot be read is for the run itself to report.
         with suppress(FairspanError):
             header = read_header(folder)
@@ -85,12 +74,17 @@ def known_log(options: StudyOptions, show: Callable[[RunLog], View]) -> RunLog |
     return None
 
 
-def slug(name: str) -> str:
-    """What the folders of a model's runs begin with."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name.rstrip("/").split("/")[-1]).strip("-.") or "model"
+def _model_state(options: StudyOptions) -> Any:
+    """What is known of the model of a study without loading it; None if that is too little."""
+    if options.trust_remote_code:
+        return None
+    if isinstance(options.model, str | None):
+        return _named_model_state(options.model)
+    identity = getattr(options.model, "identity", None)
+    return identity if isinstance(identity, str) else None
 
 
-def _model_state(name: str | None) -> Any:
+def _named_model_state(name: str | None) -> Any:
     """The files of a model on this machine; None where they refer to weights elsewhere."""
     folder = Path(find_model(name, local_files_only=True))
     return None if (folder / "adapter_config.json").exists() else _folder_state(folder)
@@ -103,20 +97,21 @@ def _source_state(source: str) -> Any:
         return version("mteb")
     if source in ("pages", "passages"):
         return []
-    named = place if kind in ("beir", "pages", "passages") and colon else source
-    path = EMBEDDED.get(named, Path(named).expanduser())
+    name = place if kind in ("beir", "pages", "passages") and colon else source
+    path = EMBEDDED.get(name, Path(name).expanduser())
     if path.is_file():
         return [_file_state(path)]
     return _folder_state(path) if path.is_dir() else None
 
 
 def _folder_state(folder: Path) -> Any:
-    found = []
+    """The state of every file in a folder; None if there are too many."""
+    states: list[list[Any]] = []
     for place, _, names in os.walk(folder, followlinks=True):
-        found += [_file_state(Path(place, name)) for name in names]
-        if len(found) > _MOST_FILES:
+        states += [_file_state(Path(place, name)) for name in names]
+        if len(states) > _MOST_FILES:
             return None
-    return sorted(found)
+    return sorted(states)
 
 
 def _file_state(file: Path) -> list[Any]:

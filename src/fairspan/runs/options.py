@@ -1,12 +1,12 @@
 """`StudyOptions`: everything that is asked of a study, as one frozen value.
 
-The call, the log and the key of a study follow from it. A study adds its own fields in a subclass; a field that
-names something to read is declared with `source`.
+The call, the log and the identity of a study follow from it. A study adds its fields in a subclass;
+a field that names something to read is declared with `source`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from fairspan.runs.progress import Progress
 
 
+DISPLAY_ONLY = frozenset({"out", "store", "batch_tokens", "fresh", "progress"})
+"""Options that say where to compute a result and how to show it, and do not decide it."""
+
+
 def source(default: str | None = None) -> Any:
-    """A field that names something to read: its files belong to the key, and pages do not show its path."""
+    """A field that names something to read: the key has its files, and pages hide its path."""
     return field(default=default, metadata={"source": True})
 
 
@@ -87,21 +91,29 @@ class StudyOptions:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What decides the result besides the model, as JSON holds it."""
-        common = {one.name for one in fields(StudyOptions)}
-        own = {
-            one.name: as_json(getattr(self, one.name))
-            for one in fields(self)
-            if one.name not in common
-        }
-        return {**own, "treatments": as_json(self.all_treatments)}
+        """What this study was asked for besides the model, as JSON holds it."""
+        common = {option.name for option in fields(StudyOptions)}
+        return self._as_json(common)
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """All options that decide a result, as JSON holds them, but for the model itself."""
+        return {"verb": self.verb, **self._as_json(DISPLAY_ONLY | {"model"})}
+
+    def _as_json(self, omitted: Collection[str]) -> dict[str, Any]:
+        names = [option.name for option in fields(self) if option.name not in omitted]
+        values = {name: as_json(getattr(self, name)) for name in names}
+        return {**values, "treatments": as_json(self.all_treatments)}
 
     @property
     def sources(self) -> list[str]:
         """Everything that is read."""
-        given = [getattr(self, one.name) for one in fields(self) if one.metadata.get("source")]
-        several = [[value] if isinstance(value, str | Path) else value or () for value in given]
-        return [str(one) for own in several for one in own if isinstance(one, str | Path)]
+        sources: list[str] = []
+        for option in fields(self):
+            value = getattr(self, option.name) if option.metadata.get("source") else None
+            several = [value] if isinstance(value, str | Path) else value or ()
+            sources += [str(item) for item in several if isinstance(item, str | Path)]
+        return sources
 
     @property
     def model_name(self) -> str:
@@ -116,12 +128,10 @@ def as_json(value: Any) -> Any:
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if isinstance(value, Mapping):
-        return {str(key): as_json(one) for key, one in value.items()}
-    return (
-        [as_json(one) for one in value]
-        if isinstance(value, Sequence | set | frozenset)
-        else str(value)
-    )
+        return {str(key): as_json(item) for key, item in value.items()}
+    if isinstance(value, Sequence | set | frozenset):
+        return [as_json(item) for item in value]
+    return str(value)
 
 
 def named(model: Any) -> str:
@@ -133,7 +143,8 @@ def named(model: Any) -> str:
 
 
 def default_treatments(model: AnyModel) -> tuple[str, ...]:
-    """The default treatments. Whether a model is a SentenceTransformer is found without importing it."""
+    """The default treatments of a model."""
+    # Whether it is a SentenceTransformer is found without importing one.
     kinds = {kind.__name__ for kind in type(model).__mro__}
     is_open = isinstance(model, str | None) or "SentenceTransformer" in kinds
     return DEFAULT_TREATMENTS if is_open else CLOSED_TREATMENTS

@@ -1,7 +1,5 @@
 """`Study`: what every study does around its work: find a finished run, write the log, keep what was computed."""
 
-import hashlib
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -11,7 +9,6 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from fairspan import __version__
 from fairspan.calibration.treatment import Treatment
 from fairspan.encoding.chunks import innermost
 from fairspan.encoding.encoder import Encoder, Text
@@ -24,13 +21,14 @@ from fairspan.runs.bases import Pair, Treated, embed_through
 from fairspan.runs.folder import HEADER, locked
 from fairspan.runs.forecast import Forecast, forecast
 from fairspan.runs.header import Header, Timings, read_header
-from fairspan.runs.key import DEFAULT_RUNS, key_of, known_log, slug
+from fairspan.runs.identity import Identity
+from fairspan.runs.key import DEFAULT_RUNS, key_of, known_log
 from fairspan.runs.log import LogWriter, RunLog, read_log
 from fairspan.runs.options import StudyOptions
 from fairspan.runs.prepared import Prepared
 from fairspan.runs.progress import Progress, as_progress
 from fairspan.runs.sending import plan_sending
-from fairspan.runs.subject import open_subject
+from fairspan.runs.subject import batch_budget, open_subject
 
 Options = TypeVar("Options", bound=StudyOptions)
 Ready = TypeVar("Ready", bound=Prepared)
@@ -81,7 +79,7 @@ class Study(Generic[Options, Ready]):
         subject = prepared.subject
         if subject.is_open:
             progress.stage("hashing the weights")
-        name = run_name(prepared)
+        name = Identity.of(prepared).run_name
         folder = Path(options.out) if options.out is not None else DEFAULT_RUNS / name
         fresh = options.fresh or subject.fingerprint is None
         done = self._finished(folder, name, fresh=fresh)
@@ -95,7 +93,11 @@ class Study(Generic[Options, Ready]):
 
     def _measured(self, prepared: Ready, name: str, folder: Path, progress: Progress) -> RunLog:
         subject, options = prepared.subject, prepared.options
-        tally, started, budget = Tally(), time.monotonic(), subject.budget(options.batch_tokens)
+        tally, started, budget = (
+            Tally(),
+            time.monotonic(),
+            batch_budget(subject.model, options.batch_tokens),
+        )
         writer = LogWriter(folder, _header(prepared, name))
         try:
             with Store(
@@ -135,20 +137,6 @@ class Study(Generic[Options, Ready]):
         with suppress(FairspanError):
             return read_log(folder, self.view)
         return None
-
-
-def run_name(prepared: Prepared) -> str:
-    """The name of a run's folder: the model's, and a hash of everything that decides the result."""
-    subject = prepared.subject
-    decisive = [
-        __version__,
-        prepared.options.asked,
-        subject.decisive,
-        prepared.text_hashes,
-        *prepared.fit.decisive,
-    ]
-    digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
-    return f"{slug(subject.name)}-{digest[:8]}"
 
 
 class Run:

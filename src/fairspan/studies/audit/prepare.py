@@ -20,6 +20,7 @@ from fairspan.runs.header import CorpusInfo, Header, WindowInfo
 from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
 from fairspan.runs.subject import Subject
+from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.audit.entries import AuditEntries, Unseen
 from fairspan.studies.audit.options import AuditOptions
@@ -143,7 +144,7 @@ def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -
     beyond = [measure for measure in options.measures if measure != "representation"]
     if on_tokens and subject.is_open:
         refuse_other_spaces(subject.model)
-    subject.refuse_unsuited(treatments, on_tokens=treatments if on_tokens else (), beyond=beyond)
+    refuse_unsuited(subject, treatments, on_tokens=treatments if on_tokens else (), beyond=beyond)
     progress.stage("reading the corpus")
     plans, corpus = options.read_corpus()
     progress.stage("building documents")

@@ -22,9 +22,11 @@ from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.runs.bases import Treated, fit_pairs
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.header import CorpusInfo, Header
+from fairspan.runs.identity import hash_of
 from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
 from fairspan.runs.subject import Subject
+from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note
 from fairspan.studies.collapse.classification import read_labelled, training_part
 from fairspan.studies.collapse.entries import CollapseEntries, Length
@@ -67,10 +69,11 @@ class PreparedCollapse:
 
     @property
     def text_hashes(self) -> list[Any]:
-        return [
-            self.corpus.fingerprint,
-            None if self.labelled is None else self.labelled.corpus.fingerprint,
-        ]
+        hashes = [self.corpus.fingerprint]
+        if self.labelled is not None:
+            labels = hash_of(self.labelled.labels.tolist())
+            hashes += [self.labelled.corpus.fingerprint, labels]
+        return hashes
 
     @property
     def notes(self) -> list[str]:
@@ -164,7 +167,7 @@ def prepare_collapse(
     """Read and cut, without embedding anything."""
     model = subject.transformer("a study of length")
     subject = subject.with_prompts(options.prompt).reading(options.all_treatments, whole=True)
-    subject.refuse_unsuited(options.all_treatments)
+    refuse_unsuited(subject, options.all_treatments)
     counter = subject.counter
     progress.stage("reading the corpus")
     corpus, language = options.read_corpus()

@@ -20,6 +20,7 @@ from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
 from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity, usual_way
 from fairspan.runs.subject import Subject
+from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.evaluate.entries import EvaluateEntries
 from fairspan.studies.evaluate.options import EvaluateOptions
@@ -147,7 +148,7 @@ def prepare_evaluation(
     refuse_similarity(subject, options.indexes)
     late = [index for index in options.indexes if index.startswith("late")]
     on_tokens = [one for one in options.compared if {*late} & {*options.indexes_of(one)}]
-    subject.refuse_unsuited(options.compared, on_tokens=on_tokens, beyond=late)
+    refuse_unsuited(subject, options.compared, on_tokens=on_tokens, beyond=late)
     progress.stage("reading the task")
     source = options.searched
     tasks = measure_tasks(

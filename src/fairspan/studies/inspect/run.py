@@ -11,7 +11,8 @@ from fairspan.errors import DesignError, require_whole
 from fairspan.model.loading import Loading
 from fairspan.runs.bases import Embed, Treated, embed_through
 from fairspan.runs.progress import Progress, as_progress
-from fairspan.runs.subject import Subject, open_subject
+from fairspan.runs.subject import Subject, batch_budget, open_subject
+from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note
 from fairspan.stats.geometry import representation
 from fairspan.studies.inspect.inspection import Inspection, Reading
@@ -73,8 +74,8 @@ def inspect(
         prompt
     )
     subject = subject.reading(chosen)
-    subject.refuse_unsuited(chosen)
-    budget = subject.budget(batch_tokens)
+    refuse_unsuited(subject, chosen)
+    budget = batch_budget(subject.model, batch_tokens)
     lens = focus(document, subject.counter, borders=borders, parts=parts)
     with Store(":memory:") as store:
         embed = embed_through(store, budget=budget, tally=Tally(), progress=shown.advance)
