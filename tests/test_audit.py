@@ -22,12 +22,11 @@ import fairspan
 from fairspan.corpus.corpus import Corpus
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
-from fairspan.runs.header import FORMAT, Header, ModelInfo
-from fairspan.runs.identity import library_versions
+from fairspan.runs.header import FORMAT, Header, ModelInfo, Timings
+from fairspan.runs.identity import Identity, library_versions
 from fairspan.runs.log import LogWriter
 from fairspan.runs.progress import Silent
 from fairspan.runs.rows import SCHEMA
-from fairspan.runs.identity import Identity
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.audit.run import STUDY, audit
 from fairspan.studies.logs import read_log
@@ -476,7 +475,7 @@ def test_a_complete_log_holds_all_its_rows_whoever_else_writes(tmp_path: Path) -
     first, second = LogWriter(tmp_path, HEADER), LogWriter(tmp_path, HEADER)
     first.add(rows_of(1.0))
     first.add(rows_of(2.0))
-    first.finish("complete")
+    first.finish("complete", Timings())
     second.add(rows_of(1.0))
     log = read_log(tmp_path)
     assert log.status != "complete" or log.rows["value"].to_list() == [1.0, 2.0]

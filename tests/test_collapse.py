@@ -24,10 +24,10 @@ from fairspan.encoding.spectra import spectra
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
 from fairspan.runs.forecast import on_trial
+from fairspan.runs.identity import Identity
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import as_progress
 from fairspan.runs.rows import SCHEMA
-from fairspan.runs.identity import Identity
 from fairspan.studies.collapse import prepare as collapse_prepared
 from fairspan.studies.collapse import run as collapse_run
 from fairspan.studies.collapse.measures import repeated_pairs

@@ -15,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from fairspan.errors import CorpusError, DesignError
 from fairspan.model.baselines import last_two
+from fairspan.runs.identity import Identity
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import as_progress
 from fairspan.studies.collapse.options import CollapseOptions
@@ -182,6 +183,21 @@ def test_baselines(log: RunLog, model: SentenceTransformer, files: dict[str, str
     assert not measured & {text.text for text in ready.fit.texts}
     with pytest.raises(CorpusError, match="fit_corpus"):
         prepared(model, **given)
+
+
+def test_labels_belong_to_the_name_of_a_run(
+    model: SentenceTransformer, files: dict[str, str], tmp_path: Path
+) -> None:
+    lines = Path(files["labelled"]).read_text(encoding="utf-8").splitlines()
+    labels = {json.loads(line)["label"] for line in lines}
+    first = json.loads(lines[0])
+    (other, *_) = labels - {first["label"]}
+    (tmp_path / "labelled.jsonl").write_text("\n".join(lines), "utf-8")
+    asked = options(files, labelled=str(tmp_path / "labelled.jsonl"))
+    before = Identity.of(prepared(model, **asked)).run_name
+    changed = [json.dumps({**first, "label": other}), *lines[1:]]
+    (tmp_path / "labelled.jsonl").write_text("\n".join(changed), "utf-8")
+    assert Identity.of(prepared(model, **asked)).run_name != before
 
 
 def test_too_few_labelled_texts_are_refused_before_work(

@@ -21,9 +21,9 @@ from fairspan.corpus.segment import Segment
 from fairspan.errors import CorpusError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
 from fairspan.runs.header import FORMAT
+from fairspan.runs.identity import Identity
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Silent
-from fairspan.runs.identity import Identity
 from fairspan.runs.subject import open_subject
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.evaluate.prepare import PreparedEvaluation, prepare_evaluation

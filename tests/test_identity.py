@@ -128,6 +128,27 @@ def test_the_fingerprint_knows_the_tokenizer(make_tiny: Make, tmp_path: Path) ->
     assert fingerprint(other) != fingerprint(model)
 
 
+@pytest.mark.filterwarnings("ignore:Already found a `peft_config`")
+def test_the_fingerprint_knows_the_active_adapters(tmp_path: Path) -> None:
+    """Both adapters are loaded all the time, so that the weights are the same ones."""
+    peft = pytest.importorskip("peft")
+    model = tiny_model(tmp_path, "bert", "mean")
+    seen = [fingerprint(model)]
+    for name in ("first", "second"):
+        options = {"r": 2, "target_modules": ["query"], "init_lora_weights": False}
+        model.add_adapter(peft.LoraConfig(**options), name)
+    for active in ("first", "second", ["first", "second"]):
+        model.set_adapter(active)
+        seen.append(fingerprint(model))
+    for layer in model.modules():
+        if isinstance(layer, peft.tuners.lora.LoraLayer):
+            layer.scaling["first"] /= 2
+    seen.append(fingerprint(model))
+    model.disable_adapters()
+    seen.append(fingerprint(model))
+    assert len(set(seen)) == len(seen)
+
+
 @pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES))
 def test_the_fingerprint_stays(make_tiny: Make, tmp_path: Path, architecture: str) -> None:
     """Under another window, a calibration, use, and saving and loading: otherwise nothing stored is found again."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from importlib.metadata import Distribution, version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +21,11 @@ from sentence_transformers import SentenceTransformer
 
 from fairspan import RunLog
 from fairspan.runs.key import key_of
+from fairspan.runs.options import DISPLAY_ONLY, StudyOptions
+from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.collapse.options import CollapseOptions
+from fairspan.studies.evaluate.options import EvaluateOptions
+from fairspan.studies.tune.options import TuneOptions
 from tests.commands import ROOT
 from tests.verbs import TUNE, VERBS, Verb
 
@@ -103,10 +111,71 @@ def test_what_decides_a_key_and_what_cannot_be_known(
     assert [key_of(replace(options, **one)) for one in unknown] == [None] * 4
     assert key_of(replace(options, model=SimpleNamespace(identity="an object's own"))) is not None
     before = key_of(options)
-    monkeypatch.setattr("fairspan.runs.key.__version__", "9.9.9")
-    assert key_of(options) not in (None, before)
+    with of_version(monkeypatch, "fairspan", "9.9.9"):
+        assert key_of(options) not in (None, before)
     (here / "model" / "adapter_config.json").write_text("{}", "utf-8")
     assert key_of(options) is None
+
+
+@contextmanager
+def of_version(monkeypatch: pytest.MonkeyPatch, library: str, number: str) -> Iterator[None]:
+    """As if a library had another version."""
+    plain = Distribution.version.fget  # type: ignore[attr-defined]
+
+    def version(self: Distribution) -> str:
+        return number if self.name == library else plain(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Distribution, "version", property(version))
+        yield
+
+
+OPTIONS = [AuditOptions, CollapseOptions, EvaluateOptions, TuneOptions]
+VALUES = {"treatments": ["paper"], "candidates": ["paper"], "temperatures": [0.5]}
+
+
+@pytest.mark.parametrize("kind", OPTIONS, ids=lambda kind: kind.verb)
+def test_every_option_decides_or_is_for_display(kind: type[StudyOptions]) -> None:
+    """Values are set past the checks, since not all options go together."""
+    plain = kind().decisive
+    for option in fields(kind):
+        changed = copy.copy(kind())
+        for name in ("compared", "all_treatments"):
+            changed.__dict__.pop(name, None)
+        object.__setattr__(changed, option.name, VALUES.get(option.name, "another"))
+        decides = changed.decisive != plain
+        assert decides == (option.name not in {*DISPLAY_ONLY, "model"}), option.name
+
+
+def test_run_and_vectors_belong_to_minor_versions(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A patch release finds what was measured; another minor version embeds again."""
+    verb = VERBS[0]
+    first = measured(verb)
+    major, minor, *_ = version("transformers").split(".")
+    with of_version(monkeypatch, "transformers", f"{major}.{minor}.99"):
+        assert measured(verb).header.started == first.header.started
+    for library in ("torch", "transformers", "sentence-transformers"):
+        with of_version(monkeypatch, library, f"{major}.{int(minor) + 1}.0"):
+            other = measured(verb)
+        assert other.run != first.run
+        assert other.header.timings.texts_from_store == 0
+
+
+def test_the_window_of_every_treatment_is_in_the_name(here: Path) -> None:
+    """In tiles any length is read, so that nothing but the window of "plain" tells the runs apart."""
+    file = next((here / "model").rglob("sentence_bert_config.json"))
+    settings = json.loads(file.read_text("utf-8"))
+    evaluate, tune = VERBS[1], TUNE
+    own = {"treatments": ["none", "tiles+tile_size=8"], "indexes": ["whole"]}
+    own |= {"task": "passages", "size": 4, "sets": 100, "too_long": "cut"}
+    runs = []
+    for length in (64, 32):
+        file.write_text(json.dumps({**settings, "max_seq_length": length}), "utf-8")
+        runs.append((measured(evaluate, **own).run, measured(tune, sets=20).run))
+    assert runs[0][0] != runs[1][0]
+    assert runs[0][1] != runs[1][1]
 
 
 def test_a_model_of_the_hub_is_known_by_its_snapshot(

@@ -297,9 +297,7 @@ def refuse_unused(changed: Iterable[str], used: set[str], tasks: Sequence[str]) 
     for name in changed:
         if name not in used | {"seed"}:
             kinds = [kind.kind for kind in get_args(TaskSource) if name in options_for(kind)]
-            raise CorpusError(
-                f"{name} is for {', '.join(kinds)}: omit it for {', '.join(tasks)}."
-            )
+            raise CorpusError(f"{name} is for {', '.join(kinds)}: omit it for {', '.join(tasks)}.")
 
 
 def _store_list(source: TaskSource, name: str, example: str) -> None:

@@ -1,4 +1,4 @@
-"""`Arm`: one treatment of one run; which two of them are compared, and what changes between them."""
+"""`Arm`: one treatment of one run; which pairs are compared, and what changes in a pair."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,8 +19,10 @@ class Arm:
     def __post_init__(self) -> None:
         measured = self.log.measured
         if self.treatment not in measured:
-            only = f"the run {self.log.run} has no treatment {self.treatment!r}, only {', '.join(measured)}"
-            raise FairspanError(f"{only}{_remedy(self.log)}")
+            raise FairspanError(
+                f"the run {self.log.run} has no treatment {self.treatment!r}, only "
+                f"{', '.join(measured)}{_remedy(self.log)}"
+            )
 
     def __str__(self) -> str:
         return f"{self.log.run}: {self.treatment}"
@@ -28,7 +30,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What changes from the first side to the second in one measure or metric, and whether it is a loss.
+    """What changes from the first arm to the second in one measure, and whether it is a loss.
 
     Attributes:
         languages: whether it is about differences between languages.
@@ -73,40 +75,51 @@ class Change:
 def pairs_to_compare(
     first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None
 ) -> list[tuple[Arm, Arm]]:
-    """Two named treatments; without names, every treatment of one run against its first, or those of both runs."""
+    """The two treatments that are named, each in its run.
+
+    Without names: every treatment of one run with its first, or those that two runs share.
+    """
     if second is not None and second.verb != first.verb:
         raise FairspanError(
-            f"{first.run} is a run of {first.verb}, {second.run} of {second.verb}: compare runs of one kind."
+            f"{first.run} is a run of {first.verb}, {second.run} of {second.verb}: compare runs of "
+            "one kind."
         )
     if treatments is not None:
         if len(treatments) != 2:
             raise FairspanError(
                 f"treatments names two treatments, such as plain and paper, got {list(treatments)}."
             )
-        one, other = map(shown_name, treatments)
-        return [(Arm(first, one), Arm(second or first, other))]
-    stopped = next((log for log in (first, second) if log is not None and log.unfinished), None)
-    if second is None:
-        baseline, *others = first.measured
-        found = [(Arm(first, baseline), Arm(first, other)) for other in others]
-        fault = f"of the run {first.run} only {baseline} was measured"
-        advice = ": name a second run to compare with."
-    else:
-        both = [name for name in first.measured if name in second.measured]
-        found = [(Arm(first, name), Arm(second, name)) for name in both]
-        if not both and len(first.measured) == len(second.measured) == 1:
-            found = [(Arm(first, first.measured[0]), Arm(second, second.measured[0]))]
-        fault = f"the runs share no treatment ({', '.join(first.measured)}; {', '.join(second.measured)})"
-        advice = ": name one of each with treatments."
-    if not found:
-        raise FairspanError(f"{fault}{advice if stopped is None else _remedy(stopped)}")
-    return found
+        before, after = map(shown_name, treatments)
+        return [(Arm(first, before), Arm(second or first, after))]
+    return _pairs_in(first) if second is None else _pairs_between(first, second)
 
 
-def _remedy(log: RunLog) -> str:
-    """The end of a sentence on what was not measured."""
-    return (
-        f": {log.unfinished}. Run its command again, which continues where it stopped."
-        if log.unfinished
-        else "."
-    )
+def _pairs_in(log: RunLog) -> list[tuple[Arm, Arm]]:
+    """Every treatment of a run with its first."""
+    baseline, *others = log.measured
+    if not others:
+        remedy = _remedy(log, ": name a second run to compare with.")
+        raise FairspanError(f"of the run {log.run} only {baseline} was measured{remedy}")
+    return [(Arm(log, baseline), Arm(log, other)) for other in others]
+
+
+def _pairs_between(first: RunLog, second: RunLog) -> list[tuple[Arm, Arm]]:
+    """Every treatment that both runs have; or the only one of each."""
+    shared = [name for name in first.measured if name in second.measured]
+    if not shared and len(first.measured) == len(second.measured) == 1:
+        return [(Arm(first, first.measured[0]), Arm(second, second.measured[0]))]
+    if not shared:
+        unfinished = first if first.unfinished else second
+        remedy = _remedy(unfinished, ": name one of each with treatments.")
+        raise FairspanError(
+            f"the runs share no treatment ({', '.join(first.measured)}; "
+            f"{', '.join(second.measured)}){remedy}"
+        )
+    return [(Arm(first, name), Arm(second, name)) for name in shared]
+
+
+def _remedy(log: RunLog, otherwise: str = ".") -> str:
+    """The end of a sentence on what was not measured, by a run that has not finished."""
+    if not log.unfinished:
+        return otherwise
+    return f": {log.unfinished}. Run its command again, which continues where it stopped."

@@ -1,4 +1,4 @@
-"""`Treated`: a model under one treatment, with the encoders of documents, of segments alone and of queries."""
+"""`Treated`: a model under one treatment, with its encoders of documents, segments and queries."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from fairspan.encoding.chunks import ChunkEncoder, chunk_tokens
 from fairspan.encoding.encoder import Encoder, Encodes, ModelEncoder, ObjectEncoder, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
-from fairspan.encoding.tokens import Characters, counter_of
+from fairspan.encoding.tokens import Characters, ModelTokens, counter_of
 from fairspan.model.baselines import fit_whitening, last_two, whiten
 from fairspan.runs.fit_part import FitPart
 
@@ -34,8 +34,8 @@ def embed_through(
     def embed(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
         fill(encoder, texts, store, budget=budget, tally=tally, progress=progress)
         keys = [encoder.key(text) for text in texts]
-        found = store.get(keys)
-        return np.stack([found[key] for key in keys])
+        vectors = store.get(keys)
+        return np.stack([vectors[key] for key in keys])
 
     return embed
 
@@ -48,7 +48,7 @@ class Treated:
         model: what is calibrated: the plain model, or the baseline made of it.
         fingerprint: what the keys of its vectors begin with.
         prompts: by side.
-        normalise: whether chunks and their mean are set to length 1, as a model that compares by cosine wants it.
+        normalise: whether chunks and their mean are set to length 1, for comparison by cosine.
     """
 
     model: SentenceTransformer | Encodes
@@ -71,27 +71,31 @@ class Treated:
         return self._encoder(self.treatment.for_queries, side="query")
 
     def _encoder(self, calibration: Calibration, side: Side = "document") -> Encoder:
-        prompt, chunked = self.prompts[side], self.treatment.chunks and side == "document"
-        found: Encoder
+        """What embeds the texts of a side under a calibration."""
+        prompt = self.prompts[side]
+        chunked = self.treatment.chunks and side == "document"
+        by_segments = side == "document" and self.treatment.by_segments
         if isinstance(self.model, SentenceTransformer):
-            by_segments = (
-                side == "document"
-                and self.treatment.by_segments
-                and calibration.acts
-                and not chunked
+            counter: Characters | ModelTokens = counter_of(self.model, prompt)
+            size = self.treatment.chunk_size()
+            encoder: Encoder = ModelEncoder(
+                self.model,
+                calibration,
+                prompt=prompt,
+                fingerprint=self.fingerprint,
+                side=side,
+                by_segments=by_segments and calibration.acts and not chunked,
             )
-            known = {"prompt": prompt, "fingerprint": self.fingerprint}
-            found = ModelEncoder(
-                self.model, calibration, **known, side=side, by_segments=by_segments
-            )
-            counter, size = counter_of(self.model, prompt), self.treatment.chunk_size()
         else:
-            found = ObjectEncoder(self.model, prompt, side)
-            counter, size = Characters(prompt), self.treatment.chunk_size(CHUNK_CHARACTERS)
-        if chunked:
-            how = {"normalise": self.normalise, "by_segments": self.treatment.by_segments}
-            found = ChunkEncoder(found, counter, chunk_tokens(size, counter), **how)
-        return found
+            counter = Characters(prompt)
+            size = self.treatment.chunk_size(CHUNK_CHARACTERS)
+            encoder = ObjectEncoder(self.model, prompt, side)
+        if not chunked:
+            return encoder
+        length = chunk_tokens(size, counter)
+        return ChunkEncoder(
+            encoder, counter, length, normalise=self.normalise, by_segments=by_segments
+        )
 
 
 def treat(plain: Treated, *, fit: FitPart, embed: Embed) -> Treated:

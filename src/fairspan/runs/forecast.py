@@ -1,4 +1,4 @@
-"""`Forecast`: what a study would embed and how long that takes, found from a short trial on this machine."""
+"""`Forecast`: what a study would embed, and how long that takes by a short trial on this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fairspan.report.text import duration
 from fairspan.runs.bases import Treated
 from fairspan.runs.fit_part import FitPart
 from fairspan.runs.header import Sending
-from fairspan.runs.prepared import Prepared
+from fairspan.runs.prepared import Prepared, Work
 from fairspan.runs.sending import plan_sending
 from fairspan.runs.subject import Subject, batch_budget
 
@@ -63,84 +63,97 @@ class UnderWay(Protocol):
 
 
 def forecast(prepared: Prepared, run: UnderWay | None = None) -> Forecast:
-    """Count what a run would embed, and time a small part of it; or send a few texts to an endpoint and keep them.
+    """What a run would embed, with the time of a small part of it.
 
-    Of a run that is under way, what its store has is not counted.
+    To an endpoint a few texts are sent, and their vectors kept. For a run that is under way, what
+    its store has is not counted.
     """
-    subject, sending = prepared.subject, None
+    subject = prepared.subject
     work = prepared.work(
         run.under if run else lambda treatment: on_trial(subject, treatment, prepared.fit)
     )
-    if isinstance(subject.model, Endpoint):
-        with Store(prepared.options.store or default_store()) as store:
-            pairs = [pair for one in work for pair in one.pairs]
-            sending = plan_sending(
-                subject.model, pairs, store, budget=batch_budget(subject.model), tally=Tally()
-            )
-    done: set[bytes] = set()
-    rows = []
-    for one in work:
-        tokens = sum(_count(*pair, done, run.store if run else None) for pair in one.pairs)
-        row: dict[str, Any] = {"name": one.name, **one.facts, "tokens": tokens, "seconds": None}
-        timed = next((pair for pair in reversed(one.pairs) if pair[1]), None)
-        if sending is None and timed is not None:
-            row["seconds"] = one.seconds + (tokens / _tokens_per_second(*timed) if tokens else 0.0)
-        rows.append(row)
-    seconds = None if sending else sum(row["seconds"] or 0.0 for row in rows)
-    tokens = sum(row["tokens"] for row in rows)
-    notes = (*prepared.notes, *prepared.fit.notes)
-    unit = subject.counter.unit
+    sending = _plan(subject.model, work, prepared) if isinstance(subject.model, Endpoint) else None
+    counted: set[bytes] = set()
+    rows: list[dict[str, Any]] = []
+    for stage in work:
+        tokens = sum(_count(*pair, counted, run.store if run else None) for pair in stage.pairs)
+        seconds = None if sending else _predicted_seconds(stage, tokens)
+        rows.append({"name": stage.name, **stage.facts, "tokens": tokens, "seconds": seconds})
     return Forecast(
-        subject.name, prepared.scope, tuple(rows), unit, tokens, seconds, sending, notes
+        model=subject.name,
+        scope=prepared.scope,
+        rows=tuple(rows),
+        unit=subject.counter.unit,
+        tokens=sum(row["tokens"] for row in rows),
+        seconds=None if sending else sum(row["seconds"] or 0.0 for row in rows),
+        sending=sending,
+        notes=(*prepared.notes, *prepared.fit.notes),
     )
 
 
-def _count(encoder: Encoder, texts: Sequence[Text], done: set[bytes], store: Store | None) -> int:
-    """The tokens of texts that have no vector yet; another treatment may give the same vector."""
-    tokens, keys = (
-        0,
-        [{encoder.key(text), *([encoder.span_key(text)] if text.spans else [])} for text in texts],
-    )
-    missing = (
-        set().union(*keys)
-        if store is None
-        else set(store.missing(key for own in keys for key in own))
-    )
-    for text, own in zip(texts, keys, strict=True):
-        tokens += _tokens_read(encoder, text) if own & missing - done else 0
-        done |= own
+def _plan(endpoint: Endpoint, work: Sequence[Work], prepared: Prepared) -> Sending:
+    """What would be sent to an endpoint."""
+    pairs = [pair for stage in work for pair in stage.pairs]
+    with Store(prepared.options.store or default_store()) as store:
+        return plan_sending(endpoint, pairs, store, budget=batch_budget(endpoint), tally=Tally())
+
+
+def _predicted_seconds(stage: Work, tokens: int) -> float | None:
+    """The time of a stage that embeds so many tokens; None if it has no texts."""
+    timed = next((pair for pair in reversed(stage.pairs) if pair[1]), None)
+    if timed is None:
+        return None
+    return stage.seconds + (tokens / _tokens_per_second(*timed) if tokens else 0.0)
+
+
+def _count(
+    encoder: Encoder, texts: Sequence[Text], counted: set[bytes], store: Store | None
+) -> int:
+    """The tokens of texts whose vectors are neither stored nor `counted`, to which they are added."""
+    keys = [
+        {encoder.key(text), *([encoder.span_key(text)] if text.spans else [])} for text in texts
+    ]
+    missing = set().union(*keys)
+    if store is not None:
+        missing = store.missing(missing)
+    tokens = 0
+    for text, of_text in zip(texts, keys, strict=True):
+        if of_text & missing - counted:
+            tokens += _tokens_read(encoder, text)
+        counted |= of_text
     return tokens
 
 
 def on_trial(subject: Subject, treatment: Treatment, fit: FitPart) -> Treated:
-    """The model under a treatment, fitted on anything: what it is fitted on does not change how long it takes."""
-    return subject.under(treatment, fit=fit, embed=_stand_in, lasting=False)
+    """The model under a treatment, fitted on random vectors, which takes as long to embed."""
+    return subject.under(treatment, fit=fit, embed=_random_vectors, lasting=False)
 
 
-def _stand_in(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
-    """Vectors to fit on that need no embedding."""
-    (one,) = encoder.vectors(texts[:1])
-    return np.random.default_rng(0).standard_normal((len(texts), len(one)))
+def _random_vectors(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
+    """[texts, dimension], vectors to fit on that need no embedding."""
+    (vector,) = encoder.vectors(texts[:1])
+    return np.random.default_rng(0).standard_normal((len(texts), len(vector)))
 
 
 def _tokens_per_second(encoder: Encoder, texts: Sequence[Text]) -> float:
     """From a few texts of medium length."""
     middle = _middle(texts)
     _seconds(encoder, middle[:1])
-    done, took = 0, 0.0
-    while done == 0 or took < _TRIAL_SECONDS:
-        took += _seconds(encoder, middle)
-        done += sum(_tokens_read(encoder, text) for text in middle)
-    return done / took
+    tokens = 0
+    seconds = 0.0
+    while tokens == 0 or seconds < _TRIAL_SECONDS:
+        seconds += _seconds(encoder, middle)
+        tokens += sum(_tokens_read(encoder, text) for text in middle)
+    return tokens / seconds
 
 
 def relative_time(first: Encoder, second: Encoder, texts: Sequence[Text], rounds: int = 3) -> float:
-    """The time of the second for texts of medium length, relative to the first; the median of a few turns."""
+    """The time of the second for texts of medium length, relative to the first: a median."""
     middle = _middle(texts)
     for encoder in (first, second):
         _seconds(encoder, middle)
     took = [[_seconds(encoder, middle) for encoder in (first, second)] for _ in range(rounds)]
-    return float(np.median([two / one for one, two in took]))
+    return float(np.median([after / before for before, after in took]))
 
 
 def _tokens_read(encoder: Encoder, text: Text) -> int:
@@ -149,11 +162,11 @@ def _tokens_read(encoder: Encoder, text: Text) -> int:
 
 
 def _seconds(encoder: Encoder, texts: Sequence[Text]) -> float:
-    """How long texts take as a run embeds them, with its batches halved where memory is short; nothing is kept."""
+    """How long texts take as a run embeds them; nothing is kept."""
     started = time.perf_counter()
     with Store(":memory:") as store:
-        together = len(texts) * max(text.length for text in texts)
-        fill(encoder, texts, store, budget=together, tally=Tally(), progress=lambda tokens: None)
+        budget = len(texts) * max(text.length for text in texts)
+        fill(encoder, texts, store, budget=budget, tally=Tally(), progress=lambda tokens: None)
     return time.perf_counter() - started
 
 

@@ -84,7 +84,7 @@ class CorpusInfo:
     segments: int | None = optional()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskInfo:
     """What is searched.
 
@@ -97,12 +97,12 @@ class TaskInfo:
 
     source: str
     names: list[str]
+    fingerprints: list[str] | None = optional()
+    indexes: int | None = optional()
     queries: int
     documents: int
-    fingerprints: list[str] = field(default_factory=list)
-    indexes: int = 1
-    clusters: int = 0
     positions: str | None = None
+    clusters: int | None = optional()
     languages: list[str] | None = optional()
 
 

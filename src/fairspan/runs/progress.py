@@ -15,7 +15,7 @@ class Progress:
     def advance(self, amount: float) -> None:
         """Report more finished work."""
 
-    def say(self, found: str) -> None:
+    def say(self, result: str) -> None:
         """What has come out so far, beside how much is done."""
 
     def stop(self) -> None:
@@ -32,7 +32,8 @@ class TqdmProgress(Progress):
     def __init__(self) -> None:
         from tqdm.auto import tqdm
 
-        self._make, self._stage = tqdm, ""
+        self._make = tqdm
+        self._stage = ""
         # Shows nothing until `start` makes one with a total.
         self._bar: Any = tqdm(disable=True)
 
@@ -49,15 +50,15 @@ class TqdmProgress(Progress):
     def advance(self, amount: float) -> None:
         self._bar.update(amount)
 
-    def say(self, found: str) -> None:
-        self._bar.set_postfix_str(found)
+    def say(self, result: str) -> None:
+        self._bar.set_postfix_str(result)
 
     def stop(self) -> None:
         self._bar.close()
 
 
-def as_progress(given: bool | Progress) -> Progress:
+def as_progress(progress: bool | Progress) -> Progress:
     """True for a bar, False for none, or whatever shows it."""
-    if isinstance(given, bool):
-        return TqdmProgress() if given else Silent()
-    return given
+    if isinstance(progress, bool):
+        return TqdmProgress() if progress else Silent()
+    return progress

@@ -37,45 +37,37 @@ SCHEMA: dict[str, pl.DataType] = {
 
 
 def as_rows(columns: Mapping[str, Any]) -> pl.DataFrame:
-    """A table of the schema. A column is a list, or one value for all rows; what is not given is empty."""
+    """A table of the schema; a column is a list or one value for all rows, and empty if omitted."""
     return pl.DataFrame({**dict.fromkeys(SCHEMA), **columns}, schema=SCHEMA)
 
 
 def position_rows(
     documents: Sequence[Document], values: Sequence[np.ndarray], **label: str
 ) -> pl.DataFrame:
-    """One row per document and position, given the [n] values of each; `label`: run, model, treatment, measure."""
-    names = (
-        "set",
-        "order",
-        "document",
-        "lead",
-        "later",
-        "n",
-        "position",
-        "segment",
-        "language",
-        "tokens",
-        "value",
-    )
-    rows = [
-        (
-            one.set,
-            one.order,
-            one.name,
-            one.plan.lead,
-            one.plan.later,
-            one.n,
-            position,
-            *key,
-            tokens,
-            float(value),
-        )
-        for one, found in zip(documents, values, strict=True)
-        for position, (key, tokens, value) in enumerate(
-            zip(one.keys, one.tokens, found, strict=True), start=1
-        )
-    ]
-    return as_rows(
-        {**label, **{name: [row[place] for row in rows] for place, name in enumerate(names)}}
-    )
+    """One row per document and position, given the [n] values of each document.
+
+    `label` has the columns run, model, treatment and measure.
+    """
+    columns: dict[str, list[Any]] = {}
+    for document, numbers in zip(documents, values, strict=True):
+        repeated = {
+            "set": document.set,
+            "order": document.order,
+            "document": document.name,
+            "lead": document.plan.lead,
+            "later": document.plan.later,
+            "n": document.n,
+        }
+        for name, value in repeated.items():
+            columns.setdefault(name, []).extend([value] * document.n)
+        segments, languages = zip(*document.keys, strict=True)
+        by_position = {
+            "position": range(1, document.n + 1),
+            "segment": segments,
+            "language": languages,
+            "tokens": document.tokens,
+            "value": numbers.tolist(),
+        }
+        for name, items in by_position.items():
+            columns.setdefault(name, []).extend(items)
+    return as_rows({**label, **columns})

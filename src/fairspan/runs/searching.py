@@ -18,8 +18,8 @@ from fairspan.retrieval.search import ranks, search
 from fairspan.retrieval.task import Passage, Query, RetrievalTask
 from fairspan.runs.bases import Treated
 from fairspan.runs.header import IndexCost
+from fairspan.runs.running import Run
 from fairspan.runs.search_rows import DEPTH, Ranking
-from fairspan.runs.study import Run
 from fairspan.runs.subject import Subject
 
 

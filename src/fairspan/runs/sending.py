@@ -30,35 +30,36 @@ def plan_sending(
     inner = [innermost(encoder, texts) for encoder, texts in pairs]
     wanted = {encoder.key(text): (encoder, text) for encoder, texts in inner for text in texts}
     absent = store.missing(wanted)
-    missing = [one for key, one in wanted.items() if key in absent]
-    stored = [one for key, one in wanted.items() if key not in absent]
-    unmeasured = endpoint.received.tokens is None
+    missing = [pair for key, pair in wanted.items() if key in absent]
+    stored = [pair for key, pair in wanted.items() if key not in absent]
     if missing and stored:
-        # Before anything else is stored, so that the store never has vectors of two models under one name.
-        _refuse_changed(*min(stored, key=lambda one: one[1].length), store)
-    if missing and unmeasured:
-        own = [text for encoder, text in missing if encoder is missing[0][0]]
-        some = own[:: max(1, len(own) // _SAMPLE)][:_SAMPLE]
-        fill(missing[0][0], some, store, budget=budget, tally=tally, progress=lambda tokens: None)
-    received, characters = endpoint.received, sum(text.length for _, text in missing)
-    measured = received.characters / received.tokens if received.tokens else None
+        # Before anything is stored, so that the store never has vectors of two models as one's.
+        _refuse_changed(*min(stored, key=lambda pair: pair[1].length), store)
+    if missing and endpoint.received.tokens is None:
+        encoder = missing[0][0]
+        texts = [text for other, text in missing if other is encoder]
+        sample = texts[:: max(1, len(texts) // _SAMPLE)][:_SAMPLE]
+        fill(encoder, sample, store, budget=budget, tally=tally, progress=lambda tokens: None)
+    received = endpoint.received
+    characters = sum(text.length for _, text in missing)
+    per_token = received.characters / received.tokens if received.tokens else None
     return Sending(
-        len(missing),
-        characters,
-        round(characters / (measured or USUAL_CHARACTERS)),
-        measured,
-        len(stored),
+        texts=len(missing),
+        characters=characters,
+        tokens=round(characters / (per_token or USUAL_CHARACTERS)),
+        characters_per_token=per_token,
+        stored=len(stored),
     )
 
 
 def _refuse_changed(encoder: Encoder, text: Text, store: Store) -> None:
-    """Raise if a stored text, the shortest, now has another vector: two models cannot be measured as one."""
-    (now,), key = encoder.vectors([text]), encoder.key(text)
+    """Raise if a text has another vector now than in the store: these are two models."""
+    (now,) = encoder.vectors([text])
+    key = encoder.key(text)
     before = store.get([key])[key]
-    if now.shape != before.shape or now @ before < _SAME * np.linalg.norm(now) * np.linalg.norm(
-        before
-    ):
+    same = now.shape == before.shape
+    if not same or now @ before < _SAME * np.linalg.norm(now) * np.linalg.norm(before):
         raise FairspanError(
-            f"{encoder.model!r} gives another vector than before for the text that begins {text.text[:40]!r}: the "
-            "model behind it has changed. Measure it with another store."
+            f"{encoder.model!r} gives another vector than before for the text that begins "
+            f"{text.text[:40]!r}: the model behind it has changed. Measure it with another store."
         )

@@ -17,7 +17,8 @@ from fairspan.encoding.calling import call_of
 from fairspan.runs.bases import Treated
 from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA, as_rows, position_rows
-from fairspan.runs.study import Run, Study
+from fairspan.runs.running import Run
+from fairspan.runs.study import Study
 from fairspan.stats.geometry import representation, retention
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.audit.prepare import PreparedAudit, prepare_audit

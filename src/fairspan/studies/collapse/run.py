@@ -10,7 +10,8 @@ from fairspan.encoding.spectra import Spectrum
 from fairspan.encoding.spectra import spectra as spectra_of
 from fairspan.errors import FairspanError, UnsupportedModel
 from fairspan.runs.log import RunLog
-from fairspan.runs.study import Run, Study
+from fairspan.runs.running import Run
+from fairspan.runs.study import Study
 from fairspan.studies.collapse.classification import classify
 from fairspan.studies.collapse.measures import probe_rows, rows_by_text, text_rows, word_means
 from fairspan.studies.collapse.options import WORDS, CollapseOptions

@@ -169,13 +169,13 @@ def _chance(log: RunLog, metric: str) -> float | None:
     """What a random ranking has of a recall."""
     name, _, first = metric.partition("@")
     task = log.header.searched
-    return min(1.0, int(first) * task.indexes / task.documents) if name == "recall" else None
+    return min(1.0, int(first) * (task.indexes or 1) / task.documents) if name == "recall" else None
 
 
 def _found(log: RunLog) -> str:
     """The metric that says how often a document is found; among few documents, as the first one."""
     metrics, task = metrics_of(log), log.header.searched
-    wanted = "recall@10" if task.documents / task.indexes >= _FEW_DOCUMENTS else "recall@1"
+    wanted = "recall@10" if task.documents / (task.indexes or 1) >= _FEW_DOCUMENTS else "recall@1"
     return wanted if wanted in metrics else metrics[0]
 
 

@@ -69,7 +69,7 @@ def _details(log: RunLog) -> list[str]:
 def _heading(log: RunLog) -> str:
     task, seconds = log.header.searched, log.header.timings.seconds
     counted = [f"{task.queries:,} queries", f"{task.documents:,} documents"]
-    counted += [f"{task.indexes} indexes"] if task.indexes > 1 else []
+    counted += [f"{task.indexes} indexes"] if task.indexes and task.indexes > 1 else []
     counted += [f"{seconds:.0f} s"] if seconds is not None else []
     return f"{log.where}: {', '.join(counted)}"
 

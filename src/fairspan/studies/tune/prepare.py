@@ -135,17 +135,11 @@ class PreparedTuning:
         """The header with the tasks and guards."""
         tasks = [task.counted for task in self.searched]
         names = [task.name for task in tasks if not task.is_guard]
-        fingerprints = [
-            measured.task.fingerprint for task in self.searched for measured in task.searching.tasks
-        ]
         searched = TaskInfo(
             source=", ".join(names),
             names=names,
             queries=sum(task.queries for task in tasks),
             documents=sum(task.documents for task in tasks),
-            fingerprints=fingerprints,
-            indexes=len(fingerprints),
-            clusters=sum(task.clusters for task in tasks),
         )
         return replace(header, task=searched, windows=self._windows, study=TuneEntries(tasks))
 

@@ -8,7 +8,8 @@ from fairspan.encoding.calling import call_of
 from fairspan.runs.bases import Treated
 from fairspan.runs.forecast import forecast, relative_time
 from fairspan.runs.log import RunLog
-from fairspan.runs.study import Run, Study
+from fairspan.runs.running import Run
+from fairspan.runs.study import Study
 from fairspan.studies.tune.entries import TuneEntries
 from fairspan.studies.tune.options import TuneOptions
 from fairspan.studies.tune.prepare import PreparedTuning, TunedTask, prepare_tuning, reference
