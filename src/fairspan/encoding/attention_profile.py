@@ -56,15 +56,11 @@ def attention_rows(
     then the plain average over the pooled rows, without the prompt's if the model omits those. In
     the calibrated layers of a calibrated model these are the calibrated weights.
 
-    No L×L tensor is made for this; models that make one themselves, for a sliding window or a
-    position bias, still do. The model is not changed: the texts go one by one through a copy on the
-    same weights.
+    No L×L tensor is made for this. The texts go one by one through a copy on the same weights.
 
     Args:
-        model: a SentenceTransformer on the torch backend, plain or calibrated.
         texts: strings. In a calibrated model a `SegmentedText` has its segments as baskets.
-        prompt: what to put before every text; None for that of `encode_document` or `encode_query`.
-        side: which of the two is meant.
+        prompt: what to put before every text; None for the model's own on this side.
 
     Raises:
         UnsupportedModel: at once, if the model's attention cannot be reached, or a text is longer
@@ -139,9 +135,8 @@ def by_basket(row: AttentionRow, basket_size: int = 128) -> Profile:
 def by_segment(row: AttentionRow, spans: Sequence[Span]) -> Profile:
     """The mass of each segment, given the characters at which it begins and ends (exclusive).
 
-    A token belongs to the segment that holds its last character: one that begins with the joining
-    space goes with the word after it. A token without characters is in no segment. The rest is
-    `special` tokens and `other`.
+    A token belongs to the segment that holds its last character; one without characters is in
+    none. The rest is `special` tokens and `other`.
     """
     member = np.zeros((len(spans), row.masses.shape[1]))
     for number, tokens in enumerate(tokens_of_spans(row.offsets, spans)):

@@ -44,10 +44,9 @@ class Tally:
 def batches(lengths: Sequence[int], budget: int, most: int | None = None) -> list[list[int]]:
     """Numbers of texts, longest first, in batches of at most `budget` tokens and `most` texts.
 
-    Padding counts as tokens. Which texts share a batch depends on the lengths alone, and every
-    batch is stored as a whole: an interrupted run forms the missing batches again and computes
-    identical vectors. If other runs stored a part of a batch, the rest is computed without it, and
-    vectors differ by float32 rounding.
+    Padding counts as tokens. Batches depend on the lengths alone and are stored as a whole: an
+    interrupted run forms them again and computes identical vectors. If other runs stored a part of
+    a batch, the rest is computed without it, and vectors differ by float32 rounding.
     """
     order = sorted(range(len(lengths)), key=lambda number: (-lengths[number], number))
     formed: list[list[int]] = []

@@ -95,12 +95,8 @@ def spectra(
 ) -> Iterator[Spectrum]:
     """The spectrum of each text, in the order of the texts.
 
-    σ_a is that of the attention the model really uses, temperature and, in the calibrated layers of
-    a calibrated model, baskets included: calibrated rows still sum to 1, which is all that Theorem
-    2 requires.
-
-    One head's L×L matrix is held at a time. The model is not changed: the texts go one by one
-    through a copy on the same weights.
+    σ_a includes temperature and baskets: calibrated rows still sum to 1, which is all that Theorem
+    2 requires. One head's L×L matrix is held at a time.
 
     Args:
         model, texts, prompt, side: as for `attention_rows`.

@@ -159,7 +159,7 @@ def tokens_of_spans(offsets: np.ndarray, spans: Sequence[Span]) -> list[np.ndarr
     """The numbers of the tokens of each span of characters.
 
     A token belongs to the span that holds its last character: one that begins with the joining
-    space goes with the word after it, and one that is only the space goes with none.
+    space goes with the word after it.
     """
     last = offsets[:, 1] - 1
     has_text = last >= offsets[:, 0]

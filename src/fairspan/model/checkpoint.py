@@ -13,14 +13,8 @@ from fairspan.model.saving import write_json
 from fairspan.model.source import model_file, read_json
 
 # Entries of a module's configuration that are handed to transformers, under new and old names.
-_HANDED_ON = {
-    "model_kwargs",
-    "processor_kwargs",
-    "config_kwargs",
-    "model_args",
-    "tokenizer_args",
-    "config_args",
-}
+_HANDED_ON = {"model_kwargs", "processor_kwargs", "config_kwargs"}
+_HANDED_ON |= {"model_args", "tokenizer_args", "config_args"}
 
 
 class SafeTransformer(Transformer):

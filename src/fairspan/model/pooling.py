@@ -56,8 +56,7 @@ class PoolingSite:
 class PooledFeatures(UserDict[str, Any]):
     """Features whose token embeddings hold only the pooled token, until all of them are needed.
 
-    The pooling module reads the one row that it needs. What reads `token_embeddings` after it (an
-    `encode` for token embeddings, a later module) gets those of all tokens, computed then.
+    What reads `token_embeddings` after the pooling gets those of all tokens, computed then.
     """
 
     def __init__(self, features: dict[str, Any], all_tokens: Callable[[], Tensor]) -> None:

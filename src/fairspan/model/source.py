@@ -182,12 +182,7 @@ def _place_of(name: str, options: Mapping[str, Any]) -> str:
 
 
 def _on_hub(name: str, names: Sequence[str], token: Any) -> str:
-    """The first of these names that the hub has.
-
-    Raises:
-        UnsupportedModel: if it has none of them.
-        OSError: if it cannot be reached.
-    """
+    """The first of these names that the hub has; raise OSError if it cannot be reached."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 
