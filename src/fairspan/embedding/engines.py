@@ -111,6 +111,7 @@ class Processes:
     """One process per device, which embeds units and writes shards. This one reads the input."""
 
     def __init__(self, options: EmbedOptions) -> None:
+        """Start the processes, and load the model in all of them at once."""
         context = multiprocessing.get_context("spawn")
         threads = max(1, (os.cpu_count() or 1) // len(options.devices))
         self._managers = [_Manager(ctx=context) for _ in options.devices]

@@ -61,6 +61,7 @@ class RayActors:
     """Actors that load the same model. Ray starts one that died again, and repeats its units."""
 
     def __init__(self, options: EmbedOptions) -> None:
+        """Connect to Ray, start the actors, and load the model in all of them."""
         self._ray = ray_library()
         self._ours = not self._ray.is_initialized()
         self._actors: list[Any] = []

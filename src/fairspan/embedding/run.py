@@ -88,6 +88,7 @@ class Job:
     """A call of `embed`, checked as far as that goes without loading a model."""
 
     def __init__(self, options: EmbedOptions) -> None:
+        """Open the input."""
         self.options = options
         self.out = Path(options.out)
         if options.engine == "ray":

@@ -47,6 +47,7 @@ class UnitWorker:
         threads: int | None = None,
         advance: Advance | None = None,
     ) -> None:
+        """A worker that has loaded nothing yet."""
         self._options = options
         self._device = device
         self._threads = threads

@@ -55,7 +55,7 @@ class Limits:
 
 
 class BatchEncoder(Protocol):
-    """What embeds the texts of a request, in whatever form it reads them."""
+    """What embeds texts, in whatever form it reads them."""
 
     def vectors(self, batch: Sequence[Any], /) -> Iterable[np.ndarray]: ...
 
@@ -90,13 +90,10 @@ class Batcher:
     request without progress for `age` seconds goes before longer ones, and one for `later` when no
     others wait. The queue belongs to the event loop; only the model runs in the thread.
 
-    Args:
+    Attributes:
         budget: tokens in a batch, padding included. A longer text is a batch of its own.
         room: tokens that may wait or be in the model at a time.
-        pass_tokens: what a pass costs besides its tokens, in tokens. Padding up to that is cheaper
-            than another pass.
-
-    Attributes:
+        pass_tokens: what a pass costs besides its tokens, in tokens; padding up to that is cheaper.
         requests: that wait or are in the model.
         tokens: of their texts, except those for `later`.
         speed: tokens per second of recent passes; 0 before the first one.
@@ -104,14 +101,9 @@ class Batcher:
     """
 
     def __init__(
-        self,
-        metrics: Metrics,
-        *,
-        budget: int,
-        room: int,
-        age: float = 0.1,
-        pass_tokens: int = 0,
+        self, metrics: Metrics, *, budget: int, room: int, age: float = 0.1, pass_tokens: int = 0
     ) -> None:
+        """A batcher without texts."""
         self.metrics = metrics
         self.budget = budget
         self.room = room
@@ -148,9 +140,6 @@ class Batcher:
         Args:
             lengths: tokens that the encoder reads of each text.
             later: let all other requests go first, and take none of their room.
-
-        Raises:
-            Refusal: if there is no room, or the model raised an error for one of the texts.
         """
         tokens = 0 if later else sum(lengths)
         if not later:

@@ -92,14 +92,17 @@ class Desk:
         vectors: dict[bytes, np.ndarray] = {}
 
         def embed(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
-            by_key = {encoder.key(text): text for text in texts}
-            missing = [text for key, text in by_key.items() if key not in vectors]
+            """[texts, dimension]; treatments that read a text alike share its vector."""
+            keys = [encoder.key(text) for text in texts]
+            missing = {
+                key: text for key, text in zip(keys, texts, strict=True) if key not in vectors
+            }
             if missing:
-                computed = np.stack([*compute(encoder, missing)])
+                computed = np.stack([*compute(encoder, list(missing.values()))])
                 if not usable(computed).all():
                     raise FairspanError("the model gave a vector that is all zero or not numbers.")
-                vectors.update(zip(map(encoder.key, missing), computed, strict=True))
-            return np.stack([vectors[encoder.key(text)] for text in texts])
+                vectors.update(zip(missing, computed, strict=True))
+            return np.stack([vectors[key] for key in keys])
 
         return look_through(lens, self.subject, self.treated, embed, name=document.name)
 

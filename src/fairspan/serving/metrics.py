@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -25,31 +27,29 @@ class Metrics:
     """Counters of one server, in a registry of their own."""
 
     def __init__(self) -> None:
+        """Register every counter and histogram, and those of the process."""
         self.registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
-        self.requests = self._counter("requests", "Requests for embeddings.", ("status",))
-        self.texts = self._counter("texts", "Texts embedded.")
-        self.tokens = self._counter("tokens", "Tokens read by the model, padding aside.")
-        self.truncated = self._counter("truncated_texts", "Texts that were cut at the window.")
-        self.cancelled = self._counter(
-            "cancelled_requests", "Requests whose client left before the reply."
-        )
-        self.unusable = self._counter(
-            "unusable_vectors", "Vectors that were all zero or not numbers."
-        )
-        self.failures = self._counter("failed_passes", "Passes of the model that raised an error.")
-        self.batch_texts = self._histogram("batch_texts", "Texts in a batch.", _TEXTS)
-        self.batch_tokens = self._histogram(
-            "batch_tokens", "Tokens in a batch, padding included.", _TOKENS
-        )
-        self.model_seconds = self._histogram("model_seconds", "Seconds of the model for a batch.")
-        self.queue_seconds = self._histogram(
-            "queue_seconds", "Seconds until a request's first batch."
-        )
-        self.request_seconds = self._histogram(
-            "request_seconds", "Seconds from a whole request to its reply."
-        )
+        place = {"namespace": "fairspan", "registry": self.registry}
+        count: Any = partial(Counter, **place)
+        sizes: Any = partial(Histogram, **place)
+        seconds = partial(sizes, buckets=_SECONDS)
+        self.requests = count("requests", "Requests for embeddings.", ["status"])
+        self.texts = count("texts", "Texts embedded.")
+        self.tokens = count("tokens", "Tokens read by the model, padding aside.")
+        self.truncated = count("truncated_texts", "Texts that were cut at the window.")
+        left = "Requests whose client left before the reply."
+        self.cancelled = count("cancelled_requests", left)
+        self.unusable = count("unusable_vectors", "Vectors that were all zero or not numbers.")
+        self.failures = count("failed_passes", "Passes of the model that raised an error.")
+        self.batch_texts = sizes("batch_texts", "Texts in a batch.", buckets=_TEXTS)
+        padded = "Tokens in a batch, padding included."
+        self.batch_tokens = sizes("batch_tokens", padded, buckets=_TOKENS)
+        self.model_seconds = seconds("model_seconds", "Seconds of the model for a batch.")
+        self.queue_seconds = seconds("queue_seconds", "Seconds until a request's first batch.")
+        whole = "Seconds from a whole request to its reply."
+        self.request_seconds = seconds("request_seconds", whole)
 
     def watch_queue(self, requests: Callable[[], float], tokens: Callable[[], float]) -> None:
         """Show how much is waiting or in the model."""
@@ -60,9 +60,3 @@ class Metrics:
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
-
-    def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
-        return Counter(f"fairspan_{name}", text, labels, registry=self.registry)
-
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...] = _SECONDS) -> Histogram:
-        return Histogram(f"fairspan_{name}", text, buckets=buckets, registry=self.registry)

@@ -85,11 +85,7 @@ class Documents:
         self._thread = ThreadPoolExecutor(1, "page")
 
     async def inspect(self, document: Document) -> Inspection:
-        """What the desk finds in a document. Cancelled, it ends with the pass under way.
-
-        Raises:
-            Refusal: if too many documents wait already, or requests leave no time for this one.
-        """
+        """What the desk finds in a document. Cancelled, it ends with the pass under way."""
         if self._waiting == _MOST_DOCUMENTS:
             raise busy("Too many documents are waiting for the page", 10)
         loop = asyncio.get_running_loop()

@@ -44,6 +44,7 @@ class Refusal(Exception):  # noqa: N818 - a reply to the client, often not an er
         code: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
+        """The reply's status, headers and the fields of its error."""
         super().__init__(message)
         self.status = status
         self.headers = dict(headers or {})
@@ -96,11 +97,7 @@ class Names:
         return [self.names[0], *(self.names[0] + suffix for suffix in _SUFFIXES)]
 
     def side(self, name: object) -> Side | None:
-        """The side that a model's name asks for, if any.
-
-        Raises:
-            Refusal: if it is not a name of the model.
-        """
+        """The side that a model's name asks for, if any; a refusal if it is not served."""
         if name in self.names:
             return None
         if isinstance(name, str):
@@ -142,11 +139,7 @@ def read_object(body: bytes | bytearray) -> dict[str, Any]:
 
 
 def read_request(body: bytes | bytearray, names: Names, most_inputs: int) -> EmbeddingRequest:
-    """A request from its body.
-
-    Raises:
-        Refusal: if it cannot be answered.
-    """
+    """A request from its body, if it can be answered."""
     fields = read_object(body)
     model = names.names[0] if fields.get("model") is None else fields["model"]
     side = _read_side(fields, names, model)

@@ -57,6 +57,7 @@ class Service:
         truncate: bool = False,
         force_dimensions: bool = False,
     ) -> None:
+        """Load an encoder for each side, and run the model once."""
         self.model = model
         self.limits = limits or Limits()
         self.truncate = truncate
@@ -110,11 +111,7 @@ class Service:
         }
 
     async def embed(self, request: EmbeddingRequest) -> tuple[np.ndarray, int, list[int]]:
-        """The vectors [texts, dimension] of a request, the tokens read, and which texts were cut.
-
-        Raises:
-            Refusal: if there are none.
-        """
+        """[texts, dimension], the tokens read, and which texts were cut."""
         self._check_dimensions(request.dimensions)
         name = request.prompt_name
         prompt = None if name is None else self.model.prompts[name]
