@@ -28,7 +28,9 @@ from fairspan.runs import subject
 from tests.tiny import words
 from tests.verbs import Recorder
 
-MakeTiny = Callable[..., SentenceTransformer]
+Model = SentenceTransformer
+Patch = pytest.MonkeyPatch
+MakeTiny = Callable[..., Model]
 # Sums of a few hundred float32 products in another order; the vectors are of length 1 or a few.
 ROUNDING = {"rtol": 1e-4, "atol": 2e-6}
 TEXTS = {f"d{number}": words(2 + 7 * number % 50, number) for number in range(40)}
@@ -38,7 +40,7 @@ TOKENS = [2 + len(text.split()) for text in TEXTS.values()]
 
 
 @pytest.fixture(scope="module")
-def model(make_tiny: MakeTiny) -> SentenceTransformer:
+def model(make_tiny: MakeTiny) -> Model:
     return make_tiny("bert", "mean")
 
 
@@ -62,7 +64,7 @@ def rejected(out: Path) -> list[tuple[str, int, str | None, str]]:
     return [tuple(json.loads(line).values()) for line in lines]  # type: ignore[misc]
 
 
-def check_all(result: fairspan.Embedding, model: SentenceTransformer) -> None:
+def check_all(result: fairspan.Embedding, model: Model) -> None:
     """Every text once, in the order of the input, and its vector that of the model."""
     found = result.scan().collect()
     assert found["id"].to_list() == list(TEXTS)
@@ -73,7 +75,7 @@ def check_all(result: fairspan.Embedding, model: SentenceTransformer) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson.gz", "a.parquet"])
-def test_every_kind_of_file(model: SentenceTransformer, tmp_path: Path, name: str) -> None:
+def test_every_kind_of_file(model: Model, tmp_path: Path, name: str) -> None:
     result = embed(model, write(tmp_path / name), tmp_path / "out")
     check_all(result, model)
     names = sorted(file.name for file in (tmp_path / "out").glob("part-*"))
@@ -84,9 +86,7 @@ def test_every_kind_of_file(model: SentenceTransformer, tmp_path: Path, name: st
     assert (tmp_path / "out" / "rejected.jsonl").read_text() == ""
 
 
-def test_a_folder_of_files_in_the_order_of_their_names(
-    model: SentenceTransformer, tmp_path: Path
-) -> None:
+def test_a_folder_of_files_in_the_order_of_their_names(model: Model, tmp_path: Path) -> None:
     """One unit may hold rows of several files."""
     write(tmp_path / "in" / "b" / "0.parquet", ROWS[5:30])
     write(tmp_path / "in" / "a.jsonl", ROWS[:5])
@@ -96,7 +96,7 @@ def test_a_folder_of_files_in_the_order_of_their_names(
     check_all(embed(model, tmp_path / "in", tmp_path / "out"), model)
 
 
-def test_a_folder_of_texts(model: SentenceTransformer, tmp_path: Path) -> None:
+def test_a_folder_of_texts(model: Model, tmp_path: Path) -> None:
     for id, text in {"b/2.txt": "w2 w3", "a.md": "w1", "b/1.txt": "w7\nw8"}.items():
         (tmp_path / "in" / id).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "in" / id).write_text(text)
@@ -113,9 +113,7 @@ def test_a_folder_of_texts(model: SentenceTransformer, tmp_path: Path) -> None:
     ]
 
 
-def test_a_dataset_is_streamed(
-    model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dataset_is_streamed(model: Model, tmp_path: Path, monkeypatch: Patch) -> None:
     datasets = pytest.importorskip("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
     write(tmp_path / "wiki" / "train.parquet")
@@ -135,7 +133,7 @@ def test_a_dataset_is_streamed(
         embed(model, name, tmp_path / "out")
 
 
-def test_records_in_python(model: SentenceTransformer, tmp_path: Path) -> None:
+def test_records_in_python(model: Model, tmp_path: Path) -> None:
     """A list, and what can be read only once: a second call goes on behind what is written."""
     check_all(embed(model, ROWS, tmp_path / "list"), model)
     check_all(embed(model, iter(ROWS), tmp_path / "once"), model)
@@ -155,7 +153,7 @@ def _begin_again(out: Path, *missing: int) -> None:
     file.write_text(json.dumps({**manifest, "status": "incomplete", "summary": None}))
 
 
-def test_what_it_is_made_of(model: SentenceTransformer, tmp_path: Path) -> None:
+def test_what_it_is_made_of(model: Model, tmp_path: Path) -> None:
     """Calibration, window, side, prompt, float16 and other fields; long texts are marked."""
     model.prompts = {"query": "w1 ", "document": "w2 w3 "}
     try:
@@ -201,7 +199,7 @@ BAD = [
 ]
 
 
-def test_bad_rows_are_listed_with_their_place(model: SentenceTransformer, tmp_path: Path) -> None:
+def test_bad_rows_are_listed_with_their_place(model: Model, tmp_path: Path) -> None:
     lines = [line.encode() for line, _ in BAD] + [b'{"id": "g", "text": "\xff"}']
     (tmp_path / "a.jsonl").write_bytes(b"\xef\xbb\xbf" + b"\n".join(lines))
     result = embed(model, tmp_path / "a.jsonl", tmp_path / "out", rows_per_shard=4)
@@ -217,7 +215,7 @@ def test_bad_rows_are_listed_with_their_place(model: SentenceTransformer, tmp_pa
     assert result.summary["rejected"] == len(found) == 11
 
 
-def test_strict_stops_at_the_first(model: SentenceTransformer, tmp_path: Path) -> None:
+def test_strict_stops_at_the_first(model: Model, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("\n".join(line for line, _ in BAD))
     said = r"^a\.jsonl, line 2: not JSON .* Without strict such rows go"
     with pytest.raises(CorpusError, match=said):
@@ -226,7 +224,7 @@ def test_strict_stops_at_the_first(model: SentenceTransformer, tmp_path: Path) -
 
 
 def test_a_vector_that_is_no_number_is_rejected(
-    make_tiny: MakeTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_tiny: MakeTiny, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Also where memory runs out, and a batch is halved."""
     computed = DirectEncoder.vectors
@@ -251,9 +249,7 @@ def test_a_vector_that_is_no_number_is_rejected(
         embed(make_tiny("bert", "mean"), given, tmp_path / "other", rows_per_shard=2, strict=True)
 
 
-def test_a_run_goes_on_where_it_ended(
-    model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_goes_on_where_it_ended(model: Model, tmp_path: Path, monkeypatch: Patch) -> None:
     """Only missing units are embedded, and only they are read; the bits are the same."""
     rows = [{"id": "d0", "text": "w1"}, *ROWS, {"id": "d9", "text": "w2"}]
     given = write(tmp_path / "a.jsonl", rows)
@@ -280,9 +276,7 @@ def test_a_run_goes_on_where_it_ended(
     assert embed(model, given, tmp_path / "begun", rows_per_shard=8).summary == again.summary
 
 
-def test_an_index_keeps_the_vectors_of_texts_that_fit(
-    model: SentenceTransformer, tmp_path: Path
-) -> None:
+def test_an_index_keeps_the_vectors_of_texts_that_fit(model: Model, tmp_path: Path) -> None:
     """Of 40 texts those above 24 tokens are embedded; in the plain index they make that of `long`.
 
     Texts that fit have the plain model's bits in a batch of such texts, and are equal up to
@@ -328,9 +322,7 @@ def test_an_index_keeps_the_vectors_of_texts_that_fit(
         embed(short, given, tmp_path / "other", **long, max_seq_length=24)
 
 
-def test_shards_that_are_lost_are_embedded_again(
-    model: SentenceTransformer, tmp_path: Path
-) -> None:
+def test_shards_that_are_lost_are_embedded_again(model: Model, tmp_path: Path) -> None:
     """One is missing, one was cut off by a full disk, of a folder that is complete."""
     given = write(tmp_path / "a.jsonl")
     out, folder = tmp_path / "out", str(tmp_path / "model")
@@ -347,7 +339,7 @@ def test_shards_that_are_lost_are_embedded_again(
 
 
 def test_a_folder_belongs_to_its_weights(
-    make_tiny: MakeTiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_tiny: MakeTiny, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Other weights under the same path are refused; unchanged ones are known without loading."""
     given, folder, out = write(tmp_path / "a.jsonl"), tmp_path / "model", tmp_path / "out"
@@ -375,9 +367,7 @@ def test_a_folder_belongs_to_its_weights(
     assert len(loaded) == 2, "the second time its files are known"
 
 
-def test_long_texts_make_shorter_units(
-    model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_long_texts_make_shorter_units(model: Model, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(unit, "_CHARACTERS", 300)
     result = embed(model, write(tmp_path / "a.jsonl"), tmp_path / "out", rows_per_shard=1000)
     check_all(result, model)
@@ -390,7 +380,7 @@ def test_long_texts_make_shorter_units(
 
 
 def test_a_full_disk_is_one_line_and_the_same_call_goes_on(
-    model: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Model, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     given, written = write(tmp_path / "a.jsonl"), pl.DataFrame.write_parquet
 
@@ -420,7 +410,7 @@ def test_a_full_disk_is_one_line_and_the_same_call_goes_on(
     ],
 )
 def test_a_folder_belongs_to_its_options(
-    model: SentenceTransformer, tmp_path: Path, changes: dict[str, Any], said: str
+    model: Model, tmp_path: Path, changes: dict[str, Any], said: str
 ) -> None:
     given = write(tmp_path / "a.jsonl")
     embed(model, given, tmp_path / "out")
@@ -428,7 +418,7 @@ def test_a_folder_belongs_to_its_options(
         embed(model, given, tmp_path / "out", **changes)
 
 
-def test_a_folder_belongs_to_its_input(model: SentenceTransformer, tmp_path: Path) -> None:
+def test_a_folder_belongs_to_its_input(model: Model, tmp_path: Path) -> None:
     given, out = write(tmp_path / "a.jsonl"), tmp_path / "out"
     embed(model, given, out)
     write(given, ROWS[:-1])

@@ -26,14 +26,16 @@ from starlette.testclient import TestClient
 from fairspan.serving.app import make_app
 from fairspan.serving.service import Service
 
-MakeTiny = Callable[..., SentenceTransformer]
+Model = SentenceTransformer
+Patch = pytest.MonkeyPatch
+MakeTiny = Callable[..., Model]
 # Sums of a few hundred float32 products in another order; the vectors are of length 1 or a few.
 ROUNDING = {"rtol": 1e-4, "atol": 2e-6}
 QUERY, DOCUMENT, TASK = "w1 w2 ", "w7 ", "w5 w5 w5 "
 
 
 @pytest.fixture(scope="module")
-def model(make_tiny: MakeTiny) -> SentenceTransformer:
+def model(make_tiny: MakeTiny) -> Model:
     made = make_tiny("bert", "mean", hidden_size=64)
     made.max_seq_length = 60
     made.prompts = {"query": QUERY, "document": DOCUMENT, "clustering": TASK}
@@ -42,7 +44,7 @@ def model(make_tiny: MakeTiny) -> SentenceTransformer:
 
 @contextmanager
 def serving(
-    model: SentenceTransformer,
+    model: Model,
     *,
     key: str | None = None,
     routes: Any = (),
@@ -56,7 +58,7 @@ def serving(
 
 
 @pytest.fixture(scope="module")
-def client(model: SentenceTransformer) -> Iterator[Any]:
+def client(model: Model) -> Iterator[Any]:
     with serving(model, aliases=["some/tiny"]) as client:
         yield client
 
@@ -90,7 +92,7 @@ def refused(
 TEXTS = [words(3), words(40, 1), words(17, 2)]
 
 
-def test_a_list_of_texts(client: Any, model: SentenceTransformer) -> None:
+def test_a_list_of_texts(client: Any, model: Model) -> None:
     reply = ask(client, TEXTS)
     np.testing.assert_allclose(vectors_of(reply), model.encode_document(TEXTS), **ROUNDING)
     body = reply.json()
@@ -102,7 +104,7 @@ def test_a_list_of_texts(client: Any, model: SentenceTransformer) -> None:
     assert body == {"object": "list", "model": "tiny", "usage": usage}
 
 
-def test_one_text_and_token_ids(client: Any, model: SentenceTransformer) -> None:
+def test_one_text_and_token_ids(client: Any, model: Model) -> None:
     expected = model.encode_document(["w1 w2 w3"])
     whole = model.tokenizer("w1 w2 w3")["input_ids"]
     for given in ("w1 w2 w3", ["w1 w2 w3"], whole, whole[1:-1], [whole]):
@@ -134,13 +136,13 @@ def test_base64_holds_the_same_numbers(client: Any) -> None:
     ],
     ids=str,
 )
-def test_sides(client: Any, model: SentenceTransformer, asked: dict[str, Any], side: str) -> None:
+def test_sides(client: Any, model: Model, asked: dict[str, Any], side: str) -> None:
     encode = model.encode_query if side == "query" else model.encode_document
     found = vectors_of(ask(client, ["w3 w4"], **asked))
     np.testing.assert_allclose(found, encode(["w3 w4"]), **ROUNDING)
 
 
-def test_a_prompt_by_its_name(client: Any, model: SentenceTransformer) -> None:
+def test_a_prompt_by_its_name(client: Any, model: Model) -> None:
     expected = model.encode_document(["w3 w4"], prompt_name="clustering")
     assert np.abs(expected - model.encode_document(["w3 w4"])).max() > 0.01
     found = vectors_of(ask(client, ["w3 w4"], prompt_name="clustering"))
@@ -239,7 +241,7 @@ def test_a_long_name_is_not_repeated(client: Any, field: str) -> None:
     ids=str,
 )
 def test_pages_of_other_sites_are_refused(
-    model: SentenceTransformer, headers: dict[str, str], status: int
+    model: Model, headers: dict[str, str], status: int
 ) -> None:
     """By DNS rebinding, a page has its own name for the server; else origin or type tell."""
     with serving(model, allowed_hosts=["embed.example"]) as client:
@@ -254,7 +256,7 @@ def test_pages_of_other_sites_are_refused(
 
 @pytest.mark.parametrize("truncate", [False, True])
 def test_long_texts_are_not_tokenised_whole(
-    model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch, truncate: bool
+    model: Model, monkeypatch: Patch, truncate: bool
 ) -> None:
     """60 tokens are at most 3,840 characters; cut there, a text has the vector of the whole."""
     read, most = DirectEncoder.read, 0
@@ -310,7 +312,7 @@ def test_dimensions_of_a_model_that_says_so(make_tiny: MakeTiny, tmp_path: Path)
         np.testing.assert_allclose(found, cut, **ROUNDING)
 
 
-def test_truncated_texts_are_named(model: SentenceTransformer) -> None:
+def test_truncated_texts_are_named(model: Model) -> None:
     with serving(model, truncate=True) as client:
         asked = [words(5), words(100, 1), words(57, 2), words(58, 3)]
         reply = ask(client, asked)
@@ -334,7 +336,7 @@ def test_truncated_texts_are_named(model: SentenceTransformer) -> None:
     ],
 )
 def test_a_request_that_is_too_large(
-    model: SentenceTransformer, limits: Limits, given: Any, said: str, param: str | None
+    model: Model, limits: Limits, given: Any, said: str, param: str | None
 ) -> None:
     with serving(model, limits=limits) as client:
         refused(ask(client, given), 413, said, param, "request_too_large")
@@ -345,9 +347,7 @@ def test_a_request_that_is_too_large(
         assert ask(client, "w1").status_code == 200
 
 
-def test_a_full_queue_says_when_to_come_again(
-    model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_queue_says_when_to_come_again(model: Model, monkeypatch: Patch) -> None:
     with serving(model) as client:
         batcher = client.app.state.service.batcher
         monkeypatch.setattr(batcher, "room", 10)
@@ -363,9 +363,7 @@ def test_a_full_queue_says_when_to_come_again(
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0])
-def test_vectors_that_are_none(
-    model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch, value: float
-) -> None:
+def test_vectors_that_are_none(model: Model, monkeypatch: Patch, value: float) -> None:
     def spoilt(self: Any, batch: Any) -> np.ndarray:
         return np.array([[value if one.read == 7 else 1.0] * 64 for one in batch], dtype=np.float32)
 
@@ -379,7 +377,7 @@ def test_vectors_that_are_none(
         assert "fairspan_unusable_vectors_total 1.0" in client.get("/metrics").text
 
 
-def test_each_of_many_gets_its_own(model: SentenceTransformer, client: Any) -> None:
+def test_each_of_many_gets_its_own(model: Model, client: Any) -> None:
     """Requests of both sides and of many lengths at once."""
     generator = np.random.default_rng(0)
     asked = []
@@ -394,7 +392,7 @@ def test_each_of_many_gets_its_own(model: SentenceTransformer, client: Any) -> N
         np.testing.assert_allclose(vectors_of(reply), encode(texts), **ROUNDING)
 
 
-def test_metrics_count(model: SentenceTransformer) -> None:
+def test_metrics_count(model: Model) -> None:
     with serving(model) as client:
         ask(client, [words(5), words(6)])
         ask(client, "")
@@ -415,7 +413,7 @@ def test_metrics_count(model: SentenceTransformer) -> None:
         assert line in lines
 
 
-def test_the_key(model: SentenceTransformer) -> None:
+def test_the_key(model: Model) -> None:
     page = Route("/", lambda request: PlainTextResponse("page"))
     with serving(model, key="secret", routes=[page, Route("/page/data", page.endpoint)]) as client:
         for open_path in ("/", "/health"):
@@ -432,7 +430,7 @@ def test_the_key(model: SentenceTransformer) -> None:
             assert (reply.status_code, reply.text) == (200, "page")
 
 
-def test_health_follows_the_service(model: SentenceTransformer) -> None:
+def test_health_follows_the_service(model: Model) -> None:
     with serving(model) as client:
         service = client.app.state.service
         assert ask(client, "w1").status_code == 200

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -31,9 +30,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=self.registry)
-        place = {"namespace": "fairspan", "registry": self.registry}
-        count: Any = partial(Counter, **place)
-        sizes: Any = partial(Histogram, **place)
+        count = partial(Counter, namespace="fairspan", registry=self.registry)
+        sizes = partial(Histogram, namespace="fairspan", registry=self.registry)
         seconds = partial(sizes, buckets=_SECONDS)
         self.requests = count("requests", "Requests for embeddings.", ["status"])
         self.texts = count("texts", "Texts embedded.")
