@@ -52,6 +52,7 @@ def command(*classes: type) -> Callable[[Callable[..., None]], App]:
     """
 
     def build(verb: Callable[..., None]) -> App:
+        """The command of a function."""
         options: dict[str, Option] = {}
         sources: list[Callable[..., Any]] = [verb, *classes]
         for source in sources:
@@ -104,7 +105,7 @@ class Option:
 
     @property
     def can_be_typed(self) -> bool:
-        only_python = "Progress" in self.type or self.type.startswith("Mapping")
+        only_python = re.search(r"Progress|^(collections\.abc\.)?Mapping", self.type)
         return self.parameter.kind is not self.parameter.VAR_KEYWORD and not only_python
 
     def as_parameter(self, names: Container[str]) -> inspect.Parameter:
@@ -151,6 +152,7 @@ class Option:
         """What reads a list that is typed as one word."""
 
         def read(_: Any, tokens: Any) -> list[Any]:
+            """The values of the last word that was typed."""
             text = tokens[-1].value
             try:
                 values = [kind(word) for word in words(text)]

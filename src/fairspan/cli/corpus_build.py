@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from fairspan.cli.command import command
+from fairspan.corpus.wikipedia.request import BuildRequest
 
 
-@command()
+@command(BuildRequest)
 def build(
     out: Path,
     *,
@@ -17,14 +18,8 @@ def build(
     model: str,
     dumps: Path | None = None,
     dump: Sequence[str] = (),
-    sitelinks: Path | None = None,
-    min_tokens: int = 1000,
-    max_tokens: int = 2000,
-    length_language: str | None = None,
-    length_ratio: float | None = None,
-    limit: int | None = None,
-    seed: int = 0,
     as_json: bool = False,
+    **limits: Any,
 ) -> None:
     """Build a corpus of articles that exist in several languages, from downloaded Wikipedia dumps.
 
@@ -45,36 +40,20 @@ def build(
         model: count tokens as this model does: a folder or a name on the hub.
         dumps: folder with downloaded files, found by their usual names.
         dump: dump of one language, such as en=FILE. Repeat it for a dump of several files.
-        sitelinks: Wikidata's wb_items_per_site SQL. By default the items in CirrusSearch dumps.
-        min_tokens: omit shorter articles.
-        max_tokens: omit longer articles.
-        length_language: apply these limits to this language only.
-        length_ratio: allowed difference of other languages' lengths from it, such as 0.7.
-        limit: number of articles to draw. By default all.
-        seed: seed of that draw.
         as_json: print the result as JSON.
     """
     from fairspan.cli.progress import running
     from fairspan.cli.showing import print_json
     from fairspan.corpus.wikipedia.build import build
     from fairspan.corpus.wikipedia.downloads import dump_files, find_sitelinks
-    from fairspan.corpus.wikipedia.request import BuildRequest
     from fairspan.model.tokenizer import load_tokenizer
 
     with running() as progress:
-        files = {language: dump_files(dumps, language) for language in languages} if dumps else {}
-        files |= _named_files(dump)
-        request = BuildRequest(
-            tuple(languages),
-            files,
-            sitelinks or (find_sitelinks(dumps) if dumps else None),
-            min_tokens,
-            max_tokens,
-            length_language,
-            length_ratio,
-            limit,
-            seed,
-        )
+        files: dict[str, tuple[Path, ...]] = {}
+        if dumps is not None:
+            files = {language: dump_files(dumps, language) for language in languages}
+            limits.setdefault("sitelinks", find_sitelinks(dumps))
+        request = BuildRequest(tuple(languages), {**files, **_named_files(dump)}, **limits)
         progress.stage(f"loading the tokenizer of {model}")
         facts = build(out, request, load_tokenizer(model), progress.reach)
         progress.stop()

@@ -15,16 +15,9 @@ if TYPE_CHECKING:
     from fairspan.runs.log import RunLog
 
 _CONDITIONS = {
-    "audit": (
-        "biased",
-        "worse",
-        "inconclusive",
-        "language-biased",
-        "language-worse",
-        "language-inconclusive",
-    ),
-    "evaluate": ("worse", "inconclusive"),
-    "compare": ("worse", "inconclusive", "language-worse", "language-inconclusive"),
+    "audit": "biased worse inconclusive language-biased language-worse language-inconclusive",
+    "evaluate": "worse inconclusive",
+    "compare": "worse inconclusive language-worse language-inconclusive",
 }
 _WORSE = ("worse", "language-worse")
 
@@ -40,11 +33,11 @@ def read_conditions(
         name, colon, kind = word.rpartition(":")
         kinds[shown_name(name) + colon + kind] = kind
     conditions = list(kinds)
-    wrong = [condition for condition, kind in kinds.items() if kind not in _CONDITIONS[verb]]
+    choices = _CONDITIONS[verb].split()
+    wrong = [condition for condition, kind in kinds.items() if kind not in choices]
     if wrong or not conditions:
         raise DesignError(
-            f"fail_if takes {', '.join(_CONDITIONS[verb])} here, "
-            f"got {', '.join(wrong) or 'nothing'}."
+            f"fail_if takes {', '.join(choices)} here, got {', '.join(wrong) or 'nothing'}."
         )
     if treatments is not None:
         names = [treatment.name for treatment in as_treatments(treatments)]

@@ -8,20 +8,8 @@ from io import TextIOWrapper
 _HANDLER = "fairspan.plain"
 # Of everything else the base without its accent is taken.
 _SIGNS = str.maketrans("−‐‑–—─━‘’‚“”„█▉▊▋▌▐▍▎▏│┊•·□◇×≈", "-------'''\"\"\"######   ||****x~")
-_WORDS = str.maketrans(
-    {
-        "±": "+-",
-        "≤": "<=",
-        "≥": ">=",
-        "≠": "!=",
-        "→": "->",
-        "√": "sqrt",
-        "α": "alpha",
-        "β": "b",
-        "δ": "delta",
-    }
-    | {"σ": "sigma", "τ": "tau", "Δ": "diff ", "Σ": "sum "}
-)
+_WORDS = {"±": "+-", "≤": "<=", "≥": ">=", "≠": "!=", "→": "->", "√": "sqrt", "α": "alpha"}
+_WORDS |= {"β": "b", "δ": "delta", "σ": "sigma", "τ": "tau", "Δ": "diff ", "Σ": "sum "}
 
 
 def plain(text: str) -> str:
@@ -30,12 +18,9 @@ def plain(text: str) -> str:
     >>> plain("β2 = −0.04 … ±0.01")
     'b2 = -0.04 ... +-0.01'
     """
-    parts = unicodedata.normalize("NFKD", text.translate(_SIGNS).translate(_WORDS))
-    return (
-        "".join(part for part in parts if not unicodedata.combining(part))
-        .encode("ascii", "replace")
-        .decode()
-    )
+    parts = unicodedata.normalize("NFKD", text.translate(_SIGNS).translate(str.maketrans(_WORDS)))
+    base = "".join(part for part in parts if not unicodedata.combining(part))
+    return base.encode("ascii", "replace").decode()
 
 
 def _replace(error: UnicodeError) -> tuple[str, int]:
@@ -54,9 +39,5 @@ def write_plainly() -> None:
 
 def takes_any_text() -> bool:
     """Whether stdout can hold every character."""
-    return (
-        (getattr(sys.stdout, "encoding", None) or "utf-8")
-        .lower()
-        .replace("-", "")
-        .startswith("utf")
-    )
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return encoding.lower().startswith("utf")

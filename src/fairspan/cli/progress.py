@@ -35,6 +35,7 @@ class TerminalProgress(AnyProgress):
     """A bar if stderr is a terminal; in a file or a pipe one line per stage, and one every 30 s."""
 
     def __init__(self) -> None:
+        """Show nothing yet; `start` begins the bar."""
         self._stage = ""
         self._result = ""
         self._over = Event()
@@ -85,10 +86,10 @@ class TerminalProgress(AnyProgress):
         self.advance(done - int(self._task.completed if self._task else 0))
         self.say(result)
 
-    def say(self, found: str) -> None:
-        self._result = found
+    def say(self, result: str) -> None:
+        self._result = result
         if self._task is not None:
-            self._task.description = f"{self._stage}: {found}"
+            self._task.description = f"{self._stage}: {result}"
 
     def stop(self) -> None:
         self._bar.stop()

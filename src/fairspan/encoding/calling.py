@@ -50,6 +50,8 @@ def call_of(options: Callable[P, T]) -> Callable[[Callable[[T], R]], Callable[P,
     accepted = inspect.signature(options)
 
     def decorate(run: Callable[[T], R]) -> Callable[P, R]:
+        """The function of the fields."""
+
         @wraps(run)
         def call(*args: P.args, **keywords: P.kwargs) -> R:
             try:

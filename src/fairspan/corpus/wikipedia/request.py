@@ -24,12 +24,17 @@ class BuildRequest:
     """What to build, from which files.
 
     Attributes:
-        sitelinks: Wikidata's table of links; None aligns by the items that the dumps name.
-        min_tokens, max_tokens: of an article (IRF, section 3: 1,000 to 2,000).
-        length_language: the language that these limits apply to; None applies them to all.
-        length_ratio: with `length_language`, the allowed difference of other languages' lengths,
-            as a share of its length (IRF: 0.7); None allows any.
-        limit: how many articles to draw with the seed; None takes all.
+        languages: languages of the corpus.
+        dumps: by language, the files of its dump.
+        sitelinks: Wikidata's table of links, wb_items_per_site. By default the items that the dumps
+            name.
+        min_tokens: omit shorter articles (IRF, section 3: 1,000 to 2,000 tokens).
+        max_tokens: omit longer articles.
+        length_language: apply these limits to this language only.
+        length_ratio: with `length_language`, the allowed difference of other languages' lengths, as
+            a share of its length, such as 0.7 (IRF). By default they may have any length.
+        limit: number of articles to draw. By default all.
+        seed: seed of that draw.
     """
 
     languages: tuple[str, ...]
