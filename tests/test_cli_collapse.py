@@ -96,20 +96,21 @@ def test_a_dry_run_counts_and_writes_nothing(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--temperatures", ","], "temperatures takes numbers such as 1.0,0.9, got ','"),
+        ("--temperatures ,", "temperatures takes numbers such as 1.0,0.9, got ','"),
         (
-            ["--lengths", "10,600"],
+            "--lengths 10,600",
             "texts of 600 tokens do not fit: the model reads 512, of which 510 are text",
         ),
         (
-            ["--max-seq-length", "20"],
+            "--max-seq-length 20",
             "texts of 40 tokens do not fit: the model reads 20, of which 18 are text",
         ),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistake_is_one_line_and_exit_code_two(
-    run: Run, usual: list[str | Path], options: list[str], said: str
+    run: Run, usual: list[str | Path], options: str, said: str
 ) -> None:
-    """The last option counts, so that each is added to a command that works. Progress may come before the line."""
-    run(*usual, *options).is_one_line(said)
+    """The last option counts, so that each is added to a command that works. Progress may come
+    before the line."""
+    run(*usual, *options.split()).is_one_line(said)

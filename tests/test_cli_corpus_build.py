@@ -1,4 +1,5 @@
-"""`fairspan corpus build` through the command's own entry: results, continuing, and mistakes in one line."""
+"""`fairspan corpus build` through the command's own entry: results, continuing, and mistakes in one
+line."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ Typed = list[str | Path]
 
 @pytest.fixture
 def usual(tmp_path: Path) -> Typed:
-    """Dumps of two languages under their usual names in `dumps`, and a model whose tokens are words."""
+    """Dumps of two languages under their usual names in `dumps`, and a model whose tokens are
+    words."""
     (tmp_path / "dumps").mkdir()
     wikis = topics(["en", "de"], WORDS)
     write_xml(tmp_path / "dumps", "en", wikis["en"])
@@ -83,7 +85,8 @@ def test_files_may_be_named_one_by_one(run: Run, usual: Typed, tmp_path: Path) -
 
 
 def test_a_dump_that_is_cut_off_can_be_replaced(run: Run, usual: Typed, tmp_path: Path) -> None:
-    """The same command then goes on, and the corpus is that of a build that was never interrupted."""
+    """The same command then goes on, and the corpus is that of a build that was never
+    interrupted."""
     reference = run(*usual[:2], "reference", *usual[3:])
     assert reference.code == 0
     dump = tmp_path / "dumps" / "dewiki-20260101-cirrussearch-content.json.gz"

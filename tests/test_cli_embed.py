@@ -1,4 +1,5 @@
-"""`fairspan embed`: what it prints, its mistakes in one line, kills at any moment, and several processes."""
+"""`fairspan embed`: what it prints, its mistakes in one line, kills at any moment, and several
+processes."""
 
 from __future__ import annotations
 
@@ -41,15 +42,8 @@ def place(make_tiny: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def typed(place: Path, *more: str | Path, out: str | Path = "out") -> list[str | Path]:
-    return [
-        "embed",
-        place / "model",
-        place / "documents.jsonl",
-        out,
-        "--rows-per-shard",
-        "16",
-        *more,
-    ]
+    few = ("--rows-per-shard", "16")
+    return ["embed", place / "model", place / "documents.jsonl", out, *few, *more]
 
 
 def test_what_is_printed(run: Run, place: Path, tmp_path: Path) -> None:
@@ -82,8 +76,8 @@ def test_rows_that_keep_their_vectors_are_counted(run: Run, place: Path) -> None
     given = ("embed", "long", place / "documents.jsonl", "out", "--only-longer-than-window")
     assert run(*given).out == (
         f"out: {len(longer)} rows in 1 shard, {sum(longer):,} tokens.\n"
-        f"{len(longer)} of 400 rows had more than the 64 tokens that the plain model reads; the other "
-        f"{ROWS - len(longer)} can keep the vectors they have.\n"
+        f"{len(longer)} of 400 rows had more than the 64 tokens that the plain model reads; "
+        f"the other {ROWS - len(longer)} can keep the vectors they have.\n"
     )
     said = json.loads(run(*given, "--json").out)
     assert (said["summary"]["skipped"], said["options"]["only_longer_than_window"]) == (
@@ -96,32 +90,27 @@ def test_mistakes_are_one_line(run: Run, place: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "x").write_text("x")
-    run(*typed(place, "--strict")).is_one_line(
-        "documents.jsonl, line 71: not JSON (Expecting value, character 1)."
-    )
-    run(*typed(place, "--vectors", "int8")).is_one_line(
-        "vectors is float32 or float16, got 'int8'."
-    )
-    run(*typed(place, "--rows-per-shard", "0")).is_one_line(
-        "rows_per_shard must be a whole number of at least 1"
-    )
-    run(*typed(place, "--device", "cpu,gpu")).is_one_line("there is no device 'gpu'")
-    run(*typed(place, "--preset", "nice")).is_one_line("nice")
-    run(*typed(place, out="file")).is_one_line(
-        "file cannot be written: file is no folder that you may write into."
-    )
-    run(*typed(place, out="file/out")).is_one_line("file/out cannot be written")
-    run(*typed(place, out="mine")).is_one_line("mine is not empty and was not made by embed")
-    run(*typed(place, out=place / "model")).is_one_line("is not empty and was not made by embed")
-    run("embed", place, place / "documents.jsonl", "out").is_one_line(
-        "it has neither modules.json nor config.json"
-    )
-    run("embed", place / "model", tmp_path / "mine", "out").is_one_line(
-        "mine holds no file that ends in .jsonl"
-    )
-    run("embed", place / "model", "file", "out").is_one_line(
-        "cannot be read: its name must end in .jsonl"
-    )
+    for options, said in (
+        ("--strict", "documents.jsonl, line 71: not JSON (Expecting value, character 1)."),
+        ("--vectors int8", "vectors is float32 or float16, got 'int8'."),
+        ("--rows-per-shard 0", "rows_per_shard must be a whole number of at least 1"),
+        ("--device cpu,gpu", "there is no device 'gpu'"),
+        ("--preset nice", "nice"),
+    ):
+        run(*typed(place, *options.split())).is_one_line(said)
+    for out, said in (
+        ("file", "file cannot be written: file is no folder that you may write into."),
+        ("file/out", "file/out cannot be written"),
+        ("mine", "mine is not empty and was not made by embed"),
+        (place / "model", "is not empty and was not made by embed"),
+    ):
+        run(*typed(place, out=out)).is_one_line(said)
+    for model, source, said in (
+        (place, place / "documents.jsonl", "it has neither modules.json nor config.json"),
+        (place / "model", "mine", "mine holds no file that ends in .jsonl"),
+        (place / "model", "file", "cannot be read: its name must end in .jsonl"),
+    ):
+        run("embed", model, source, "out").is_one_line(said)
     with FileLock(tmp_path / "out" / ".lock"):
         run(*typed(place)).is_one_line(
             "another process is writing out: wait until it has finished, or choose"
@@ -173,7 +162,8 @@ def test_progress_says_what_remains() -> None:
 def test_rows_are_counted_batch_by_batch(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One shard in batches of at most 256 tokens: the count rises long before it is written, from one line on."""
+    """One shard in batches of at most 256 tokens: the count rises long before it is written, from
+    one line on."""
 
     class Heard(Silent):
         said: ClassVar[list[str]] = []
@@ -206,9 +196,8 @@ def test_rows_are_counted_batch_by_batch(
 def test_killed_at_random_moments_it_ends_with_the_same(
     commands: Commands, place: Path, tmp_path: Path
 ) -> None:
-    """6 times a new folder is begun and killed once or twice, first when it has a shard and then at any moment; the
-    last call ends with the same bits and lists.
-    """
+    """6 times a new folder is begun and killed once or twice, first when it has a shard and then at
+    any moment; the last call ends with the same bits and lists."""
     began = time.monotonic()
     assert commands.start(tmp_path, *typed(place, out="whole")).wait().code == 0
     seconds = time.monotonic() - began

@@ -110,7 +110,8 @@ def test_an_evaluation_tells_its_advice_and_where_the_log_lies(
 def test_a_dry_run_tells_what_a_run_embeds_and_writes_nothing(
     run: Run, usual: list[str | Path], questions: Path, model: Path, tmp_path: Path
 ) -> None:
-    """To the token: documents only has the documents of both sides and the queries of plain, so that it adds none."""
+    """To the token: documents only has the documents of both sides and the queries of plain, so
+    that it adds none."""
     done = run(*usual, "--indexes", "whole,late-max", "--dry-run", "--json")
     assert done.code == 0, done.err
     said = json.loads(done.out)
@@ -138,7 +139,8 @@ def test_a_dry_run_tells_what_a_run_embeds_and_writes_nothing(
 
 def test_every_option_reaches_the_spec(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
     more = "--languages it --sets 2 --seed 3 --too-long error --margin 0.02 --opening 9"
-    more += " --prompt w1 --query-prompt w2 --indexes whole,chunk-max --chunk-tokens window --metrics recall@2"
+    more += " --prompt w1 --query-prompt w2 --indexes whole,chunk-max --chunk-tokens window"
+    more += " --metrics recall@2"
     done = run(*usual, *shlex.split(more), "--out", "here")
     assert done.code == 0, done.err
     spec = read_log(tmp_path / "here").spec
@@ -180,20 +182,20 @@ def test_a_beir_folder(run: Run, model: Path, beir: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--indexes", "chunk-max", "--chunk-tokens", "511"], "this model have 1 to 510 tokens"),
+        ("--indexes chunk-max --chunk-tokens 511", "this model have 1 to 510 tokens"),
         (
-            ["--opening", "50"],
+            "--opening 50",
             "for 0 of the 12 segments of articles: 12 have fewer than 8 tokens left to ask",
         ),
-        (["--max-seq-length", "20"], "and the model reads 20"),
+        ("--max-seq-length 20", "and the model reads 20"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistake_is_one_line_and_exit_code_two(
-    run: Run, usual: list[str | Path], options: list[str], said: str
+    run: Run, usual: list[str | Path], options: str, said: str
 ) -> None:
     """The last option counts, so that each is added to a command that works."""
-    run(*usual, *options).is_one_line(said)
+    run(*usual, *options.split()).is_one_line(said)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-# A view with every kind of chart and table, under names that are markup and Chinese, in the terminal and as an error.
+# A view with every kind of chart and table, under names that are markup and Chinese, in the
+# terminal and as an error.
 SHOWN = """
 import sys
 from rich.console import Console

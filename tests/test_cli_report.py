@@ -64,18 +64,10 @@ def files_under(folder: Path) -> list[str]:
 def test_page_figures_and_tables(run: Run, runs: Runs, tmp_path: Path) -> None:
     """Named after charts and tables; stdout has nothing but the JSON."""
     out = tmp_path / "new" / "page.html"
-    options = [
-        "--figures",
-        "f",
-        "--figure-formats",
-        "svg, png",
-        "--tables",
-        "t",
-        "--title",
-        "Ours & yours",
-        "--json",
-    ]
-    done = run("report", runs.audit.folder, "--out", out, *options)
+    options = ["--figures", "f", "--tables", "t", "--json", "--figure-formats"]
+    done = run(
+        "report", runs.audit.folder, "--out", out, "--title", "Ours & yours", *options, "svg, png"
+    )
     assert done.code == 0, done.err
     written = json.loads(done.out)
     assert written["page"] == [str(out)]
@@ -103,7 +95,8 @@ def test_the_page_of_one_run_lies_in_its_folder(run: Run, tmp_path: Path) -> Non
 
 
 def test_files_of_several_runs_stay_in_the_folder(run: Run, runs: Runs, tmp_path: Path) -> None:
-    """A run's name comes from its run.json: it becomes the name of a folder, and never a path out of it."""
+    """A run's name comes from its run.json: it becomes the name of a folder, and never a path out
+    of it."""
     inside = tmp_path / "a" / "b" / "c"
     options = ["--figures", inside / "f", "--tables", inside / "t", "--json"]
     done = run(

@@ -1,4 +1,5 @@
-"""`fairspan tune`, run through the command's own entry on a tiny model: results, mistakes, and runs that go on."""
+"""`fairspan tune`, run through the command's own entry on a tiny model: results, mistakes, and runs
+that go on."""
 
 from __future__ import annotations
 

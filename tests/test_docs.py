@@ -1,4 +1,5 @@
-"""Every Python block of the documentation runs, with a tiny model for the named ones, and prints what it shows."""
+"""Every Python block of the documentation runs, with a tiny model for the named ones, and prints
+what it shows."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from fairspan.errors import FairspanError
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-# Pages whose code needs a database or a server: tests/test_databases.py and tests/test_serving_clients.py.
+# Pages whose code needs a database or a server: tests/test_databases.py and
+# tests/test_serving_clients.py.
 ELSEWHERE = {"databases.md", "clients.md"}
 
 
@@ -57,7 +59,8 @@ def test_code_on_a_page_runs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The blocks of a page are one program. Loading by name is replaced, since no test reaches a hub."""
+    """The blocks of a page are one program. Loading by name is replaced, since no test reaches a
+    hub."""
     model = make_tiny("bert", "cls")
     for name in fairspan.__all__:  # loads what needs the class itself, before it is replaced
         getattr(fairspan, name)
@@ -80,7 +83,8 @@ def test_code_on_a_page_runs(
 
 
 def frames_named(page: Path) -> dict[str, str]:
-    """A page's table of frames: names and what they hold. Frames that not every run has say when they are there."""
+    """A page's table of frames: names and what they hold. Frames that not every run has say when
+    they are there."""
     text = page.read_text(encoding="utf-8")
     tables = re.findall(r"^\| frame \|.*\n\|---\|---\|\n((?:\|.*\n)+)", text, flags=re.MULTILINE)
     rows = re.findall(r"^\| (.*?) \| (.*) \|$", "".join(tables), flags=re.MULTILINE)

@@ -1,4 +1,5 @@
-"""Errors and the checks that several rooms share; messages name an option by its keyword in Python."""
+"""Errors and the checks that several rooms share; messages name an option by its keyword in
+Python."""
 
 from __future__ import annotations
 

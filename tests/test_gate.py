@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ NAN = float("nan")
 def audited(
     folder: Path, slopes: dict[str, float], plans: Sequence[tuple[str, str]] = (("en", "en"),)
 ) -> RunLog:
-    """Twenty sets of three segments; each position loses a treatment's slope, a tenth more or less by set."""
+    """Twenty sets of three segments; each position loses a treatment's slope, a tenth more or less
+    by set."""
     tables = [
         simulated_rows(
             lambda p, s, b=b: 0.7 - b * p * (1 + 0.1 * (-1) ** s),
@@ -40,7 +42,8 @@ def audited(
 
 
 def searched(folder: Path, gains: dict[str, float], noise: float = 0.02, **changed: Any) -> RunLog:
-    """Forty clusters of four queries; a treatment gains over .5, by turns more and less by cluster."""
+    """Forty clusters of four queries; a treatment gains over .5, by turns more and less by
+    cluster."""
     rows = searches.rows_of(
         lambda name, metric, position, cluster: (
             0.5 + gains[name] + (noise if cluster % 2 else -noise) * bool(gains[name])
@@ -79,7 +82,8 @@ def test_the_spread_between_positions_decides_for_audits(tmp_path: Path) -> None
 
 
 def test_lower_limits_of_several_families_hold_together(tmp_path: Path) -> None:
-    """Any of 4 families may be called worse by chance, so they share 2.5 %; that none is worse, all must show."""
+    """Any of 4 families may be called worse by chance, so they share 2.5 %; that none is worse, all
+    must show."""
     plans = [("en", "en"), ("de", "de"), ("zh", "zh"), ("ko", "ko")]
     log = audited(tmp_path / "v1", {"plain": 0.03, "paper": 0.01}, plans)
     sides = Arm(log, "plain"), Arm(log, "paper")
@@ -92,7 +96,8 @@ def test_lower_limits_of_several_families_hold_together(tmp_path: Path) -> None:
 
 
 def test_the_first_metric_decides_for_searches(tmp_path: Path) -> None:
-    """Changes of ±.1 with a standard error of .02/√40 = .003 are beyond any doubt; one of 0 ± .2/√40 is open."""
+    """Changes of ±.1 with a standard error of .02/√40 = .003 are beyond any doubt; one of 0 ±
+    .2/√40 is open."""
     log = searched(tmp_path / "e", {"plain": 0.0, "paper": 0.1, "tiles": -0.1})
     assert [one.kind for one in changes(log)] == ["better", "worse"]
     open_ = searched(tmp_path / "o", {"plain": 0.0, "paper": 1e-9}, noise=0.2)
@@ -106,7 +111,8 @@ def test_the_first_metric_decides_for_searches(tmp_path: Path) -> None:
 def test_a_change_has_to_pass_the_correction_for_several(
     tmp_path: Path, change: float, shown: str, not_shown: str
 ) -> None:
-    """Alone, a change of .011 with a standard error of .005 is shown; among four equal ones it is not."""
+    """Alone, a change of .011 with a standard error of .005 is shown; among four equal ones it is
+    not."""
     several = {"plain": 0.0} | dict.fromkeys(("paper", "tiles", "retrieval", "tempscale"), change)
     noise = 0.005 * 40**0.5
     alone = changes(searched(tmp_path / "a", {"plain": 0.0, "paper": change}, noise))
@@ -132,45 +138,24 @@ def test_compare_ends_with_exit_code_one(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (
-            ["compare", "v1", "v2", "--fail-if", "biased"],
-            "fail_if takes worse, inconclusive, language-worse, ",
-        ),
-        (
-            ["compare", "v1", "v2", "--fail-if", ","],
-            "language-worse, language-inconclusive here, got nothing",
-        ),
-        (["compare", "v1", "", "--fail-if", "worse"], "there is an empty word in the command"),
-        (["compare", "v1", "v2", "--margin", "-1"], "margin must be between 0 and 1, got -1.0"),
-        (
-            ["audit", "--fail-if", "bised"],
-            "fail_if takes biased, worse, inconclusive, language-biased, ",
-        ),
-        (
-            ["audit", "--treatments", "plain", "--fail-if", "worse"],
-            "compares treatments with the first",
-        ),
-        (
-            ["audit", "--treatments", "plain", "--fail-if", "language-worse"],
-            "compares treatments with the first",
-        ),
-        (
-            ["audit", "--treatments", "plain", "--fail-if", "tiles:biased"],
-            "names 'tiles', which is not one of plain",
-        ),
-        (["evaluate", "--fail-if", "biased"], "fail_if takes worse, inconclusive here, got biased"),
-        (
-            ["evaluate", "--treatments", "plain", "--fail-if", "worse"],
-            "compares treatments with the first",
-        ),
+        ("compare v1 v2 --fail-if biased", "fail_if takes worse, inconclusive, language-worse, "),
+        ("compare v1 v2 --fail-if ,", "language-worse, language-inconclusive here, got nothing"),
+        ("compare v1 '' --fail-if worse", "there is an empty word in the command"),
+        ("compare v1 v2 --margin -1", "margin must be between 0 and 1, got -1.0"),
+        ("audit --fail-if bised", "fail_if takes biased, worse, inconclusive, language-biased, "),
+        ("audit --treatments plain --fail-if worse", "compares treatments with the first"),
+        ("audit --treatments plain --fail-if language-worse", "compares treatments with the first"),
+        ("audit --treatments plain --fail-if tiles:biased", "'tiles', which is not one of plain"),
+        ("evaluate --fail-if biased", "fail_if takes worse, inconclusive here, got biased"),
+        ("evaluate --treatments plain --fail-if worse", "compares treatments with the first"),
     ],
 )
 def test_mistakes_are_one_line_before_anything_is_loaded(
-    run: Run, tmp_path: Path, words: list[str], said: str
+    run: Run, tmp_path: Path, words: str, said: str
 ) -> None:
     for name in ("v1", "v2"):
         audited(tmp_path / name, {"plain": 0.01})
-    done = run(*words)
+    done = run(*shlex.split(words))
     done.is_one_line(said)
     assert "loading" not in done.err
 

@@ -8,8 +8,10 @@ from io import TextIOWrapper
 _HANDLER = "fairspan.plain"
 # Of everything else the base without its accent is taken.
 _SIGNS = str.maketrans("−‐‑–—─━‘’‚“”„█▉▊▋▌▐▍▎▏│┊•·□◇×≈", "-------'''\"\"\"######   ||****x~")
-_WORDS = {"±": "+-", "≤": "<=", "≥": ">=", "≠": "!=", "→": "->", "√": "sqrt", "α": "alpha"}
-_WORDS |= {"β": "b", "δ": "delta", "σ": "sigma", "τ": "tau", "Δ": "diff ", "Σ": "sum "}
+_WORDS = str.maketrans(
+    {"±": "+-", "≤": "<=", "≥": ">=", "≠": "!=", "→": "->", "√": "sqrt", "α": "alpha"}
+    | {"β": "b", "δ": "delta", "σ": "sigma", "τ": "tau", "Δ": "diff ", "Σ": "sum "}
+)
 
 
 def plain(text: str) -> str:
@@ -18,7 +20,7 @@ def plain(text: str) -> str:
     >>> plain("β2 = −0.04 … ±0.01")
     'b2 = -0.04 ... +-0.01'
     """
-    parts = unicodedata.normalize("NFKD", text.translate(_SIGNS).translate(str.maketrans(_WORDS)))
+    parts = unicodedata.normalize("NFKD", text.translate(_SIGNS).translate(_WORDS))
     base = "".join(part for part in parts if not unicodedata.combining(part))
     return base.encode("ascii", "replace").decode()
 
