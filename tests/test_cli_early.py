@@ -16,14 +16,14 @@ from tests.searches import write_beir
 # The command line where nothing heavy can be imported, for one command after another.
 LIGHT = """
 import contextlib, io, json, sys, traceback, types
+import polars, scipy.stats  # before torch is replaced: they would ask it for more
 for name in ("torch", "transformers", "sentence_transformers", "datasets", "mteb"):
     sys.modules[name] = None
-import polars, scipy.stats  # before torch is replaced below: they would ask it for more
 from fairspan.cli import main
 
 # All that is asked of torch before a model is loaded: whether the device is there.
-no_gpu = types.SimpleNamespace(__version__="2.9", cuda=types.SimpleNamespace(device_count=lambda:
-0))
+cuda = types.SimpleNamespace(device_count=lambda: 0)
+no_gpu = types.SimpleNamespace(__version__="2.9", cuda=cuda)
 
 def run(words):
     sys.modules["torch"] = no_gpu if "cuda" in words else None

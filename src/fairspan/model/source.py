@@ -65,9 +65,10 @@ class Loading:
         import torch
 
         kind, _, number = self.device.partition(":")
-        count = int(torch.backends.mps.is_available())
         if kind == "cuda":
             count = torch.cuda.device_count()
+        else:
+            count = int(torch.backends.mps.is_available())
         if int(number or 0) >= count:
             raise UnsupportedModel(
                 f"there is no device {self.device!r} on this machine: torch {torch.__version__} "
