@@ -163,6 +163,22 @@ def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert sorted(file.name for file in log.folder.iterdir()) == ["rows.parquet", "run.json"]
 
 
+@pytest.mark.parametrize("verb", ["audit", "evaluate", "collapse", "tune"])
+def test_a_log_of_an_earlier_version_is_read(verb: str) -> None:
+    """Written when headers were dicts: all entries are there, and the log can be shown."""
+    folder = Path(__file__).parent / "data" / "logs" / verb
+    written = json.loads((folder / "run.json").read_text("utf-8"))
+    log = read_log(folder)
+    assert {**log.header.to_json(), "task": None} == {**written, "task": None}
+    task = log.header.to_json().get("task", {})
+    assert {**written.get("task", {}), "positions": task.get("positions")} == {
+        "positions": None,
+        **task,
+    }
+    assert len(log.rows) == written["rows"]
+    assert len(log.verdicts)
+
+
 @pytest.mark.parametrize("name", ["runs [old]", "runs *", "a?"])
 def test_a_folder_may_have_any_name(tmp_path: Path, name: str) -> None:
     """Readers of Parquet may take brackets and asterisks for patterns."""

@@ -60,6 +60,7 @@ class Change:
         return f"{self.kind}: {self.numbers}"
 
     def to_dict(self) -> dict[str, str | None]:
+        """The change as JSON holds it."""
         return {
             "first_run": self.first.log.run,
             "second_run": self.second.log.run,

@@ -102,6 +102,7 @@ def _untested_texts(corpus: Corpus, tested: Iterable[str], counter: TokenCounter
 
 
 def _require_enough(treatment: Treatment, width: int, count: int, corpus: str) -> None:
+    """Raise if so many texts are too few for the dimensions that a whitening keeps."""
     kept = treatment.number or width
     if kept > width:
         raise CorpusError(

@@ -1,4 +1,4 @@
-"""The folder of a run or of vectors: why it cannot be written, and the lock of the process that writes it."""
+"""The folder of a run or of vectors: its lock, and why it cannot be written."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""`Forecast`: what a study would embed, and how long that takes by a short trial on this machine."""
+"""`Forecast`: what a study would embed, and how long that takes by a short trial."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _predicted_seconds(stage: Work, tokens: int) -> float | None:
 def _count(
     encoder: Encoder, texts: Sequence[Text], counted: set[bytes], store: Store | None
 ) -> int:
-    """The tokens of texts whose vectors are neither stored nor `counted`, to which they are added."""
+    """The tokens of texts whose vectors are neither stored nor `counted`; adds them to these."""
     keys = [
         {encoder.key(text), *([encoder.span_key(text)] if text.spans else [])} for text in texts
     ]

@@ -17,6 +17,10 @@ from fairspan.runs.folder import HEADER
 from fairspan.runs.identity import library_versions
 
 FORMAT = 2
+# A field whose entry is missing where the value is None,
+OPTIONAL = {"optional": True}
+# and a dataclass whose entries stand among those of its owner; None if they are missing.
+INLINE = {"inline": True}
 # Of a token, where a server does not count tokens: about what English has.
 USUAL_CHARACTERS = 4.0
 Entries = TypeVar("Entries")
@@ -28,16 +32,6 @@ def now() -> str:
 
 def _versions() -> dict[str, str]:
     return {"python": platform.python_version(), **library_versions()}
-
-
-def optional() -> Any:
-    """A field whose entry is missing where the value is None."""
-    return field(default=None, metadata={"optional": True})
-
-
-def inline() -> Any:
-    """A dataclass whose entries stand among those of its owner; None if they are missing."""
-    return field(default=None, metadata={"inline": True})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +65,9 @@ class ModelInfo:
 
     name: str
     fingerprint: str | None
-    prompts: dict[str, str] | None = optional()
-    transformer: TransformerInfo | None = inline()
-    endpoint: EndpointInfo | None = inline()
+    prompts: dict[str, str] | None = field(default=None, metadata=OPTIONAL)
+    transformer: TransformerInfo | None = field(default=None, metadata=INLINE)
+    endpoint: EndpointInfo | None = field(default=None, metadata=INLINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +75,7 @@ class CorpusInfo:
     name: str
     fingerprint: str
     languages: list[str]
-    segments: int | None = optional()
+    segments: int | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +91,13 @@ class TaskInfo:
 
     source: str
     names: list[str]
-    fingerprints: list[str] | None = optional()
-    indexes: int | None = optional()
+    fingerprints: list[str] | None = field(default=None, metadata=OPTIONAL)
+    indexes: int | None = field(default=None, metadata=OPTIONAL)
     queries: int
     documents: int
     positions: str | None = None
-    clusters: int | None = optional()
-    languages: list[str] | None = optional()
+    clusters: int | None = field(default=None, metadata=OPTIONAL)
+    languages: list[str] | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +142,11 @@ class Machine:
 class Timings:
     """How long a run took and what it computed; empty until it ends."""
 
-    seconds: float | None = optional()
-    texts_computed: int | None = optional()
-    tokens_computed: int | None = optional()
-    texts_from_store: int | None = optional()
-    batches_halved: int | None = optional()
+    seconds: float | None = field(default=None, metadata=OPTIONAL)
+    texts_computed: int | None = field(default=None, metadata=OPTIONAL)
+    tokens_computed: int | None = field(default=None, metadata=OPTIONAL)
+    texts_from_store: int | None = field(default=None, metadata=OPTIONAL)
+    batches_halved: int | None = field(default=None, metadata=OPTIONAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,11 +198,11 @@ class Header:
     seed: int = 0
     spec: dict[str, Any]
     sources: list[str] = field(default_factory=list)
-    corpus: CorpusInfo | None = optional()
-    task: TaskInfo | None = optional()
-    plans: list[str] | None = optional()
-    documents: int | None = optional()
-    windows: list[WindowInfo] | None = optional()
+    corpus: CorpusInfo | None = field(default=None, metadata=OPTIONAL)
+    task: TaskInfo | None = field(default=None, metadata=OPTIONAL)
+    plans: list[str] | None = field(default=None, metadata=OPTIONAL)
+    documents: int | None = field(default=None, metadata=OPTIONAL)
+    windows: list[WindowInfo] | None = field(default=None, metadata=OPTIONAL)
     status: str = "running"
     started: str = field(default_factory=now)
     finished: str | None = None
@@ -218,8 +212,8 @@ class Header:
     rows: int = 0
     timings: Timings = field(default_factory=Timings)
     notes: list[str] = field(default_factory=list)
-    sending: Sending | None = optional()
-    study: Any = inline()
+    sending: Sending | None = field(default=None, metadata=OPTIONAL)
+    study: Any = field(default=None, metadata=INLINE)
 
     @property
     def complete(self) -> bool:
@@ -313,7 +307,7 @@ def _read_inline(hint: Any, entries: Mapping[str, Any]) -> Any:
 
 
 def _read(hint: Any, value: Any, name: str) -> Any:
-    """A JSON value as a type: a dataclass, a list, a dict, a plain type, or one of these or None."""
+    """A JSON value as a dataclass, a list, a dict, a plain type, or one of these or None."""
     arguments = get_args(hint)
     origin = get_origin(hint)
     if hint is Any or (value is None and NoneType in arguments):
@@ -326,8 +320,7 @@ def _read(hint: Any, value: Any, name: str) -> Any:
         return [_read(arguments[0], item, name) for item in value]
     if origin is dict and isinstance(value, dict):
         return {key: _read(arguments[1], item, f"{name}.{key}") for key, item in value.items()}
-    numeric = hint is float and isinstance(value, int)
-    if origin is None and (isinstance(value, hint) or numeric):
-        if hint is bool or not isinstance(value, bool):
-            return value
+    plain = isinstance(value, (int, float) if hint is float else origin or hint)
+    if plain and isinstance(value, bool) == (hint is bool):
+        return value
     raise ValueError(f"{name} is {str(value)[:40]!r}")

@@ -42,7 +42,7 @@ def key_of(options: StudyOptions) -> str | None:
 
 
 def model_key(name: str | None, loading: Loading) -> str | None:
-    """A hash of a model's files and of how they are loaded; None if it has to be loaded for that."""
+    """A hash of a model's files and of how they are loaded; None if that takes loading it."""
     try:
         state = None if loading.trust_remote_code else _named_model_state(name)
     except (OSError, FairspanError):
@@ -115,6 +115,7 @@ def _folder_state(folder: Path) -> Any:
 
 
 def _file_state(file: Path) -> list[Any]:
-    """Where a file is, and its size and times. The time of change is the one that no program can set."""
+    """Where a file is, and its size and times."""
     state = file.stat()
+    # No program can set the time of change.
     return [str(file.resolve()), state.st_size, state.st_mtime_ns, state.st_ctime_ns]

@@ -1,4 +1,4 @@
-"""`RunLog`: one folder per run, with `run.json` (what was done) and `rows.parquet` (every value)."""
+"""`RunLog`: one folder per run, with `run.json` and `rows.parquet` (every value)."""
 
 from __future__ import annotations
 

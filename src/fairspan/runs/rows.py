@@ -24,14 +24,14 @@ SCHEMA: dict[str, pl.DataType] = {
     "n": pl.Int16(),
     "tokens": pl.Int32(),
     "value": pl.Float64(),
-    # Of attention profiles: the layer, and what of the document. Of searches `part` is what the index holds.
+    # Of attention profiles: the layer, and the part of the document. Of searches: the index.
     "layer": pl.Int16(),
     "part": pl.String(),
-    # Only of searches: the query, its length, and how many tokens of the document come before its evidence.
+    # Only of searches: the query, its length, and the tokens of the document before its evidence.
     "query": pl.String(),
     "query_tokens": pl.Int32(),
     "depth": pl.Int32(),
-    # Only of searches across languages, where `language` is that of the query and `segment` the question.
+    # Only of searches across languages: `language` is the query's, and `segment` the question.
     "document_language": pl.String(),
 }
 

@@ -17,8 +17,9 @@ from fairspan.stats.language_grid import peer
 DEPTH = 1000
 """Ranks that a metric without a cutoff looks at."""
 TOP = 10
-SHARE, PEER = f"share@{TOP}", "PEER"
-"""The share of a document language in the first ranks, PEER, and the rank of the translation in that language."""
+SHARE = f"share@{TOP}"
+"""The measure of a document language's share in the first ranks."""
+PEER = "PEER"
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,8 @@ class Ranking:
     @cached_property
     def _relevant(self) -> list[dict[int, float]]:
         """The gain of every document that answers a query, by its number."""
-        task, number_of = (
-            self.measured.task,
-            {name: number for number, name in enumerate(self.documents)},
-        )
+        task = self.measured.task
+        number_of = {name: number for number, name in enumerate(self.documents)}
         return [
             {
                 number_of[name]: gain
@@ -57,13 +56,15 @@ class Ranking:
     @cached_property
     def pairs(self) -> np.ndarray:
         """[P, 2], the number of each query with that of every document that answers it."""
-        found = [(query, number) for query, own in enumerate(self._relevant) for number in own]
-        return np.array(found, dtype=np.int64)
+        pairs = [(query, number) for query, gains in enumerate(self._relevant) for number in gains]
+        return np.array(pairs, dtype=np.int64)
 
     @cached_property
     def _columns(self) -> dict[str, Any]:
         """The columns of every query that do not depend on what was found."""
-        measured, task, queries = self.measured, self.measured.task, self.measured.task.queries
+        measured = self.measured
+        task = measured.task
+        queries = task.queries
         wanted = [_best(task.relevant[query.id]) for query in queries]
         positions = [measured.positions.get(query.id) for query in queries]
         numbered = bool(task.lead or task.across)
@@ -77,25 +78,23 @@ class Ranking:
             "set": [self.clusters[query.cluster or query.id] for query in queries],
             "order": task.edition,
             "document": wanted,
-            "position": [None if one is None else one.group for one in positions],
+            "position": [place and place.group for place in positions],
             "segment": [query.id.rsplit("/", 1)[0] if numbered else None for query in queries],
             "language": [query.language or None for query in queries],
             "lead": task.lead or None,
             "later": task.later or None,
-            "n": [None if one is None else one.groups for one in positions],
+            "n": [place and place.groups for place in positions],
             "tokens": [measured.lengths[document] for document in wanted],
             "query": [query.id for query in queries],
             "query_tokens": [measured.query_lengths[query.id] for query in queries],
-            "depth": [None if one is None else one.depth for one in positions],
+            "depth": [place and place.depth for place in positions],
             "document_language": [spoken.get(document) for document in wanted],
         }
 
     def metric_rows(self, metrics: Sequence[str]) -> pl.DataFrame:
         """One row for each query and metric."""
-        gains, ideal = (
-            gains_of(self.numbers, self._relevant),
-            [list(own.values()) for own in self._relevant],
-        )
+        gains = gains_of(self.numbers, self._relevant)
+        ideal = [list(relevant.values()) for relevant in self._relevant]
         tables = []
         for name in metrics:
             metric = parse_metric(name)
@@ -104,7 +103,7 @@ class Ranking:
         return pl.concat(tables)
 
     def rank_rows(self, ranks: np.ndarray) -> pl.DataFrame:
-        """One row for each of `pairs`: the rank of the document, and what the row of its query has."""
+        """One row for each of `pairs`, given their [P] ranks, with the columns of its query."""
         names = [self.documents[number] for number in self.pairs[:, 1]]
         of_query = {
             name: [column[query] for query in self.pairs[:, 0]]
@@ -112,33 +111,33 @@ class Ranking:
             else column
             for name, column in self._columns.items()
         }
-        own = {
-            "measure": "rank",
+        of_document = {
             "document": names,
             "tokens": [self.measured.lengths[name] for name in names],
         }
-        return as_rows({**of_query, **own, "value": ranks.astype(np.float64)})
+        values = ranks.astype(np.float64)
+        return as_rows({**of_query, "measure": "rank", **of_document, "value": values})
 
     def language_rows(self) -> pl.DataFrame:
         """Which languages are in the first ranks of a search among all translations.
 
-        One row per query for PEER of the documents that do not answer it, and one for each query and document
-        language for their shares.
+        One row per query for PEER of the documents that do not answer it, and one for each query
+        and document language for their shares.
         """
         task = self.measured.task
         spoken = list(dict.fromkeys(query.language for query in task.queries))
-        language_of = {one.id: one.language for one in task.documents}
+        language_of = {document.id: document.language for document in task.documents}
         codes = np.array([spoken.index(language_of[name]) for name in self.documents])
         shares = (codes[self.numbers][:, :TOP, None] == np.arange(len(spoken))).mean(1)
         peers = []
-        for found, relevant in zip(self.numbers, self._relevant, strict=True):
-            # Those that answer the query, one per language, have the same p value in whatever order they are.
-            others = np.flatnonzero(~np.isin(found, list(relevant)))
-            peers.append(peer((others + 1).astype(np.float64), codes[found[others]]))
+        for numbers, relevant in zip(self.numbers, self._relevant, strict=True):
+            # Those that answer the query, one per language, have the same p value in any order.
+            others = np.flatnonzero(~np.isin(numbers, list(relevant)))
+            peers.append(peer((others + 1).astype(np.float64), codes[numbers[others]]))
         tables = [as_rows({**self._columns, "measure": PEER, "value": peers})]
         for number, language in enumerate(spoken):
-            own = {"measure": SHARE, "document_language": language, "value": shares[:, number]}
-            tables.append(as_rows({**self._columns, **own}))
+            of_language = {"document_language": language, "value": shares[:, number]}
+            tables.append(as_rows({**self._columns, "measure": SHARE, **of_language}))
         return pl.concat(tables)
 
 

@@ -1,4 +1,4 @@
-"""`Searching`: tasks as a model under study searches them: what is embedded, the indexes, the rows of every query."""
+"""`Searching`: tasks as a model searches them: what is embedded, the indexes, the rows."""
 
 import time
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Searching:
         metrics: what every query is scored with.
         chunk_tokens: length of the longest chunk, in indexes of chunks; or "window".
         with_ranks: whether there are rows for the rank of every document that answers a query.
-        may_cut: whether a model that reads only the beginning of long documents is measured as it is.
+        may_cut: whether a model may read only the beginning of long documents.
     """
 
     subject: Subject
@@ -45,37 +45,47 @@ class Searching:
     def clusters(self) -> dict[str, int]:
         """A number for every cluster of queries, in order of appearance."""
         names = dict.fromkeys(
-            query.cluster or query.id for one in self.tasks for query in one.task.queries
+            query.cluster or query.id for searched in self.tasks for query in searched.task.queries
         )
         return {name: number for number, name in enumerate(names)}
 
     @cached_property
     def documents(self) -> dict[str, Passage]:
         """Every document by its id."""
-        return {document.id: document for one in self.tasks for document in one.task.documents}
+        return {
+            document.id: document for searched in self.tasks for document in searched.task.documents
+        }
 
     def queries(self) -> list[Text]:
         """Every different query."""
-        texts = (_query(one, query) for one in self.tasks for query in one.task.queries)
+        texts = (
+            _query(searched, query) for searched in self.tasks for query in searched.task.queries
+        )
         return list(dict.fromkeys(texts))
 
     def lengths(self) -> dict[str, list[int]]:
-        """Of documents and queries, and how far a document has to be read for a query's evidence to be seen."""
+        """Tokens of documents, of queries, and of documents up to each query's evidence."""
         documents = {
-            own.id: one.lengths[own.id] for one in self.tasks for own in one.task.documents
+            document.id: searched.lengths[document.id]
+            for searched in self.tasks
+            for document in searched.task.documents
         }
         added = 1 + self.subject.counter.count_whole([""])[0]
         return {
             "documents": list(documents.values()),
             "queries": [text.length for text in self.queries()],
             "evidence": [
-                found.offset + added for one in self.tasks for found in one.positions.values()
+                position.offset + added
+                for searched in self.tasks
+                for position in searched.positions.values()
             ],
         }
 
     def plan(self, index: str) -> IndexPlan:
-        """What an index has to embed of all documents. The plain model and every treatment read its chunks whole."""
-        lengths = {name: length for one in self.tasks for name, length in one.lengths.items()}
+        """What an index has to embed; the plain model and every treatment read its chunks whole."""
+        lengths = {
+            name: length for searched in self.tasks for name, length in searched.lengths.items()
+        }
         readers = (as_treatment(PLAIN), *self.subject.treatments)
         counter = replace(self.subject, treatments=readers, whole=True).counter
         return plan_index(index, list(self.documents.values()), lengths, counter, self.chunk_tokens)
@@ -85,13 +95,15 @@ class Searching:
     ) -> tuple[pl.DataFrame, IndexCost]:
         """Embed what an index holds and search it: the rows, and what it takes."""
         run.prove_whole(treated.documents, plan.flat, may_cut=self.may_cut)
-        computed, started = run.tally.computed_tokens, time.monotonic()
+        before = run.tally.computed_tokens
+        started = time.monotonic()
         run.fill(treated.documents, plan.flat)
-        computed, seconds = run.tally.computed_tokens - computed, time.monotonic() - started
+        seconds = time.monotonic() - started
+        computed = run.tally.computed_tokens - before
         rows, sizes = zip(
             *(self._search(run, measured, plan, treated) for measured in self.tasks), strict=True
         )
-        # What was found in the store took no time, so the time of all of it is estimated from the rest.
+        # What the store had took no time, so that the time of all is estimated from the rest.
         took = seconds * plan.tokens / computed if computed else None
         window = treated.documents.window
         tokens = plan.tokens
@@ -113,7 +125,8 @@ class Searching:
         self, run: Run, measured: MeasuredTask, plan: IndexPlan, treated: Treated
     ) -> tuple[pl.DataFrame, tuple[int, int]]:
         """The rows of a task, and the vectors and bytes of its index."""
-        task, cosine = measured.task, self.subject.similarity == "cosine"
+        task = measured.task
+        cosine = self.subject.similarity == "cosine"
         # Of equal scores the later id comes first, as in trec_eval.
         names = sorted((document.id for document in task.documents), reverse=True)
         index = _index(run, names, plan, treated.documents, normalise=cosine)
@@ -129,8 +142,8 @@ class Searching:
             return ranking.language_rows(), size
         if not self.with_ranks:
             return ranking.metric_rows(self.metrics), size
-        found = ranks(queries.vectors, index.vectors, ranking.pairs, owners=index.owners)
-        return pl.concat([ranking.metric_rows(self.metrics), ranking.rank_rows(found)]), size
+        of_pairs = ranks(queries.vectors, index.vectors, ranking.pairs, owners=index.owners)
+        return pl.concat([ranking.metric_rows(self.metrics), ranking.rank_rows(of_pairs)]), size
 
 
 def measure_tasks(
@@ -138,12 +151,12 @@ def measure_tasks(
 ) -> tuple[MeasuredTask, ...]:
     """Tasks in the model's tokens.
 
-    Where positions are compared, truncated documents would bias the comparison: by default they are left out there,
-    and cut elsewhere.
+    Where positions are compared, truncated documents would bias the comparison: by default they
+    are left out there, and cut elsewhere.
     """
-    documents, queries = subject.counters["document"], subject.counters["query"]
+    counters = (subject.counters["document"], subject.counters["query"])
     how = too_long or usual_way(tasks[0])
-    return tuple(measure_task(task, documents, queries, too_long=how) for task in tasks)
+    return tuple(measure_task(task, *counters, too_long=how) for task in tasks)
 
 
 def usual_way(task: RetrievalTask) -> str:
@@ -155,7 +168,8 @@ def refuse_similarity(subject: Subject, indexes: Sequence[str] = ("whole",)) -> 
     """Raise if vectors of the model cannot be searched by exact inner products."""
     if subject.similarity not in ("cosine", "dot"):
         raise UnsupportedModel(
-            f"this model compares vectors by {subject.similarity}: only cosine and dot can be searched exactly."
+            f"this model compares vectors by {subject.similarity}: only cosine and dot can be "
+            "searched exactly."
         )
     if subject.is_open and any(index.startswith("late") for index in indexes):
         refuse_other_spaces(subject.model)
@@ -172,10 +186,11 @@ def _query(measured: MeasuredTask, query: Query) -> Text:
 def _index(
     run: Run, names: Sequence[str], plan: IndexPlan, encoder: Encoder, *, normalise: bool
 ) -> Vectors:
+    """The vectors of an index of these documents, read from the store."""
     late = plan.kind.startswith("late")
     key = encoder.span_key if late else encoder.key
     texts = [plan.texts[name] for name in names]
-    found = run.store.get(key(text) for own in texts for text in own)
-    vectors = [[found[key(text)] for text in own] for own in texts]
+    stored = run.store.get(key(text) for parts in texts for text in parts)
+    vectors = [[stored[key(text)] for text in parts] for parts in texts]
     dimension = len(vectors[0][0]) // (len(texts[0][0].spans) if late else 1)
     return assemble(plan.kind, vectors, dimension, normalise=normalise)

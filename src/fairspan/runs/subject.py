@@ -248,7 +248,8 @@ def open_subject(
             if getattr(loading, option.name) != option.default
         )
         raise DesignError(
-            f"{next(options)} is for a model that is given by its name: set it on the model instead."
+            f"{next(options)} is for a model that is given by its name: set it on the model "
+            "instead."
         )
     if not isinstance(model, SentenceTransformer):
         if not callable(getattr(model, "encode", None)):

@@ -59,8 +59,8 @@ def _refuse_open(
     truncated = getattr(subject.model, "truncate_dim", None)
     if treatment.whitens and truncated is not None:
         raise UnsupportedModel(
-            f"truncate_dim={truncated} would truncate the vectors after they are whitened: load the "
-            "model without it, and keep fewer dimensions of the whitening."
+            f"truncate_dim={truncated} would truncate the vectors after they are whitened: load "
+            "the model without it, and keep fewer dimensions of the whitening."
         )
     if (treatment.whitens or treatment.chunks) and treatment in on_tokens:
         raise UnsupportedModel(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # reports read these words and need no model
 def windows_of(
     subject: Subject, treatments: Sequence[Treatment], lengths: Mapping[str, Sequence[int]]
 ) -> list[WindowInfo]:
-    """One entry for each treatment and kind of text, given the lengths of the texts of each kind."""
+    """One entry for each treatment and kind of text, given the lengths of texts by kind."""
     windows = []
     for treatment in treatments:
         for texts, tokens in lengths.items():
