@@ -32,10 +32,12 @@ def plan_sending(
     absent = store.missing(wanted)
     missing = [pair for key, pair in wanted.items() if key in absent]
     stored = [pair for key, pair in wanted.items() if key not in absent]
+    # Before the request below, which is too small to measure with.
+    unmeasured = endpoint.received.tokens is None
     if missing and stored:
         # Before anything is stored, so that the store never has vectors of two models as one's.
         _refuse_changed(*min(stored, key=lambda pair: pair[1].length), store)
-    if missing and endpoint.received.tokens is None:
+    if missing and unmeasured:
         encoder = missing[0][0]
         texts = [text for other, text in missing if other is encoder]
         sample = texts[:: max(1, len(texts) // _SAMPLE)][:_SAMPLE]
