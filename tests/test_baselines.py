@@ -366,7 +366,7 @@ def test_the_fit_part_of_an_audit(prepared: PreparedAudit, corpus: str) -> None:
     again = STUDY.ready(prepared.options, Silent())
     assert again.fit == prepared.fit
     plain = STUDY.ready(replace(prepared.options, treatments=["last2avg"]), Silent())
-    assert (plain.fit.texts, plain.fit.notes, plain.fit.decisive) == ((), (), [])
+    assert (plain.fit.texts, plain.fit.notes, plain.fit.text_hashes) == ((), (), [])
 
 
 def test_a_translation_of_a_tested_segment_is_out(make_tiny: Make, corpus: str) -> None:

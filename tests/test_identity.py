@@ -29,7 +29,8 @@ from tests.tiny import ARCHITECTURES, HIDDEN, mostly_slow, tiny_model, words
 
 Make = Callable[..., SentenceTransformer]
 
-# Two batches of one text differ in how float32 sums are split over padded lengths: a few roundings (6e-8 each) of
+# Two batches of one text differ in how float32 sums are split over padded lengths: a few roundings
+# (6e-8 each) of
 # numbers of order 1 through four layers.
 BY_PADDING = 2e-5
 
@@ -99,7 +100,8 @@ def test_the_fingerprint_knows_what_changes_vectors(
 def test_the_fingerprint_knows_how_the_weights_are_used(
     make_tiny: Make, architecture: str, changes: dict[str, Any]
 ) -> None:
-    """The same numbers in the same tensors, other vectors: they must not share keys in the store."""
+    """The same numbers in the same tensors, other vectors: they must not share keys in the
+    store."""
     model = make_tiny(architecture, "mean")
     other = changed(model, lambda copy: None)
     config = {**other[0].model.config.to_dict(), **changes}
@@ -151,7 +153,8 @@ def test_the_fingerprint_knows_the_active_adapters(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES))
 def test_the_fingerprint_stays(make_tiny: Make, tmp_path: Path, architecture: str) -> None:
-    """Under another window, a calibration, use, and saving and loading: otherwise nothing stored is found again."""
+    """Under another window, a calibration, use, and saving and loading: otherwise nothing stored is
+    found again."""
     model = make_tiny(architecture, "mean")
     first = fingerprint(model)
     assert fingerprint(changed(model, lambda copy: setattr(copy, "max_seq_length", 77))) == first
@@ -219,7 +222,8 @@ def test_a_calibrated_model_stays_so_under_none_and_can_be_calibrated_anew(make_
 def test_the_default_model_reads_what_sentence_transformers_reads(
     minilm: SentenceTransformer,
 ) -> None:
-    """Its own limit is 256 tokens of its 512 positions. Equal input gives equal bits, up to padding."""
+    """Its own limit is 256 tokens of its 512 positions. Equal input gives equal bits, up to
+    padding."""
     text, own = "river " * 298 + "end", copy_sharing_weights(minilm)
     own.max_seq_length = 256
     assert np.linalg.norm(own.encode(text) - minilm.encode(text)) > 1e-3, (

@@ -76,7 +76,8 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunLog]:
 
 
 class Page(HTMLParser):
-    """What can be read of a page: its elements, its text outside of scripts, its charts and its files."""
+    """What can be read of a page: its elements, its text outside of scripts, its charts and its
+    files."""
 
     def __init__(self, made: Path | str) -> None:
         super().__init__()
@@ -261,7 +262,8 @@ ABSENT = object()
 def test_every_header_of_another_make_is_one_line(
     tmp_path: Path, logs: dict[str, RunLog], verb: str
 ) -> None:
-    """Each entry of run.json and of its spec is removed or replaced in turn, and the log shown in every way."""
+    """Each entry of run.json and of its spec is removed or replaced in turn, and the log shown in
+    every way."""
     kept = logs[verb].header.to_json()
     changed = [{**kept, name: value} for name in kept for value in (ABSENT, None, 3, "x")]
     specs = [{**kept["spec"], name: value} for name in kept["spec"] for value in (ABSENT,)]
@@ -283,14 +285,15 @@ def test_a_header_of_another_make_is_one_line(tmp_path: Path, logs: dict[str, Ru
         ({"unseen": "x"}, "cannot be used (ValueError: unseen is 'x')"),
         (
             {"spec": spec},
-            "cannot be used (KeyError: 'sizes'): its files were changed since they were written, or",
+            "cannot be used (KeyError: 'sizes'): its files were changed since they were written",
         ),
     ):
         assert said in refusals(tmp_path, logs["audit"], {**kept, **entries})[0]
 
 
 def refusals(tmp_path: Path, log: RunLog, changed: Mapping[str, Any]) -> list[str]:
-    """What is said where the header of a log is another one; anything but our own errors goes through."""
+    """What is said where the header of a log is another one; anything but our own errors goes
+    through."""
     folder = tmp_path / "changed"
     folder.mkdir(exist_ok=True)
     (folder / "rows.parquet").write_bytes((log.folder / "rows.parquet").read_bytes())
@@ -314,7 +317,8 @@ def part_of_page(log: RunLog) -> None:
 
 
 def test_a_new_run_does_not_inherit_rows(tmp_path: Path) -> None:
-    """One that fails before its first rows has none, and leaves the log of a complete run as it is."""
+    """One that fails before its first rows has none, and leaves the log of a complete run as it
+    is."""
     before = simulated_log(tmp_path / "run", [simulated_rows(lambda p, s: 0.6)])
     simulated_log(tmp_path / "stopped", [simulated_rows(lambda p, s: 0.6)], status="interrupted")
     for folder in ("run", "stopped"):
@@ -330,8 +334,8 @@ def test_a_run_of_an_unknown_verb_is_one_line(tmp_path: Path, verb: Any) -> None
     (folder / "run.json").write_text(json.dumps({**known, "verb": verb}), "utf-8")
     line = said_by(lambda: read_log(folder))
     assert (
-        line
-        == f"{folder} holds a run of {verb!r}, and this fairspan knows audit, collapse, evaluate, tune."
+        line == f"{folder} holds a run of {verb!r}, and this fairspan knows audit, collapse, "
+        "evaluate, tune."
     )
 
 
@@ -386,9 +390,9 @@ def test_an_unfinished_run_says_so_first(tmp_path: Path, status: str, said: str)
     expected = [said, "another note"] if said else ["another note"]
     assert page.notes == ["; ".join(expected)], "one note on the page"
     assert log.to_dict()["notes"] == expected
-    console = Console(width=200, file=io.StringIO())
-    print_view(console, log.view)
-    notes = [line for line in console.file.getvalue().splitlines() if line.startswith("note: ")]  # type: ignore[attr-defined]
+    shown = io.StringIO()
+    print_view(Console(width=200, file=shown), log.view)
+    notes = [line for line in shown.getvalue().splitlines() if line.startswith("note: ")]
     assert notes == [f"note: {note}" for note in expected]
     assert log.notes == ["another note"], "what the log has is kept as it is"
     assert {series["name"] for chart in page.charts for series in chart["series"]} == {"plain"}
@@ -445,14 +449,15 @@ def test_which_sides_are_compared(sides: dict[str, RunLog]) -> None:
 
 
 def test_what_an_interrupted_run_lacks_is_not_asked_of_a_second_run(tmp_path: Path) -> None:
-    """Two treatments were asked for and one was measured: there is nothing to name, but something to finish."""
+    """Two treatments were asked for and one was measured: there is nothing to name, but something
+    to finish."""
     stopped = audited(
         tmp_path / "a", ("plain",), asked=("plain", "paper"), status="running", run="stopped"
     )
     line = said_by(lambda: compare(stopped))
     assert line == (
-        "of the run stopped only plain was measured: this run has not finished: 1 of 2 treatments were measured. Run "
-        "its command again, which continues where it stopped."
+        "of the run stopped only plain was measured: this run has not finished: 1 of 2 treatments "
+        "were measured. Run its command again, which continues where it stopped."
     )
     other = audited(tmp_path / "b", ("paper", "retrieval"), run="other")
     line = said_by(lambda: compare(stopped, other))
@@ -504,7 +509,7 @@ def test_sides_that_cannot_be_compared(
 def test_runs_of_different_kinds_are_not_compared(logs: dict[str, RunLog]) -> None:
     for first in ("audit", "evaluate"):
         for second in {*logs} - {first}:
-            line = said_by(lambda first=first, second=second: compare(logs[first], logs[second]))  # type: ignore[misc]
+            line = said_by(compare, logs[first], logs[second])
             one, two = logs[first].run, logs[second].run
             assert (
                 line == f"{one} is a run of {first}, {two} of {second}: compare runs of one kind."

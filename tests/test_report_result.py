@@ -1,4 +1,5 @@
-"""What every result shows of itself: one line, a table in notebooks, and what there is when a name is wrong."""
+"""What every result shows of itself: one line, a table in notebooks, and what there is when a name
+is wrong."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def result(*, hostile: bool = False) -> ExampleResult:
 def test_one_line() -> None:
     found = repr(result())
     assert found == (
-        "<a model | a corpus | 12 documents | none: unfair; paper: fair; retrieval: needs more data>"
+        "<a model | a corpus | 12 documents | none: unfair; paper: fair; "
+        "retrieval: needs more data>"
     )
     broken = ExampleResult(replace(view(), heading="a\nb", cards=()))
     assert repr(broken) == "<a b>"

@@ -1,4 +1,5 @@
-"""What `Study` owes every study: one log, one store, and a run that goes on wherever it was stopped."""
+"""What `Study` owes every study: one log, one store, and a run that goes on wherever it was
+stopped."""
 
 from __future__ import annotations
 
@@ -209,7 +210,8 @@ def test_damaged_rows_are_measured_again_from_the_store(
 
 
 def test_fresh_measures_again(options: Options, done: RunLog) -> None:
-    """Rows that were changed are believed, until they are measured again. Vectors still come from the store."""
+    """Rows that were changed are believed, until they are measured again. Vectors still come from
+    the store."""
     done.rows.with_columns(value=0.0).write_parquet(done.folder / "rows.parquet")
     assert (under(options, never).rows["value"] == 0).all()
     assert_same(under(options, never, fresh=True), done)
@@ -261,7 +263,8 @@ def test_a_fresh_run_that_is_stopped_leaves_the_finished_one(
 def test_a_process_that_ends_between_two_renames(
     options: Options, done: RunLog, monkeypatch: pytest.MonkeyPatch, moved: int
 ) -> None:
-    """Each file is whole and of this run, so that the log can be read, and the next fresh run takes its place."""
+    """Each file is whole and of this run, so that the log can be read, and the next fresh run takes
+    its place."""
     folder, rename, count = done.folder, Path.replace, [0]
 
     def killed(self: Path, target: Path) -> Path:
@@ -338,7 +341,8 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_run_that_ends_early_says_so_and_goes_on(
     options: Options, tmp_path: Path, calls: int, error: BaseException
 ) -> None:
-    """In the first call, in the first treatment and in the second: nothing that was stored is embedded twice."""
+    """In the first call, in the first treatment and in the second: nothing that was stored is
+    embedded twice."""
     with pytest.raises((KeyboardInterrupt, FairspanError)) as raised:
         under(options, after(calls, error))
     header = header_of(tmp_path / "run")
@@ -403,7 +407,8 @@ def test_a_folder_that_cannot_be_made_is_one_line(options: Options, tmp_path: Pa
 def test_rows_that_cannot_be_written(
     options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that is full half-way through the second file: the first stands, and nothing half-written beside it."""
+    """A disk that is full half-way through the second file: the first stands, and nothing half-
+    written beside it."""
     plain, count = pl.DataFrame.write_parquet, [0]
 
     def full(self: pl.DataFrame, file: Path, *args: Any, **options: Any) -> None:
@@ -450,7 +455,8 @@ def called(verb: Verb, place: Path, folder: Path, **changes: Any) -> RunLog:
 def test_every_verb_goes_on_and_answers_from_its_log(
     verb: Verb, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped at 70 % it ends with the same bits, embeds nothing when asked again, and refuses another question."""
+    """Stopped at 70 % it ends with the same bits, embeds nothing when asked again, and refuses
+    another question."""
     forward, passes, most = SentenceTransformer.forward, [0], [10**9]
 
     def counted(self: SentenceTransformer, *args: Any, **given: Any) -> Any:
@@ -479,7 +485,8 @@ def test_every_verb_goes_on_and_answers_from_its_log(
             called(verb, place, tmp_path, **other)
 
 
-# Processes. Each waits a little after every batch, so that a signal comes in the middle however fast the machine is.
+# Processes. Each waits a little after every batch, so that a signal comes in the middle however
+# fast the machine is.
 
 processes = pytest.mark.skipif(
     sys.platform != "linux", reason="forks, signals and mounts as Linux has them"
@@ -498,7 +505,9 @@ _MOUNT = """
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 NEW_MOUNTS, NEW_USER, READ_ONLY, REMOUNT, BIND, PRIVATE = 0x20000, 0x10000000, 1, 32, 4096, 0x4C000
-if libc.unshare(NEW_MOUNTS | (NEW_USER if os.geteuid() else 0)) or libc.mount(b"none", b"/", None, PRIVATE, None):
+if libc.unshare(NEW_MOUNTS | (NEW_USER if os.geteuid() else 0)):
+    os._exit(77)
+if libc.mount(b"none", b"/", None, PRIVATE, None):
     os._exit(77)
 def mount(source, kind, flags, options):
     if libc.mount(source, FOLDER, kind, flags, options):
@@ -568,7 +577,8 @@ def skip_if_refused(ended: Ended) -> Ended:
 @processes
 @pytest.mark.slow
 def test_killed_four_times_it_ends_with_the_same_bits(shell: Shell) -> None:
-    """SIGKILL before anything is stored and at random amounts; what is stored only grows, and stays sound."""
+    """SIGKILL before anything is stored and at random amounts; what is stored only grows, and stays
+    sound."""
     before = 0
     for amount in [0, *sorted(random.Random(3).sample(range(1, 4 * shell.total // 5), 3))]:
         shell.kill(amount)
@@ -618,7 +628,8 @@ def test_a_store_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
 @processes
 @pytest.mark.slow
 def test_a_log_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
-    """Room for run.json, but not for all rows: what the folder holds is whole, and vectors are in the store."""
+    """Room for run.json, but not for all rows: what the folder holds is whole, and vectors are in
+    the store."""
     disk, saved = tmp_path / "disk", tmp_path / "saved"
     started = shell.start(
         out=disk / "run", before=small_disk(disk, "12k"), after=copied(disk, saved)

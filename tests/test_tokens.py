@@ -207,7 +207,10 @@ def test_prompts_are_the_ones_that_the_library_takes(
     """Of every combination: each name has no prompt, an empty one or a text. An empty one is a
     choice."""
     model = copy_sharing_weights(make_tiny("bert", "mean"))
-    taken = lambda **asked: model._resolve_prompt(asked["prompt"], asked["prompt_name"]) or ""  # noqa: E731
+
+    def taken(**asked: Any) -> str:
+        return model._resolve_prompt(asked["prompt"], asked["prompt_name"]) or ""
+
     monkeypatch.setattr(model, "encode", taken)
     for texts in product((None, "", "w1 "), repeat=5):
         named = zip(("document", "passage", "corpus", "query", "other"), texts, strict=True)
