@@ -22,7 +22,7 @@ from fairspan.runs.log import RunLog
 from fairspan.stats.positions import marker, position_effects
 from fairspan.studies.audit.attention import layer_groups
 from fairspan.studies.audit.charts import MOST_PLANS
-from fairspan.studies.audit.comparison import compare, compare_sides
+from fairspan.studies.audit.comparison import Pairing, compare
 from fairspan.studies.audit.tables import coefficient_table
 from fairspan.studies.audit.view import view_of
 from tests.report_example import chart_of, printed, table_of
@@ -490,7 +490,7 @@ def test_changes_against_the_first_treatment(log: RunLog, view: View) -> None:
     found = [
         one
         for name in ("paper", "retrieval")
-        for one in compare_sides(Arm(log, "plain"), Arm(log, name))[0]
+        for one in Pairing(Arm(log, "plain"), Arm(log, name)).spreads()
     ]
     found = [one for one in found if one["measure"] == "representation"]
     found.sort(key=lambda one: (one["second_treatment"], NAMES.index(one["plan"]), one["n"]))

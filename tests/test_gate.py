@@ -13,7 +13,7 @@ import pytest
 from fairspan.runs.arms import Arm
 from fairspan.runs.log import RunLog
 from fairspan.stats.equivalence import judge_loss
-from fairspan.studies.audit.comparison import compare_sides
+from fairspan.studies.audit.comparison import Pairing
 from fairspan.studies.logs import changes
 from tests import searches
 from tests.commands import Run
@@ -87,8 +87,8 @@ def test_lower_limits_of_several_families_hold_together(tmp_path: Path) -> None:
     plans = [("en", "en"), ("de", "de"), ("zh", "zh"), ("ko", "ko")]
     log = audited(tmp_path / "v1", {"plain": 0.03, "paper": 0.01}, plans)
     sides = Arm(log, "plain"), Arm(log, "paper")
-    alone, together = compare_sides(*sides)[0], compare_sides(*sides, familywise=True)[0]
-    for one, other in zip(alone, together, strict=True):
+    alone, together = Pairing(*sides), Pairing(*sides, familywise=True)
+    for one, other in zip(alone.spreads(), together.spreads(), strict=True):
         assert other["change_low"] < one["change_low"]
         assert other["change_high"] == one["change_high"]
         assert other["change_estimate"] == one["change_estimate"]

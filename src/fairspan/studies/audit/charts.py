@@ -1,17 +1,22 @@
-"""The charts of an audit: profiles by position, position by language as a heat map, and attention."""
+"""The charts of an audit: profiles by position, languages, and attention."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, domain_of, point
 from fairspan.report.frames import interval, values_of
-from fairspan.report.text import finite, number, p_value, with_bounds
+from fairspan.report.text import counted, finite, number, p_value, with_bounds
 from fairspan.report.view import Section
 from fairspan.studies.audit.attention import parts_around
-from fairspan.studies.audit.measures import ATTENTION_MEASURES, POSITION_MEASURES, AttentionWords
+from fairspan.studies.audit.measures import (
+    ATTENTION_MEASURES,
+    POSITION_MEASURES,
+    AttentionWords,
+    Columns,
+)
 
 MOST_PLANS = 6
 """Of more plans than these a figure would be too wide, and several are drawn."""
@@ -19,29 +24,40 @@ MOST_PLANS = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
-    """What charts see of a run, or of several whose frames were joined; `model` as titles name it."""
+    """What charts see of a run, or of several whose frames were joined."""
 
     model: str
     frames: Mapping[str, pl.DataFrame]
 
-    def of(self, frame: str, **chosen: Any) -> list[dict[str, Any]]:
+    def rows(self, frame: str, **values: Any) -> list[Columns]:
         """The rows of a frame that have these values."""
-        return self.frames[frame].filter(**chosen).to_dicts() if frame in self.frames else []
+        return self.frames[frame].filter(**values).to_dicts() if frame in self.frames else []
 
     @property
     def measures(self) -> list[str]:
-        there = self.frames.get("means")
-        return [] if there is None else values_of(there, "measure")
+        return values_of(self.frames["means"], "measure") if "means" in self.frames else []
 
     @property
     def treatments(self) -> tuple[str, ...]:
         """All that were measured, which a page can switch between."""
-        found = [
-            self.frames[name]["treatment"].to_list()
-            for name in ("means", "attention")
-            if name in self.frames
-        ]
-        return tuple(dict.fromkeys(name for names in found for name in names))
+        frames = [self.frames[name] for name in ("means", "attention") if name in self.frames]
+        return tuple(dict.fromkeys(name for frame in frames for name in frame["treatment"]))
+
+    def series(
+        self,
+        rows: Iterable[Columns],
+        column: str,
+        labels: Iterable[Any],
+        tell: Callable[[Columns], str],
+    ) -> Iterator[Series]:
+        """One for each treatment, with a point for each label that a column of its rows has."""
+        by_treatment: dict[str, dict[Any, Point | None]] = {}
+        for row in rows:
+            points = by_treatment.setdefault(row["treatment"], {})
+            points[row[column]] = point(interval(row), tell(row))
+        for name, points in by_treatment.items():
+            place = self.treatments.index(name)
+            yield Series(name, place, tuple(points.get(label) for label in labels))
 
 
 def measure_sections(shown: Shown, measure: str) -> list[Section]:
@@ -52,16 +68,17 @@ def measure_sections(shown: Shown, measure: str) -> list[Section]:
 def _profile_section(shown: Shown, measure: str) -> Section:
     """Profiles by size and language plan, and heat maps."""
     words = POSITION_MEASURES[measure]
-    panels = _profile_panels(shown, measure)
-    sizes = list(dict.fromkeys(len(panel.labels) for panel in panels))
-    pages = _pages([panel.title for panel in panels])
+    panels = list(_profile_panels(shown, measure))
+    pages = _pages(panel.title for panel in panels)
     fixed = domain_of([panel.series for panel in panels], zero=True) if len(pages) > 1 else None
-    charts = tuple(
-        Chart(
+    charts = []
+    for page, plans in pages.items():
+        title = page.replace("-", " ")
+        about = f", {title}" if page else ""
+        chart = Chart(
             name=f"{measure}-profiles" + (f"-{page}" if page else ""),
-            title=words.title + (f": {page.replace('-', ' ')}" if page else ""),
-            caption=f"{words.caption}{f', {page}'.replace('-', ' ') if page else ''}, with 95 % intervals and mean "
-            "segment lengths.",
+            title=words.title + (f": {title}" if page else ""),
+            caption=f"{words.caption}{about}, with 95 % intervals and mean segment lengths.",
             kind="bars",
             x_label="position",
             y_label=f"{measure} (cosine)",
@@ -70,130 +87,64 @@ def _profile_section(shown: Shown, measure: str) -> Section:
             fixed=fixed,
             brief=True,
         )
-        for page, plans in pages
-    )
+        charts.append(chart)
+    sizes = dict.fromkeys(len(panel.labels) for panel in panels)
     heats = [_heat_map(shown, measure, n, several=len(sizes) > 1) for n in sizes]
-    return Section(
-        words.title, words.intro, charts, tuple(heat for heat in heats if heat is not None)
-    )
+    return Section(words.title, words.intro, tuple(charts), tuple(filter(None, heats)))
 
 
-def _language_sections(shown: Shown, measure: str) -> list[Section]:
-    """Every two languages that lead each other in mixed documents; nothing where there are none."""
-    rows, done, panels = shown.of("languages", measure=measure), POSITION_MEASURES[measure].done, []
-    for n in sorted({row["n"] for row in rows}):
-        own = [row for row in rows if row["n"] == n]
-        found = {(row["treatment"], f"{row['language']} − {row['against']}"): row for row in own}
-        pairs = tuple(dict.fromkeys(pair for _, pair in found))
-        series = []
-        for place, name in enumerate(shown.treatments):
-            points: list[Point | None] = []
-            for pair in pairs:
-                row = found.get((name, pair), {})
-                told = f"{name}\n{pair}: {with_bounds(interval(row), '+.3f')}\n{row.get('verdict')}"
-                points.append(point(interval(row), told))
-            series += [Series(name, place, tuple(points))] if any(points) else []
-        panels.append(Panel("", pairs, tuple(series), heading=f"{n} segments"))
-    if not rows:
-        return []
-    margin = rows[0]["margin"]
-    chart = Chart(
-        name=f"{measure}-language-differences",
-        title=f"How much more each language is {done} than others in mixed documents",
-        caption=f"Difference of {measure} between two languages in documents of both, averaged over both orders, "
-        f"with 95 % intervals; shaded: within ±{margin:g}.",
-        kind="bars",
-        x_label="languages",
-        y_label=f"difference of {measure}",
-        panels=tuple(panels),
-        subtitle=shown.model,
-        dots=True,
-        band=(-margin, margin),
-    )
-    intro = (
-        f"Dots show by how much the first language is better {done} than the second in documents of both, at the "
-        "same position, averaged over the two orders, with 95 % intervals. Above 0 it is favoured. Differences in "
-        f"the shaded area, within ±{margin:g}, count as fair."
-    )
-    return [Section(f"Which languages are better {done}", intro, (chart,))]
-
-
-def attention_section(shown: Shown) -> Section:
-    """Where the pooled row looks; a page shows the last third of the layers."""
-    frame = shown.frames["attention"]
-    groups = frame["layers"].unique(maintain_order=True).to_list()
-    where = "the last third of the layers" if "last third" in groups else "all layers"
-    intro = (
-        f"The mean share of attention that each part of the text gets from the pooled row, in {where}, with 95 % "
-        "intervals. Special tokens are on the right. Text with more attention has more influence on the vector."
-    )
-    charts: list[Chart] = []
-    for measure, words in ATTENTION_MEASURES.items():
-        charts += _attention_charts(frame.filter(measure=measure), words, shown)
-    return Section("Where attention goes", intro, tuple(charts))
-
-
-def _profile_panels(shown: Shown, measure: str) -> list[Panel]:
+def _profile_panels(shown: Shown, measure: str) -> Iterator[Panel]:
     """By size, then by plan, in the order of the log."""
-    found: dict[tuple[int, str], dict[str, list[dict[str, Any]]]] = {}
-    for row in shown.of("means", measure=measure):
-        found.setdefault((row["n"], row["plan"]), {}).setdefault(row["treatment"], []).append(row)
-    verdicts = {
-        row["treatment"]: f" ({row['verdict']})" for row in shown.of("verdicts", measure=measure)
-    }
     keys = ("treatment", "n", "plan", "position")
     effects = {
-        tuple(row[key] for key in keys): row for row in shown.of("coefficients", measure=measure)
+        tuple(row[key] for key in keys): row for row in shown.rows("coefficients", measure=measure)
     }
-    panels = []
+
+    def tell(mean: Columns) -> str:
+        lines = [f"{mean['treatment']}, position {mean['position']}", with_bounds(interval(mean))]
+        effect = effects.get(tuple(mean[key] for key in keys))
+        if effect is not None and mean["position"] > 1 and mean["lead"] == mean["later"]:
+            change = with_bounds(interval(effect), "+.3f")
+            lines.append(f"against position 1: {change}, p {p_value(effect['p_value'])}")
+        tokens = number(mean["tokens"], ".0f")
+        return "\n".join([*lines, f"{tokens} tokens on average, {mean['documents']:,} documents"])
+
+    verdicts = {row["treatment"]: row["verdict"] for row in shown.rows("verdicts", measure=measure)}
+    families: dict[tuple[int, str], list[Columns]] = {}
+    for row in shown.rows("means", measure=measure):
+        families.setdefault((row["n"], row["plan"]), []).append(row)
     # Sorting is stable: plans keep their order.
-    for (n, plan), drawn in sorted(found.items(), key=lambda item: item[0][0]):
+    for (n, plan), rows in sorted(families.items(), key=lambda item: item[0][0]):
+        first = [row for row in rows if row["treatment"] == rows[0]["treatment"]]
+        positions = [row["position"] for row in first]
         series = []
-        for name, rows in drawn.items():
-            told = [_told(name, row, effects.get((name, n, plan, row["position"]))) for row in rows]
-            points = tuple(point(interval(row), text) for row, text in zip(rows, told, strict=True))
-            series.append(
-                Series(
-                    name, shown.treatments.index(name), points, legend=name + verdicts.get(name, "")
-                )
-            )
-        rows = next(iter(drawn.values()))
-        sets, documents = rows[0]["sets"], rows[0]["documents"]
-        panels.append(
-            Panel(
-                plan,
-                tuple(str(row["position"]) for row in rows),
-                tuple(series),
-                detail=f"{sets} {'set' if sets == 1 else 'sets'}, {documents:,} documents",
-                strip=tuple(round(row["tokens"], 1) for row in rows),
-                heading=f"{n} segments",
-            )
+        for drawn in shown.series(rows, "position", positions, tell):
+            verdict = f" ({verdicts[drawn.name]})" if drawn.name in verdicts else ""
+            series.append(replace(drawn, legend=drawn.name + verdict))
+        yield Panel(
+            plan,
+            tuple(map(str, positions)),
+            tuple(series),
+            detail=f"{counted(rows[0]['sets'], 'set')}, {rows[0]['documents']:,} documents",
+            strip=tuple(round(row["tokens"], 1) for row in first),
+            heading=f"{n} segments",
         )
-    return panels
 
 
-def _told(name: str, mean: dict[str, Any], effect: dict[str, Any] | None) -> str:
-    lines = [f"{name}, position {mean['position']}", with_bounds(interval(mean))]
-    if effect is not None and mean["position"] > 1 and mean["lead"] == mean["later"]:
-        change = with_bounds(interval(effect), "+.3f")
-        lines.append(f"against position 1: {change}, p {p_value(effect['p_value'])}")
-    tokens = number(mean["tokens"], ".0f")
-    return "\n".join([*lines, f"{tokens} tokens on average, {mean['documents']:,} documents"])
-
-
-def _pages(plans: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Plans that are drawn together, each page with a name: all of them, or by the language of later segments."""
-    named: dict[str, list[str]] = {}
+def _pages(plans: Iterable[str]) -> dict[str, list[str]]:
+    """Plans that are drawn together by the page's name: all, or by the language of later ones."""
+    pages: dict[str, list[str]] = {}
     for plan in dict.fromkeys(plans):
         _, _, later = plan.partition(":")
-        named.setdefault(f"later-{later}" if later else "monolingual", []).append(plan)
-    everything = [plan for own in named.values() for plan in own]
-    return [("", everything)] if len(everything) <= MOST_PLANS else list(named.items())
+        pages.setdefault(f"later-{later}" if later else "monolingual", []).append(plan)
+    everything = [plan for page in pages.values() for plan in page]
+    return {"": everything} if len(everything) <= MOST_PLANS else pages
 
 
 def _heat_map(shown: Shown, measure: str, n: int, *, several: bool) -> HeatMap | None:
-    """Position × language, with the effect of length taken out; None where there is one language only."""
-    switch, joint = shown.treatments, shown.of("joint", measure=measure, n=n)
+    """Position × language, without the effect of length; None if there is only one language."""
+    switch = shown.treatments
+    joint = shown.rows("joint", measure=measure, n=n)
     unknown = any(row["effect"] == "log_tokens" and row["estimate"] is None for row in joint)
     adjusted = "" if unknown else ", at the mean length of a segment"
     table: dict[str, list[list[float | None]]] = {}
@@ -207,103 +158,153 @@ def _heat_map(shown: Shown, measure: str, n: int, *, several: bool) -> HeatMap |
     return HeatMap(
         name=f"{measure}-languages" + (f"-n{n}" if several else ""),
         title=f"{measure} by position and language, n = {n}{adjusted}",
-        caption=f"Mean {measure} at each position in each language, in documents of {n} segments{adjusted}.",
+        caption=f"Mean {measure} at each position in each language, in documents of {n} "
+        f"segments{adjusted}.",
         corner="language",
         columns=tuple(f"position {position}" for position in range(1, n + 1)),
-        rows=tuple(
-            (
-                name,
-                tuple(
-                    None if set(values) == {None} else HeatCell(tuple(values)) for values in cells
-                ),
-            )
-            for name, cells in table.items()
-        ),
+        rows=tuple((name, tuple(map(_heat_cell, cells))) for name, cells in table.items()),
         subtitle=shown.model,
         entries=switch,
     )
 
 
-def _attention_charts(frame: pl.DataFrame, words: AttentionWords, shown: Shown) -> list[Chart]:
+def _heat_cell(values: Sequence[float | None]) -> HeatCell | None:
+    return None if set(values) == {None} else HeatCell(tuple(values))
+
+
+def _language_sections(shown: Shown, measure: str) -> list[Section]:
+    """Every two languages that lead each other in mixed documents; empty if there are none."""
+    rows = shown.rows("languages", measure=measure)
+    if not rows:
+        return []
+    done = POSITION_MEASURES[measure].done
+    margin = rows[0]["margin"]
+    for row in rows:
+        row["pair"] = f"{row['language']} − {row['against']}"
+
+    def tell(row: Columns) -> str:
+        difference = with_bounds(interval(row), "+.3f")
+        return f"{row['treatment']}\n{row['pair']}: {difference}\n{row['verdict']}"
+
+    panels = []
+    for n in sorted({row["n"] for row in rows}):
+        of_size = [row for row in rows if row["n"] == n]
+        pairs = tuple(dict.fromkeys(row["pair"] for row in of_size))
+        series = shown.series(of_size, "pair", pairs, tell)
+        panels.append(Panel("", pairs, tuple(series), heading=f"{n} segments"))
+    chart = Chart(
+        name=f"{measure}-language-differences",
+        title=f"How much more each language is {done} than others in mixed documents",
+        caption=f"Difference of {measure} between two languages in documents of both, averaged "
+        f"over both orders, with 95 % intervals; shaded: within ±{margin:g}.",
+        kind="bars",
+        x_label="languages",
+        y_label=f"difference of {measure}",
+        panels=tuple(panels),
+        subtitle=shown.model,
+        dots=True,
+        band=(-margin, margin),
+    )
+    intro = (
+        f"Dots show by how much the first language is better {done} than the second in documents "
+        "of both, at the same position, averaged over the two orders, with 95 % intervals. Above 0 "
+        f"it is favoured. Differences in the shaded area, within ±{margin:g}, count as fair."
+    )
+    return [Section(f"Which languages are better {done}", intro, (chart,))]
+
+
+def attention_section(shown: Shown) -> Section:
+    """Where the pooled row looks; a page shows the last third of the layers."""
+    frame = shown.frames["attention"]
+    where = "all layers"
+    if "last third" in frame["layers"]:
+        where = "the last third of the layers"
+    intro = (
+        "The mean share of attention that each part of the text gets from the pooled row, in "
+        f"{where}, with 95 % intervals. Special tokens are on the right. Text with more attention "
+        "has more influence on the vector."
+    )
+    charts = [
+        chart
+        for measure, words in ATTENTION_MEASURES.items()
+        for chart in _attention_charts(frame.filter(measure=measure), words, shown)
+    ]
+    return Section("Where attention goes", intro, tuple(charts))
+
+
+def _attention_charts(frame: pl.DataFrame, words: AttentionWords, shown: Shown) -> Iterator[Chart]:
     """One chart for each size, of as many plans as fit."""
-    sizes, charts = sorted(frame["n"].unique()), []
+    sizes = sorted(frame["n"].unique())
+    several = len(sizes) > 1
     for n in sizes:
-        pages = _pages(values_of(frame.filter(n=n), "plan"))
-        for page, plans in pages:
-            own = frame.filter(pl.col("n") == n, pl.col("plan").is_in(plans))
-            panels = _attention_panels(
-                own, words, shown.treatments, folded=words.relative or page != pages[0][0]
+        pages = _pages(frame.filter(n=n)["plan"])
+        for page, plans in pages.items():
+            part = frame.filter(pl.col("plan").is_in(plans), n=n)
+            folded = words.relative or page != next(iter(pages))
+            panels = tuple(_attention_panels(part, words, shown, folded=folded))
+            name = [words.name, f"n{n}" if several else "", page]
+            of_each = " of each plan" if len(plans) > 1 else ""
+            yield Chart(
+                name="-".join(filter(None, name)),
+                title=f"Attention of the pooled row {words.by}"
+                + (f", {n} segments" if several else ""),
+                caption=f"Share of the pooled row's attention {words.by}, in documents of {n} "
+                "segments, by layers, with 95 % intervals.",
+                kind="lines" if words.relative else "bars",
+                x_label=words.x_label,
+                y_label="share of attention",
+                panels=panels,
+                subtitle=f"{shown.model}, {max(part['documents'])} documents{of_each}",
+                dashes="equal shares for all parts of the text",
+                fixed=domain_of([panel.series for panel in panels], zero=True),
             )
-            ending = [f"n{n}"] if len(sizes) > 1 else []
-            charts.append(
-                Chart(
-                    name="-".join([words.name, *ending, *([page] if page else [])]),
-                    title=f"Attention of the pooled row {words.by}"
-                    + (f", {n} segments" if len(sizes) > 1 else ""),
-                    caption=f"Share of the pooled row's attention {words.by}, in documents of {n} segments, by "
-                    "layers, with 95 % intervals.",
-                    kind="lines" if words.relative else "bars",
-                    x_label=words.x_label,
-                    y_label="share of attention",
-                    panels=tuple(panels),
-                    subtitle=f"{shown.model}, {max(own['documents'])} documents"
-                    + (" of each plan" if len(plans) > 1 else ""),
-                    dashes="equal shares for all parts of the text",
-                    fixed=domain_of([panel.series for panel in panels], zero=True),
-                )
-            )
-    return charts
 
 
 def _attention_panels(
-    frame: pl.DataFrame, words: AttentionWords, treatments: Sequence[str], *, folded: bool
-) -> list[Panel]:
+    frame: pl.DataFrame, words: AttentionWords, shown: Shown, *, folded: bool
+) -> Iterator[Panel]:
     """For each group of layers and plan the parts of the text, and then what is around it.
 
-    On the relative axis special tokens would be far above twenty small parts; they are the same as by segment.
+    On the relative axis special tokens would be far above twenty small parts; they are the same
+    as by segment.
     """
-    on_page = "last third" if "last third" in set(frame["layers"]) else "all"
-    around = {} if words.relative else {part: part for part in parts_around(frame)}
-    panels = []
-    for (layers, plan), own in frame.partition_by(
-        "layers", "plan", as_dict=True, maintain_order=True
-    ).items():
-        first = own.row(0, named=True)
-        numbers = own.select("part", "number").drop_nulls().unique().sort("number").rows()
+    on_page = "last third" if "last third" in frame["layers"] else "all"
+    around = [] if words.relative else parts_around(frame)
+    parts = frame.partition_by("layers", "plan", as_dict=True, maintain_order=True)
+    for (layers, plan), rows in parts.items():
+        first = rows.row(0, named=True)
+        numbers = rows.select("part", "number").drop_nulls().unique().sort("number").rows()
         labels = {
-            part: str(5 * (one - 1) if words.relative else one) for part, one in numbers
-        } | around
-        series = []
-        for (name,), rows in own.partition_by(
-            "treatment", as_dict=True, maintain_order=True
-        ).items():
-            found = {row["part"]: row for row in rows.iter_rows(named=True)}
-            points = [_share(name, found.get(part)) for part in labels]
-            series.append(Series(name, treatments.index(name), tuple(share for share, _ in points)))
-            # Dashed, what would be equal shares.
-            equal = tuple(level for _, level in points)
-            series += (
-                [Series(name, treatments.index(name), equal, dashed=True)] if any(equal) else []
-            )
-        panels.append(
-            Panel(
-                plan,
-                tuple(labels.values()),
-                tuple(series),
-                detail=f"{first['n']} segments, {max(own['documents']):,} documents",
-                heading=f"{'all layers' if layers == 'all' else f'{layers} of the layers'} "
-                f"({first['first_layer']}–{first['last_layer']})",
-                folded=folded or layers != on_page,
-            )
+            part: str(5 * (place - 1) if words.relative else place) for part, place in numbers
+        }
+        labels |= {part: part for part in around}
+        where = "all layers" if layers == "all" else f"{layers} of the layers"
+        yield Panel(
+            plan,
+            tuple(labels.values()),
+            tuple(_share_series(rows.to_dicts(), labels, shown)),
+            detail=f"{first['n']} segments, {max(rows['documents']):,} documents",
+            heading=f"{where} ({first['first_layer']}–{first['last_layer']})",
+            folded=folded or layers != on_page,
         )
-    return panels
 
 
-def _share(name: str, share: dict[str, Any] | None) -> tuple[Point | None, Point | None]:
-    """The share of a part, and what would be an equal one; None for what is unknown."""
-    if share is None:
-        return None, None
-    level, told = finite(share["equal"]), f"{name}, {share['part']}\n{with_bounds(interval(share))}"
-    if level is None:
-        return point(interval(share), told), None
-    return point(interval(share), f"{told}\nan equal share would be {number(level)}"), Point(level)
+def _share_series(rows: Sequence[Columns], labels: Iterable[str], shown: Shown) -> Iterable[Series]:
+    """The shares of each treatment, followed by what would be equal shares, dashed."""
+    equal = {
+        (row["treatment"], row["part"]): Point(row["equal"])
+        for row in rows
+        if finite(row["equal"]) is not None
+    }
+
+    def tell(row: Columns) -> str:
+        lines = [f"{row['treatment']}, {row['part']}", with_bounds(interval(row))]
+        if (row["treatment"], row["part"]) in equal:
+            lines.append(f"an equal share would be {number(row['equal'])}")
+        return "\n".join(lines)
+
+    for series in shown.series(rows, "part", labels, tell):
+        yield series
+        levels = tuple(equal.get((series.name, part)) for part in labels)
+        if any(levels):
+            yield Series(series.name, series.number, levels, dashed=True)

@@ -1,7 +1,9 @@
-"""Two treatments on the same documents, from one run or from two: what changes, and whether that is a loss."""
+"""`Pairing`: two treatments on the same documents, of one run or of two, and what changes."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import polars as pl
 
@@ -13,18 +15,20 @@ from fairspan.runs.arms import Arm, Change, pairs_to_compare
 from fairspan.runs.log import RunLog
 from fairspan.stats.equivalence import LossKind, judge_loss
 from fairspan.stats.positions import (
+    PositionEffects,
     difference_weights,
     position_effects,
     size_changes,
     spread,
     spread_change,
 )
-from fairspan.studies.audit.languages import MIXED, effects_of, pairs_of, plans_of
+from fairspan.studies.audit.languages import MIXED, count_pairs, effects_of
 from fairspan.studies.audit.measures import (
     POSITION_MEASURES,
+    Columns,
     Family,
-    Record,
     Settings,
+    arrays,
     contrast,
     symbol,
     with_codes,
@@ -34,10 +38,177 @@ from fairspan.studies.audit.tables import change_table
 _FAMILY = ["measure", "n", "lead", "later"]
 # A document is the same in two runs if it has the same segments at the same positions.
 _PLACE = ["set", "order", "position", "segment", "language"]
-_COLUMNS = ("value", "value_second", "position", "set", "segment")
+_VALUES = ("value", "value_second", "value_change")
 _ORDER: tuple[LossKind, ...] = ("worse", "inconclusive", "not worse", "fairer")
 
-Sides = tuple[Arm, Arm]
+_Effects = tuple[PositionEffects, PositionEffects, PositionEffects]
+"""Under the first treatment, under the second, and of the change from one to the other."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pairing:
+    """The documents that two arms share. What these have in common cancels row by row.
+
+    `familywise`: lower limits of changes hold together for all families of a measure, for a claim
+    about the worst of them. That none is worse needs no correction, because all must pass.
+    """
+
+    first: Arm
+    second: Arm
+    familywise: bool = False
+
+    @cached_property
+    def rows(self) -> pl.DataFrame:
+        """The rows that both have: `value`, `value_second` and the difference `value_change`."""
+        before = _position_rows(self.first)
+        after = _position_rows(self.second)
+        joined = before.join(after, on=_FAMILY + _PLACE, suffix="_second", maintain_order="left")
+        if joined.is_empty():
+            raise FairspanError(
+                f"{self.first} and {self.second} have no document in common: paired differences "
+                "need the same corpus, languages, sizes, design and seed."
+            )
+        change = pl.col("value_second") - pl.col("value")
+        return with_codes(joined, "segment").with_columns(value_change=change)
+
+    @property
+    def names(self) -> Columns:
+        """The columns that say what is compared."""
+        columns = {}
+        for side, arm in (("first", self.first), ("second", self.second)):
+            columns[f"{side}_run"] = arm.log.run
+            columns[f"{side}_model"] = arm.log.model
+            columns[f"{side}_treatment"] = arm.treatment
+        return columns
+
+    @property
+    def settings(self) -> Settings:
+        return Settings.of(self.first.log)
+
+    @cached_property
+    def families(self) -> list[tuple[Family, pl.DataFrame, _Effects]]:
+        """Every family of documents with its rows and effects."""
+        parts = self.rows.partition_by(_FAMILY, as_dict=True, maintain_order=True)
+        return [(Family(*key), rows, self._effects(rows)) for key, rows in parts.items()]
+
+    def _effects(self, rows: pl.DataFrame) -> _Effects:
+        """The effects of both values and of the change."""
+        places = arrays(rows, "position", "set", "segment")
+        how = self.settings.inference
+        before, after, change = arrays(rows, *_VALUES)
+        return (
+            position_effects(before, *places, inference=how),
+            position_effects(after, *places, inference=how),
+            position_effects(change, *places, inference=how),
+        )
+
+    def _family_names(self, family: Family, rows: pl.DataFrame, sets: int) -> Columns:
+        sizes = {"sets": sets, "documents": rows["document"].n_unique()}
+        return {"measure": family.measure, **self.names, **family.labels, **sizes}
+
+    def coefficients(self) -> Iterator[Columns]:
+        """Every coefficient under both treatments with its change, and that of the mean."""
+        for family, rows, (before, after, change) in self.families:
+            names = self._family_names(family, rows, after.sets)
+            for place in range(family.n):
+                yield {
+                    **names,
+                    "position": place + 1,
+                    "coefficient": symbol(place + 1),
+                    "first_estimate": float(before.estimate[place]),
+                    "second_estimate": float(after.estimate[place]),
+                    **contrast(change[place], "change_"),
+                    **contrast(change.means[place], "mean_change_"),
+                    "inference": after.robust.inference,
+                }
+
+    def spreads(self) -> Iterator[Columns]:
+        """The spread between the positions that are compared, before and after."""
+        compared = [item for item in self.families if item[0].comparisons]
+        counts = Counter(family.measure for family, _, _ in compared)
+        for family, rows, (before, after, change) in compared:
+            start = family.first_compared
+            kept = rows.filter(pl.col("position") >= start)
+            first, second, positions, sets, segments = arrays(
+                kept, "value", "value_second", "position", "set", "segment"
+            )
+            grown = spread_change(
+                first,
+                second,
+                positions - start + 1,
+                sets,
+                segments,
+                inference=self.settings.inference,
+                families=counts[family.measure] if self.familywise else 1,
+            )
+            yield {
+                **self._family_names(family, rows, after.sets),
+                "from_position": start,
+                "first_spread": float(spread(before.means.estimate[start - 1 :])),
+                "second_spread": float(spread(after.means.estimate[start - 1 :])),
+                **columns_of(grown, "change_"),
+                "p_value": change.robust.joint(difference_weights(family.n, start)),
+                "inference": after.robust.inference,
+            }
+
+    def gains(self) -> Iterator[Columns]:
+        """What position 1 and the later positions gain or lose in each measure."""
+        position = pl.col("position").clip(upper_bound=2)
+        groups = self.rows.group_by("measure", "n", "set", "segment", position, maintain_order=True)
+        means = groups.agg(pl.col(_VALUES).mean())
+        parts = means.partition_by("measure", as_dict=True, maintain_order=True)
+        for (measure,), rows in parts.items():
+            before, after, change = self._effects(rows)
+            for place, positions in enumerate(("position 1", "later positions")):
+                yield {
+                    "measure": measure,
+                    **self.names,
+                    "positions": positions,
+                    "first_estimate": before.means[place].estimate,
+                    "second_estimate": after.means[place].estimate,
+                    **contrast(change.means[place], "change_"),
+                }
+
+    def languages(self) -> Iterator[Columns]:
+        """The difference of every two languages of mixed documents, before and after.
+
+        `change_` is of the difference, second minus first; `absolute_change_` of its absolute
+        value, negative if the second arm is fairer.
+        """
+        mixed = self.rows.filter(MIXED)
+        parts = mixed.partition_by("measure", "n", as_dict=True, maintain_order=True)
+        counts = Counter[str]()
+        for (measure, _), rows in parts.items():
+            counts[measure] += count_pairs(rows)
+        for (measure, n), rows in parts.items():
+            if not count_pairs(rows):
+                continue
+            effects = [effects_of(rows, self.settings, column) for column in _VALUES]
+            differences = [effect.differences() for effect in effects]
+            before, after, change = differences
+            families = counts[measure] if self.familywise else 1
+            sizes = size_changes(before, after, change, families)
+            model = effects[0].model
+            for place, (language, against) in enumerate(effects[0].pairs):
+                yield {
+                    "measure": measure,
+                    **self.names,
+                    "n": n,
+                    "sets": model.sets,
+                    "documents": rows.height // n,
+                    "language": language,
+                    "against": against,
+                    "first_estimate": float(before.estimate[place]),
+                    "second_estimate": float(after.estimate[place]),
+                    **contrast(change[place], "change_"),
+                    **columns_of(sizes[place], "absolute_change_"),
+                    "inference": model.robust.inference,
+                }
+
+
+def _position_rows(arm: Arm) -> pl.DataFrame:
+    by_position = pl.col("measure").is_in(list(POSITION_MEASURES))
+    return arm.log.rows.filter(by_position, treatment=arm.treatment)
 
 
 def compare(
@@ -45,15 +216,17 @@ def compare(
 ) -> list[Table]:
     """What changes between treatments of one run or between two runs, on the same documents.
 
-    Without names every treatment of one run is compared with its first, and of two runs each treatment that both
-    have. For each measure there is a table of the spread between positions, which is brief, and one of coefficients.
+    Without names every treatment of one run is compared with its first, and of two runs each
+    treatment that both have. For each measure there is a table of the spread between positions,
+    which is brief, and one of coefficients.
     """
-    pairs = pairs_to_compare(first, second, treatments)
-    found = [compare_sides(*pair) for pair in pairs]
+    pairings = [Pairing(*pair) for pair in pairs_to_compare(first, second, treatments)]
     frames = {
-        "changes": frame_of(one for spreads, _ in found for one in spreads),
-        "coefficient-changes": frame_of(one for _, coefficients in found for one in coefficients),
-        "language-changes": frame_of(one for pair in pairs for one in compare_languages(*pair)),
+        "changes": frame_of(row for pairing in pairings for row in pairing.spreads()),
+        "coefficient-changes": frame_of(
+            row for pairing in pairings for row in pairing.coefficients()
+        ),
+        "language-changes": frame_of(row for pairing in pairings for row in pairing.languages()),
     }
     tables = []
     for measure in values_of(frames["coefficient-changes"], "measure"):
@@ -70,226 +243,65 @@ def changes(
     treatments: Sequence[str] | None = None,
     margin: float | None = None,
 ) -> list[Change]:
-    """Whether the spread between positions grows, in any family of documents, pair by pair and measure by measure.
+    """Whether the spread between positions grows in any family, by pair and by measure.
 
     And whether two languages of mixed documents come further apart.
     """
     allowed = float(first.spec["margin"]) if margin is None else margin
-    found = []
-    for sides in pairs_to_compare(first, second, treatments):
-        spreads, _ = compare_sides(*sides, familywise=True)
-        for compared in (spreads, compare_languages(*sides, familywise=True)):
-            own: dict[str, list[Record]] = {}
-            for one in compared:
-                own.setdefault(one["measure"], []).append(one)
-            found += [_worst_change(sides, records, allowed) for records in own.values()]
-    return found
+    worst = []
+    for pair in pairs_to_compare(first, second, treatments):
+        pairing = Pairing(*pair, familywise=True)
+        for rows in (list(pairing.spreads()), list(pairing.languages())):
+            for measure in dict.fromkeys(row["measure"] for row in rows):
+                of_measure = [row for row in rows if row["measure"] == measure]
+                worst.append(_worst_change(pairing, of_measure, allowed))
+    return worst
 
 
-def _worst_change(sides: Sides, found: Sequence[Record], allowed: float) -> Change:
-    """The comparison that decides: worse before inconclusive, not worse and fairer, then the one that loses most.
+def _worst_change(pairing: Pairing, rows: Sequence[Columns], margin: float) -> Change:
+    """The comparison that decides: worse before inconclusive, not worse and fairer.
 
-    Families lose in their spread, pairs of languages in how far they are apart.
+    Of several that are alike, the one that loses most: families lose in their spread, pairs of
+    languages in how far they are apart.
     """
-    languages = "against" in found[0]
+    languages = "against" in rows[0]
     size = "absolute_change_" if languages else "change_"
-    judged = [
-        (judge_loss(one[f"{size}low"], one[f"{size}high"], allowed, "fairer"), one) for one in found
+    kinds = [judge_loss(row[f"{size}low"], row[f"{size}high"], margin, "fairer") for row in rows]
+    ranks = [
+        (_ORDER.index(kind), -row[f"{size}estimate"]) for kind, row in zip(kinds, rows, strict=True)
     ]
-    kind, worst = min(judged, key=lambda one: (_ORDER.index(one[0]), -one[1][f"{size}estimate"]))
-    change, measure = with_bounds(interval(worst, size), "+.3f"), worst["measure"]
+    place = ranks.index(min(ranks))
+    worst = rows[place]
+    measure = worst["measure"]
+    change = with_bounds(interval(worst, size), "+.3f")
     if languages:
-        before, after = (number(worst[f"{side}_estimate"], "+.3f") for side in ("first", "second"))
-        words = f"{measure} of {worst['language']} against {worst['against']} {before} → {after} (size {change})"
-        where = f", n={worst['n']}" if len({one["n"] for one in found}) > 1 else ""
-        which = f"{where}, the worst of {len(found)} comparisons of languages"
+        ends = _before_and_after(worst, "estimate", "+.3f")
+        pair = f"{worst['language']} against {worst['against']}"
+        words = f"{measure} of {pair} {ends} (size {change})"
+        sizes = {row["n"] for row in rows}
+        which = f", n={worst['n']}" if len(sizes) > 1 else ""
+        which += f", the worst of {len(rows)} comparisons of languages"
     else:
-        before, after = (number(worst[f"{side}_spread"]) for side in ("first", "second"))
-        words = f"spread of {measure} {before} → {after} ({change})"
-        which = f" for {worst['plan']}, n={worst['n']}, the worst of {len(found)} families"
-    return Change(
-        *sides, measure, kind, words + (which if len(found) > 1 else ""), languages=languages
-    )
+        words = f"spread of {measure} {_before_and_after(worst, 'spread')} ({change})"
+        which = f" for {worst['plan']}, n={worst['n']}, the worst of {len(rows)} families"
+    if len(rows) > 1:
+        words += which
+    return Change(pairing.first, pairing.second, measure, kinds[place], words, languages=languages)
 
 
-def compare_sides(
-    first: Arm, second: Arm, *, familywise: bool = False
-) -> tuple[list[Record], list[Record]]:
-    """What changes from the first side to the second, in every family of documents that both have.
-
-    What the two share, such as how central a segment is to its set, cancels row by row.
-
-    Args:
-        familywise: lower limits of changes of spread hold together for all families of a measure, for a claim about
-            the worst of them. That none is worse needs no correction, because all must pass.
-
-    Returns:
-        the spread between the positions that are compared, before and after, of families with more than one of them;
-        and every coefficient on both sides with its change, and that of the mean.
-    """
-    joined, settings = _joined(first, second), Settings.of(first.log)
-    parts = with_codes(joined, "segment").partition_by(_FAMILY, as_dict=True, maintain_order=True)
-    families = (
-        Counter(family[0] for family in parts if Family(*family).comparisons)
-        if familywise
-        else Counter()
-    )
-    spreads, coefficients = list[Record](), list[Record]()
-    for family, rows in parts.items():
-        own = Family(*family)
-        one, two, positions, sets, segments = (rows[name].to_numpy() for name in _COLUMNS)
-        before, after, change = (
-            position_effects(values, positions, sets, segments, inference=settings.inference)
-            for values in (one, two, two - one)
-        )
-        sizes = {"sets": after.sets, "documents": rows["document"].n_unique()}
-        names = {"measure": own.measure, **_side_names((first, second)), **own.labels, **sizes}
-        for place in range(own.n):
-            coefficients.append(
-                {
-                    **names,
-                    "position": place + 1,
-                    "coefficient": symbol(place + 1),
-                    "first_estimate": float(before.estimate[place]),
-                    "second_estimate": float(after.estimate[place]),
-                    **contrast(change[place], "change_"),
-                    **contrast(change.means[place], "mean_change_"),
-                    "inference": after.robust.inference,
-                }
-            )
-        if own.comparisons:
-            start = own.first_compared
-            kept = positions >= start
-            compared = (
-                one[kept],
-                two[kept],
-                positions[kept] - start + 1,
-                sets[kept],
-                segments[kept],
-            )
-            together = max(1, families[own.measure])
-            grown = spread_change(*compared, inference=settings.inference, families=together)
-            spreads.append(
-                {
-                    **names,
-                    "from_position": start,
-                    "first_spread": float(spread(before.means.estimate[start - 1 :])),
-                    "second_spread": float(spread(after.means.estimate[start - 1 :])),
-                    **columns_of(grown, "change_"),
-                    "p_value": change.robust.joint(difference_weights(own.n, start)),
-                    "inference": after.robust.inference,
-                }
-            )
-    return spreads, coefficients
+def _before_and_after(row: Columns, column: str, form: str = ".3f") -> str:
+    return " → ".join(number(row[f"{side}_{column}"], form) for side in ("first", "second"))
 
 
-def gains(first: Arm, second: Arm) -> Iterator[Record]:
-    """What position 1 and the later positions gain or lose in each measure, over all documents that both have."""
-    own = ["measure", "n", "set", "segment", pl.col("position").clip(upper_bound=2)]
-    groups = with_codes(_joined(first, second), "segment").group_by(own, maintain_order=True)
-    means, how = (
-        groups.agg(pl.col("value", "value_second").mean()),
-        Settings.of(first.log).inference,
-    )
-    for (measure,), rows in means.partition_by(
-        "measure", as_dict=True, maintain_order=True
-    ).items():
-        one, two, *where = (rows[name].to_numpy() for name in _COLUMNS)
-        found = [
-            position_effects(values, *where, inference=how).means
-            for values in (one, two, two - one)
-        ]
-        for place, name in enumerate(("position 1", "later positions")):
-            before, after, change = (own[place] for own in found)
-            ends = {"first_estimate": before.estimate, "second_estimate": after.estimate}
-            names = {"measure": measure, **_side_names((first, second)), "positions": name}
-            yield {**names, **ends, **contrast(change, "change_")}
-
-
-def gain_words(found: Sequence[Record]) -> str:
-    """The gains of one measure in words; what may be chance is called neither a gain nor a loss."""
+def gain_words(gains: Sequence[Columns]) -> str:
+    """The gains of one measure; what may be chance is called neither a gain nor a loss."""
     parts = []
-    for one, ending in zip(found, ("s", ""), strict=True):
-        verb = "gain" if one["change_low"] > 0 else "lose" if one["change_high"] < 0 else ""
-        said = (
-            f"{verb}{ending} {number(abs(one['change_estimate']))}"
-            if verb
-            else f"show{ending} no clear change"
-        )
-        ends = " → ".join(number(one[f"{side}_estimate"]) for side in ("first", "second"))
-        parts.append(f"{one['positions']} {said} ({ends})")
-    return f"against {found[0]['first_treatment']}, {' and '.join(parts)}"
-
-
-def compare_languages(first: Arm, second: Arm, *, familywise: bool = False) -> list[Record]:
-    """The difference of every two languages of mixed documents on both sides, for every size that both have.
-
-    `change_` is of the difference, second minus first; `absolute_change_` of its absolute value, negative where the
-    second side is fairer. `familywise` as in `compare_sides`.
-    """
-    joined, settings = _joined(first, second).filter(MIXED), Settings.of(first.log)
-    parts = with_codes(joined, "segment").partition_by(
-        "measure", "n", as_dict=True, maintain_order=True
-    )
-    plans = {group: plans_of(part) for group, part in parts.items()}
-    pairs = {group: pairs_of(own) for group, own in plans.items()}
-    found = []
-    for (measure, n), rows in parts.items():
-        if not pairs[measure, n]:
-            continue
-        together = (
-            sum(count for (other, _), count in pairs.items() if other == measure)
-            if familywise
-            else 1
-        )
-        one, two = (rows[name].to_numpy() for name in ("value", "value_second"))
-        effects = [
-            effects_of(rows, own, plans[measure, n], settings) for own in (one, two, two - one)
-        ]
-        was, now, change = (own.differences() for own in effects)
-        absolute = size_changes(was, now, change, together)
-        sizes = {"n": n, "sets": effects[0].model.sets, "documents": rows.height // n}
-        for place, (language, against) in enumerate(effects[0].pairs):
-            found.append(
-                {
-                    "measure": measure,
-                    **_side_names((first, second)),
-                    **sizes,
-                    "language": language,
-                    "against": against,
-                    "first_estimate": float(was.estimate[place]),
-                    "second_estimate": float(now.estimate[place]),
-                    **contrast(change[place], "change_"),
-                    **columns_of(absolute[place], "absolute_change_"),
-                    "inference": effects[0].model.robust.inference,
-                }
-            )
-    return found
-
-
-def _joined(first: Arm, second: Arm) -> pl.DataFrame:
-    """The rows that both sides have."""
-    measured = pl.col("measure").is_in(list(POSITION_MEASURES))
-    before, after = (
-        one.log.rows.filter(measured & (pl.col("treatment") == one.treatment))
-        for one in (first, second)
-    )
-    joined = before.join(after, on=_FAMILY + _PLACE, suffix="_second", maintain_order="left")
-    if joined.is_empty():
-        raise FairspanError(
-            f"{first} and {second} have no document in common: paired differences need the same corpus, languages, "
-            "sizes, design and seed."
-        )
-    return joined
-
-
-def _side_names(sides: Sides) -> Record:
-    return {
-        f"{which}_{what}": value
-        for which, side in zip(("first", "second"), sides, strict=True)
-        for what, value in (
-            ("run", side.log.run),
-            ("model", side.log.model),
-            ("treatment", side.treatment),
-        )
-    }
+    for gain, ending in zip(gains, ("s", ""), strict=True):
+        amount = number(abs(gain["change_estimate"]))
+        words = f"show{ending} no clear change"
+        if gain["change_low"] > 0:
+            words = f"gain{ending} {amount}"
+        elif gain["change_high"] < 0:
+            words = f"lose{ending} {amount}"
+        parts.append(f"{gain['positions']} {words} ({_before_and_after(gain, 'estimate')})")
+    return f"against {gains[0]['first_treatment']}, {' and '.join(parts)}"

@@ -1,18 +1,30 @@
-"""`Spoken`: the languages of mixed documents, compared in both orders; and the model over all language plans."""
+"""`MixedEffects`: languages compared in documents of two of them; the model over all plans."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from fairspan.errors import DesignError
 from fairspan.report.frames import columns_of
 from fairspan.stats.equivalence import Compared, Verdict
 from fairspan.stats.intervals import Interval
-from fairspan.stats.languages import LanguageEffects, LeadLater, joint_model, language_effects
-from fairspan.studies.audit.measures import COMPANIES, COMPANY, Record, Settings, contrast
+from fairspan.stats.languages import (
+    JointModel,
+    LanguageEffects,
+    LeadLater,
+    joint_model,
+    language_effects,
+)
+from fairspan.studies.audit.measures import (
+    COMPANIES,
+    COMPANY,
+    Columns,
+    Settings,
+    arrays,
+    contrast,
+)
 from fairspan.studies.audit.positions import judged_together, worst_of
 
 MIXED = pl.col("lead").cast(pl.String) != pl.col("later").cast(pl.String)
@@ -22,19 +34,19 @@ _GROUP = ("measure", "treatment", "n")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Spoken:
+class MixedEffects:
     """The mixed documents of one size under one measure and treatment.
 
     Attributes:
-        effects: at the same length where lengths vary; None where a reason says why not.
+        effects: at the same length if lengths vary; None if a reason says why not.
         plain: at the lengths that segments have.
-        verdict: None where no two languages lead each other.
+        verdict: None if no two languages lead each other.
     """
 
     measure: str
     treatment: str
     n: int
-    plans: tuple[LeadLater, ...]
+    plans: list[LeadLater]
     documents: int
     effects: LanguageEffects | None = None
     plain: LanguageEffects | None = None
@@ -50,17 +62,20 @@ class Spoken:
         return self.effects is not None and not self.effects.model.no_slope
 
     @property
-    def names(self) -> Record:
-        sets = 0 if self.effects is None else self.effects.model.sets
+    def names(self) -> Columns:
+        """The columns that all frames of languages begin with."""
         group = {"measure": self.measure, "treatment": self.treatment, "n": self.n}
+        sets = 0 if self.effects is None else self.effects.model.sets
         return {**group, "sets": sets, "documents": self.documents}
 
     @property
-    def pairs(self) -> Iterator[Record]:
-        """The difference of every two languages that lead each other: over all positions, at the first and later."""
+    def pairs(self) -> Iterator[Columns]:
+        """The difference of every two languages that lead each other: overall, first and later."""
         if self.effects is None or self.verdict is None:
             return
-        overall, lead, later = (self.effects.differences(role) for role in ("", "lead", "later"))
+        overall = self.effects.differences()
+        lead = self.effects.differences("lead")
+        later = self.effects.differences("later")
         for place, (language, against) in enumerate(self.effects.pairs):
             yield {
                 **self.names,
@@ -76,144 +91,143 @@ class Spoken:
             }
 
     @property
-    def roles(self) -> Iterator[Record]:
-        """What each language has where it leads and where it follows, and the others of the same documents."""
+    def roles(self) -> Iterator[Columns]:
+        """What each language has where it leads and where it follows, and the others beside it."""
         if self.plain is None:
             return
         for language in self.plain.languages:
             for role in ("lead", "later"):
-                found = self.plain.role(language, role)
-                if found is None:
+                measured = self.plain.role(language, role)
+                if measured is None:
                     continue
-                beside, means = found
-                about = {"language": language, "role": role, "beside": ", ".join(beside)}
-                ends = {
-                    key: end
-                    for name, one in means.items()
-                    for key, end in columns_of(one, f"{name}_").items()
-                }
-                yield {
-                    **self.names,
-                    **about,
-                    **ends,
-                    "inference": self.plain.model.robust.inference,
-                }
+                beside, means = measured
+                columns: Columns = {"language": language, "role": role}
+                columns["beside"] = ", ".join(beside)
+                for name, mean in means.items():
+                    columns |= columns_of(mean, f"{name}_")
+                inference = self.plain.model.robust.inference
+                yield {**self.names, **columns, "inference": inference}
 
 
-def spoken_of(rows: pl.DataFrame, settings: Settings) -> list[Spoken]:
-    """The languages of all mixed documents; the sizes of one measure and treatment are judged together."""
-    mixed = rows.filter(MIXED)
-    parts = _by_group(mixed)
-    spoken = [_spoken(part, group, plans_of(part), settings) for group, part in parts.items()]
-    return judged_together(spoken, settings.margin)
+def mixed_effects_of(rows: pl.DataFrame, settings: Settings) -> list[MixedEffects]:
+    """The languages of mixed documents; sizes of a measure and treatment are judged together."""
+    parts = _by_group(rows.filter(MIXED))
+    effects = [_mixed_effects(part, group, settings) for group, part in parts.items()]
+    return judged_together(effects, settings.margin)
 
 
-def _spoken(
-    rows: pl.DataFrame, group: tuple[str, str, int], plans: list[LeadLater], settings: Settings
-) -> Spoken:
-    found, values = Spoken(*group, tuple(plans), rows.height // group[2]), rows["value"].to_numpy()
+def _mixed_effects(
+    rows: pl.DataFrame, group: tuple[str, str, int], settings: Settings
+) -> MixedEffects:
+    """The effects of one size, or the reason why there are none, before they are judged."""
+    mixed = MixedEffects(*group, plans_of(rows), rows.height // group[2])
     try:
-        effects = plain = effects_of(rows, values, plans, settings)
+        effects = effects_of(rows, settings)
+        plain = effects
         if not effects.model.no_slope:
-            plain = effects_of(rows, values, plans, settings, same_length=False)
+            plain = effects_of(rows, settings, same_length=False)
     except DesignError as error:
-        return replace(found, reason=f"languages are not compared: {error}")
-    return replace(found, effects=effects, plain=plain)
+        return replace(mixed, reason=f"languages are not compared: {error}")
+    return replace(mixed, effects=effects, plain=plain)
 
 
 def effects_of(
-    rows: pl.DataFrame,
-    values: np.ndarray,
-    plans: Sequence[LeadLater],
-    settings: Settings,
-    *,
-    same_length: bool = True,
+    rows: pl.DataFrame, settings: Settings, column: str = "value", *, same_length: bool = True
 ) -> LanguageEffects:
-    """The languages of mixed documents by values[N] of their rows."""
-    leads, laters = ([plan[side] for plan in plans] for side in (0, 1))
-    codes = pl.DataFrame({"lead": leads, "later": laters, "code": range(len(plans))})
-    named = rows.select(pl.col("lead", "later").cast(pl.String))
-    code = named.join(codes, on=["lead", "later"], how="left", maintain_order="left")[
-        "code"
-    ].to_numpy()
-    position, sets, tokens, segments = (
-        rows[name].to_numpy() for name in ("position", "set", "tokens", "segment")
+    """The languages of mixed documents by a column of their rows."""
+    plans = plans_of(rows)
+    codes = pl.DataFrame(plans, ["lead", "later"], orient="row").with_row_index("code")
+    names = rows.select(pl.col("lead", "later").cast(pl.String))
+    joined = names.join(codes, on=["lead", "later"], how="left", maintain_order="left")
+    columns = arrays(rows, column, "position", "set", "tokens", "segment")
+    values, positions, sets, tokens, segments = columns
+    return language_effects(
+        values,
+        positions,
+        (joined["code"].to_numpy(), plans),
+        sets,
+        tokens if same_length else None,
+        segments,
+        inference=settings.inference,
     )
-    lengths, how = tokens if same_length else None, settings.inference
-    return language_effects(values, position, (code, plans), sets, lengths, segments, inference=how)
 
 
 def plans_of(rows: pl.DataFrame) -> list[LeadLater]:
-    found = rows.select(pl.col("lead", "later").cast(pl.String)).unique(maintain_order=True)
-    return [(lead, later) for lead, later in found.rows()]
+    return rows.select(pl.col("lead", "later").cast(pl.String)).unique(maintain_order=True).rows()
 
 
-def pairs_of(plans: Sequence[LeadLater]) -> int:
+def count_pairs(rows: pl.DataFrame) -> int:
     """How many pairs of languages lead each other."""
+    plans = plans_of(rows)
     return sum(plan[::-1] in plans for plan in plans) // 2
 
 
-def language_verdict(found: Sequence[Spoken]) -> tuple[str, str] | None:
-    """The verdict on languages under one measure and treatment, that on the worst size, and the same in one line.
+def language_verdict(sizes: Sequence[MixedEffects]) -> tuple[str, str] | None:
+    """The verdict on languages under one measure and treatment, and the same in one line.
 
-    None where no languages are compared.
+    It is that on the worst size; None if no languages are compared.
     """
-    worst = worst_of(found)
+    worst = worst_of(sizes)
     if worst is None or worst.verdict is None:
         return None
-    kind, said = worst.verdict.kind, worst.verdict.sentence()
-    judged = [one.verdict for one in found if one.verdict is not None]
-    kinds = [each for verdict in judged for each in verdict.kinds]
+    kind = worst.verdict.kind
+    sentence = worst.verdict.sentence()
+    verdicts = [size.verdict for size in sizes if size.verdict is not None]
+    kinds = [pair_kind for verdict in verdicts for pair_kind in verdict.kinds]
     if len(kinds) > 1:
-        several = len(judged) > 1
+        several = len(verdicts) > 1
         what = "comparisons of two languages" if several else "pairs of languages"
         if kind == "fair":
-            said += f" in all {len(kinds)} {what}"
+            sentence += f" in all {len(kinds)} {what}"
         else:
-            where = f", strongest for n={worst.n}" if several else ", strongest"
-            where = where if kind == "biased" else ""
-            said = said.replace(
-                kind, f"{kind} in {kinds.count(kind)} of {len(kinds)} {what}{where}", 1
-            )
+            counted = f"{kind} in {kinds.count(kind)} of {len(kinds)} {what}"
+            if kind == "biased":
+                counted += f", strongest for n={worst.n}" if several else ", strongest"
+            sentence = sentence.replace(kind, counted, 1)
     same = "compared at the same position" + (" and length" if worst.same_length else "")
-    return kind, "; ".join([said, same, *_missing(found)])
+    return kind, "; ".join([sentence, same, *_missing(sizes)])
 
 
-def language_notes(found: Sequence[Spoken], languages: Sequence[str]) -> list[str]:
+def language_notes(sizes: Sequence[MixedEffects], languages: Sequence[str]) -> list[str]:
     """What keeps languages from being compared."""
     if len(languages) < 2:
         return []
-    if not found:
+    if not sizes:
         first, second, *others = languages
         plans = "all" if others else f"{first}:{second},{second}:{first}"
-        said = "documents in one language do not tell how a model treats it from what its segments are like"
-        return [
-            f"languages have no verdict: {said}; mixed documents in both orders do (mixed {plans})"
-        ]
-    return [*_missing(found), *dict.fromkeys(one.reason for one in found if one.reason)]
+        note = (
+            "languages have no verdict: documents in one language do not tell how a model treats "
+            "it from what its segments are like; mixed documents in both orders do "
+        )
+        return [f"{note}(mixed {plans})"]
+    return [*_missing(sizes), *dict.fromkeys(size.reason for size in sizes if size.reason)]
 
 
-def _missing(found: Sequence[Spoken]) -> list[str]:
-    pairs = dict.fromkeys(
-        plan for one in found for plan in one.plans if plan[::-1] not in one.plans
+def _missing(sizes: Sequence[MixedEffects]) -> list[str]:
+    """The plans of which the other order is missing, as a note."""
+    plans = dict.fromkeys(
+        plan for size in sizes for plan in size.plans if plan[::-1] not in size.plans
     )
-    if not pairs:
+    if not plans:
         return []
-    named = ", ".join(f"{lead} and {later}" for lead, later in pairs)
-    wanted = ", ".join(f"{later}:{lead}" for lead, later in pairs)
-    return [f"not compared as languages: {named}, of which one order is missing (mixed {wanted})"]
+    pairs = ", ".join(f"{lead} and {later}" for lead, later in plans)
+    wanted = ", ".join(f"{later}:{lead}" for lead, later in plans)
+    return [f"not compared as languages: {pairs}, of which one order is missing (mixed {wanted})"]
 
 
-def joint_records(rows: pl.DataFrame, settings: Settings) -> Iterator[Record]:
-    """The model over all plans of each measure, treatment and size; nothing where all is in one language.
+def joint_rows(rows: pl.DataFrame, settings: Settings) -> Iterator[Columns]:
+    """The model over all plans of each measure, treatment and size; none for one language.
 
-    Differences between positions and between languages, the slope of log(tokens), and the mean of each place.
+    Differences between positions and between languages, the slope of log(tokens), and the mean of
+    each position, language and company.
     """
-    for group, part in (_by_group(rows) if rows["language"].n_unique() > 1 else {}).items():
+    if rows["language"].n_unique() < 2:
+        return
+    for group, part in _by_group(rows).items():
         labels = dict(zip(_GROUP, group, strict=True))
         try:
-            for one in _joint_effects(part, settings):
-                yield labels | one
+            for columns in _joint_effects(part, settings):
+                yield labels | columns
         except DesignError as error:
             yield labels | _joint("model", reason=str(error))
 
@@ -222,44 +236,46 @@ def _by_group(rows: pl.DataFrame) -> dict[Any, pl.DataFrame]:
     return rows.partition_by(_GROUP, as_dict=True, maintain_order=True)
 
 
-def _joint_effects(rows: pl.DataFrame, settings: Settings) -> Iterator[Record]:
-    names = ("value", "position", "language", "set", "tokens", "segment")
+def _joint_effects(rows: pl.DataFrame, settings: Settings) -> Iterator[Columns]:
+    """The rows of one joint model."""
     companies = rows.select(COMPANY).to_series().to_numpy()
-    columns = [rows[name].to_numpy() for name in names]
+    columns = arrays(rows, "value", "position", "language", "set", "tokens", "segment")
     model = joint_model(*columns, companies=(companies, COMPANIES), inference=settings.inference)
-    for name in ("position", "language"):
-        try:
-            effect = model.effect(name)
-        except DesignError as error:
-            yield _joint(name, reason=str(error))
-            continue
-        against = str(effect.baseline)
-        for place, label in enumerate(effect.names):
-            over = ", ".join(
-                f"{level}{' (mixed)' if company else ''}" for level, company in effect.over[place]
-            )
-            told = {
-                name: label,
-                "against": against,
-                "averaged_over": over,
-                "joint_p": effect.p_value,
-            }
-            yield _joint(name, effect.contrasts[place], **told)
-        for label in effect.refused:
-            reason = f"{label} is never in the same place and company as {against}"
-            yield _joint(name, None, **{name: label, "against": against, "reason": reason})
-    yield _joint(
-        "log_tokens", None if model.no_slope else model.slope(), reason=model.no_slope or None
-    )
-    for position, language, company in model.cells:
-        where = {
-            "position": position,
-            "language": language,
-            "plans": "mixed" if company else "monolingual",
-        }
-        yield _joint("mean", model.mean((position, language, company)), **where)
+    yield from _averaged_effects(model, "position")
+    yield from _averaged_effects(model, "language")
+    if model.no_slope:
+        yield _joint("log_tokens", reason=model.no_slope)
+    else:
+        yield _joint("log_tokens", model.slope())
+    for condition in model.cells:
+        position, language, company = condition
+        plans = "mixed" if company else "monolingual"
+        mean = model.mean(condition)
+        yield _joint("mean", mean, position=position, language=language, plans=plans)
 
 
-def _joint(effect: str, found: Interval | None = None, **told: Any) -> Record:
-    about = dict.fromkeys(("position", "language", "plans", "against", "averaged_over"))
-    return {"effect": effect, **about, **contrast(found), "joint_p": None, "reason": None, **told}
+def _averaged_effects(model: JointModel, factor: str) -> Iterator[Columns]:
+    """Every position or language against the first, or the reason why it is not compared."""
+    try:
+        effect = model.effect(factor)  # type: ignore[arg-type]
+    except DesignError as error:
+        yield _joint(factor, reason=str(error))
+        return
+    against = str(effect.baseline)
+    for place, name in enumerate(effect.names):
+        levels = [
+            f"{level} (mixed)" if company else str(level) for level, company in effect.over[place]
+        ]
+        columns: Columns = {factor: name, "against": against, "joint_p": effect.p_value}
+        columns["averaged_over"] = ", ".join(levels)
+        yield _joint(factor, effect.contrasts[place], **columns)
+    for name in effect.refused:
+        reason = f"{name} is never in the same place and company as {against}"
+        yield _joint(factor, None, **{factor: name, "against": against, "reason": reason})
+
+
+def _joint(effect: str, interval: Interval | None = None, **columns: Any) -> Columns:
+    """A row of the frame: `columns`, and null in the others."""
+    labels = dict.fromkeys(("position", "language", "plans", "against", "averaged_over"))
+    tests = {**contrast(interval), "joint_p": None, "reason": None}
+    return {"effect": effect, **labels, **tests, **columns}

@@ -10,8 +10,8 @@ from fairspan.design.plan import LanguagePlan
 from fairspan.runs.log import RunLog
 from fairspan.stats.intervals import Interval
 
-Record = dict[str, Any]
-"""One row of a frame."""
+Columns = dict[str, Any]
+"""The values of a frame's row by column."""
 
 FAMILY = ["measure", "treatment", "n", "lead", "later"]
 """The columns of rows that are analysed together."""
@@ -60,7 +60,8 @@ class Family:
     def first_compared(self) -> int:
         """The position that later ones are compared with.
 
-        In a mixed plan position 1 is the only one in its language, which no set of such plans tells from being first.
+        In a mixed plan position 1 is the only one in its language, which cannot be told from being
+        first.
         """
         return 2 if self.mixed else 1
 
@@ -70,7 +71,7 @@ class Family:
         return self.n - self.first_compared
 
     @property
-    def labels(self) -> Record:
+    def labels(self) -> Columns:
         """The columns of a frame that name it."""
         return {"plan": self.plan, "lead": self.lead, "later": self.later, "n": self.n}
 
@@ -94,12 +95,18 @@ class Settings:
 
 
 def with_codes(rows: pl.DataFrame, *names: str) -> pl.DataFrame:
-    """The same with numbers in place of names in those columns, in order of appearance, since comparing is faster.
+    """The rows with numbers in place of names in those columns, since comparing these is faster.
 
-    Polars numbers its own categories for the whole process, so that results would depend on what was read before.
+    They are numbered in order of appearance. Polars numbers its own categories for the whole
+    process, so that results would depend on what was read before.
     """
     kinds = {name: pl.Enum(rows[name].drop_nulls().unique(maintain_order=True)) for name in names}
     return rows.with_columns(pl.col(name).cast(kind).to_physical() for name, kind in kinds.items())
+
+
+def arrays(rows: pl.DataFrame, *names: str) -> list[np.ndarray]:
+    """These columns, each of shape [N]."""
+    return [rows[name].to_numpy() for name in names]
 
 
 def symbol(position: int) -> str:
@@ -107,14 +114,20 @@ def symbol(position: int) -> str:
     return f"β{0 if position == 1 else position}"
 
 
-def contrast(found: Interval | None, prefix: str = "") -> Record:
+def contrast(interval: Interval | None, prefix: str = "") -> Columns:
     """An interval as columns, with its error and its test."""
     names = ("estimate", "standard_error", "degrees_of_freedom", "low", "high", "p_value")
-    return {f"{prefix}{name}": getattr(found, name, None) for name in names}
+    return {f"{prefix}{name}": getattr(interval, name, None) for name in names}
 
 
 class Words(NamedTuple):
-    """The words for a measure: of a position in a verdict, the title and caption of its figure, and its section."""
+    """The words for a measure.
+
+    Attributes:
+        done: what a verdict says is done to a position.
+        title, caption: of its figure.
+        intro: of its section.
+    """
 
     done: str
     title: str
@@ -127,22 +140,25 @@ POSITION_MEASURES = {
         "represented",
         "How well one vector represents each part of a document",
         "Cosine of a document's vector with each of its segments alone, by position",
-        "Bars show the mean cosine between a document's vector and the vector of each of its segments alone, with "
-        "95 % intervals. In a fair embedding they are equally high. The mean length of segments at each position, in "
-        "tokens, is shown below.",
+        "Bars show the mean cosine between a document's vector and the vector of each of its "
+        "segments alone, with 95 % intervals. In a fair embedding they are equally high. The mean "
+        "length of segments at each position, in tokens, is shown below.",
     ),
     "retention": Words(
         "retained",
         "How much of its own meaning each part keeps inside a document",
         "Cosine of each segment inside a document with the same segment alone, by position",
-        "Bars show the mean cosine between a segment's vector inside the document (late chunking) and its vector "
-        "alone, with 95 % intervals.",
+        "Bars show the mean cosine between a segment's vector inside the document (late chunking) "
+        "and its vector alone, with 95 % intervals.",
     ),
 }
 
 
 class AttentionWords(NamedTuple):
-    """The words for one way to divide a text: its figure, its axis, what titles say; and if lengths are relative."""
+    """The words for one way to divide a text: its figure, its axis, and what titles say.
+
+    `relative`: its parts are shares of the text's length.
+    """
 
     name: str
     x_label: str

@@ -61,6 +61,7 @@ class AuditOptions(StudyOptions, Design):
     inference: str = "auto"
 
     def __post_init__(self) -> None:
+        """Raise where an option is not of its kind."""
         # scipy takes longer than a command line should before it answers.
         from fairspan.stats.contrasts import INFERENCES
 
@@ -69,11 +70,8 @@ class AuditOptions(StudyOptions, Design):
             if not isinstance(getattr(self, name), str | None):
                 raise DesignError(f"{name} must be a name or a path, got {getattr(self, name)!r}.")
         mixed = [self.mixed] if isinstance(self.mixed, str) else self.mixed
-        for name, texts in (
-            ("languages", self.languages or ()),
-            ("mixed", mixed),
-            ("measures", self.measures),
-        ):
+        lists = {"languages": self.languages or (), "mixed": mixed, "measures": self.measures}
+        for name, texts in lists.items():
             require_list(name, texts, "['en']" if name == "languages" else "['de:en']")
             for text in texts:
                 if not isinstance(text, str):
@@ -83,13 +81,9 @@ class AuditOptions(StudyOptions, Design):
         object.__setattr__(self, "mixed", "all" if list(mixed) == ["all"] else tuple(mixed))
         if not self.measures:
             raise DesignError(f"measures must name at least one of {', '.join(MEASURES)}.")
-        for name, given, choices in (
-            ("measures", self.measures, MEASURES),
-            ("inference", [self.inference], INFERENCES),
-        ):
-            for value in given:
-                if value not in choices:
-                    raise DesignError(f"{name} must be among {', '.join(choices)}, got {value!r}.")
+        for measure in self.measures:
+            _require_among("measures", measure, MEASURES)
+        _require_among("inference", self.inference, INFERENCES)
         require_whole("attention_documents", self.attention_documents)
         if not isinstance(self.margin, int | float) or not 0 < self.margin < 1:
             raise DesignError(f"margin must be between 0 and 1, got {self.margin!r}.")
@@ -109,3 +103,8 @@ class AuditOptions(StudyOptions, Design):
         plans, _ = self.read_corpus()
         if self.fit_corpus is not None:
             Corpus.read(self.fit_corpus, languages_of(plans), partial=True)
+
+
+def _require_among(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise DesignError(f"{name} must be among {', '.join(choices)}, got {value!r}.")

@@ -1,4 +1,4 @@
-"""`Cell`: how the positions of one family of documents differ under one treatment; and the verdict on treatments."""
+"""`FamilyEffects`: how positions differ in one family under one treatment; and the verdicts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,9 +15,10 @@ from fairspan.stats.positions import PositionEffects, difference_weights
 from fairspan.studies.audit.measures import (
     FAMILY,
     POSITION_MEASURES,
+    Columns,
     Family,
-    Record,
     Settings,
+    arrays,
     contrast,
     symbol,
 )
@@ -26,7 +27,7 @@ _WORST = ("biased", "inconclusive", "fair")
 
 
 class Judged(Protocol):
-    """What a verdict is about; `compared` and `verdict` are None where nothing could be compared."""
+    """What a verdict is about; `compared` and `verdict` are None if nothing could be compared."""
 
     @property
     def measure(self) -> str: ...
@@ -41,27 +42,27 @@ class Judged(Protocol):
 AnyJudged = TypeVar("AnyJudged", bound=Judged)
 
 
-def judged_together(found: Sequence[AnyJudged], margin: float) -> list[AnyJudged]:
+def judged_together(unjudged: Sequence[AnyJudged], margin: float) -> list[AnyJudged]:
     """The same with verdicts: those of one measure and treatment are judged together."""
     groups: dict[tuple[str, str], dict[int, Compared]] = {}
-    for place, one in enumerate(found):
-        if one.compared is not None:
-            groups.setdefault((one.measure, one.treatment), {})[place] = one.compared
-    judged = list(found)
-    for (measure, _), own in groups.items():
-        decided = decide(list(own.values()), margin, measure=POSITION_MEASURES[measure].done)
-        for place, verdict in zip(own, decided, strict=True):
-            judged[place] = replace(found[place], verdict=verdict)  # type: ignore[type-var]
+    for place, item in enumerate(unjudged):
+        if item.compared is not None:
+            groups.setdefault((item.measure, item.treatment), {})[place] = item.compared
+    judged = list(unjudged)
+    for (measure, _), members in groups.items():
+        verdicts = decide(list(members.values()), margin, measure=POSITION_MEASURES[measure].done)
+        for place, verdict in zip(members, verdicts, strict=True):
+            judged[place] = replace(judged[place], verdict=verdict)  # type: ignore[type-var]
     return judged
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cell(Family):
+class FamilyEffects(Family):
     """One measure of one treatment on one family of documents.
 
     Attributes:
         tokens: mean length of the segments at each position.
-        uneven, gini_p, verdict: of the positions that are compared; none where there is only one of them.
+        uneven, gini_p, verdict: of the positions that are compared; empty if there is only one.
     """
 
     treatment: str
@@ -81,153 +82,164 @@ class Cell(Family):
         return "not compared" if self.verdict is None else self.verdict.kind
 
     @property
-    def names(self) -> Record:
-        """The columns that all frames of cells begin with."""
+    def names(self) -> Columns:
+        """The columns that all frames of families begin with."""
         sizes = {"sets": self.effects.sets, "documents": self.documents}
         return {"measure": self.measure, "treatment": self.treatment, **self.labels, **sizes}
 
     @property
-    def family(self) -> Record:
+    def judgement(self) -> Columns:
         """The verdict on the family, and in a mixed plan what it leaves out."""
-        verdict, first = self.verdict, self.first_compared
-        about = {} if verdict is None else {"position": first + verdict.worst + 1, "against": first}
-        names = ("margin", "position", "against", "estimate", "low", "high", "sets_needed")
-        decided = {name: about.get(name, getattr(verdict, name, None)) for name in names}
-        said = [verdict.sentence() if verdict else "", not_compared([self])]
-        return {
-            **self.names,
-            "verdict": self.kind,
-            **decided,
-            "sentence": "; ".join(filter(None, said)),
-        }
+        verdict = self.verdict
+        columns = dict.fromkeys(
+            ("margin", "position", "against", "estimate", "low", "high", "sets_needed")
+        )
+        sentence = not_compared([self])
+        if verdict is not None:
+            columns = {name: getattr(verdict, name, None) for name in columns}
+            columns["position"] = self.first_compared + verdict.worst + 1
+            columns["against"] = self.first_compared
+            sentence = "; ".join(filter(None, [verdict.sentence(), sentence]))
+        return {**self.names, "verdict": self.kind, **columns, "sentence": sentence}
 
     @property
-    def coefficients(self) -> Iterator[Record]:
+    def coefficients(self) -> Iterator[Columns]:
+        """β0, and the difference of every later position from the first."""
         for position in range(1, self.n + 1):
-            found = contrast(self.effects[position - 1])
-            tested = {
-                "marker": stats.marker(found["p_value"]),
-                "inference": self.effects.robust.inference,
-            }
+            effect = self.effects[position - 1]
             yield {
                 **self.names,
                 "position": position,
                 "coefficient": symbol(position),
-                **found,
-                **tested,
+                **contrast(effect),
+                "marker": stats.marker(effect.p_value),
+                "inference": self.effects.robust.inference,
             }
 
     @property
-    def means(self) -> Iterator[Record]:
+    def means(self) -> Iterator[Columns]:
         for place, tokens in enumerate(self.tokens):
-            yield {
-                **self.names,
-                "position": place + 1,
-                **columns_of(self.effects.means[place]),
-                "tokens": tokens,
-            }
+            mean = columns_of(self.effects.means[place])
+            yield {**self.names, "position": place + 1, **mean, "tokens": tokens}
 
     @property
-    def unevenness(self) -> Iterator[Record]:
-        """Of the positions that are compared; nothing where there is only one of them."""
+    def unevenness(self) -> Iterator[Columns]:
+        """Of the positions that are compared; nothing if there is only one of them."""
         if not self.uneven:
             return
-        first, ends = self.first_compared, dict[str, float | None]()
-        for name, found in self.uneven.items():
-            ends |= columns_of(
-                None if first > 1 and name.startswith("first_") else found, f"{name}_"
-            )
-        joint = self.effects.robust.joint(difference_weights(self.n, first))
-        tests = {"gini_p": self.gini_p, "joint_p": joint}
-        yield {**self.names, "from_position": first, **ends, **tests, "verdict": self.kind}
+        first = self.first_compared
+        columns: Columns = {}
+        for name, interval in self.uneven.items():
+            without_first = first > 1 and name.startswith("first_")
+            columns |= columns_of(None if without_first else interval, f"{name}_")
+        columns["gini_p"] = self.gini_p
+        columns["joint_p"] = self.effects.robust.joint(difference_weights(self.n, first))
+        yield {**self.names, "from_position": first, **columns, "verdict": self.kind}
 
 
-def cells_of(rows: pl.DataFrame, settings: Settings) -> list[Cell]:
+def families_of(rows: pl.DataFrame, settings: Settings) -> list[FamilyEffects]:
     """The statistics of every family; those of one measure and treatment are judged together."""
-    families = rows.select(FAMILY).unique(maintain_order=True).rows()
-    by = rows.partition_by(FAMILY, as_dict=True)
-    return judged_together([_cell(by.pop(one), one, settings) for one in families], settings.margin)
+    names = rows.select(FAMILY).unique(maintain_order=True).rows()
+    parts = rows.partition_by(FAMILY, as_dict=True)
+    families = [_effects_of(parts.pop(family), family, settings) for family in names]
+    return judged_together(families, settings.margin)
 
 
-def _cell(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings) -> Cell:
+def _effects_of(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings) -> FamilyEffects:
     """The effects of one family, before it is judged together with others."""
     measure, treatment, n, lead, later = family
-    columns = ("value", "position", "set", "segment", "document")
-    values, positions, sets, segments, documents = (rows[name].to_numpy() for name in columns)
+    columns = arrays(rows, "value", "position", "set", "segment", "document")
+    values, positions, sets, segments, documents = columns
     effects = stats.position_effects(
         values, positions, sets, segments, inference=settings.inference
     )
-    lengths = (
-        rows.group_by("position").agg(pl.col("tokens").mean()).sort("position")["tokens"].to_list()
+    lengths = rows.group_by("position").agg(pl.col("tokens").mean()).sort("position")["tokens"]
+    family_effects = FamilyEffects(
+        measure, n, lead, later, treatment, effects, rows.height // n, tuple(lengths)
     )
-    cell = Cell(measure, n, lead, later, treatment, effects, rows.height // n, tuple(lengths))
-    if not cell.comparisons:
-        return cell
-    kept, rng = positions >= cell.first_compared, settings.rng
-    compared = (values[kept], positions[kept] - cell.first_compared + 1)
+    if not family_effects.comparisons:
+        return family_effects
+    kept = positions >= family_effects.first_compared
+    compared = (values[kept], positions[kept] - family_effects.first_compared + 1)
+    rng = settings.rng
     uneven = stats.unevenness(*compared, sets[kept], rng=rng)
-    return replace(cell, uneven=uneven, gini_p=stats.gini_test(*compared, documents[kept], rng=rng))
+    return replace(
+        family_effects, uneven=uneven, gini_p=stats.gini_test(*compared, documents[kept], rng=rng)
+    )
 
 
-def worst_of(found: Sequence[AnyJudged]) -> AnyJudged | None:
-    """The one that decides: biased before inconclusive before fair, then the one with the largest effect.
+def worst_of(judged: Sequence[AnyJudged]) -> AnyJudged | None:
+    """The item that decides: biased before inconclusive before fair, then the largest effect.
 
-    Among inconclusive ones it is the one that needs the most sets. None where nothing could be compared.
+    Among inconclusive ones it is that which needs the most sets. None if nothing was compared.
     """
 
-    def rank(verdict: Verdict) -> tuple[int, float, float]:
-        needed = inf if verdict.sets_needed is None else verdict.sets_needed
-        need = -needed if verdict.kind == "inconclusive" else 0.0
-        return _WORST.index(verdict.kind), need, -abs(verdict.estimate)
+    def rank(item: AnyJudged) -> tuple[int, float, float]:
+        verdict = item.verdict
+        assert verdict is not None
+        needed = 0.0
+        if verdict.kind == "inconclusive":
+            needed = inf if verdict.sets_needed is None else verdict.sets_needed
+        return _WORST.index(verdict.kind), -needed, -abs(verdict.estimate)
 
-    judged = [(rank(one.verdict), one) for one in found if one.verdict is not None]
-    return min(judged, key=lambda one: one[0])[1] if judged else None
+    return min((item for item in judged if item.verdict is not None), key=rank, default=None)
 
 
-def verdict_of(cells: Sequence[Cell], more: Sequence[str] = ()) -> tuple[str, str]:
-    """The verdict on one measure of one treatment, and the same in one line with `more` and what it leaves out.
+def verdict_of(families: Sequence[FamilyEffects], more: Sequence[str] = ()) -> tuple[str, str]:
+    """The verdict on a measure of a treatment, and a line with `more` and what it leaves out.
 
     It is the verdict on the worst family, and fair only if some family compares position 1.
     """
-    worst, only_mixed = worst_of(cells), all(cell.mixed for cell in cells)
-    kind = "inconclusive" if worst is None or (worst.kind == "fair" and only_mixed) else worst.kind
-    left_out = not_compared(cells) + (remedy(cells) if only_mixed else "")
-    said = "; ".join(filter(None, [_sentence(cells, worst), *more, left_out]))
-    return kind, said if said.startswith(kind) else f"{kind}: {said}"
+    worst = worst_of(families)
+    only_mixed = all(family.mixed for family in families)
+    kind = "inconclusive" if worst is None else worst.kind
+    if kind == "fair" and only_mixed:
+        kind = "inconclusive"
+    left_out = not_compared(families) + (remedy(families) if only_mixed else "")
+    sentence = "; ".join(filter(None, [_sentence(families, worst), *more, left_out]))
+    return kind, sentence if sentence.startswith(kind) else f"{kind}: {sentence}"
 
 
-def _sentence(cells: Sequence[Cell], worst: Cell | None) -> str:
+def _sentence(families: Sequence[FamilyEffects], worst: FamilyEffects | None) -> str:
+    """The worst verdict, and in how many families it is the same."""
     if worst is None or worst.verdict is None:
         return ""
-    judged = [cell for cell in cells if cell.verdict is not None]
+    judged = [family for family in families if family.verdict is not None]
     detail = worst.verdict.sentence()
     if len(judged) == 1:
         return detail
     if worst.kind == "fair":
-        least = min(judged, key=lambda cell: cell.first_compared)
-        scope = "" if least.verdict is None else least.verdict.scope
-        return f"{replace(worst.verdict, scope=scope).sentence()} in all {len(judged)} families of documents"
-    count = sum(cell.kind == worst.kind for cell in judged)
+        least = min(judged, key=lambda family: family.first_compared).verdict
+        assert least is not None
+        fair = replace(worst.verdict, scope=least.scope).sentence()
+        return f"{fair} in all {len(judged)} families of documents"
+    count = sum(family.kind == worst.kind for family in judged)
     return (
-        f"{worst.kind} in {count} of {len(judged)} families, strongest for {worst.plan}, n={worst.n}: "
-        f"{detail.removeprefix(f'{worst.kind}: ')}"
+        f"{worst.kind} in {count} of {len(judged)} families, strongest for {worst.plan}, "
+        f"n={worst.n}: {detail.removeprefix(f'{worst.kind}: ')}"
     )
 
 
-def not_compared(cells: Sequence[Cell]) -> str:
-    """What verdicts leave out of mixed plans; nothing where there are none."""
-    plans = list(dict.fromkeys((cell.lead, cell.later) for cell in cells if cell.mixed))
+def not_compared(families: Sequence[FamilyEffects]) -> str:
+    """What verdicts leave out of mixed plans; empty if there are none."""
+    plans = list(dict.fromkeys((family.lead, family.later) for family in families if family.mixed))
     if len(plans) > 1:
-        return "in mixed plans position 1 is not compared with later positions, which are in another language"
+        return (
+            "in mixed plans position 1 is not compared with later positions, which are in another "
+            "language"
+        )
     return "".join(
         f"position 1 ({lead}) is not compared with later positions ({later})"
         for lead, later in plans
     )
 
 
-def remedy(cells: Sequence[Cell]) -> str:
+def remedy(families: Sequence[FamilyEffects]) -> str:
     """What would compare position 1, if some language has no documents of its own."""
-    spoken = dict.fromkeys(language for cell in cells for language in (cell.lead, cell.later))
-    if set(spoken) <= {cell.lead for cell in cells if not cell.mixed}:
+    languages = dict.fromkeys(
+        language for family in families for language in (family.lead, family.later)
+    )
+    if set(languages) <= {family.lead for family in families if not family.mixed}:
         return ""
-    return f"; documents in one language would compare position 1 (languages {', '.join(spoken)})"
+    listed = ", ".join(languages)
+    return f"; documents in one language would compare position 1 (languages {listed})"

@@ -1,7 +1,7 @@
 """`PreparedAudit`: an audit with every document built and nothing embedded yet."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from fairspan.calibration.treatment import Treatment
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.documents import Document, Documents, build_documents, fitting_opening
-from fairspan.design.lengths import measure_segments
+from fairspan.design.lengths import Material, TokenCounter, measure_segments
 from fairspan.design.plan import LanguagePlan, languages_of
 from fairspan.encoding.encoder import Text, refuse_other_spaces
 from fairspan.encoding.tokens import ModelTokens, read_text
@@ -24,9 +24,6 @@ from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.audit.entries import AuditEntries, Unseen
 from fairspan.studies.audit.options import AuditOptions
-
-Place = tuple[int, int]
-"""The number of segments of a document, and a position."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +60,7 @@ class PreparedAudit:
 
     @property
     def notes(self) -> list[str]:
+        """What a reader should know of the corpus, the documents and how far they are read."""
         names = [treatment.name for treatment in self.options.all_treatments]
         positions = {name: _position_words(self._unseen, name) for name in names}
         return [
@@ -93,18 +91,21 @@ class PreparedAudit:
     @property
     def scope(self) -> str:
         """What is embedded under every treatment, in a few words."""
-        sizes, plans = ", ".join(map(str, self.options.sizes)), ", ".join(map(str, self.plans))
-        documents = f"{len(self.texts):,} documents of {sizes} segments ({plans})"
-        return f"({documents} + {len(self.segments):,} segments alone) × {len(self.options.all_treatments)}"
+        sizes = ", ".join(map(str, self.options.sizes))
+        plans = ", ".join(map(str, self.plans))
+        return (
+            f"({len(self.texts):,} documents of {sizes} segments ({plans}) + "
+            f"{len(self.segments):,} segments alone) × {len(self.options.all_treatments)}"
+        )
 
     @cached_property
     def segments(self) -> list[Text]:
         """The segments that every treatment embeds alone."""
-        alone = list(self.documents.segments.values())
-        lengths = self.subject.counter.count_whole(alone)
-        languages = [language for _, language in self.documents.segments]
+        segments = self.documents.segments
+        lengths = self.subject.counter.count_whole(list(segments.values()))
         return [
-            Text(*one[:2], language=one[2]) for one in zip(alone, lengths, languages, strict=True)
+            Text(text, length, language=language)
+            for ((_, language), text), length in zip(segments.items(), lengths, strict=True)
         ]
 
     @cached_property
@@ -113,13 +114,13 @@ class PreparedAudit:
         wants_spans = "retention" in self.options.measures
         return [
             Text(
-                one.text,
-                one.length,
-                one.spans if wants_spans else (),
-                tuple(start for start, _ in one.spans),
-                one.keys[0][1],
+                document.text,
+                document.length,
+                document.spans if wants_spans else (),
+                tuple(start for start, _ in document.spans),
+                document.keys[0][1],
             )
-            for one in self.documents.documents
+            for document in self.documents.documents
         ]
 
     def pairs(
@@ -127,12 +128,15 @@ class PreparedAudit:
     ) -> tuple[Pair, ...]:
         """Everything that is embedded under a treatment, with what embeds it."""
         treated = under(treatment)
-        own = (treated.segments, self.segments), (treated.documents, self.texts)
-        return (*fit_pairs(treatment, self.fit, under), *own)
+        fitted = fit_pairs(treatment, self.fit, under)
+        return (*fitted, (treated.segments, self.segments), (treated.documents, self.texts))
 
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
         """One line per treatment."""
-        return [Work(one.name, self.pairs(one, under)) for one in self.options.all_treatments]
+        return [
+            Work(treatment.name, self.pairs(treatment, under))
+            for treatment in self.options.all_treatments
+        ]
 
 
 def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -> PreparedAudit:
@@ -148,98 +152,97 @@ def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -
     progress.stage("reading the corpus")
     plans, corpus = options.read_corpus()
     progress.stage("building documents")
-    languages, counter = languages_of(plans), subject.counter
-    material = measure_segments(corpus, languages, options, counter)
-    opening = (
-        fitting_opening(material, plans, options, counter) if options.opening is None else None
-    )
-    if opening is not None:
-        material = measure_segments(corpus, languages, replace(options, opening=opening), counter)
-        why = f"documents of {max(options.sizes)} whole segments do not fit into the model's {counter.window} tokens"
-        material = replace(
-            material, notes=(*material.notes, f"{why}: set opening or a larger max_seq_length")
-        )
-    documents = build_documents(material, plans, options, counter)
+    languages = languages_of(plans)
+    counter = subject.counter
+    documents = build_documents(_material(corpus, plans, options, counter), plans, options, counter)
     if beyond:
         _refuse_cut(subject, documents, beyond[0])
-    tested, read = documents.segments.values(), options.fit_corpus or options.corpus
     fit = choose_fit_part(
-        treatments, subject.model, counter, read, languages, tested, seed=options.seed
+        treatments,
+        subject.model,
+        counter,
+        options.fit_corpus or options.corpus,
+        languages,
+        documents.segments.values(),
+        seed=options.seed,
     )
     return PreparedAudit(subject, options, corpus, plans, documents, fit)
 
 
+def _material(
+    corpus: Corpus, plans: Sequence[LanguagePlan], options: AuditOptions, counter: TokenCounter
+) -> Material:
+    """The segments, shortened if documents of whole ones would not fit into the model."""
+    languages = languages_of(plans)
+    material = measure_segments(corpus, languages, options, counter)
+    if options.opening is not None:
+        return material
+    opening = fitting_opening(material, plans, options, counter)
+    if opening is None:
+        return material
+    material = measure_segments(corpus, languages, replace(options, opening=opening), counter)
+    note = (
+        f"documents of {max(options.sizes)} whole segments do not fit into the model's "
+        f"{counter.window} tokens: set opening or a larger max_seq_length"
+    )
+    return replace(material, notes=(*material.notes, note))
+
+
 def _refuse_cut(subject: Subject, documents: Documents, measure: str) -> None:
-    """Raise if a measure of tokens was asked for, and some treatment does not read all of them."""
+    """Raise if a treatment does not read all tokens, which a measure needs."""
     longest = max(document.length for document in documents.documents)
     for treatment in subject.treatments:
         window = subject.window(treatment)
         if window is not None and window < longest:
             raise DesignError(
-                f"{measure} is measured on whole documents, and {treatment.name} cuts those of up to {longest} "
-                f"{subject.counter.unit} at {window}: omit {measure}, omit {treatment.name}, or use max_seq_length "
-                f"of at most {window}."
+                f"{measure} is measured on whole documents, and {treatment.name} cuts those of up "
+                f"to {longest} {subject.counter.unit} at {window}: omit {measure}, omit "
+                f"{treatment.name}, or use max_seq_length of at most {window}."
             )
 
 
 def _unseen_positions(subject: Subject, documents: Sequence[Document]) -> list[Unseen]:
-    """For each treatment that cuts documents, the positions that are not read whole in all of them."""
-    windows = {treatment.name: subject.window(treatment) for treatment in subject.treatments}
-    unread = {
-        window: _unread(subject, documents, window)
-        for window in {*windows.values()}
-        if window is not None
-    }
-    return [
-        Unseen(name, *counts)
-        for name, window in windows.items()
-        for counts in unread.get(window or 0, ())
-    ]
+    """For each treatment that cuts documents, the positions that are not read whole in all."""
+    cut: dict[int, list[Unseen]] = {}
+    unseen = []
+    for treatment in subject.treatments:
+        window = subject.window(treatment)
+        if window is not None:
+            if window not in cut:
+                cut[window] = _cut_positions(subject, documents, window)
+            unseen += [replace(position, treatment=treatment.name) for position in cut[window]]
+    return unseen
 
 
-def _unread(
-    subject: Subject, documents: Sequence[Document], window: int
-) -> list[tuple[int, int, int, int, int]]:
-    """The fields of `Unseen` after the treatment, for one that reads so many tokens."""
+def _cut_positions(subject: Subject, documents: Sequence[Document], window: int) -> list[Unseen]:
+    """The positions that a treatment of that window does not read whole, without its name."""
     counter = ModelTokens(
         subject.transformer("a window"), subject.prompts["document"], window=window
     )
-    sizes, in_part, never = (
-        Counter(document.n for document in documents),
-        Counter[Place](),
-        Counter[Place](),
-    )
+    in_part = Counter[tuple[int, int]]()
+    never = Counter[tuple[int, int]]()
     for document in documents:
         if document.length > window:
             spans = read_text(counter, document.text).count(list(document.spans))
-            in_part.update(
-                (document.n, place)
-                for place, (all_, read) in enumerate(spans, 1)
-                if 0 < read < all_
-            )
-            never.update(
-                (document.n, place)
-                for place, (all_, read) in enumerate(spans, 1)
-                if read == 0 < all_
-            )
+            for position, (tokens, read) in enumerate(spans, 1):
+                in_part[document.n, position] += 0 < read < tokens
+                never[document.n, position] += read == 0 < tokens
     return [
-        (n, place, count, in_part[n, place], never[n, place])
-        for n, count in sizes.items()
-        for place in range(1, n + 1)
-        if in_part[n, place] or never[n, place]
+        Unseen("", n, position, count, in_part[n, position], never[n, position])
+        for n, count in Counter(document.n for document in documents).items()
+        for position in range(1, n + 1)
+        if in_part[n, position] or never[n, position]
     ]
 
 
-def _position_words(unseen: Iterable[Unseen], treatment: str) -> str:
+def _position_words(unseen: Sequence[Unseen], treatment: str) -> str:
     """Such as "not read whole: positions 3 and 4 of n=4"; empty if the treatment reads all."""
     by_size: dict[int, list[str]] = {}
-    for position in unseen:
-        if position.treatment == treatment:
-            by_size.setdefault(position.n, []).append(str(position.position))
-    named = [
-        f"position {own[0]} of n={n}"
-        if len(own) == 1
-        else f"positions {', '.join(own[:-1])} and {own[-1]} of n={n}"
-        for n, own in by_size.items()
-    ]
-    return f"not read whole: {'; '.join(named)}" if named else ""
+    for entry in unseen:
+        if entry.treatment == treatment:
+            by_size.setdefault(entry.n, []).append(str(entry.position))
+    words = []
+    for n, (*positions, last) in by_size.items():
+        listed = f"positions {', '.join(positions)} and {last}" if positions else f"position {last}"
+        words.append(f"{listed} of n={n}")
+    return f"not read whole: {'; '.join(words)}" if words else ""

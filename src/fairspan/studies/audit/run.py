@@ -1,6 +1,7 @@
 """`audit`: from a model and a corpus to a log of raw values."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -30,14 +31,13 @@ BINS = 20
 
 
 def _measure(prepared: PreparedAudit, run: Run) -> None:
-    segments, documents, treatments = (
-        prepared.segments,
-        prepared.texts,
-        prepared.options.all_treatments,
-    )
-    own = sum(text.length for text in segments + documents)
+    """Embed everything under each treatment, and add its rows to the log."""
+    segments = prepared.segments
+    documents = prepared.texts
+    treatments = prepared.options.all_treatments
+    tokens = sum(text.length for text in segments + documents)
     run.announce(pair for treatment in treatments for pair in prepared.pairs(treatment, run.under))
-    run.progress.start(sum(own + prepared.fit.tokens(treatment) for treatment in treatments))
+    run.progress.start(sum(tokens + prepared.fit.tokens(treatment) for treatment in treatments))
     for treatment in treatments:
         run.progress.stage(treatment.name)
         treated = run.under(treatment)
@@ -48,84 +48,94 @@ def _measure(prepared: PreparedAudit, run: Run) -> None:
 
 
 def _rows(prepared: PreparedAudit, run: Run, treated: Treated) -> pl.DataFrame:
-    """Every measure of one treatment. Vectors are read a part at a time: a whole grid may not fit into memory."""
-    documents, texts, measures = (
-        prepared.documents.documents,
-        prepared.texts,
-        prepared.options.measures,
-    )
-    encoder, label = treated.documents, {**run.label, "treatment": treated.treatment.name}
-    vectors = run.read([treated.segments.key(text) for text in prepared.segments])
-    alone = dict(zip(prepared.documents.segments, vectors, strict=True))
-    values: dict[str, list[np.ndarray]] = {"representation": [], "retention": []}
-    for start in range(0, len(documents), _AT_ONCE):
-        part, keys = documents[start : start + _AT_ONCE], texts[start : start + _AT_ONCE]
-        references = [np.stack([alone[key] for key in document.keys]) for document in part]
-        if "representation" in measures:
-            whole = run.read([encoder.key(text) for text in keys])
-            values["representation"] += [
-                representation(*pair) for pair in zip(whole, references, strict=True)
-            ]
-        if "retention" in measures:
-            inside = run.read([encoder.span_key(text) for text in keys])
-            pairs = zip(inside, references, strict=True)
-            values["retention"] += [
-                retention(flat.reshape(segments.shape), segments) for flat, segments in pairs
-            ]
+    """Every measure of one treatment."""
+    documents = prepared.documents.documents
+    label = {**run.label, "treatment": treated.treatment.name}
     tables = [
-        position_rows(documents, own, **label, measure=measure)
-        for measure, own in values.items()
-        if own
+        position_rows(documents, values, **label, measure=measure)
+        for measure, values in _values(prepared, run, treated).items()
     ]
-    if "attention" in measures:
+    if "attention" in prepared.options.measures:
         chosen = _some_of_each(documents, prepared.options.attention_documents)
         prompt = run.subject.prompts["document"]
-        attention = attention_rows(
-            encoder.model, [document.text for document in chosen], prompt=prompt
-        )
+        texts = [document.text for document in chosen]
+        attention = attention_rows(treated.documents.model, texts, prompt=prompt)
         tables.append(_profile_rows(chosen, attention, label))
     return pl.concat(tables)
 
 
+def _values(prepared: PreparedAudit, run: Run, treated: Treated) -> dict[str, list[np.ndarray]]:
+    """The [n] values of every document, by measure.
+
+    Vectors are read a part at a time: a whole grid may not fit into memory.
+    """
+    documents = prepared.documents.documents
+    encoder = treated.documents
+    vectors = run.read([treated.segments.key(text) for text in prepared.segments])
+    alone = dict(zip(prepared.documents.segments, vectors, strict=True))
+    values: dict[str, list[np.ndarray]] = {
+        name: [] for name in ("representation", "retention") if name in prepared.options.measures
+    }
+    for start in range(0, len(documents), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        texts = prepared.texts[part]
+        references = [
+            np.stack([alone[key] for key in document.keys]) for document in documents[part]
+        ]
+        if "representation" in values:
+            whole = run.read([encoder.key(text) for text in texts])
+            values["representation"] += map(representation, whole, references)
+        if "retention" in values:
+            inside = run.read([encoder.span_key(text) for text in texts])
+            values["retention"] += [
+                retention(flat.reshape(segments.shape), segments)
+                for flat, segments in zip(inside, references, strict=True)
+            ]
+    return values
+
+
 def _some_of_each(documents: Sequence[Document], count: int) -> list[Document]:
-    """The first documents of each size and plan, from different sets as far as there are."""
+    """The first documents of each size and plan, from different sets as far as possible."""
     families: dict[tuple[int, str], list[Document]] = {}
     for document in documents:
         families.setdefault((document.n, str(document.plan)), []).append(document)
-    by_order = (
-        sorted(own, key=lambda document: (document.order, document.set))
-        for own in families.values()
-    )
-    return [document for own in by_order for document in own[:count]]
+    chosen = []
+    for family in families.values():
+        family.sort(key=lambda document: (document.order, document.set))
+        chosen += family[:count]
+    return chosen
 
 
 def _profile_rows(
     documents: Sequence[Document], rows: Iterable[AttentionRow], label: Mapping[str, str]
 ) -> pl.DataFrame:
-    """One row for each document, layer and part; the parts of one measure sum to 1 in every layer."""
+    """One row for each document, layer and part; the parts of a measure sum to 1 in every layer."""
     tables = []
     for document, row in zip(documents, rows, strict=True):
-        where = {
+        columns = {
+            **label,
             "set": document.set,
             "order": document.order,
             "document": document.name,
             "n": document.n,
+            "lead": document.plan.lead,
+            "later": document.plan.later,
         }
-        where |= {"lead": document.plan.lead, "later": document.plan.later}
         for name, profile in (
             ("segment", by_segment(row, document.spans)),
             ("basket", by_basket(row, BASKET_SIZE)),
             ("bin", by_bins(row, BINS)),
         ):
             parts = {f"{name} {place}": mass for place, mass in enumerate(profile.parts.T, start=1)}
-            for place, (part, masses) in enumerate([*parts.items(), *profile.rest.items()]):
-                own = {**label, "measure": f"attention_{name}", **where, "part": part}
+            for place, (part, masses) in enumerate((parts | profile.rest).items()):
+                about: dict[str, Any] = {"measure": f"attention_{name}", "part": part}
                 if name == "segment" and place < document.n:
                     segment, language = document.keys[place]
-                    own |= {"position": place + 1, "segment": segment, "language": language}
-                    own |= {"tokens": document.tokens[place]}
+                    about |= {"position": place + 1, "segment": segment, "language": language}
+                    about["tokens"] = document.tokens[place]
                 values = np.asarray(masses, np.float64).tolist()
-                tables.append(as_rows({**own, "layer": list(range(len(values))), "value": values}))
+                layers = {"layer": list(range(len(values))), "value": values}
+                tables.append(as_rows({**columns, **about, **layers}))
     return pl.concat(tables) if tables else pl.DataFrame(schema=SCHEMA)
 
 
@@ -134,7 +144,7 @@ STUDY = Study(prepare_audit, _measure, view_of)
 
 @call_of(AuditOptions)
 def audit(options: AuditOptions) -> RunLog:
-    """Measure how well each position, language and length is represented, before and after calibration.
+    """Measure how well each position, language and length is represented, plain and calibrated.
 
     Returns:
         The log, with `verdicts`, `frame(name)`, `figure(name)` and `save_page(path)`.

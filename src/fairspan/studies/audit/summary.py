@@ -1,4 +1,4 @@
-"""`summarize`: the statistics of an audit's log as tidy frames; tables, charts, JSON and CSV are made from them."""
+"""`summarize`: the statistics of an audit's log as tidy frames, which all that is shown reads."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
@@ -10,131 +10,133 @@ from fairspan.runs.arms import Arm
 from fairspan.runs.log import RunLog
 from fairspan.runs.windows import cut_words
 from fairspan.studies.audit.attention import attention_frame
-from fairspan.studies.audit.comparison import compare_sides, gain_words, gains
+from fairspan.studies.audit.comparison import Pairing, gain_words
 from fairspan.studies.audit.entries import AuditEntries
 from fairspan.studies.audit.languages import (
-    joint_records,
+    joint_rows,
     language_notes,
     language_verdict,
-    spoken_of,
+    mixed_effects_of,
 )
-from fairspan.studies.audit.measures import POSITION_MEASURES, Record, Settings, with_codes
-from fairspan.studies.audit.positions import AnyJudged, Cell, cells_of, remedy, verdict_of
+from fairspan.studies.audit.measures import POSITION_MEASURES, Columns, Settings, with_codes
+from fairspan.studies.audit.positions import (
+    AnyJudged,
+    FamilyEffects,
+    families_of,
+    remedy,
+    verdict_of,
+)
 
 _VERDICT = ("model", "measure", "treatment", "verdict", "sentence")
+_NAMES = ("measure", "treatment", "lead", "later", "language")
+_NUMBERS = ("n", "set", "position", "tokens", "value")
 
 
 def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
-    """The statistics of a run by name, and what a reader should know of them.
+    """The statistics of a run by name, and notes on them.
 
-    Only "verdicts" is there without any rows.
+    Of the frames, only "verdicts" may be empty.
     """
-    kept = [
-        "measure",
-        "treatment",
-        "lead",
-        "later",
-        "language",
-        "n",
-        "set",
-        "position",
-        "tokens",
-        "value",
-    ]
-    rows = log.rows.select(*kept, "segment", "document").filter(
-        pl.col("measure").is_in(list(POSITION_MEASURES))
-    )
-    # With numbers in place of names: of a whole grid there are millions of rows.
-    rows = with_codes(rows, "segment", "document").with_columns(
-        pl.col(kept[:5]).cast(pl.Categorical)
-    )
+    rows = _position_rows(log)
     settings = Settings.of(log)
     entries = log.header.part(AuditEntries)
-    cells, joint, spoken = (
-        cells_of(rows, settings),
-        list(joint_records(rows, settings)),
-        spoken_of(rows, settings),
-    )
+    families = families_of(rows, settings)
+    joint = list(joint_rows(rows, settings))
+    mixed = mixed_effects_of(rows, settings)
+    measured = {family.treatment for family in families}
+    arms = [Arm(log, name) for name in log.treatments if name in measured]
+    pairings = [Pairing(arms[0], arm) for arm in arms[1:]]
+    gains = [row for pairing in pairings for row in pairing.gains()]
 
-    def frame(records: Iterable[Record]) -> pl.DataFrame:
-        return frame_of({"model": log.model, **record} for record in records)
+    def frame(columns: Iterable[Columns]) -> pl.DataFrame:
+        return frame_of({"model": log.model, **row} for row in columns)
 
-    there = {cell.treatment for cell in cells}
-    sides = [Arm(log, name) for name in log.treatments if name in there]
-    gained = [one for side in sides[1:] for one in gains(sides[0], side)]
+    def verdict(members: Sequence[FamilyEffects]) -> tuple[str, str]:
+        return verdict_of(members, _gains_and_cuts(log, members[0], gains))
 
-    def more(measure: str, treatment: str) -> list[str]:
-        """What it gains and loses, and how many documents it cut."""
-        own = [
-            one
-            for one in gained
-            if (one["measure"], one["second_treatment"]) == (measure, treatment)
-        ]
-        cuts = [
-            cut_words(info, log.header.token_unit)
-            for info in log.header.windows or ()
-            if info.treatment == treatment
-        ]
-        return [gain_words(own), *cuts] if own else cuts
-
-    found = {
-        "verdicts": _verdict_frame(
-            log, cells, lambda own, name: verdict_of(own, more(own[0].measure, name))
-        ),
-        "families": frame(cell.family for cell in cells),
-        "coefficients": frame(record for cell in cells for record in cell.coefficients),
-        "means": frame(record for cell in cells for record in cell.means),
-        "unevenness": frame(record for cell in cells for record in cell.unevenness),
-        "language_verdicts": _verdict_frame(log, spoken, lambda own, _: language_verdict(own)),
-        "languages": frame(record for one in spoken for record in one.pairs),
-        "roles": frame(record for one in spoken for record in one.roles),
+    frames = {
+        "verdicts": _verdict_frame(log, families, verdict),
+        "families": frame(family.judgement for family in families),
+        "coefficients": frame(row for family in families for row in family.coefficients),
+        "means": frame(row for family in families for row in family.means),
+        "unevenness": frame(row for family in families for row in family.unevenness),
+        "language_verdicts": _verdict_frame(log, mixed, language_verdict),
+        "languages": frame(row for size in mixed for row in size.pairs),
+        "roles": frame(row for size in mixed for row in size.roles),
         "joint": frame(joint),
         "attention": attention_frame(log),
-        "changes": frame_of(one for side in sides[1:] for one in compare_sides(sides[0], side)[0]),
-        "gains": frame_of(gained),
+        "changes": frame_of(row for pairing in pairings for row in pairing.spreads()),
+        "gains": frame_of(gains),
         "windows": frame(map(asdict, log.header.windows or ())),
         "unseen": frame(map(asdict, entries.unseen)),
     }
-    lengths = dict.fromkeys(
-        one["reason"] for one in joint if one["effect"] == "log_tokens" and one["reason"]
+    lengths = [row["reason"] for row in joint if row["effect"] == "log_tokens" and row["reason"]]
+    languages = dict.fromkeys(
+        language for family in families for language in (family.lead, family.later)
     )
-    languages = dict.fromkeys(language for cell in cells for language in (cell.lead, cell.later))
     notes = [
-        *_mixed_note(cells),
-        *language_notes(spoken, list(languages)),
-        *lengths,
-        *_shared_note(log, cells),
+        *log.notes,
+        *_mixed_note(families),
+        *language_notes(mixed, list(languages)),
+        *dict.fromkeys(lengths),
+        *_shared_note(entries, families),
     ]
-    frames = {name: one for name, one in found.items() if name == "verdicts" or len(one)}
-    return frames, [*log.notes, *notes]
+    kept = {name: table for name, table in frames.items() if name == "verdicts" or len(table)}
+    return kept, notes
+
+
+def _position_rows(log: RunLog) -> pl.DataFrame:
+    """The rows of measures by position, with numbers for names: a grid has millions of rows."""
+    rows = log.rows.select(*_NAMES, *_NUMBERS, "segment", "document")
+    rows = rows.filter(pl.col("measure").is_in(list(POSITION_MEASURES)))
+    coded = with_codes(rows, "segment", "document")
+    return coded.with_columns(pl.col(_NAMES).cast(pl.Categorical))
+
+
+def _gains_and_cuts(log: RunLog, family: FamilyEffects, gains: Sequence[Columns]) -> list[str]:
+    """What a treatment gains and loses in a measure, and how many documents it cut."""
+    key = (family.measure, family.treatment)
+    gained = [row for row in gains if (row["measure"], row["second_treatment"]) == key]
+    cuts = [
+        cut_words(info, log.header.token_unit)
+        for info in log.header.windows or ()
+        if info.treatment == family.treatment
+    ]
+    return [gain_words(gained), *cuts] if gained else cuts
 
 
 def _verdict_frame(
     log: RunLog,
-    found: Sequence[AnyJudged],
-    decide: Callable[[Sequence[AnyJudged], str], tuple[str, str] | None],
+    judged: Sequence[AnyJudged],
+    decide: Callable[[Sequence[AnyJudged]], tuple[str, str] | None],
 ) -> pl.DataFrame:
     """One row for each measure and treatment on which `decide` has a verdict."""
     rows = []
-    for measure in dict.fromkeys(one.measure for one in found):
+    for measure in dict.fromkeys(item.measure for item in judged):
         for name in log.treatments:
-            own = [one for one in found if (one.measure, one.treatment) == (measure, name)]
-            verdict = decide(own, name) if own else None
-            rows += [(log.model, measure, name, *verdict)] if verdict else []
+            members = [item for item in judged if (item.measure, item.treatment) == (measure, name)]
+            verdict = decide(members) if members else None
+            if verdict is not None:
+                rows.append((log.model, measure, name, *verdict))
     return pl.DataFrame(rows, schema=dict.fromkeys(_VERDICT, pl.String), orient="row")
 
 
-def _mixed_note(cells: Sequence[Cell]) -> list[str]:
+def _mixed_note(families: Sequence[FamilyEffects]) -> list[str]:
     """In mixed plans, what cannot be told apart."""
-    alone = "in mixed plans position 1 is the only segment in its language, which cannot be told from being first"
-    note = f"{alone}: verdicts, spreads and changes are about later positions{remedy(cells)}"
-    return [note] if any(cell.mixed for cell in cells) else []
-
-
-def _shared_note(log: RunLog, cells: Sequence[Cell]) -> list[str]:
-    if not any(log.header.part(AuditEntries).shared_segments.values()):
+    if not any(family.mixed for family in families):
         return []
-    used = {cell.effects.robust.inference for cell in cells}
+    note = (
+        "in mixed plans position 1 is the only segment in its language, which cannot be told from "
+        "being first: verdicts, spreads and changes are about later positions"
+    )
+    return [note + remedy(families)]
+
+
+def _shared_note(entries: AuditEntries, families: Sequence[FamilyEffects]) -> list[str]:
+    """How errors allow for segments that several sets share, if they do."""
+    if not any(entries.shared_segments.values()):
+        return []
+    used = {family.effects.robust.inference for family in families}
     if used <= {"two-way"}:
         return ["sets share segments, so errors are clustered on sets and on segments"]
     kinds = ", ".join(sorted(used - {"two-way"}))

@@ -1,7 +1,7 @@
-"""The tables of an audit: verdicts, unevenness, coefficients as in the papers, languages, changes, and attention."""
+"""The tables of an audit: verdicts, unevenness, coefficients, languages, changes, attention."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
 
@@ -17,43 +17,171 @@ from fairspan.studies.audit.measures import symbol
 Frames = Mapping[str, pl.DataFrame]
 
 MARKERS = {"◇": "p < 0.01", "□": "p < 0.05", "•": "not significant"}
-MEANING = "β0: the mean at position 1; βp: the difference of position p from it; n: segments in a document"
-MIXED = "in mixed plans βp is a difference of languages as well as of positions"
-LATER = "mixed plans: from position 2 on, since position 1 is in another language"
+MEANING = (
+    "β0: the mean at position 1; βp: the difference of position p from it; n: segments in a "
+    "document"
+)
+_MIXED = "in mixed plans βp is a difference of languages as well as of positions"
+_LATER = "mixed plans: from position 2 on, since position 1 is in another language"
+_LEADS = "language leads"
+_FOLLOWS = "language follows"
 _VERDICT = Column("verdict", align="left")
-_SHARE = ["part", "estimate", "high"]
 _LANGUAGES = pl.concat_str("language", "against", separator=" − ").alias("languages")
 
 
-def tables_of(frames: Frames, model: str, notes: Sequence[str]) -> list[Table]:
-    """All tables of positions and languages, verdicts first; none where no position was measured."""
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """A table of one measure, which its title has a place for; all heads but the last group rows.
+
+    `mixed` is a note for frames with mixed plans.
+    """
+
+    title: str
+    heads: Mapping[str, str] | Sequence[str]
+    columns: Mapping[str, Column | str]
+    note: str
+    mixed: str = ""
+
+    def table(
+        self,
+        kind: str,
+        frame: pl.DataFrame,
+        about: str,
+        shown: pl.DataFrame | None = None,
+        notes: Sequence[str] = (),
+        *,
+        brief: bool = False,
+    ) -> Table:
+        """The table of a frame of one measure; `shown` has the columns that its rows need."""
+        measure = frame["measure"][0]
+        title = self.title.format(measure)
+        mixed = _if_mixed(frame, self.mixed) if self.mixed else []
+        table = Table.from_frame(
+            f"{measure}-{kind}",
+            f"{title[0].upper()}{title[1:]} ({about})",
+            frame if shown is None else shown,
+            heads=self.heads,
+            columns=self.columns,
+            grouped=len(self.heads) - 1,
+            notes=[self.note, *mixed, *notes],
+            brief=brief,
+        )
+        return replace(table, frame=frame)
+
+
+def _signed(name: str, group: str = "") -> Column:
+    return Column(name, group, form="+.3f")
+
+
+_LAYOUTS = {
+    "unevenness": _Layout(
+        "Unevenness of {} between positions",
+        ("plan", "n", "treatment"),
+        {
+            "spread": "spread [95 %]",
+            "gini": "Gini [95 %]",
+            "psi": "PSI [95 %]",
+            "verdict": _VERDICT,
+        },
+        "spread: largest minus smallest position mean; PSI: 1 − smallest/largest; Gini: of the "
+        "position means",
+    ),
+    "language-differences": _Layout(
+        "Differences of {} between languages in mixed documents",
+        ("n", "languages", "treatment"),
+        {
+            "estimate": _signed("all positions [95 %]"),
+            "lead": _signed("position 1 [95 %]"),
+            "later": _signed("later [95 %]"),
+            "verdict": _VERDICT,
+        },
+        "the first language minus the second, in documents of just these two in both orders, ",
+    ),
+    "language-roles": _Layout(
+        "{} of each language as lead and as later language",
+        ("n", "language", "treatment"),
+        {
+            "lead_own_estimate": Column("it at 1", _LEADS),
+            "lead_others_estimate": Column("others later", _LEADS),
+            "lead_gap": _signed("1 − later [95 %]", _LEADS),
+            "later_others_estimate": Column("others at 1", _FOLLOWS),
+            "later_own_estimate": Column("it later", _FOLLOWS),
+            "later_gap": _signed("1 − later [95 %]", _FOLLOWS),
+        },
+        "leads: it is at position 1, and later positions are in another language; follows: the "
+        "other way round",
+    ),
+    "changes": _Layout(
+        "Spread of {} between positions, on the same documents",
+        {"change_of": "treatment", "plan": "plan", "n": "n"},
+        {
+            "documents": Column("documents", form=",d"),
+            "first_spread": "before",
+            "second_spread": "after",
+            "change": CHANGE,
+            "p_value": P_VALUE,
+        },
+        "p: of the test that no difference between positions has changed",
+        _LATER,
+    ),
+    "coefficient-changes": _Layout(
+        "Changes of the coefficients of {}, on the same documents",
+        {"change_of": "treatment", "plan": "plan", "n": "n", "coefficient": ""},
+        {
+            "first_estimate": "before",
+            "second_estimate": "after",
+            "change": CHANGE,
+            "change_p_value": P_VALUE,
+        },
+        MEANING,
+        _MIXED,
+    ),
+    "language-changes": _Layout(
+        "Changes of differences of {} between languages, on the same mixed documents",
+        {"change_of": "treatment", "n": "n", "languages": "languages"},
+        {
+            "first_estimate": _signed("before"),
+            "second_estimate": _signed("after"),
+            "change": CHANGE,
+            "absolute_change": _signed("change of size [95 %]"),
+        },
+        "change of size: of the difference without its sign; below 0 the languages come closer",
+    ),
+}
+
+
+def tables_of(frames: Frames, model: str, notes: Sequence[str]) -> Iterator[Table]:
+    """All tables of positions and languages, verdicts first; none if no position was measured."""
     if "families" not in frames:
-        return []
-    found = [_verdict_table(frames, model, notes)]
+        return
+    name = model_name(model)
+    yield _verdict_table(frames, name, notes)
     for measure in values_of(frames["families"], "measure"):
-        own = {
-            name: one.filter(pl.col("measure") == measure)
-            for name, one in frames.items()
-            if "measure" in one.columns
+        parts = {
+            kind: frame.filter(measure=measure)
+            for kind, frame in frames.items()
+            if "measure" in frame.columns and measure in frame["measure"]
         }
-        found += [
-            table
-            for name, make in _OF_MEASURE.items()
-            if len(own.get(name, ()))
-            for table in make(own, model)
-        ]
-    for measure in values_of(frames["changes"], "measure") if "changes" in frames else ():
-        found.append(change_table("changes", frames["changes"], measure))
-    return found
+        if "unevenness" in parts:
+            margin = parts["families"]["margin"].drop_nulls()[0]
+            yield _unevenness_table(parts["unevenness"], name, margin)
+        yield from _coefficient_tables(parts["coefficients"], name)
+        if "languages" in parts:
+            yield _pair_table(parts["languages"], name)
+        if "roles" in parts:
+            yield _role_table(parts["roles"], name)
+    if "changes" in frames:
+        for measure in values_of(frames["changes"], "measure"):
+            yield change_table("changes", frames["changes"], measure)
 
 
 def _verdict_table(frames: Frames, model: str, notes: Sequence[str]) -> Table:
     """The verdict on each treatment in words; the frame has that on every family of documents."""
     verdicts = frames["verdicts"]
-    words = pl.Series("words", [reason(one) for one in verdicts.iter_rows(named=True)], pl.String)
+    words = pl.Series("words", map(reason, verdicts.to_dicts()), pl.String)
     table = Table.from_frame(
         "verdicts",
-        f"Verdicts on {model_name(model)}",
+        f"Verdicts on {model}",
         verdicts.with_columns(words),
         heads=("measure", "treatment"),
         columns={"verdict": _VERDICT, "words": Column("in words", align="wrap")},
@@ -63,60 +191,128 @@ def _verdict_table(frames: Frames, model: str, notes: Sequence[str]) -> Table:
     return replace(table, frame=frames["families"])
 
 
-def _unevenness_tables(frames: Frames, model: str) -> list[Table]:
+def _unevenness_table(frame: pl.DataFrame, model: str, margin: float) -> Table:
     """How much positions differ, in every family of documents under every treatment."""
-    frame = in_order(frames["unevenness"], "plan", "n", "treatment")
-    measure = frame["measure"][0]
-    table = Table.from_frame(
-        f"{measure}-unevenness",
-        f"Unevenness of {measure} between positions ({model_name(model)})",
-        frame,
-        heads=("plan", "n", "treatment"),
-        columns={
-            "spread": "spread [95 %]",
-            "gini": "Gini [95 %]",
-            "psi": "PSI [95 %]",
-            "verdict": _VERDICT,
-        },
-        grouped=2,
-        notes=(
-            "spread: largest minus smallest position mean; PSI: 1 − smallest/largest; Gini: of the position means",
-            f"verdict: on differences between positions within ±{frames['families']['margin'].drop_nulls()[0]:g}",
-            *_mixed_note(frame, LATER),
-        ),
+    notes = [f"verdict: on differences between positions within ±{margin:g}"]
+    notes += _if_mixed(frame, _LATER)
+    ordered = in_order(frame, "plan", "n", "treatment")
+    return _LAYOUTS["unevenness"].table("unevenness", ordered, model, notes=notes)
+
+
+def _pair_table(frame: pl.DataFrame, model: str) -> Table:
+    """Languages that lead each other: the first minus the second."""
+    length = (
+        "at the same length" if frame["same_length"].any() else "at the lengths that segments have"
     )
-    return [table]
+    layout = _LAYOUTS["language-differences"]
+    layout = replace(layout, note=layout.note + length)
+    frame = in_order(frame, "n", "language", "against", "treatment")
+    notes = [f"verdict: on the mean over all positions within ±{frame['margin'][0]:g}"]
+    shown = frame.with_columns(_LANGUAGES)
+    return layout.table("language-differences", frame, model, shown, notes, brief=True)
 
 
-def _coefficient_tables(frames: Frames, model: str) -> list[Table]:
-    """All coefficients, then IRF's tables: one treatment's, and each (c.) with the first one (uc.).
+def _role_table(frame: pl.DataFrame, model: str) -> Table:
+    """IRF's comparison: documents that begin in a language, and those that go on in it."""
+    keys = ["n", "language", "treatment"]
+    frame = in_order(frame, *keys)
+    wide = frame.select(keys).unique(maintain_order=True)
+    for role in ("lead", "later"):
+        ends = cs.starts_with("own_", "others_", "gap_").name.prefix(f"{role}_")
+        of_role = frame.filter(role=role).select(*keys, ends)
+        wide = wide.join(of_role, on=keys, how="left", maintain_order="left")
+    note = (
+        "means over the other languages, at the lengths that segments have; later: the mean of "
+        "positions 2 to n"
+    )
+    return _LAYOUTS["language-roles"].table("language-roles", frame, model, wide, [note])
 
-    Documents in one language are in one table, and mixed ones in a table for each language of the later segments.
+
+def change_table(kind: str, frame: pl.DataFrame, measure: str, *, brief: bool = False) -> Table:
+    """Two treatments on the same documents: spreads, coefficients or differences of languages."""
+    by_language = kind == "language-changes"
+    order = ("n", "language", "against") if by_language else ("plan", "n")
+    frame = in_order(frame.filter(measure=measure), "first_treatment", "second_treatment", *order)
+    first = frame.row(0, named=True)
+    models = _change_name(model_name(first["first_model"]), model_name(first["second_model"]))
+    notes = []
+    if first["first_run"] != first["second_run"]:
+        notes.append(f"before: {first['first_run']}; after: {first['second_run']}")
+    treatments = frame.select("first_treatment", "second_treatment").iter_rows()
+    names = pl.Series("change_of", [_change_name(*pair) for pair in treatments])
+    shown = frame.with_columns(names)
+    if by_language:
+        shown = shown.with_columns(_LANGUAGES)
+    return _LAYOUTS[kind].table(kind, frame, models, shown, notes, brief=brief)
+
+
+def _change_name(first: str, second: str) -> str:
+    """Two names before and after, or the one that both have."""
+    return first if first == second else f"{first} → {second}"
+
+
+def _coefficient_tables(frame: pl.DataFrame, model: str) -> Iterator[Table]:
+    """All coefficients, then IRF's tables: one treatment's, and each (c.) with the first (uc.).
+
+    Documents in one language are in one table, and mixed ones in a table for each language of the
+    later segments.
     """
-    frame = frames["coefficients"]
-    measure, (baseline, *others) = frame["measure"][0], values_of(frame, "treatment")
-
-    def table(part: pl.DataFrame, ending: str, about: Sequence[str], **how: Any) -> Table:
-        title = f"OLS coefficients of {measure} ({', '.join((about[0], model_name(model), *about[1:]))})"
-        return coefficient_table(part, f"{measure}-{ending}", title, notes=_notes(part), **how)
-
-    settings = list(_settings(frame))
-    tables = [table(own, f"coefficients{suffix}", [setting]) for setting, suffix, own in settings]
-    for setting, suffix, own in settings:
-        there = values_of(own, "treatment")
-        if len(there) > 1 and own["plan"].n_unique() > 1:
-            tables += [
-                table(_only(own, one), f"coefficients-{one}{suffix}", [setting, one])
-                for one in there
-            ]
+    baseline, *others = values_of(frame, "treatment")
+    settings = list(_settings(frame, model))
+    for setting in settings:
+        yield setting.table("coefficients")
+    for setting in settings:
+        names = values_of(setting.frame, "treatment")
+        if len(names) > 1 and setting.frame["plan"].n_unique() > 1:
+            for name in names:
+                yield setting.table(f"coefficients-{name}", name)
     for name in others:
-        for setting, suffix, own in settings:
-            part, about = _only(own, baseline, name), [setting, f"{name} and {baseline}"]
-            if part["treatment"].n_unique() == 2:
-                tables.append(
-                    table(part, f"calibrated-{name}{suffix}", about, pair=(name, baseline))
-                )
-    return tables
+        for setting in settings:
+            if {name, baseline} <= {*setting.frame["treatment"]}:
+                yield setting.table(f"calibrated-{name}", name, baseline)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Setting:
+    """Documents whose coefficients are in one table; `suffix` ends the table's name."""
+
+    about: str
+    suffix: str
+    frame: pl.DataFrame
+
+    def table(self, kind: str, *treatments: str) -> Table:
+        """The table of all treatments, of one, or of a treatment with the baseline."""
+        part = self.frame
+        about = self.about
+        if treatments:
+            part = part.filter(pl.col("treatment").is_in(treatments))
+            about += f", {' and '.join(treatments)}"
+        measure = part["measure"][0]
+        return coefficient_table(
+            part,
+            f"{measure}-{kind}{self.suffix}",
+            f"OLS coefficients of {measure} ({about})",
+            pair=treatments if len(treatments) == 2 else None,
+            notes=_notes(part),
+        )
+
+
+def _settings(frame: pl.DataFrame, model: str) -> Iterator[_Setting]:
+    """Documents in one language, and mixed ones for each language of later segments."""
+    same = pl.col("lead") == pl.col("later")
+    alone = frame.filter(same)
+    if len(alone):
+        languages = values_of(alone, "lead")
+        title = "monolingual" if len(languages) > 1 else languages[0]
+        yield _Setting(f"{title}, {model}", "", alone)
+    mixed = frame.filter(~same)
+    for later in values_of(mixed, "later"):
+        part = mixed.filter(later=later)
+        plans = values_of(part, "plan")
+        title = (
+            f"mixed-language, later segments in {later}" if len(plans) > 1 else heading(plans[0])
+        )
+        yield _Setting(f"{title}, {model}", f"-mixed-{later}", part)
 
 
 def coefficient_table(
@@ -128,236 +324,89 @@ def coefficient_table(
     notes: Sequence[str] = (),
     digits: int = 3,
 ) -> Table:
-    """A column for each plan, as in IRF's Tables 1–15, or for each treatment where there is one plan only.
+    """A column for each plan, as in IRF's Tables 1–15, or for each treatment of a single plan.
 
     Args:
-        frame: coefficients; the columns treatment, plan, n, position, estimate and marker are read.
-        pair: a treatment and a baseline, which have two columns for each plan, calibrated (c.) and uncalibrated
-            (uc.), as in IRF's Tables 16–19.
+        frame: the columns treatment, plan, n, position, estimate and marker are read.
+        pair: a treatment and a baseline, which have two columns for each plan, calibrated (c.) and
+            uncalibrated (uc.), as in IRF's Tables 16–19.
     """
-    plans, treatments = values_of(frame, "plan"), pair or values_of(frame, "treatment")
-    short = (
-        dict(zip(pair, ("c.", "uc."), strict=True)) if pair else {one: one for one in treatments}
-    )
-    if len(plans) == 1 and not pair:
-        columns = {(plans[0], one): Column(one) for one in treatments}
-    elif len(treatments) == 1:
-        columns = {(plan, treatments[0]): Column(heading(plan)) for plan in plans}
-    else:
-        columns = {
-            (plan, one): Column(short[one], heading(plan)) for plan in plans for one in treatments
-        }
+    plans = values_of(frame, "plan")
+    treatments = pair or values_of(frame, "treatment")
+    columns = {}
+    for plan in plans:
+        for treatment in treatments:
+            if pair:
+                column = Column("c." if treatment == pair[0] else "uc.", heading(plan))
+            elif len(plans) == 1:
+                column = Column(treatment)
+            elif len(treatments) == 1:
+                column = Column(heading(plan))
+            else:
+                column = Column(treatment, heading(plan))
+            columns[plan, treatment] = column
     keys = ["n", "position", "plan", "treatment", "estimate", "marker"]
-    found = {
-        tuple(key): Cell(value, f".{digits}f", mark)
-        for *key, value, mark in frame.select(keys).iter_rows()
+    cells = {
+        tuple(key): Cell(estimate, f".{digits}f", marker)
+        for *key, estimate, marker in frame.select(keys).iter_rows()
     }
     rows = []
     for n in sorted(set(frame["n"])):
         for position in range(1, n + 1):
-            meaning = "" if pair else f" ({'Intercept' if position == 1 else f'{position} vs. 1'})"
+            label = symbol(position)
+            if not pair:
+                label += " (Intercept)" if position == 1 else f" ({position} vs. 1)"
             # Empty where a size was not measured.
-            cells = tuple(found.get((n, position, *column), Cell("")) for column in columns)
-            rows.append(Row((str(n), symbol(position) + meaning), cells))
-    notes = ((f"c.: {pair[0]}; uc.: {pair[1]}",) if pair else ()) + tuple(notes)
+            of_row = tuple(cells.get((n, position, *column), Cell("")) for column in columns)
+            rows.append(Row((str(n), label), of_row))
+    if pair:
+        notes = (f"c.: {pair[0]}; uc.: {pair[1]}", *notes)
     return Table(
-        name, title, ("n", ""), tuple(columns.values()), tuple(rows), frame, 1, notes=notes
+        name, title, ("n", ""), tuple(columns.values()), tuple(rows), frame, 1, tuple(notes)
     )
 
 
-def _pair_tables(frames: Frames, model: str) -> list[Table]:
-    """Languages that lead each other: the first minus the second."""
-    frame = in_order(frames["languages"], "n", "language", "against", "treatment")
-    measure = frame["measure"][0]
-    names = {
-        "estimate": "all positions [95 %]",
-        "lead": "position 1 [95 %]",
-        "later": "later [95 %]",
-    }
-    length = (
-        "at the same length" if frame["same_length"].any() else "at the lengths that segments have"
-    )
-    table = Table.from_frame(
-        f"{measure}-language-differences",
-        f"Differences of {measure} between languages in mixed documents ({model_name(model)})",
-        frame.with_columns(_LANGUAGES),
-        heads=("n", "languages", "treatment"),
-        columns={
-            **{key: Column(name, form="+.3f") for key, name in names.items()},
-            "verdict": _VERDICT,
-        },
-        grouped=2,
-        notes=(
-            f"the first language minus the second, in documents of just these two in both orders, {length}",
-            f"verdict: on the mean over all positions within ±{frame['margin'][0]:g}",
-        ),
-        brief=True,
-    )
-    return [replace(table, frame=frame)]
-
-
-def _role_tables(frames: Frames, model: str) -> list[Table]:
-    """IRF's comparison: documents that begin in a language, beside those that begin in another and go on in it."""
-    keys = ["n", "language", "treatment"]
-    frame = in_order(frames["roles"], *keys)
-    measure, wide = frame["measure"][0], frame.select(keys).unique(maintain_order=True)
-    for role in ("lead", "later"):
-        ends = cs.starts_with("own_", "others_", "gap_")
-        own = frame.filter(pl.col("role") == role).select(*keys, ends.name.prefix(f"{role}_"))
-        wide = wide.join(own, on=keys, how="left", maintain_order="left")
-    leads, follows = "language leads", "language follows"
-    table = Table.from_frame(
-        f"{measure}-language-roles",
-        f"{measure.capitalize()} of each language as lead and as later language ({model_name(model)})",
-        wide,
-        heads=keys,
-        columns={
-            "lead_own_estimate": Column("it at 1", leads),
-            "lead_others_estimate": Column("others later", leads),
-            "lead_gap": Column("1 − later [95 %]", leads, form="+.3f"),
-            "later_others_estimate": Column("others at 1", follows),
-            "later_own_estimate": Column("it later", follows),
-            "later_gap": Column("1 − later [95 %]", follows, form="+.3f"),
-        },
-        grouped=2,
-        notes=(
-            "leads: it is at position 1, and later positions are in another language; follows: the other way round",
-            "means over the other languages, at the lengths that segments have; later: the mean of positions 2 to n",
-        ),
-    )
-    return [replace(table, frame=frame)]
-
-
-_OF_MEASURE = {
-    "unevenness": _unevenness_tables,
-    "coefficients": _coefficient_tables,
-    "languages": _pair_tables,
-    "roles": _role_tables,
-}
-
-
-_CHANGES: dict[str, tuple[str, dict[str, str], dict[str, Column | str], tuple[str, ...]]] = {
-    "changes": (
-        "Spread of {} between positions",
-        {"plan": "plan", "n": "n"},
-        {
-            "documents": Column("documents", form=",d"),
-            "first_spread": "before",
-            "second_spread": "after",
-            "change": CHANGE,
-            "p_value": P_VALUE,
-        },
-        ("p: of the test that no difference between positions has changed", LATER),
-    ),
-    "coefficient-changes": (
-        "Changes of the coefficients of {}",
-        {"plan": "plan", "n": "n", "coefficient": ""},
-        {
-            "first_estimate": "before",
-            "second_estimate": "after",
-            "change": CHANGE,
-            "change_p_value": P_VALUE,
-        },
-        (MEANING, MIXED),
-    ),
-    "language-changes": (
-        "Changes of differences of {} between languages",
-        {"n": "n", "languages": "languages"},
-        {
-            "first_estimate": Column("before", form="+.3f"),
-            "second_estimate": Column("after", form="+.3f"),
-            "change": CHANGE,
-            "absolute_change": Column("change of size [95 %]", form="+.3f"),
-        },
-        ("change of size: of the difference without its sign; below 0 the languages come closer",),
-    ),
-}
-"""What is compared: its title, heads and columns, and notes of which a second one is about mixed plans."""
-
-
-def change_table(kind: str, frame: pl.DataFrame, measure: str, *, brief: bool = False) -> Table:
-    """Two treatments on the same documents, before and after: spreads, coefficients or differences of languages."""
-    title, heads, columns, (note, *mixed) = _CHANGES[kind]
-    by_language = "languages" in heads
-    order = ("n", "language", "against") if by_language else ("plan", "n")
-    frame = in_order(frame.filter(measure=measure), "first_treatment", "second_treatment", *order)
-    first = frame.row(0, named=True)
-    models = _change_name(*(model_name(first[f"{side}_model"]) for side in ("first", "second")))
-    notes = [note, *(line for one in mixed for line in _mixed_note(frame, one))]
-    if first["first_run"] != first["second_run"]:
-        notes.append(f"before: {first['first_run']}; after: {first['second_run']}")
-    sides = frame.select("first_treatment", "second_treatment").rows()
-    named = [pl.Series("change_of", [_change_name(*one) for one in sides])]
-    table = Table.from_frame(
-        f"{measure}-{kind}",
-        f"{title.format(measure)}, on the same {'mixed ' if by_language else ''}documents ({models})",
-        frame.with_columns(*named, *([_LANGUAGES] if by_language else [])),
-        heads={"change_of": "treatment", **heads},
-        columns=columns,
-        grouped=len(heads),
-        notes=notes,
-        brief=brief,
-    )
-    return replace(table, frame=frame)
-
-
-def _change_name(first: str, second: str) -> str:
-    """Two names before and after, or the one that both have."""
-    return first if first == second else f"{first} → {second}"
-
-
-def attention_tables(frame: pl.DataFrame) -> list[Table]:
-    """Attention by segment, in the last third of the layers and in all of them: one table for each family."""
-    chosen = frame.filter(
-        (pl.col("measure") == "attention_segment") & pl.col("layers").is_in(["last third", "all"])
-    )
-    tables = []
-    for (n, plan), own in chosen.partition_by(
-        "n", "plan", as_dict=True, maintain_order=True
-    ).items():
-        parts = [*(f"segment {place}" for place in range(1, n + 1)), *parts_around(own)]
-        documents = max(own["documents"])
+def attention_tables(frame: pl.DataFrame) -> Iterator[Table]:
+    """Attention by segment in the last third of the layers and in all: a table for each family."""
+    layers = pl.col("layers").is_in(["last third", "all"])
+    chosen = frame.filter(layers, measure="attention_segment")
+    families = chosen.partition_by("n", "plan", as_dict=True, maintain_order=True)
+    for (n, plan), family in families.items():
+        parts = [*(f"segment {place}" for place in range(1, n + 1)), *parts_around(family)]
+        groups = family.partition_by("layers", "treatment", as_dict=True, maintain_order=True)
         rows = []
-        for (layers, name), some in own.partition_by(
-            "layers", "treatment", as_dict=True, maintain_order=True
-        ).items():
-            found = {
-                part: (100 * mean, 100 * (high - mean)) for part, mean, high in some[_SHARE].rows()
-            }
-            halves = {
-                part: "" if isnan(half) else f" ±{number(half, '.1f')}"
-                for part, (_, half) in found.items()
-            }
-            rows.append(
-                Row(
-                    (layers, name),
-                    tuple(Cell(found[part][0], ".1f", halves[part]) for part in parts),
-                )
-            )
-        tables.append(
-            Table(
-                f"attention-segments-{plan.replace(':', '-')}-n{n}",
-                f"Attention by segment ({plan}, n = {n}, {documents} documents), in % of the pooled row's",
-                ("layers", "treatment"),
-                tuple(Column(part.removeprefix("segment ")) for part in parts),
-                tuple(rows),
-                own,
-                grouped=1,
-                notes=("±: half of the 95 % interval",),
-                brief=True,
-            )
+        for heads, group in groups.items():
+            shares = {row["part"]: _share(row) for row in group.iter_rows(named=True)}
+            rows.append(Row(heads, tuple(shares[part] for part in parts)))
+        documents = max(family["documents"])
+        yield Table(
+            f"attention-segments-{plan.replace(':', '-')}-n{n}",
+            f"Attention by segment ({plan}, n = {n}, {documents} documents), "
+            "in % of the pooled row's",
+            ("layers", "treatment"),
+            tuple(Column(part.removeprefix("segment ")) for part in parts),
+            tuple(rows),
+            family,
+            grouped=1,
+            notes=("±: half of the 95 % interval",),
+            brief=True,
         )
-    return tables
+
+
+def _share(row: Mapping[str, Any]) -> Cell:
+    """A share in %, with half of its interval."""
+    half = 100 * (row["high"] - row["estimate"])
+    return Cell(100 * row["estimate"], ".1f", "" if isnan(half) else f" ±{number(half, '.1f')}")
 
 
 def reason(verdict: Mapping[str, Any]) -> str:
     """A verdict's sentence without the verdict, which is shown next to it."""
-    kind, sentence = verdict["verdict"], str(verdict["sentence"])
-    return sentence.removeprefix(f"{kind}: ").removeprefix(f"{kind} ")
+    kind = verdict["verdict"]
+    return str(verdict["sentence"]).removeprefix(f"{kind}: ").removeprefix(f"{kind} ")
 
 
 def heading(plan: str) -> str:
-    """A plan as the heading of a column: a language, or that of the first segment before that of the later ones.
+    """A plan as the heading of a column: the language of the first segment, then of later ones.
 
     >>> heading("zh:en")
     '[zh, en, ..., en]'
@@ -367,43 +416,19 @@ def heading(plan: str) -> str:
 
 
 def legend(frame: pl.DataFrame) -> str:
-    """What the markers mean that occur; nothing is said of those that do not."""
-    there = set(frame["marker"])
-    used = [f"{sign} {meaning}" for sign, meaning in MARKERS.items() if sign in there]
+    """What the markers mean that occur."""
+    used = [f"{sign} {meaning}" for sign, meaning in MARKERS.items() if sign in frame["marker"]]
     return f"p < 0.001 unless marked: {', '.join(used)}" if used else "p < 0.001 for all"
 
 
-def _settings(frame: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
-    """What the documents are, what a table's name ends in, and the coefficients: first one language, then mixed."""
-    same = pl.col("lead") == pl.col("later")
-    alone, mixed = frame.filter(same), frame.filter(~same)
-    if len(alone):
-        languages = values_of(alone, "lead")
-        yield "monolingual" if len(languages) > 1 else languages[0], "", alone
-    for later in values_of(mixed, "later"):
-        own = mixed.filter(pl.col("later") == later)
-        plans = values_of(own, "plan")
-        setting = (
-            f"mixed-language, later segments in {later}" if len(plans) > 1 else heading(plans[0])
-        )
-        yield setting, f"-mixed-{later}", own
-
-
-def _notes(frame: pl.DataFrame) -> tuple[str, ...]:
+def _notes(frame: pl.DataFrame) -> list[str]:
+    """What the signs in a table of coefficients mean, and how many sets it rests on."""
     kinds = ", ".join(sorted(set(frame["inference"])))
-    sets = sorted(set(frame["sets"]))
-    counted = f"{sets[0]}" if len(sets) == 1 else f"{sets[0]} to {sets[-1]}"
-    return (
-        MEANING,
-        *_mixed_note(frame, MIXED),
-        legend(frame),
-        f"sets: {counted}; inference: {kinds}",
-    )
+    ends = dict.fromkeys([frame["sets"].min(), frame["sets"].max()])
+    sets = " to ".join(map(str, ends))
+    counts = f"sets: {sets}; inference: {kinds}"
+    return [MEANING, *_if_mixed(frame, _MIXED), legend(frame), counts]
 
 
-def _mixed_note(frame: pl.DataFrame, note: str) -> list[str]:
+def _if_mixed(frame: pl.DataFrame, note: str) -> list[str]:
     return [note] if (frame["lead"] != frame["later"]).any() else []
-
-
-def _only(frame: pl.DataFrame, *treatments: str) -> pl.DataFrame:
-    return frame.filter(pl.col("treatment").is_in(treatments))
