@@ -1,6 +1,6 @@
-"""The engine inside a calibrated model. It knows tensors and modules, and nothing of the rest of fairspan."""
+"""The engine inside a calibrated model. It knows tensors and modules, and no other package."""
 
 from fairspan.attention.interface import register
 
-# Worker processes rebuild a model by importing what it is made of, so importing this package must be enough.
+# Worker processes rebuild a model by importing its parts, so this import must be enough.
 register()

@@ -1,7 +1,8 @@
-"""The fast path for mean pooling: every query row calibrated, basket by basket, without an L×L tensor.
+"""The fast path for mean pooling: every query row calibrated, without an L×L tensor.
 
-The calibrated output is the plain average over baskets of attention restricted to one basket, so each basket is one
-ordinary attention call over its few keys. Rows are taken in blocks that bound every intermediate tensor.
+The calibrated output is the plain average over baskets of attention restricted to one basket, so
+each basket is one ordinary attention call over its few keys. Rows are taken in blocks that bound
+every intermediate tensor.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from fairspan.attention.baskets import CONTENT, Baskets
 from fairspan.attention.bias import additive, hides_only_padding, rows_of
+from fairspan.attention.plan import BasketRule, LayerInputs
 from fairspan.attention.pooled_row import accumulate
 
 # Bounds the scores of one block of rows against one basket, where they have to be written out.
@@ -24,8 +26,8 @@ class Piece:
 
     Attributes:
         key, value: [N, H, W, D].
-        bias: [N or 1, H or 1, R or 1, W]; where a row sees nothing of the basket, 0 instead of -inf throughout. None
-            where every row sees all of it.
+        bias: [N or 1, H or 1, R or 1, W]; where a row sees nothing of the basket, 0 instead of -inf
+            throughout. None where every row sees all of it.
         present: [N, 1, R or 1, 1] bool, the rows that see any of it; None for all of them.
     """
 
@@ -35,52 +37,33 @@ class Piece:
     present: Tensor | None
 
 
-def all_rows(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    baskets: Baskets,
-    strength: Tensor | None,
-    *,
-    mask: Tensor | None = None,
-    position_bias: Tensor | None = None,
-    causal: bool = False,
-) -> Tensor:
-    """IRF §5 for every row, of models that pool over all of them; no special token has a basket of its own.
-
-    Args:
-        query: [N, H, L, D]. key, value: [N, K, L, D] with K heads, a divisor of H.
-        strength: [N], or None for 1 throughout, which saves summing up the plain attention.
-        mask: bool or additive, position_bias: additive; both broadcast to [N, H, L, L].
-        causal: whether a row sees no key after its own.
-
-    Returns:
-        [N, H, L, D] in the dtype of `query`.
-    """
+def all_rows(inputs: LayerInputs, rule: BasketRule) -> Tensor:
+    """IRF §5 for every row, [N, L, H, D]; no special token has a basket of its own."""
+    query = inputs.query
     out = torch.empty_like(query)
+    mask = inputs.mask
     if mask is not None and hides_only_padding(mask):
         mask = mask[:, :, :1]
     dtype = accumulate(query[:0]).dtype
-    rows = _rows_at_a_time(query, max(baskets.widths))
-    alike = None
-    if not causal and position_bias is None and (mask is None or mask.shape[-2] == 1):
-        # All rows see the same keys, so that the baskets are cut once and serve every block of rows.
+    rows = _rows_at_a_time(query, max(rule.baskets.widths))
+    pieces: list[Piece] = []
+    one_row_mask = mask is None or mask.shape[-2] == 1
+    rows_are_alike = one_row_mask and not inputs.causal and inputs.position_bias is None
+    if rows_are_alike:
+        # The baskets are cut once and serve every block of rows.
         bias = additive(mask, None, dtype)
-        alike = list(_pieces(slice(0, 1), query, key, value, bias, baskets, causal=False))
+        pieces = list(_pieces(slice(0, 1), inputs, bias, rule.baskets))
     for first in range(0, query.shape[2], rows):
         block = slice(first, min(first + rows, query.shape[2]))
-        if alike is None:
-            bias = additive(rows_of(mask, block), rows_of(position_bias, block), dtype)
-            pieces = list(_pieces(block, query, key, value, bias, baskets, causal=causal))
-        else:
-            pieces = alike
-        out[:, :, block] = _mix(query[:, :, block], pieces, scale, strength)
-    return out
+        if not rows_are_alike:
+            bias = additive(rows_of(mask, block), rows_of(inputs.position_bias, block), dtype)
+            pieces = list(_pieces(block, inputs, bias, rule.baskets))
+        out[:, :, block] = _mix(query[:, :, block], pieces, inputs.scale, rule.strength)
+    return out.transpose(1, 2).contiguous()
 
 
 def _rows_at_a_time(query: Tensor, width: int) -> int:
-    """As many rows as keep a block's sums in cache, and more where many threads share the work."""
+    """As many rows as keep a block's sums in cache, more where many threads share the work."""
     if _flash(query):
         # A compiled graph cannot ask for the threads.
         threads = 1 if torch.compiler.is_compiling() else torch.get_num_threads()
@@ -97,7 +80,7 @@ def _flash(query: Tensor) -> bool:
 
 
 def _mix(query: Tensor, pieces: Iterable[Piece], scale: float, strength: Tensor | None) -> Tensor:
-    """(1/m) Σ_b softmax(q·K_b) V_b for one block of rows, and `strength` of the way there from plain attention."""
+    """(1/m) Σ_b softmax(q·K_b) V_b of a block of rows [N, H, R, D], mixed with plain attention."""
     dtype = accumulate(query[:0]).dtype
     total = query.new_zeros(query.shape, dtype=dtype)
     count = query.new_zeros((query.shape[0], 1, query.shape[2], 1), dtype=dtype)
@@ -116,13 +99,12 @@ def _mix(query: Tensor, pieces: Iterable[Piece], scale: float, strength: Tensor 
     calibrated = total / count.clamp(min=1)
     if plain is None or strength is None:
         return calibrated.to(query.dtype)
-    return torch.lerp(plain.value, calibrated, strength[:, None, None, None].to(dtype)).to(
-        query.dtype
-    )
+    weight = strength[:, None, None, None].to(dtype)
+    return torch.lerp(plain.value, calibrated, weight).to(query.dtype)
 
 
 class _PlainAttention:
-    """Uncalibrated attention, put together from the baskets' restricted attention and their log-sum-exp."""
+    """Uncalibrated attention, summed up from the baskets' outputs and their log-sum-exp."""
 
     def __init__(self, zeros: Tensor) -> None:
         self._sum = torch.zeros_like(zeros)
@@ -130,6 +112,7 @@ class _PlainAttention:
         self._mass = torch.zeros_like(self._peak)
 
     def add(self, out: Tensor, log_mass: Tensor, present: Tensor | None) -> None:
+        """Add a basket: output [N, H, R, D], log-sum-exp [N, H, R, 1], rows that see any of it."""
         if present is not None:
             log_mass = torch.where(present, log_mass, -torch.inf)
         peak = torch.maximum(self._peak, log_mass)
@@ -162,32 +145,27 @@ def restricted_attention(
 
 
 def _pieces(
-    block: slice,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    baskets: Baskets,
-    *,
-    causal: bool,
+    block: slice, inputs: LayerInputs, bias: Tensor | None, baskets: Baskets
 ) -> Iterator[Piece]:
-    """The baskets as the rows of `block` see them."""
+    """The content baskets as the rows of `block` see them; `bias` is what is added to scores."""
+    key = inputs.key
     row = torch.arange(block.start, block.stop, device=key.device)[:, None]
-    groups = query.shape[1] // key.shape[1]
+    groups = inputs.query.shape[1] // key.shape[1]
     for slot, width in enumerate(baskets.widths[CONTENT:], start=CONTENT):
-        keys, values = _cut(key, value, baskets, slot, width)
+        keys, values = _cut(key, inputs.value, baskets, slot, width)
         if groups > 1:
-            keys, values = (part.repeat_interleave(groups, dim=1) for part in (keys, values))
-        plain = bias is None and not causal and _may_look(baskets.length)
+            keys = keys.repeat_interleave(groups, dim=1)
+            values = values.repeat_interleave(groups, dim=1)
+        plain = bias is None and not inputs.causal and _may_look(baskets.length)
         if plain and bool((baskets.length[:, slot] == width).all()):
             yield Piece(keys, values, None, None)
             continue
         offset = torch.arange(width, device=key.device)
         position = (baskets.start[:, slot, None] + offset).clamp(max=key.shape[2] - 1)  # [N, W]
         hidden = (offset >= baskets.length[:, slot, None])[:, None, None, :]  # [N, 1, 1, W]
-        if causal:
+        if inputs.causal:
             hidden = hidden | (position[:, None, None, :] > row)
-        part = torch.zeros((), dtype=accumulate(query[:0]).dtype, device=key.device)
+        part = torch.zeros((), dtype=accumulate(key[:0]).dtype, device=key.device)
         if bias is not None:
             index = position[:, None, None, :].expand(-1, bias.shape[1], bias.shape[2], -1)
             part = bias.expand(key.shape[0], -1, -1, -1).gather(3, index)
@@ -199,7 +177,7 @@ def _pieces(
 def _cut(
     key: Tensor, value: Tensor, baskets: Baskets, slot: int, width: int
 ) -> tuple[Tensor, Tensor]:
-    """The keys and values of one slot: a view where it begins at the same place in every text."""
+    """The keys and values [N, K, W, D] of one slot: views where it begins alike in every text."""
     start = baskets.start[:, slot]
     if _may_look(key):
         first = int(start[0])
@@ -211,5 +189,5 @@ def _cut(
 
 
 def _may_look(tensor: Tensor) -> bool:
-    """Whether values may decide what is computed: not on a GPU, which would wait, nor in a compiled graph."""
+    """Whether values may decide what is computed: not on a GPU or in a compiled graph."""
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()

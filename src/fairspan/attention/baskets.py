@@ -1,21 +1,23 @@
 """Basket geometry: the basket of each key of each text (IRF §5).
 
-Every text has its baskets in numbered slots: slot 0 is the first token's own basket, slot 1 the last token's own
-basket, and the content baskets follow from slot 2. A slot that holds no key of a text is empty for that text. Fixed
-slots keep every shape known before any value is, so that nothing is read back from a device.
+Every text has its baskets in numbered slots: slot 0 is the first token's own basket, slot 1 the
+last token's own basket, and the content baskets follow from slot 2. A slot that holds no key of a
+text is empty for that text. With fixed slots all shapes follow from the batch's shape, so that no
+value is copied back from a GPU.
 
-Where a query row cannot see all keys of a basket (causal masks, sliding windows) the basket is what the row sees.
+Where a query row cannot see all keys of a basket (causal masks, sliding windows) the basket is what
+the row sees.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 
-BOS, EOS, CONTENT = 0, 1, 2
+BOS = 0
+EOS = 1
+CONTENT = 2
 NO_BASKET = -1
 
 
@@ -24,12 +26,12 @@ _torch_exports: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lam
 
 
 def is_exporting() -> bool:
-    """Whether a graph is being exported. That does not go through Dynamo, which some torch takes for an export."""
+    """Whether a graph is being exported; some versions of torch also say so under Dynamo."""
     return not torch.compiler.is_dynamo_compiling() and _torch_exports()
 
 
 def has_no_padding(valid: Tensor) -> bool:
-    """Whether [N, L] is True throughout; a compiled graph may not look, and takes every batch for a padded one."""
+    """Whether [N, L] is True throughout; False in a compiled graph, which may not look."""
     return not torch.compiler.is_compiling() and bool(valid.all())
 
 
@@ -40,8 +42,8 @@ class Baskets:
     Attributes:
         slot: [N, L], the slot of each key, `NO_BASKET` for padding.
         start, length: [N, M], where each slot's keys begin and how many there are.
-        widths: M ints, a length that no text of the batch exceeds in that slot. Empty in a graph that is exported,
-            where M is a symbol.
+        widths: M ints, a length that no text of the batch exceeds in that slot. Empty in a graph
+            that is exported, where M is a symbol.
         content: [N], how many keys of each text lie in content baskets.
         size: the size of fixed baskets, whose borders follow from it; None for segments.
     """
@@ -60,60 +62,36 @@ class Baskets:
 
 
 def fixed_baskets(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> Baskets:
-    """Runs of `size` keys over each text, special tokens aside where they have a basket of their own.
+    """Runs of `size` keys over each text, without special tokens that have their own basket.
 
-    With `own_bos` alone a text of n tokens has ceil((n - 1) / size) + 1 baskets, as in IRF. `valid` is [N, L] bool,
-    False for padding on either side.
+    With `own_bos` alone a text of n tokens has ceil((n - 1) / size) + 1 baskets, as in IRF. `valid`
+    is [N, L] bool, False for padding on either side.
     """
-    if has_no_padding(valid):
-        return _without_padding(valid.shape, size, own_bos, own_eos, valid.device)
-    return _fixed(valid, size, own_bos=own_bos, own_eos=own_eos)
-
-
-def lasting() -> AbstractContextManager[None]:
-    """What is made inside may be kept for later passes: tensors of inference mode could not be used in training."""
-    return torch.inference_mode(mode=False) if torch.is_inference_mode_enabled() else nullcontext()
-
-
-@lru_cache(maxsize=64)
-def _without_padding(
-    shape: tuple[int, int], size: int, own_bos: bool, own_eos: bool, device: torch.device
-) -> Baskets:
-    """Batches without padding have the same baskets whatever their texts, so that these need not be found again."""
-    with lasting():
-        return _fixed(
-            torch.ones(shape, dtype=torch.bool, device=device),
-            size,
-            own_bos=own_bos,
-            own_eos=own_eos,
-        )
-
-
-def _fixed(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> Baskets:
-    rank, total = valid.cumsum(dim=1) - 1, valid.sum(dim=1)
+    rank = valid.cumsum(dim=1) - 1
+    total = valid.sum(dim=1)
     content_slot = CONTENT + (rank - int(own_bos)).clamp(min=0) // size
     slot = _place_special(content_slot, valid, own_bos=own_bos, own_eos=own_eos)
 
     first = valid.int().argmax(dim=1)
     last = first + (total - 1).clamp(min=0)
-    has_own = torch.stack(
-        [(total > 0) & own_bos, (total > int(own_bos)) & own_eos], dim=1
-    ).long()  # BOS, EOS
-    content = total - has_own.sum(dim=1)
+    has_bos = (total > 0) & own_bos
+    has_eos = (total > int(own_bos)) & own_eos
+    special = torch.stack([has_bos, has_eos], dim=1).long()
+    content = total - special.sum(dim=1)
     count, width = runs(valid.shape[1], size)
     offset = torch.arange(count, device=valid.device) * size
-    start = torch.cat(
-        [torch.stack([first, last], dim=1), first[:, None] + int(own_bos) + offset], dim=1
-    )
-    length = torch.cat([has_own, (content[:, None] - offset).clamp(min=0, max=size)], dim=1)
+    content_start = first[:, None] + int(own_bos) + offset
+    start = torch.cat([torch.stack([first, last], dim=1), content_start], dim=1)
+    length = torch.cat([special, (content[:, None] - offset).clamp(min=0, max=size)], dim=1)
     widths = () if is_exporting() else (1, 1, *[width] * count)
     return Baskets(slot, start, length, widths, content, size)
 
 
 def runs(tokens: int, size: int) -> tuple[int, int]:
-    """The number of runs of `size` in that many tokens, at least one, and a width that none exceeds.
+    """The number of runs of `size` in that many tokens, at least one, and a width none exceeds.
 
-    In a graph that is exported the tokens are a symbol, and nothing may depend on whether there is one run or more.
+    In a graph that is exported the tokens are a symbol, and nothing may depend on whether there is
+    one run or more.
     """
     if is_exporting():
         count: int = torch.sym_max(2, (tokens + size - 1) // size)  # type: ignore[no-untyped-call]
@@ -122,13 +100,13 @@ def runs(tokens: int, size: int) -> tuple[int, int]:
 
 
 def segment_baskets(valid: Tensor, segment: Tensor, *, own_bos: bool, own_eos: bool) -> Baskets:
-    """One basket per segment; `segment` [N, L] numbers them from 0, rising within a text, anything at padding."""
+    """One basket per segment [N, L], numbered from 0, rising in a text; any number at padding."""
     slot = _place_special(CONTENT + segment, valid, own_bos=own_bos, own_eos=own_eos)
     count = int((segment * valid).max()) + 1 + CONTENT
     of_slot = slot[:, :, None] == torch.arange(count, device=slot.device)
     length = of_slot.sum(dim=1)
     start = of_slot.int().argmax(dim=1)
-    widths = tuple(max(1, int(w)) for w in length.amax(dim=0))
+    widths = tuple(max(1, width) for width in length.amax(dim=0).tolist())
     return Baskets(slot, start, length, widths, length[:, CONTENT:].sum(dim=1))
 
 

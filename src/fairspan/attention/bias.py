@@ -1,11 +1,11 @@
-"""What is added to attention scores before the softmax: masks and position biases, in the forms models use."""
+"""What models add to attention scores before the softmax: masks and position biases."""
 
 import torch
 from torch import Tensor
 
 
 def hides_only_padding(mask: Tensor | None) -> bool:
-    """Whether a mask is one row seen L times through a zero stride, which is how `interface.mask` hides padding."""
+    """Whether a mask is one row with stride 0 along rows, as `interface.mask` hides padding."""
     return mask is not None and mask.stride(2) == 0
 
 
@@ -20,9 +20,9 @@ def additive(
     """Mask and position bias as one tensor to add to the scores, -inf where a key is hidden."""
     if mask is None:
         return position_bias
-    shown = (
-        torch.zeros((), dtype=dtype, device=mask.device) if position_bias is None else position_bias
-    )
+    shown = torch.zeros((), dtype=dtype, device=mask.device)
+    if position_bias is not None:
+        shown = position_bias
     if mask.dtype == torch.bool:
         return torch.where(mask, shown, -torch.inf)
     return (mask + shown).masked_fill(hidden(mask), -torch.inf)
@@ -34,5 +34,5 @@ def modulo(x: Tensor, n: int) -> Tensor:
 
 
 def hidden(mask: Tensor) -> Tensor:
-    """Where a bool mask is False, or an additive one -inf or the most negative finite number of its dtype."""
+    """Where a bool mask is False, or an additive one -inf or the lowest finite number."""
     return ~mask if mask.dtype == torch.bool else mask <= torch.finfo(mask.dtype).min

@@ -12,7 +12,6 @@ from transformers.masking_utils import bidirectional_mask_function, sdpa_mask
 
 from fairspan.attention.all_rows import all_rows
 from fairspan.attention.baskets import is_exporting
-from fairspan.attention.bias import hides_only_padding
 from fairspan.attention.plan import BasketRule, LayerInputs, Plan
 from fairspan.attention.pooled_row import pooled_row
 from fairspan.attention.tile_rows import tile_rows
@@ -40,10 +39,11 @@ def attention(
     fairspan_plan: Plan | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """SDPA, with the rows that the call's plan names calibrated. Without a plan, SDPA as it is.
+    """SDPA, with the rows that the call's plan names calibrated. Without a plan, SDPA alone.
 
     Args:
-        query: [N, H, L, D]. key, value: [N, K, L, D]. attention_mask: bool or additive, [N, 1, L, L] or None.
+        query: [N, H, L, D]. key, value: [N, K, L, D].
+        attention_mask: bool or additive, [N, 1, L, L] or None.
 
     Returns:
         [N, L, H, D], and None for the weights.
@@ -55,10 +55,8 @@ def attention(
         return _sdpa(module, query, key, value, attention_mask, scaling, position_bias, **kwargs)
     _refuse_unknown_softmax(module, kwargs)
     layer = plan.enter_layer(module)
-    scale, sharper = (
-        query.shape[-1] ** -0.5 if scaling is None else scaling,
-        plan.inverse_temperature,
-    )
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    sharper = plan.inverse_temperature
     if isinstance(sharper, Tensor):
         sharper = sharper[:, None, None, None].to(query.dtype)
         query = query * sharper
@@ -69,10 +67,7 @@ def attention(
 
     rule = plan.rule if layer in plan.layers else None
     if plan.tiles is None:
-        given = kwargs.get("is_causal")
-        causal = attention_mask is None and bool(
-            getattr(module, "is_causal", True) if given is None else given
-        )
+        causal = attention_mask is None and _is_causal(module, kwargs.get("is_causal"))
         inputs = LayerInputs(
             layer, query, key, value, scale, attention_mask, position_bias, causal, rule
         )
@@ -81,55 +76,54 @@ def attention(
         inputs = LayerInputs(layer, query, key, value, scale, None, None, False, rule, view)
     if plan.watch is not None:
         plan.watch(inputs)
-    plan.calibrated += [] if rule is None else [layer]
+    if rule is not None:
+        plan.calibrated.append(layer)
     if is_exporting():
         return traced_attention(inputs), None
+    return _attend(module, plan, inputs, kwargs), None
 
+
+def _is_causal(module: nn.Module, argument: bool | None) -> bool:
+    """Whether SDPA without a mask is causal: by the call's argument, or else the module's word."""
+    return bool(getattr(module, "is_causal", True) if argument is None else argument)
+
+
+def _attend(module: nn.Module, plan: Plan, inputs: LayerInputs, kwargs: dict[str, Any]) -> Tensor:
+    """[N, L, H, D], what one layer gives, by the fastest path that can compute it."""
+    rule = inputs.rule
     gpu = _gpu_kernels(inputs)
     if rule is not None or inputs.view is not None:
         plan.path = "torch" if gpu is None else "triton"
     if rule is not None and rule.pooled is None:
-        return _all_rows(inputs, rule, gpu), None
-    only_pooled = layer == plan.only_pooled_in
+        return all_rows(inputs, rule) if gpu is None else gpu.all_rows_kernel(inputs, rule)
+    only_pooled = inputs.layer == plan.only_pooled_in
+    out: Tensor
     if inputs.view is not None:
-        attend = tile_rows if gpu is None else gpu.tile_rows_kernel
-        out = attend(query, key, value, scale, inputs.view, only_shared=only_pooled)
+        by_tile = tile_rows if gpu is None else gpu.tile_rows_kernel
+        out = by_tile(inputs, inputs.view, only_shared=only_pooled)
     elif only_pooled:
-        out = query.new_zeros(query.shape[0], query.shape[2], query.shape[1], value.shape[-1])
+        n, heads, length, _ = inputs.query.shape
+        out = inputs.query.new_zeros(n, length, heads, inputs.value.shape[-1])
     else:
-        out, _ = _sdpa(module, query, key, value, attention_mask, scale, position_bias, **kwargs)
-    return (out if rule is None else _with_pooled_row(out, inputs, rule, gpu)), None
+        tensors = (inputs.query, inputs.key, inputs.value, inputs.mask)
+        out, _ = _sdpa(module, *tensors, inputs.scale, inputs.position_bias, **kwargs)
+    return out if rule is None else _with_pooled_row(out, inputs, rule, gpu)
 
 
 def _view(
     module: nn.Module, plan: Plan, tiles: Tiles, table: Tensor | None, position_bias: Tensor | None
 ) -> TileView:
-    """What the rows of a layer see in a pass in tiles; `table` is what `mask` made of the layer's mask."""
+    """What the rows of a layer see in tiles; `table` is what `mask` made of the layer's mask."""
     positions = tiles.positions
-    if table is not None and (
-        table.dtype != torch.bool or table.shape != (1, 1, 1, 2 * positions - 1)
-    ):
+    shape = (1, 1, 1, 2 * positions - 1)
+    if table is not None and (table.dtype != torch.bool or table.shape != shape):
         raise UnsupportedModel(
-            f"{type(module).__name__} builds its own attention mask, so it cannot be read in tiles. Use a model "
-            "whose masks come from transformers."
+            f"{type(module).__name__} builds its own attention mask, so it cannot be read in "
+            "tiles. Use a model whose masks come from transformers."
         )
     # A bias that a model makes for all L positions begins with those that recur.
     bias = None if position_bias is None else position_bias[..., :positions, :positions]
     return TileView(tiles, None if table is None else table[0, 0, 0], bias, plan.causal)
-
-
-def _all_rows(inputs: LayerInputs, rule: BasketRule, gpu: ModuleType | None) -> Tensor:
-    """[N, L, H, D], every row in baskets."""
-    given = (inputs.query, inputs.key, inputs.value, inputs.scale, rule.baskets, rule.strength)
-    if gpu is not None:
-        out: Tensor = gpu.all_rows_kernel(
-            *given, mask=_mask_for_kernels(inputs), causal=inputs.causal
-        )
-    else:
-        out = all_rows(
-            *given, mask=inputs.mask, position_bias=inputs.position_bias, causal=inputs.causal
-        )
-    return out.transpose(1, 2).contiguous()
 
 
 def _with_pooled_row(
@@ -138,30 +132,21 @@ def _with_pooled_row(
     """`out` [N, L, H, D] with the pooled row of each text in baskets."""
     assert rule.pooled is not None
     if gpu is not None and inputs.view is None:
-        given = (inputs.query, inputs.key, inputs.value, out, rule.pooled, inputs.scale)
-        how = (rule.baskets, rule.special, rule.strength)
-        gpu.pooled_row_kernel(*given, *how, mask=_mask_for_kernels(inputs), causal=inputs.causal)
+        gpu.pooled_row_kernel(out, inputs, rule)
         return out
     if out.requires_grad:
-        out = (
-            out.clone()
-        )  # SDPA's backward pass reads its output, so nothing may be written into it
-    out[torch.arange(out.shape[0], device=out.device), rule.pooled] = pooled_row(
-        inputs, rule.pooled
-    )
+        # SDPA's backward pass reads its output, so nothing may be written into it.
+        out = out.clone()
+    text = torch.arange(out.shape[0], device=out.device)
+    out[text, rule.pooled] = pooled_row(inputs, rule.pooled)
     return out
 
 
-def _mask_for_kernels(inputs: LayerInputs) -> Tensor | None:
-    """Padding is in no basket, so the kernels do not need a mask that hides nothing else."""
-    return None if hides_only_padding(inputs.mask) else inputs.mask
-
-
 def mask(*args: Any, **kwargs: Any) -> Tensor | None:
-    """SDPA's mask; one that only hides padding stays one row, seen L times, instead of becoming L×L.
+    """SDPA's mask; one that only hides padding stays one row, seen L times, not L×L.
 
-    In a pass in tiles it is a table [1, 1, 1, 2·P − 1] of how far a row may stand behind a key, from −(P − 1) to
-    P − 1, of P positions that recur; None if all are seen.
+    In a pass in tiles it is a table [1, 1, 1, 2·P − 1] of how far a row may stand behind a key,
+    from −(P − 1) to P − 1, of P positions that recur; None if all are seen.
     """
     tiles = tiles_being_read()
     if tiles is not None:
@@ -174,19 +159,22 @@ def mask(*args: Any, **kwargs: Any) -> Tensor | None:
 
 
 def _table_of_distances(shows: Callable[..., Tensor], tiles: Tiles) -> Tensor | None:
+    """The table of `mask`, of a model's mask function; None if it shows everything."""
     if shows is bidirectional_mask_function:
         return None
     last = tiles.positions - 1
     ahead = torch.arange(-last, last + 1, device=tiles.valid.device)
-    row, key, zero = ahead.clamp(min=0), (-ahead).clamp(min=0), ahead.new_zeros(())
+    row = ahead.clamp(min=0)
+    key = (-ahead).clamp(min=0)
+    zero = ahead.new_zeros(())
     table = shows(zero, zero, row, key).expand(len(ahead))
     # The same at the other end: what is seen may depend on the distance, and not on the place.
     if not torch.compiler.is_compiling() and not torch.equal(
         table, shows(zero, zero, last - key, last - row)
     ):
         raise UnsupportedModel(
-            "the model's attention masks depend on more than the distance of two tokens, so it cannot be read in "
-            "tiles. Use baskets, such as the preset 'paper'."
+            "the model's attention masks depend on more than the distance of two tokens, so it "
+            "cannot be read in tiles. Use baskets, such as the preset 'paper'."
         )
     return table[None, None, None]
 
@@ -194,12 +182,12 @@ def _table_of_distances(shows: Callable[..., Tensor], tiles: Tiles) -> Tensor | 
 def register() -> None:
     """Make the attention function and its mask known to transformers under `NAME`."""
     AttentionInterface.register(NAME, attention)
-    # Without a mask function of the same name transformers would pass no mask at all, and padding would leak in.
+    # Without a mask function of that name transformers would pass no mask, not even for padding.
     AttentionMaskInterface.register(NAME, mask)
 
 
 def _sdpa(*inputs: Any, **kwargs: Any) -> tuple[Tensor, None]:
-    """SDPA of (module, query, key, value, mask, scaling, position bias); of models without a bias it gets none."""
+    """SDPA of (module, query, key, value, mask, scaling, position bias), which may be None."""
     *before, scaling, position_bias = inputs
     bias = {} if position_bias is None else {"position_bias": position_bias}
     out, _ = sdpa_attention_forward(*before, scaling=scaling, **bias, **kwargs)
@@ -207,18 +195,23 @@ def _sdpa(*inputs: Any, **kwargs: Any) -> tuple[Tensor, None]:
 
 
 def _gpu_kernels(inputs: LayerInputs) -> ModuleType | None:
-    """The kernels, or None where plain torch has to do: no GPU, no Triton, gradients, additive masks or biases."""
-    query, mask = inputs.query, inputs.mask
-    usable = query.is_cuda and not query.requires_grad and inputs.position_bias is None
-    known = query.dtype in (torch.float32, torch.float16, torch.bfloat16)
-    return kernels if usable and known and (mask is None or mask.dtype == torch.bool) else None
+    """The kernels, or None without GPU or Triton, with gradients, additive masks or biases."""
+    query = inputs.query
+    usable = (
+        query.is_cuda
+        and not query.requires_grad
+        and query.dtype in (torch.float32, torch.float16, torch.bfloat16)
+        and inputs.position_bias is None
+        and (inputs.mask is None or inputs.mask.dtype == torch.bool)
+    )
+    return kernels if usable else None
 
 
 def _refuse_unknown_softmax(module: nn.Module, kwargs: dict[str, Any]) -> None:
-    """Attention sinks and soft caps change the softmax itself; basket shares are not defined for them."""
+    """Refuse attention sinks and soft caps, for which basket shares are not defined."""
     for name in ("softcap", "s_aux"):
         if kwargs.get(name) is not None:
             raise UnsupportedModel(
-                f"{type(module).__name__} passes {name!r} to its attention, for which baskets are not defined. "
-                "Use a model with plain softmax attention."
+                f"{type(module).__name__} passes {name!r} to its attention, for which baskets are "
+                "not defined. Use a model with plain softmax attention."
             )

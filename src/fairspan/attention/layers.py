@@ -16,7 +16,7 @@ from fairspan.attention.plan import PLAN_ARGUMENT, Plan
 from fairspan.attention.relative import route_mpnet, route_t5
 from fairspan.errors import UnsupportedModel
 
-# Checkpoints whose own code predates transformers' support for them, and the ports that need none of it.
+# Checkpoints that bring their own code, and the ports that transformers implements.
 NATIVE_PORTS = {
     "Alibaba-NLP/gte-multilingual-base": "alibaba-nlp-community/gte-multilingual-base",
     "jinaai/jina-embeddings-v3": "jinaai/jina-embeddings-v3-hf",
@@ -48,19 +48,19 @@ def count_layers(model: PreTrainedModel) -> int:
     parameters = inspect.signature(model.forward).parameters.values()
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
         probe(model, plan)
-    found = len(plan.asked)
-    if found == 0:
+    count = len(plan.asked)
+    if count == 0:
         raise unsupported(
             model, "does not compute its attention through transformers' attention interface"
         )
-    expected = getattr(model.config.get_text_config(), "num_hidden_layers", found)
-    if found != expected:
+    expected = getattr(model.config.get_text_config(), "num_hidden_layers", count)
+    if count != expected:
         raise unsupported(
             model,
-            f"has {expected} layers, but only {found} compute softmax attention through transformers' "
-            "attention interface",
+            f"has {expected} layers, but only {count} compute softmax attention through "
+            "transformers' attention interface",
         )
-    return found
+    return count
 
 
 @contextmanager
@@ -86,13 +86,9 @@ def probe(
 ) -> Any:
     """What a routed model gives for one short text under a plan."""
     input_ids = probe_input(model) if input_ids is None else input_ids
-    given = {
-        "input_ids": input_ids,
-        "attention_mask": torch.ones_like(input_ids),
-        PLAN_ARGUMENT: plan,
-    }
+    valid = torch.ones_like(input_ids)
     with evaluating(model), torch.inference_mode():
-        return model(**given, **options)
+        return model(input_ids=input_ids, attention_mask=valid, **{PLAN_ARGUMENT: plan}, **options)
 
 
 def unsupported(model: PreTrainedModel, reason: str) -> UnsupportedModel:
@@ -104,10 +100,10 @@ def unsupported(model: PreTrainedModel, reason: str) -> UnsupportedModel:
         advice = f"Load {ports[0]} instead, the same weights for transformers' own implementation"
     else:
         advice = (
-            "Load a checkpoint that transformers implements with the attention interface (BERT, RoBERTa, XLM-R, "
-            "ModernBERT, GTE, Qwen3, Gemma 3, MPNet and most others)"
+            "Load a checkpoint that transformers implements with the attention interface (BERT, "
+            "RoBERTa, XLM-R, ModernBERT, GTE, Qwen3, Gemma 3, MPNet and most others)"
         )
     return UnsupportedModel(
-        f"{name}: {type(model).__name__} (model type {model.config.model_type!r}) {reason}. {advice}, with the "
-        "torch backend and without trust_remote_code."
+        f"{name}: {type(model).__name__} (model type {model.config.model_type!r}) {reason}. "
+        f"{advice}, with the torch backend and without trust_remote_code."
     )

@@ -1,4 +1,4 @@
-"""`Plan`: what one forward pass needs to know, travelling with the call from the model to its attention layers."""
+"""`Plan`: what the attention layers need to know of one forward pass; an argument of its call."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from fairspan.attention.shares import SpecialShares
 from fairspan.attention.tiles import Tiles, TileView
 from fairspan.errors import UnsupportedModel
 
-# Models hand keyword arguments that they do not know down to the attention function; the plan is one of them.
+# Models pass unknown keyword arguments on to the attention function; the plan is one of them.
 PLAN_ARGUMENT = "fairspan_plan"
 
 
@@ -37,7 +37,8 @@ class LayerInputs:
     """What the attention of one layer is computed from.
 
     Attributes:
-        query: [N, H, L, D], and the scale of its products with the keys, the temperature in either of them.
+        query: [N, H, L, D].
+        scale: of its products with the keys; the temperature is in one of the two.
         key, value: [N, K, L, D] with K heads, a divisor of H.
         mask: bool or additive, position_bias: additive; both broadcast to [N, H, L, L].
         causal: whether a row sees no key after its own.
@@ -57,21 +58,25 @@ class LayerInputs:
     view: TileView | None = None
 
     def seen_by(self, row: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """For rows `row` [R·N], those of R for each text in turn: the bias [R·N, H, L] to add to their scores, and
-        the keys that they see [R·N, L]; None for no bias, or for all keys.
+        """What rows `row` [R·N] see, where row i is of text i modulo N.
+
+        Returns:
+            The bias [R·N, H, L] to add to their scores, or None, and the keys that they see
+            [R·N, L] bool, or None for all.
         """
         text = modulo(torch.arange(row.shape[0], device=row.device), self.query.shape[0])
         if self.view is not None:
             return self.view.of_rows(text, row)
-        bias = visible = None
+        bias: Tensor | None = None
+        visible: Tensor | None = None
         if self.mask is not None:
-            own = self.mask[modulo(text, self.mask.shape[0]), 0, modulo(row, self.mask.shape[2])]
-            visible = ~hidden(own)
-            if own.dtype != torch.bool:
-                bias = torch.where(visible, own, 0)[:, None]
+            mask = self.mask[modulo(text, self.mask.shape[0]), 0, modulo(row, self.mask.shape[2])]
+            visible = ~hidden(mask)
+            if mask.dtype != torch.bool:
+                bias = torch.where(visible, mask, 0)[:, None]
         if self.position_bias is not None:
-            own = self.position_bias[modulo(text, self.position_bias.shape[0]), :, row]
-            bias = own if bias is None else bias + own
+            by_position = self.position_bias[modulo(text, self.position_bias.shape[0]), :, row]
+            bias = by_position if bias is None else bias + by_position
         if self.causal:
             visible = torch.arange(self.key.shape[2], device=row.device) <= row[:, None]
         return bias, visible
@@ -83,15 +88,16 @@ class Plan:
 
     Attributes:
         layers: the layers that are split into baskets, 0-based; empty if only the temperature acts.
-        make_rule: makes the rule for them. It runs in the first of these layers, while a GPU is still busy with the
-            layers before it.
+        make_rule: makes the rule for them. It runs in the first of these layers, while a GPU is
+            still busy with the layers before it.
         inverse_temperature: a number, or [N] where texts differ in it.
         scale_position_bias: whether the temperature also divides the position bias.
         tiles: the tiles of the batch, if it is read in tiles.
         causal: whether the model is, which passes in tiles need to know.
         only_pooled_in: the last layer, if nothing reads its other rows than the pooled one.
         asked: the attention modules of the layers that have asked so far.
-        ended: whether the pass is over. Layers that ask after it are computed once more, for their gradients.
+        ended: whether the pass is over. Layers that ask after it are computed once more, for their
+            gradients.
         calibrated: those of them that were split into baskets.
         path: what computed them: "triton" kernels or plain "torch".
         watch: called with the inputs of each layer before it is computed, if set.
@@ -122,16 +128,18 @@ class Plan:
     def enter_layer(self, module: nn.Module) -> int:
         """The number of the layer that is asking.
 
-        Layers are identified by the order of their calls: some architectures do not number their layers, and some
-        run one module as several layers. Gradient checkpointing calls them once more, in another order.
+        Layers are identified by the order of their calls: some architectures do not number their
+        layers, and some run one module as several layers. Gradient checkpointing calls them once
+        more, in another order.
         """
         if not self.ended:
             self.asked.append(module)
             return len(self.asked) - 1
-        layers = [layer for layer, known in enumerate(self.asked) if known is module]
+        layers = [layer for layer, asker in enumerate(self.asked) if asker is module]
         if len(layers) != 1:
             raise UnsupportedModel(
-                f"{type(module).__name__} is one module for {len(layers)} layers, which gradient checkpointing "
-                "cannot tell apart in a calibrated model: train it without gradient checkpointing."
+                f"{type(module).__name__} is one module for {len(layers)} layers, which gradient "
+                "checkpointing cannot tell apart in a calibrated model: train it without gradient "
+                "checkpointing."
             )
         return layers[0]

@@ -1,4 +1,4 @@
-"""Chosen query rows, O(L) memory each: the calibrated row of CLS and last-token pooling, and any row's weights."""
+"""Chosen query rows, O(L) memory each: the pooled row of CLS and last-token models, calibrated."""
 
 import torch
 from torch import Tensor
@@ -7,36 +7,36 @@ from fairspan.attention.baskets import NO_BASKET
 from fairspan.attention.plan import LayerInputs
 from fairspan.attention.shares import SpecialShares, basket_shares
 
-# Bounds the weights [N, H, R, L] of one block of R rows; a single row of every text is always taken at once.
+# Bounds the weights [N, H, R, L] of one block of R rows; one row per text is always taken at once.
 _WEIGHTS_AT_A_TIME = 2**20
 
 
 def accumulate(x: Tensor) -> Tensor:
-    """`x` in the dtype that its products are summed in: float32 for half precision, as in SDPA's own kernels."""
+    """`x` in the dtype in which products are summed: float32 for half precision, as in SDPA."""
     return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
 
 
 def pooled_row(inputs: LayerInputs, pooled: Tensor) -> Tensor:
-    """IRF §5 for the row `pooled` [N] of each text: Σ_b share_b · softmax(q·K_b) V_b, each softmax inside its basket.
+    """IRF §5 for the row `pooled` [N] of each text: Σ_b share_b · softmax(q·K_b) V_b.
 
     Returns:
         [N, H, D] in the dtype of the query.
     """
     n, heads, _, dim = inputs.query.shape
     p = row_weights(inputs, pooled[None])
-    grouped = p.view(
-        n, inputs.value.shape[1], -1, p.shape[-1]
-    )  # heads that share values are rows of one head
+    # Heads that share values are rows of one head.
+    grouped = p.view(n, inputs.value.shape[1], -1, p.shape[-1])
     return (grouped @ accumulate(inputs.value)).view(n, heads, dim).to(inputs.query.dtype)
 
 
 def average_row(inputs: LayerInputs, rows: Tensor) -> Tensor:
-    """The attention weights [L] of one layer over one text, averaged over heads and over the chosen rows.
+    """The attention weights [L] of one layer over one text, averaged over heads and chosen rows.
 
-    They are computed a second time, a block of rows at a time; the layer's own computation is not changed.
+    They are computed in addition to the layer's own computation, a block of rows at a time.
 
     Args:
-        rows: [R], at least one. In a calibrated layer these must be calibrated rows, whose weights are p'' of IRF §5.
+        rows: [R], at least one. In a calibrated layer these must be calibrated rows, whose weights
+            are p'' of IRF §5.
     """
     _, heads, length, _ = inputs.query.shape
     total = accumulate(inputs.key[:0]).new_zeros(length)
@@ -48,13 +48,14 @@ def average_row(inputs: LayerInputs, rows: Tensor) -> Tensor:
 def row_weights(inputs: LayerInputs, block: Tensor) -> Tensor:
     """The weights [R·N, H, L] of the rows `block` [R, N], as of R·N texts of one row each."""
     scores, bias, visible = row_scores(inputs, block)
-    rule, many = inputs.rule, block.shape[0]
+    rule = inputs.rule
+    many = block.shape[0]
     if bias is not None:
         scores = scores + bias
     if rule is None:
-        return (
-            scores if visible is None else scores.masked_fill(~visible[:, None], -torch.inf)
-        ).softmax(dim=-1)
+        if visible is not None:
+            scores = scores.masked_fill(~visible[:, None], -torch.inf)
+        return scores.softmax(dim=-1)
     slot = rule.baskets.slot.repeat(many, 1)
     if visible is not None:
         slot = torch.where(visible, slot, NO_BASKET)
@@ -63,11 +64,12 @@ def row_weights(inputs: LayerInputs, block: Tensor) -> Tensor:
 
 
 def row_scores(inputs: LayerInputs, block: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """q·k·scale of these rows, [R·N, H, L]; the bias that is added to them, and the keys [R·N, L] that they see."""
-    query, key = inputs.query, accumulate(inputs.key).transpose(-1, -2)
-    (n, heads, length, dim), (many, _) = query.shape, block.shape
-    text = torch.arange(n, device=query.device)
-    q = accumulate(query[text, :, block]) * inputs.scale  # [R, N, H, D]
+    """q·k·scale of the rows `block` [R, N] as [R·N, H, L], and `LayerInputs.seen_by` of them."""
+    key = accumulate(inputs.key).transpose(-1, -2)
+    n, heads, length, dim = inputs.query.shape
+    many = block.shape[0]
+    text = torch.arange(n, device=key.device)
+    q = accumulate(inputs.query[text, :, block]) * inputs.scale  # [R, N, H, D]
     q = q.permute(1, 2, 0, 3).reshape(n, key.shape[1], -1, dim)
     scores = (q @ key).view(n, heads, many, length).permute(2, 0, 1, 3).reshape(-1, heads, length)
     return scores, *inputs.seen_by(block.reshape(-1))
@@ -84,9 +86,8 @@ def calibrated_weights(
         count: how many slots there are.
     """
     n, heads, length = scores.shape
-    slot = torch.where(
-        slot == NO_BASKET, count, slot
-    )  # one more slot collects what is in no basket
+    # One more slot collects what is in no basket.
+    slot = torch.where(slot == NO_BASKET, count, slot)
     present = torch.zeros(n, count + 1, dtype=torch.bool, device=slot.device)
     present = present.scatter(1, slot, torch.ones_like(slot, dtype=torch.bool))[:, None, :count]
     slot = slot[:, None, :].expand(n, heads, length)
@@ -95,13 +96,11 @@ def calibrated_weights(
     peak = scores.new_full((n, heads, count + 1), floor).scatter_reduce(2, slot, scores, "amax")
     inside = (scores - peak.gather(2, slot)).exp()
     total = scores.new_zeros(n, heads, count + 1).scatter_add(2, slot, inside)[..., :count]
-    total = total.masked_fill(
-        ~present, 1
-    )  # 0/0 would be masked out of the result, but not out of its gradient
+    # 0/0 would be masked out of the result, but not out of its gradient.
+    total = total.masked_fill(~present, 1)
     log_mass = (peak[..., :count] + total.log()).masked_fill(~present, floor)
     mass = log_mass.softmax(dim=-1) * present
-    shares = basket_shares(
-        mass, present, special, None if strength is None else strength[:, None, None]
-    )
+    amount = None if strength is None else strength[:, None, None]
+    shares = basket_shares(mass, present, special, amount)
     factor = torch.where(present, shares / total, 0)
     return inside * torch.nn.functional.pad(factor, (0, 1)).gather(2, slot)

@@ -15,8 +15,8 @@ class Positions:
     """What a pass in tiles needs to know of a model.
 
     Attributes:
-        base: the number of the first position in `position_ids`; None for a model that takes no such argument, whose
-            positions are relative.
+        base: the number of the first position in `position_ids`; None for a model that takes no
+            such argument, whose positions are relative.
         limit: how many positions the model was made for; None if nothing says so.
         causal: whether a token sees no token after its own.
     """
@@ -27,43 +27,48 @@ class Positions:
 
 
 def find_positions(model: PreTrainedModel) -> Positions:
-    """Ask a routed model. Whether its positions can recur at all is shown by a pass in tiles (`recur_in`)."""
+    """The positions of a routed model, by passes that differ in `position_ids` or in one token.
+
+    Whether they can recur at all is shown by a pass in tiles (`recur_in`).
+    """
     ids = probe_input(model)
     plain = _states(model, ids)
     place = torch.arange(ids.shape[1], device=ids.device)[None]
     padding = getattr(model.config.get_text_config(), "pad_token_id", None)
     bases = [0] if padding is None else [0, padding + 1]
-    given = {base: _states(model, ids, position_ids=place + base) for base in bases}
-    takes = any(
-        not torch.equal(_states(model, ids, position_ids=place.flip(1) + base), given[base])
+    states = {base: _states(model, ids, position_ids=place + base) for base in bases}
+    takes_positions = any(
+        not torch.equal(_states(model, ids, position_ids=place.flip(1) + base), states[base])
         for base in bases
     )
-    base = min(bases, key=lambda base: float((given[base] - plain).abs().max()))
+    base = min(bases, key=lambda base: float((states[base] - plain).abs().max()))
 
     other = ids.clone()
     other[0, -1] = ids[0, 0]
-    # To the last bit: a first token may take next to no notice of the last one, and shapes are the same.
+    # To the last bit: the last token may change the first one very little.
     causal = torch.equal(_states(model, other)[:, :1], plain[:, :1])
-    return (
-        Positions(base, position_limit(model), causal) if takes else Positions(None, None, causal)
-    )
+    if not takes_positions:
+        return Positions(None, None, causal)
+    return Positions(base, position_limit(model), causal)
 
 
 def position_limit(model: PreTrainedModel) -> int | None:
     """How many positions a model was made for; None if its configuration does not say."""
-    found = getattr(model.config.get_text_config(), "max_position_embeddings", None)
-    if not isinstance(found, int) or found <= 0:
+    limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+    if not isinstance(limit, int) or limit <= 0:
         return None
     # RoBERTa's positions begin after its padding index.
     table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
     padding = getattr(table, "padding_idx", None)
-    return found - (padding + 1 if padding is not None else 0)
+    return limit if padding is None else limit - (padding + 1)
 
 
 def recur_in(states: Tensor, lead: int, width: int) -> bool:
-    """Whether the states [1, L, d] of a text of two equal tiles are the same in both: positions recur."""
-    first, second = states[:, lead : lead + width], states[:, lead + width : lead + 2 * width]
-    # Up to rounding; another position changes a state far more. The median: a few dimensions may be very large.
+    """Whether positions recur: a text of two equal tiles has the same states [1, L, d] in both."""
+    first = states[:, lead : lead + width]
+    second = states[:, lead + width : lead + 2 * width]
+    # Up to rounding; another position changes a state far more. Medians, since a few dimensions may
+    # be very large.
     tolerance = torch.finfo(states.dtype).eps ** 0.5 * second.abs().median()
     return bool((first - second).abs().median() <= tolerance)
 

@@ -1,7 +1,7 @@
 """The readable definition: calibrated attention, and attention in tiles, by whole L×L matrices.
 
-Every fast path is tested against this one. It is meant to be checked by eye against the formulas, costs quadratic
-memory, and is never used to embed anything.
+Every fast path is tested against this one. It is meant to be checked by eye against the formulas,
+costs quadratic memory, and is never used to embed anything.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,11 @@ from fairspan.attention.shares import SpecialShares, basket_shares
 def attention_weights(
     query: Tensor, key: Tensor, bias: Tensor, scale: float, temperature: Tensor
 ) -> Tensor:
-    """LC §3, equation 5: softmax(Q Kᵀ · scale / temperature + bias), with -inf in `bias` where a key is hidden.
+    """LC §3, equation 5: softmax(Q Kᵀ · scale / temperature + bias), [N, H, L, L].
 
     Args:
-        query, key: [N, H, L, D]. temperature: [N]. bias: broadcasts to [N, H, L, L].
+        query, key: [N, H, L, D]. temperature: [N].
+        bias: broadcasts to [N, H, L, L]; -inf where a key is hidden.
     """
     scores = query @ key.transpose(-1, -2) * scale / temperature[:, None, None, None]
     return torch.softmax(scores + bias, dim=-1)
@@ -49,7 +50,7 @@ def calibrate_weights(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one token of a text stands: its tile, None for a shared token, and its recurring position."""
+    """Where one token stands: its tile, None for a shared token, and its recurring position."""
 
     tile: int | None
     position: int
@@ -61,16 +62,15 @@ def tile_places(
     """METHODS §10: the place of each token of one text.
 
     Args:
-        tokens: how many tokens the text has, of which the first `lead` and the last `trail` are shared.
+        tokens: how many tokens the text has, of which `lead` in front and `trail` at the end are
+            shared.
         longest: how many tokens a tile holds at most; None for any number.
-        segment: the segment of each token; a tile ends where it ends. None for a text that is one segment.
+        segment: the segment of each token; a tile ends where it ends. None for one segment.
     """
     places = [Place(None, token) for token in range(min(lead, tokens))]
     content = range(lead, max(lead, tokens - trail))
-    lengths = [
-        len(list(own))
-        for _, own in groupby(content, lambda token: segment[token] if segment else 0)
-    ]
+    by_segment = groupby(content, lambda token: segment[token] if segment else 0)
+    lengths = [len(list(tokens_of)) for _, tokens_of in by_segment]
     tiles = [length for count in lengths for length in balanced(count, longest or count)]
     places += [
         Place(tile, lead + offset) for tile, length in enumerate(tiles) for offset in range(length)
@@ -80,7 +80,7 @@ def tile_places(
 
 
 def balanced(count: int, longest: int) -> list[int]:
-    """METHODS §13: `count` tokens in ceil(count / longest) tiles whose lengths differ by at most one.
+    """METHODS §13: the lengths of ceil(count / longest) tiles, which differ by at most one.
 
     >>> balanced(10, 4)
     [4, 3, 3]
@@ -90,17 +90,17 @@ def balanced(count: int, longest: int) -> list[int]:
 
 
 def sees_by_tile(places: Sequence[Place]) -> Tensor:
-    """[L, L] bool, METHODS §10: a token sees its own tile and the shared tokens, which see everything."""
+    """[L, L] bool, METHODS §10: a token sees its tile and shared tokens, which see everything."""
     sees = [[row.tile is None or key.tile in (None, row.tile) for key in places] for row in places]
     return torch.tensor(sees, dtype=torch.bool)
 
 
 def sees_by_position(places: Sequence[Place], *, causal: bool, window: int | None) -> Tensor:
-    """[L, L] bool, METHODS §10: causality goes by the order of the text, a window by recurring positions.
+    """[L, L] bool, METHODS §10: causality by the order of the text, windows by position.
 
     Args:
-        window: how far from the row a key may stand; of a causal row, how far in front of it, since a token of an
-            earlier tile may well stand at a later position.
+        window: how far from the row a key may stand; of a causal row, how far in front of it, since
+            a token of an earlier tile may be at a later position.
     """
     ahead = torch.tensor([[row.position - key.position for key in places] for row in places])
     seen = torch.ones(len(places), len(places), dtype=torch.bool)

@@ -1,7 +1,8 @@
 """Models with relative position biases: MPNet and T5.
 
-In passes in tiles their biases are made for the positions that recur, and not for every pair of tokens. transformers'
-MPNet does not use the attention interface: the classes here have the same parameters and arithmetic, and use it.
+In passes in tiles their biases are made for the positions that recur, and not for every pair of
+tokens. transformers' MPNet does not use the attention interface: the classes here have the same
+parameters and arithmetic, and use it.
 """
 
 from contextlib import nullcontext
@@ -32,19 +33,19 @@ class MPNetLayer(modeling_mpnet.MPNetLayer):
         output_attentions: bool = False,
         **kwargs: Any,
     ) -> tuple[Tensor, ...]:
+        """The layer's output [N, L, d], in a tuple, for `hidden_states` [N, L, d]."""
         attn = self.attention.attn
         heads = (*hidden_states.shape[:-1], attn.num_attention_heads, attn.attention_head_size)
-        query, key, value = (
-            project(hidden_states).view(heads).transpose(1, 2)
-            for project in (attn.q, attn.k, attn.v)
-        )
-        kwargs |= {
-            "dropout": attn.dropout.p if self.training else 0.0,
-            "position_bias": position_bias,
-        }
-        scaling = attn.attention_head_size**-0.5
         context, _ = AttentionInterface()[NAME](
-            self, query, key, value, attention_mask, scaling=scaling, **kwargs
+            self,
+            attn.q(hidden_states).view(heads).transpose(1, 2),
+            attn.k(hidden_states).view(heads).transpose(1, 2),
+            attn.v(hidden_states).view(heads).transpose(1, 2),
+            attention_mask,
+            scaling=attn.attention_head_size**-0.5,
+            position_bias=position_bias,
+            dropout=attn.dropout.p if self.training else 0.0,
+            **kwargs,
         )
         mixed = self.attention.dropout(attn.o(context.flatten(2)))
         attended = self.attention.LayerNorm(mixed + hidden_states)
@@ -74,6 +75,7 @@ class MPNetModel(modeling_mpnet.MPNetModel):
         return_dict: bool | None = None,
         **kwargs: Any,
     ) -> BaseModelOutputWithPooling | tuple[Any, ...]:
+        """As `modeling_mpnet.MPNetModel.forward`; `kwargs` go to the layers."""
         embedded = self.embeddings(
             input_ids=input_ids, position_ids=position_ids, inputs_embeds=inputs_embeds
         )
@@ -94,7 +96,7 @@ class MPNetModel(modeling_mpnet.MPNetModel):
 
 
 def route_mpnet(model: PreTrainedModel) -> bool:
-    """Let an MPNet model ask the registered attention function. False, and nothing done, for any other model."""
+    """Let an MPNet model ask the registered attention function; False for any other model."""
     if type(model) not in (modeling_mpnet.MPNetModel, MPNetModel):
         return False
     model.__class__ = MPNetModel
@@ -106,7 +108,7 @@ def route_mpnet(model: PreTrainedModel) -> bool:
 
 
 class T5Attention(modeling_t5.T5Attention):
-    """Attention that asks for a bias of the tiles' positions while tiles are read, and when it is computed again."""
+    """Attention whose bias is made for the tiles' positions, also when it is computed again."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         plan = kwargs.get(PLAN_ARGUMENT)
@@ -116,13 +118,14 @@ class T5Attention(modeling_t5.T5Attention):
     def compute_bias(self, query_length: int, key_length: int, *args: Any, **kwargs: Any) -> Tensor:
         tiles = tiles_being_read()
         if tiles is not None:
-            query_length = key_length = tiles.positions
+            query_length = tiles.positions
+            key_length = tiles.positions
         bias: Tensor = super().compute_bias(query_length, key_length, *args, **kwargs)
         return bias
 
 
 def route_t5(model: PreTrainedModel) -> None:
-    """Let the layers of a T5 model make their bias this way; other models are not changed."""
+    """Let the layers of a T5 model make their bias for tiles; other models are not changed."""
     for module in model.modules():
         if type(module) is modeling_t5.T5Attention:
             module.__class__ = T5Attention

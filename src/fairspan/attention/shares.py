@@ -1,4 +1,7 @@
-"""How much of a row's attention each basket receives (IRF §5, and the variant that keeps a token's own mass)."""
+"""How much of a row's attention each basket receives (IRF §5).
+
+Beside it the variant in which a special token keeps its own mass.
+"""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,32 +16,33 @@ Share = Literal["equal", "original"]
 
 @dataclass(frozen=True, slots=True)
 class SpecialShares:
-    """What the first and last token's own baskets receive; None where the token has no basket of its own."""
+    """What the first and last token's own baskets receive; None where it has no own basket."""
 
     bos: Share | None = None
     eos: Share | None = None
 
     def slots(self, share: Share) -> list[int]:
         """The slots that receive such a share."""
-        return [slot for slot, own in ((BOS, self.bos), (EOS, self.eos)) if own == share]
+        return [slot for slot, kind in ((BOS, self.bos), (EOS, self.eos)) if kind == share]
 
 
 def target_shares(mass: Tensor, present: Tensor, special: SpecialShares) -> Tensor:
     """The share of each basket at full strength.
 
-    A special basket with an equal share holds 1/m of m baskets, one that keeps its original mass just that. Content
-    baskets divide the rest equally. If special shares leave no rest, or no content is there, they are scaled to 1.
+    A special basket with an equal share holds 1/m of m baskets, one that keeps its original mass
+    just that. Content baskets divide the rest equally. If special shares leave no rest, or the text
+    has no content, they are scaled to 1.
 
     Args:
         mass: [..., M], what each basket had; sums to 1 over the baskets present.
         present: [..., M] bool, the baskets that hold at least one key the row sees.
     """
-    one = present / present.sum(dim=-1, keepdim=True).clamp(min=1).to(mass.dtype)
+    equal = present / present.sum(dim=-1, keepdim=True).clamp(min=1).to(mass.dtype)
     if not special.slots("original"):
-        return one.expand_as(mass)
+        return equal.expand_as(mass)
     shares = torch.zeros_like(mass)
     for slot in special.slots("equal"):
-        shares[..., slot] = one[..., slot]
+        shares[..., slot] = equal[..., slot]
     for slot in special.slots("original"):
         shares[..., slot] = mass[..., slot]
     sharing = present & (torch.arange(mass.shape[-1], device=mass.device) >= CONTENT)
@@ -52,6 +56,6 @@ def target_shares(mass: Tensor, present: Tensor, special: SpecialShares) -> Tens
 def basket_shares(
     mass: Tensor, present: Tensor, special: SpecialShares, strength: Tensor | None
 ) -> Tensor:
-    """The share of each basket: `strength` of the way from what it had to its target, all of it for None."""
+    """[..., M]: `strength` · target + (1 − strength) · mass; the target itself for None."""
     target = target_shares(mass, present, special)
     return target if strength is None else strength * target + (1 - strength) * mass

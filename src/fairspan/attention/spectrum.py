@@ -1,7 +1,8 @@
 """How strongly attention filters token signals: their DC and HC parts, σ_a and σ_s.
 
-LC §2: token signals X [L, d] have a part that is the same for every token, DC[X] = 1·mean(X), and the rest, HC[X] =
-X − DC[X]. Attention shrinks the rest. By how much at most is σ_a, the largest singular value of HC[A].
+LC §2: token signals X [L, d] have a part that is the same for every token, DC[X] = 1·mean(X), and
+the rest, HC[X] = X − DC[X]. Attention shrinks the rest. By how much at most is σ_a, the largest
+singular value of HC[A].
 
 All of it is in float64, for the layer of one text without padding, one head at a time.
 """
@@ -28,9 +29,8 @@ def signal_norms(x: Tensor) -> tuple[float, float]:
     """‖HC[X]‖_F and ‖DC[X]‖_F of token signals [L, d]."""
     x = x.double()
     mean = x.mean(dim=0)
-    return float(torch.linalg.vector_norm(x - mean)), len(x) ** 0.5 * float(
-        torch.linalg.vector_norm(mean)
-    )
+    hc = float(torch.linalg.vector_norm(x - mean))
+    return hc, len(x) ** 0.5 * float(torch.linalg.vector_norm(mean))
 
 
 def value_norms(value_weight: Tensor) -> Tensor:
@@ -41,17 +41,18 @@ def value_norms(value_weight: Tensor) -> Tensor:
 
 def sigma_a(inputs: LayerInputs) -> Tensor:
     """LC Theorem 2: σ_a = ‖(I − 11ᵀ/L) A‖₂ of each head, [H]."""
-    found = [_largest(_weights(one)) for one in _heads(inputs)]
-    return torch.tensor(found, dtype=torch.float64)
+    sigmas = [_largest(_weights(head)) for head in _heads(inputs)]
+    return torch.tensor(sigmas, dtype=torch.float64)
 
 
 def sigma_s(inputs: LayerInputs) -> Tensor:
     """LC Theorem 3: the standard deviation of the attention scores of each head, [H].
 
-    Over all pairs of a query and a key that it sees, around their common mean, with scale and temperature and without
-    position bias. LC has scores that are Gaussian, independent and of mean 0, and no hidden keys.
+    Over all pairs of a query and a key that it sees, around their common mean, with scale and
+    temperature and without position bias. LC has scores that are Gaussian, independent and of mean
+    0, and no hidden keys.
     """
-    return torch.tensor([_deviation(one) for one in _heads(inputs)], dtype=torch.float64)
+    return torch.tensor([_deviation(head) for head in _heads(inputs)], dtype=torch.float64)
 
 
 def _heads(inputs: LayerInputs) -> Iterator[LayerInputs]:
@@ -62,54 +63,54 @@ def _heads(inputs: LayerInputs) -> Iterator[LayerInputs]:
         return x if x is None or x.shape[1] == 1 else x[:, head : head + 1]
 
     for head in range(inputs.query.shape[1]):
-        key = inputs.key[:, head // groups, None].double()
-        mask, position_bias = of_head(inputs.mask, head), of_head(inputs.position_bias, head)
-        view = (
-            None
-            if inputs.view is None
-            else replace(inputs.view, bias=of_head(inputs.view.bias, head))
-        )
-        query = inputs.query[:, head, None].double()
+        view = inputs.view
+        if view is not None:
+            view = replace(view, bias=of_head(view.bias, head))
         yield replace(
-            inputs, query=query, key=key, mask=mask, position_bias=position_bias, view=view
+            inputs,
+            query=inputs.query[:, head, None].double(),
+            key=inputs.key[:, head // groups, None].double(),
+            mask=of_head(inputs.mask, head),
+            position_bias=of_head(inputs.position_bias, head),
+            view=view,
         )
 
 
-def _rows(one: LayerInputs) -> Iterable[Tensor]:
-    length = one.query.shape[2]
-    return torch.split(
-        torch.arange(length, device=one.query.device), max(1, _SCORES_AT_A_TIME // length)
-    )
+def _blocks_of_rows(head: LayerInputs) -> Iterable[Tensor]:
+    length = head.query.shape[2]
+    rows = torch.arange(length, device=head.query.device)
+    return torch.split(rows, max(1, _SCORES_AT_A_TIME // length))
 
 
-def _weights(one: LayerInputs) -> Tensor:
+def _weights(head: LayerInputs) -> Tensor:
     """A = softmax(Q Kᵀ · scale + position bias), calibrated where the layer is, [L, L]."""
-    pooled = None if one.rule is None else one.rule.pooled
-    every = one if pooled is None else replace(one, rule=None)
-    a = torch.cat([row_weights(every, rows[:, None])[:, 0] for rows in _rows(one)])
+    pooled = None if head.rule is None else head.rule.pooled
+    plain = head if pooled is None else replace(head, rule=None)
+    a = torch.cat([row_weights(plain, rows[:, None])[:, 0] for rows in _blocks_of_rows(head)])
     if pooled is not None:
-        a[pooled] = row_weights(one, pooled[None])[:, 0]
+        a[pooled] = row_weights(head, pooled[None])[:, 0]
     return a
 
 
 def _largest(a: Tensor) -> float:
     """‖HC[A]‖₂, by scipy's Lanczos iteration."""
     hc = (a - a.mean(dim=0)).cpu().numpy()
-    # Rows that are alike leave nothing of A but rounding, in which there is nothing to search.
+    # If all rows are alike, HC[A] is only rounding, on which the search would not converge.
     if np.linalg.norm(hc) <= 16 * np.finfo(np.float64).eps * len(hc) ** 0.5:
         return 0.0
     start = np.random.default_rng(0).standard_normal(len(hc))
     return float(svds(hc, k=1, v0=start, tol=_TOLERANCE, return_singular_vectors=False)[0])
 
 
-def _deviation(one: LayerInputs) -> float:
-    count, total, square = 0.0, 0.0, 0.0
-    for rows in _rows(one):
-        scores, _, visible = row_scores(one, rows[:, None])
+def _deviation(head: LayerInputs) -> float:
+    """The standard deviation of the scores that the rows of one head see."""
+    count = 0.0
+    total = 0.0
+    square = 0.0
+    for rows in _blocks_of_rows(head):
+        scores, _, visible = row_scores(head, rows[:, None])
         seen = scores[:, 0] if visible is None else scores[:, 0][visible]
-        count, total, square = (
-            count + seen.numel(),
-            total + float(seen.sum()),
-            square + float(seen.square().sum()),
-        )
+        count += seen.numel()
+        total += float(seen.sum())
+        square += float(seen.square().sum())
     return math.sqrt(max(square / count - (total / count) ** 2, 0.0))

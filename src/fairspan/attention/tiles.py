@@ -1,11 +1,13 @@
 """Tile geometry: which tokens see which, and where a token stands (METHODS §10).
 
-A text has shared tokens in front (special tokens and the prompt), content, and shared tokens at its end. The content
-is cut into tiles. A content token sees its own tile and the shared tokens; shared tokens see everything and are seen
-by everything. Positions start again in every tile, so that no position exceeds the longest tile and the shared ones.
+A text has shared tokens in front (special tokens and the prompt), content, and shared tokens at its
+end. The content is cut into tiles. A content token sees its own tile and the shared tokens; shared
+tokens see everything and are seen by everything. Positions start again in every tile, so that no
+position exceeds the longest tile and the shared ones.
 
-All that depends on a place is needed for these few positions only, and not for every pair of tokens: a position bias
-is a table of P×P entries instead of L×L, and the mask of a causal or windowed layer a table of distances.
+Masks and position biases are needed for these few positions only, and not for every pair of tokens:
+a position bias is a table of P×P entries instead of L×L, and the mask of a causal or windowed layer
+a table of distances.
 """
 
 from __future__ import annotations
@@ -13,15 +15,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fairspan.attention.baskets import has_no_padding, lasting, runs
+from fairspan.attention.baskets import has_no_padding, runs
 
-SHARED, NO_TILE = -1, -2
+SHARED = -1
+NO_TILE = -2
 
 
 @dataclass(slots=True, eq=False)
@@ -32,7 +34,8 @@ class Tiles:
         valid: [N, L] bool, False for padding.
         position: [N, L], where each token stands; 0 at padding.
         tile: [N, L], the tile of each token, `SHARED` or `NO_TILE` (padding).
-        start, length: [N, M], where each tile begins and how many tokens it has; 0 where a text has fewer tiles.
+        start, length: [N, M], where each tile begins and how many tokens it has; 0 where a text has
+            fewer tiles.
         shared: [N, S], the rows of the shared tokens, clamped where a text has fewer.
         lead, trail: how many shared tokens a text has in front and at its end.
         width: a length that no tile exceeds.
@@ -60,19 +63,57 @@ class Tiles:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TileGroup:
-    """Tiles that are computed together; numbers of tokens count through the whole batch, text after text.
+    """Tiles that are computed together; tokens are numbered through the batch, text after text.
 
     Attributes:
-        rows: [G, W], the tokens of each tile. row_ok: [G, W], which of them are there; None for all, or where a
-            token that is there already fills the gap.
-        keys: [G, K], the shared tokens and those that the tile sees. key_ok: [G, K], which of them are there; None
-            for all.
+        rows: [G, W], the tokens of each tile.
+        row_ok: [G, W], which of them are there; None for all, or where a token that is there
+            already fills the gap.
+        keys: [G, K], the shared tokens and those that the tile sees.
+        key_ok: [G, K], which of them are there; None for all.
     """
 
     rows: Tensor
     row_ok: Tensor | None
     keys: Tensor
     key_ok: Tensor | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Content:
+    """The tokens of each text that are not shared.
+
+    Attributes:
+        start: [N, 1], where they begin.
+        count: [N, 1], how many there are.
+        offset: [N, L], how far each token of the text is behind the first of them; below 0 before.
+        inside: [N, L] bool, whether a token is one of them.
+    """
+
+    start: Tensor
+    count: Tensor
+    offset: Tensor
+    inside: Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Cut:
+    """Content that is cut into tiles.
+
+    Attributes:
+        tile, within: [N, L], the tile of each content token and how far in it the token is; any
+            number elsewhere.
+        start, length: [N, M], as in `Tiles`.
+        longest: [N, 1], the length of the longest tile of each text.
+        width: a length that no tile exceeds.
+    """
+
+    tile: Tensor
+    within: Tensor
+    start: Tensor
+    length: Tensor
+    longest: Tensor
+    width: int
 
 
 def lay_tiles(
@@ -86,86 +127,105 @@ def lay_tiles(
 ) -> Tiles:
     """The tiles of texts given as [N, L] bool, False for padding on either side.
 
-    n tokens are cut into as few tiles as sizes allow, whose lengths differ by one at most, the longer ones first.
+    n tokens are cut into as few tiles as sizes allow, whose lengths differ by one at most, the
+    longer ones first.
 
     Args:
         size: the most tokens of a tile.
         lead, trail: how many tokens in front and at the end are shared.
-        segment: [N, L], rising numbers of segments, each of which becomes a tile; below 0 throughout for texts that
-            are cut by `size`.
-        longest: the most tokens of a tile of a segment.
+        segment: [N, L], rising numbers of segments, each of which becomes a tile; below 0
+            throughout for texts that are cut by `size`.
+        longest: the most tokens of a tile of a segment; `size` if None.
     """
-    if segment is None and has_no_padding(valid):
-        return _without_padding(valid.shape, size, lead, trail, valid.device)
-    return _lay(valid, size, lead, trail, segment, longest)
-
-
-@lru_cache(maxsize=64)
-def _without_padding(
-    shape: tuple[int, int], size: int, lead: int, trail: int, device: torch.device
-) -> Tiles:
-    """Batches without padding have the same tiles whatever their texts, so that these need not be found again."""
-    with lasting():
-        tiles = _lay(
-            torch.ones(shape, dtype=torch.bool, device=device), size, lead, trail, None, None
-        )
-        return replace(tiles, padded=False, width=max(1, int(tiles.length.max())))
-
-
-def _lay(
-    valid: Tensor, size: int, lead: int, trail: int, segment: Tensor | None, longest: int | None
-) -> Tiles:
-    first, total = valid.int().argmax(dim=1, keepdim=True), valid.sum(dim=1, keepdim=True)
+    first = valid.int().argmax(dim=1, keepdim=True)
+    total = valid.sum(dim=1, keepdim=True)
     rank = valid.cumsum(dim=1) - 1
-    content = (total - lead - trail).clamp(min=0)
+    count = (total - lead - trail).clamp(min=0)
     offset = rank - lead
-    inside = valid & (offset >= 0) & (offset < content)
+    content = _Content(first + lead, count, offset, valid & (offset >= 0) & (offset < count))
+    padded = segment is not None or not has_no_padding(valid)
     if segment is None:
-        count, width = runs(valid.shape[1] - lead - trail, size)
-        tile, within = _cut(offset, content, size)
-        number = torch.arange(count, device=valid.device)
-        pieces, base, longer = _balance(content, size)
-        length = torch.where(number < pieces, base + (number < longer), 0)
-        start = first + lead + number * base + torch.minimum(number, longer)
-        longest_tile = length[:, :1]
+        cut = _cut_by_size(content, size, valid.shape[1] - lead - trail, padded=padded)
     else:
-        number = torch.where(inside, segment, -1)
-        changes = torch.nn.functional.pad(number[:, 1:] != number[:, :-1], (1, 0), value=True)
-        begin = torch.where(inside & changes, offset, 0).cummax(dim=1).values
-        cut = torch.where(segment[:, :1] < 0, size, size if longest is None else longest)
-        ends = torch.where(inside & changes.roll(-1, 1), offset + 1, content)
-        end = ends.flip(1).cummin(dim=1).values.flip(1)
-        _, within = _cut(offset - begin, end - begin, cut)
-        begins = inside & (within == 0)
-        tile = torch.where(inside, begins.cumsum(dim=1) - 1, 0)
-        count = int(tile.max()) + 1
-        length = torch.zeros(len(valid), count, dtype=torch.long, device=valid.device)
-        length = length.scatter_add(1, tile, inside.long())
-        where = torch.where(begins, torch.arange(valid.shape[1], device=valid.device), 0)
-        start = torch.zeros_like(length).scatter_add(1, tile, where)
-        longest_tile = length.amax(dim=1, keepdim=True)
-        width = max(1, int(longest_tile.max()))
-    at_end = lead + longest_tile + offset - content
-    position = torch.where(inside, lead + within, torch.where(offset < 0, rank, at_end))
-    position = torch.where(valid, position, 0)
-    tile = torch.where(valid, torch.where(inside, tile, SHARED), NO_TILE)
-    number = torch.arange(lead + trail, device=valid.device).expand(valid.shape[0], -1)
-    number = torch.where(number < lead, number, number - lead + (total - trail).clamp(min=lead))
-    shared = first + number.clamp(max=(total - 1).clamp(min=0))
-    start, length = start.contiguous(), length.contiguous()
-    return Tiles(valid, position, tile, start, length, shared, lead, trail, width, padded=True)
+        cut = _cut_by_segment(content, segment, size, size if longest is None else longest)
+
+    at_end = lead + cut.longest + offset - count
+    outside = torch.where(offset < 0, rank, at_end)
+    position = torch.where(content.inside, lead + cut.within, outside)
+    tile = torch.where(content.inside, cut.tile, SHARED)
+    return Tiles(
+        valid,
+        torch.where(valid, position, 0),
+        torch.where(valid, tile, NO_TILE),
+        cut.start.contiguous(),
+        cut.length.contiguous(),
+        _shared_rows(first, total, lead, trail),
+        lead,
+        trail,
+        cut.width,
+        padded,
+    )
+
+
+def _cut_by_size(content: _Content, size: int, room: int, *, padded: bool) -> _Cut:
+    """Every text cut into tiles of at most `size` tokens; no text has more content than `room`."""
+    most_tiles, width = runs(room, size)
+    if not padded:
+        width = max(1, -(-room // most_tiles))
+    number = torch.arange(most_tiles, device=content.count.device)
+    pieces, base, longer = _balance(content.count, size)
+    length = torch.where(number < pieces, base + (number < longer), 0)
+    start = content.start + number * base + torch.minimum(number, longer)
+    tile, within = _piece_of(content.offset, content.count, size)
+    return _Cut(tile, within, start, length, length[:, :1], width)
+
+
+def _cut_by_segment(content: _Content, segment: Tensor, size: int, longest: int) -> _Cut:
+    """Every segment [N, L] cut into tiles of at most `longest` tokens, other texts by `size`."""
+    begin, end = _segment_spans(content, segment)
+    most_tokens = torch.where(segment[:, :1] < 0, size, longest)
+    _, within = _piece_of(content.offset - begin, end - begin, most_tokens)
+    inside = content.inside
+    begins = inside & (within == 0)
+    tile = torch.where(inside, begins.cumsum(dim=1) - 1, 0)
+    shape = (len(tile), int(tile.max()) + 1)
+    zeros = torch.zeros(shape, dtype=torch.long, device=tile.device)
+    length = zeros.scatter_add(1, tile, inside.long())
+    row = torch.arange(tile.shape[1], device=tile.device)
+    start = zeros.scatter_add(1, tile, torch.where(begins, row, 0))
+    longest_tile = length.amax(dim=1, keepdim=True)
+    return _Cut(tile, within, start, length, longest_tile, max(1, int(longest_tile.max())))
+
+
+def _segment_spans(content: _Content, segment: Tensor) -> tuple[Tensor, Tensor]:
+    """[N, L] each: the offsets at which the segment of a content token begins and ends."""
+    inside = content.inside
+    number = torch.where(inside, segment, -1)
+    changes = torch.nn.functional.pad(number[:, 1:] != number[:, :-1], (1, 0), value=True)
+    begin = torch.where(inside & changes, content.offset, 0).cummax(dim=1).values
+    is_last = inside & changes.roll(-1, 1)
+    ends = torch.where(is_last, content.offset + 1, content.count)
+    return begin, ends.flip(1).cummin(dim=1).values.flip(1)
+
+
+def _shared_rows(first: Tensor, total: Tensor, lead: int, trail: int) -> Tensor:
+    """[N, S]: the rows of shared tokens, of texts of `total` [N, 1] tokens from `first` [N, 1]."""
+    number = torch.arange(lead + trail, device=first.device).expand(first.shape[0], -1)
+    behind_content = number - lead + (total - trail).clamp(min=lead)
+    rank = torch.where(number < lead, number, behind_content)
+    return first + rank.clamp(max=(total - 1).clamp(min=0))
 
 
 def _balance(count: Tensor, size: Tensor | int) -> tuple[Tensor, Tensor, Tensor]:
-    """The number of pieces of at most `size` tokens, at least one; their length; and how many of them, the first
-    ones, have one token more.
+    """`count` tokens in pieces of at most `size`: the number of pieces, at least one, their length,
+    and how many of them, the first ones, have one token more.
     """
     pieces = (-(-count // size)).clamp(min=1)
     return pieces, count // pieces, count % pieces
 
 
-def _cut(offset: Tensor, count: Tensor, size: Tensor | int) -> tuple[Tensor, Tensor]:
-    """In which piece an offset into `count` tokens lies, and where in it."""
+def _piece_of(offset: Tensor, count: Tensor, size: Tensor | int) -> tuple[Tensor, Tensor]:
+    """In which piece of `_balance` an offset into `count` tokens lies, and how far in it."""
     _, base, longer = _balance(count, size)
     base = base.clamp(min=1)
     beyond = offset - longer * (base + 1)
@@ -179,8 +239,8 @@ class TileView:
     """What the rows of one layer see.
 
     Attributes:
-        mask: [2·P − 1] bool, whether a row sees a key that it stands d positions behind, for d from −(P − 1); None if
-            every row sees all.
+        mask: [2·P − 1] bool, whether a row sees a key that it stands d positions behind, for d from
+            −(P − 1); None if every row sees all.
         bias: [N or 1, H, P, P], added to the scores of these positions.
         causal: whether a row sees no token after its own.
     """
@@ -190,54 +250,60 @@ class TileView:
     bias: Tensor | None
     causal: bool
 
+    @property
+    def uniform(self) -> bool:
+        """Whether rows differ in nothing but their tile."""
+        return self.mask is None and self.bias is None
+
     def sees(self, row: Tensor, key: Tensor) -> Tensor:
         """Whether rows at these positions see keys at those, as far as the layer's mask goes."""
         assert self.mask is not None
         return self.mask[row - key + self.tiles.positions - 1]
 
     def of_rows(self, text: Tensor, row: Tensor) -> tuple[Tensor | None, Tensor]:
-        """For rows `row` [B] of the texts `text` [B]: the bias [B, H, L] and the keys that they see [B, L]."""
-        tile, position = self.tiles.tile, self.tiles.position
-        own, at, keys, places = (
-            tile[text, row, None],
-            position[text, row, None],
-            tile[text],
-            position[text],
-        )
-        visible = (keys != NO_TILE) & ((keys == own) | (keys == SHARED) | (own == SHARED))
+        """What rows `row` [B] of texts `text` [B] see: the bias [B, H, L] and the keys [B, L]."""
+        row_tile = self.tiles.tile[text, row, None]
+        row_position = self.tiles.position[text, row, None]
+        key_tile = self.tiles.tile[text]
+        key_position = self.tiles.position[text]
+        is_shared = (key_tile == SHARED) | (row_tile == SHARED)
+        visible = (key_tile != NO_TILE) & ((key_tile == row_tile) | is_shared)
         if self.mask is not None:
-            before = places
+            behind = key_position
             if self.causal:
-                visible = visible & (torch.arange(keys.shape[1], device=row.device) <= row[:, None])
-                # In an earlier tile a token may stand further on, and is behind the row all the same.
-                before = torch.minimum(places, at)
-            visible = visible & self.sees(at, before)
+                key = torch.arange(key_tile.shape[1], device=row.device)
+                visible = visible & (key <= row[:, None])
+                # A token of an earlier tile may be at a later position, and is still behind.
+                behind = torch.minimum(key_position, row_position)
+            visible = visible & self.sees(row_position, behind)
         if self.bias is None:
             return None, visible
-        rows = self.bias[text % self.bias.shape[0], :, at[:, 0]]  # [B, H, P]
-        return rows.gather(2, places[:, None].expand(-1, rows.shape[1], -1)), visible
+        rows = self.bias[text % self.bias.shape[0], :, row_position[:, 0]]  # [B, H, P]
+        return rows.gather(2, key_position[:, None].expand(-1, rows.shape[1], -1)), visible
 
 
-class _Reading(threading.local):
+class _CurrentPass(threading.local):
     tiles: Tiles | None = None
 
 
-_reading = _Reading()
+_current = _CurrentPass()
 
 
 @contextmanager
 def reading(tiles: Tiles) -> Iterator[None]:
     """Inside this block, masks and position biases are made for the positions of `tiles`."""
-    before, _reading.tiles = _reading.tiles, tiles
+    before = _current.tiles
+    _current.tiles = tiles
     try:
         yield
     finally:
-        _reading.tiles = before
+        _current.tiles = before
 
 
 def tiles_being_read() -> Tiles | None:
     """The tiles of the pass that this thread is in, if it is one in tiles.
 
-    The model builds masks and biases before its layers run, and does not pass our arguments to that code.
+    The model builds masks and biases before its layers run, and does not pass our arguments on to
+    that code.
     """
-    return _reading.tiles
+    return _current.tiles

@@ -1,6 +1,6 @@
-"""Attention in a graph that is exported, where shapes are symbols and nothing may be decided or repeated by them.
+"""Attention in a graph that is exported, where shapes are symbols that may not decide anything.
 
-It gives the same numbers as the fast paths, whose geometry it shares and against which it is tested.
+It gives the same numbers as the fast paths, whose geometry it shares; tests compare them.
 """
 
 import torch
@@ -9,20 +9,27 @@ from torch import Tensor
 from fairspan.attention.bias import additive
 from fairspan.attention.plan import LayerInputs
 from fairspan.attention.pooled_row import pooled_row, row_weights
-from fairspan.attention.tile_rows import all_tiles, group_mask, seen_by_shared, take
+from fairspan.attention.tile_rows import (
+    all_tiles,
+    group_mask,
+    seen_by_shared,
+    shared_tokens,
+    take,
+)
 from fairspan.attention.tiles import SHARED, TileGroup, Tiles, TileView
 
 
 def traced_attention(inputs: LayerInputs) -> Tensor:
-    """[N, L, H, D], what one layer gives: tiles tile by tile, everything else by whole L×L matrices."""
-    query, key, value, rule, view = inputs.query, inputs.key, inputs.value, inputs.rule, inputs.view
+    """[N, L, H, D], one layer: tiles tile by tile, everything else by whole L×L matrices."""
+    query = inputs.query
+    rule = inputs.rule
     if rule is not None and rule.pooled is None:
         return _in_baskets(inputs).transpose(1, 2)
-    if view is not None:
-        out = _in_tiles(query, key, value, inputs.scale, view)
+    if inputs.view is not None:
+        out = _in_tiles(inputs, inputs.view)
     else:
-        p = _weights(query, key, _seen_by_all(inputs), inputs.scale)
-        out = (p @ _for_every_head(value, query)).transpose(1, 2)
+        p = _weights(query, inputs.key, _seen_by_all(inputs), inputs.scale)
+        out = (p @ _for_every_head(inputs.value, query)).transpose(1, 2)
     if rule is None or rule.pooled is None:
         return out
     row = pooled_row(inputs, rule.pooled)
@@ -31,24 +38,28 @@ def traced_attention(inputs: LayerInputs) -> Tensor:
 
 
 def _weights(
-    query: Tensor, key: Tensor, mask: Tensor | None, scale: float, *, alike: bool = False
+    query: Tensor, key: Tensor, mask: Tensor | None, scale: float, *, uniform: bool = False
 ) -> Tensor:
-    """softmax(q·K), [B, H, R, L]; finite for rows that see nothing, which nothing else may read."""
-    query, key = query * scale, _for_every_head(key, query)
+    """softmax(q·K), [B, H, R, L]; finite for rows that see nothing, which nothing else may read.
+
+    Args:
+        uniform: whether the mask is the same for all rows.
+    """
+    key = _for_every_head(key, query)
+    query = query * scale
     if mask is None:
         return (query @ key.transpose(-1, -2)).softmax(dim=-1)
     # Half the range, so that a sum with it stays finite.
     floor = torch.finfo(query.dtype).min / 2
-    added = (
-        torch.where(mask, 0.0, floor) if mask.dtype == torch.bool else mask.clamp(min=floor)
-    ).to(query.dtype)
-    if alike:
-        # What many rows add alike is one more dimension of the keys: less than a pass over all scores.
+    if mask.dtype == torch.bool:
+        added = torch.where(mask, 0.0, floor).to(query.dtype)
+    else:
+        added = mask.clamp(min=floor).to(query.dtype)
+    if uniform:
+        # One more dimension of the keys costs less than adding to all scores.
         more = added[:, :, 0, :, None].expand(-1, key.shape[1], -1, -1)
-        query, key = (
-            torch.cat([query, torch.ones_like(query[..., :1])], -1),
-            torch.cat([key, more], -1),
-        )
+        query = torch.cat([query, torch.ones_like(query[..., :1])], -1)
+        key = torch.cat([key, more], -1)
         return (query @ key.transpose(-1, -2)).softmax(dim=-1)
     return (query @ key.transpose(-1, -2) + added).softmax(dim=-1)
 
@@ -59,43 +70,47 @@ def _for_every_head(x: Tensor, query: Tensor) -> Tensor:
 
 
 def _seen_by_all(inputs: LayerInputs) -> Tensor | None:
-    """What every row sees of every key, or what is added to their scores; broadcasts to [N, H, L, L]."""
-    query, mask = inputs.query, inputs.mask
-    place = torch.arange(query.shape[2], device=query.device)
+    """What every row sees of every key, or what is added to scores; broadcasts to [N, H, L, L]."""
+    query = inputs.query
+    mask = inputs.mask
     if inputs.causal:
+        place = torch.arange(query.shape[2], device=query.device)
         mask = (place <= place[:, None])[None, None]
-    return (
-        mask if inputs.position_bias is None else additive(mask, inputs.position_bias, query.dtype)
-    )
+    if inputs.position_bias is None:
+        return mask
+    return additive(mask, inputs.position_bias, query.dtype)
 
 
-def _in_tiles(query: Tensor, key: Tensor, value: Tensor, scale: float, view: TileView) -> Tensor:
+def _in_tiles(inputs: LayerInputs, view: TileView) -> Tensor:
     """[N, L, H, D]: content tokens see their tile, shared tokens everything."""
     tiles = view.tiles
-    n, heads, length, _ = query.shape
+    key = inputs.key
+    value = inputs.value
+    n, heads, length, _ = inputs.query.shape
     if tiles.groups is None:
         # As many and as wide as the longest text needs, which is known when the graph runs.
-        needed = torch.stack([(tiles.length > 0).sum(dim=1).max(), tiles.length.max()]).clamp(min=1)
+        most_tiles = (tiles.length > 0).sum(dim=1).max()
+        needed = torch.stack([most_tiles, tiles.length.max()]).clamp(min=1)
         tiles.groups = [all_tiles(tiles, *needed.tolist())]
     (group,) = tiles.groups
-    mask = group_mask(view, group, slice(None), group.rows, group.keys, length)
-    rows = take(query, group.rows)
-    p = _weights(
-        rows, take(key, group.keys), mask, scale, alike=view.mask is None and view.bias is None
-    )
-    found = [p @ _for_every_head(take(value, group.keys), rows)]
+    mask = group_mask(view, group, slice(None), group.rows, group.keys)
+    rows = take(inputs.query, group.rows)
+    p = _weights(rows, take(key, group.keys), mask, inputs.scale, uniform=view.uniform)
+    outputs = [p @ _for_every_head(take(value, group.keys), rows)]
     if tiles.lead + tiles.trail:
-        tokens = tiles.shared + torch.arange(n, device=query.device)[:, None] * length
-        p = _weights(take(query, tokens), key, seen_by_shared(view), scale)
-        found.append(p @ _for_every_head(value, query))
-    flat = torch.cat([one.transpose(1, 2).flatten(0, 1) for one in found])
+        rows = take(inputs.query, shared_tokens(tiles))
+        p = _weights(rows, key, seen_by_shared(view), inputs.scale)
+        outputs.append(p @ _for_every_head(value, rows))
+    flat = torch.cat([out.transpose(1, 2).flatten(0, 1) for out in outputs])
     return flat.index_select(0, _places(tiles, group).flatten()).view(n, length, heads, -1)
 
 
 def _places(tiles: Tiles, group: TileGroup) -> Tensor:
-    """[N, L], where each token is among the rows of all tiles, text after text, and then all shared tokens."""
-    (total, width), n = group.rows.shape, tiles.tile.shape[0]
-    text, position = torch.arange(n, device=tiles.tile.device)[:, None], tiles.position
+    """[N, L]: the index of each token among the rows of all tiles, followed by shared tokens."""
+    total, width = group.rows.shape
+    n = tiles.tile.shape[0]
+    text = torch.arange(n, device=tiles.tile.device)[:, None]
+    position = tiles.position
     shared = torch.where(position < tiles.lead, position, position - tiles.length[:, :1])
     shared = total * width + text * (tiles.lead + tiles.trail) + shared
     inside = (text * (total // n) + tiles.tile) * width + position - tiles.lead

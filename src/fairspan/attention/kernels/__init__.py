@@ -1,4 +1,4 @@
-"""GPU kernels (Triton) of the fast paths: in one or two launches what their portable twins do in many."""
+"""GPU kernels (Triton): one or two launches where the portable fast paths need many."""
 
 from fairspan.attention.kernels.all_rows import all_rows_kernel
 from fairspan.attention.kernels.pooled_row import pooled_row_kernel

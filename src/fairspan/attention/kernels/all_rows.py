@@ -1,4 +1,4 @@
-"""`attention.all_rows` in one launch: flash-style, with the softmax closed at the end of every basket."""
+"""`attention.all_rows` in one launch: flash-style, with the softmax closed after every basket."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,40 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fairspan.attention.baskets import Baskets
-from fairspan.attention.kernels.launch import LOG2_E, block_of, dense_heads, mask_strides
+from fairspan.attention.kernels.arguments import (
+    LOG2_E,
+    block_of,
+    dense_heads,
+    mask_strides,
+    needed_mask,
+    precision_of,
+)
+from fairspan.attention.kernels.softmax import (
+    add_keys,
+    finite,
+    inverse,
+    join,
+    load_columns,
+    load_rows,
+)
+from fairspan.attention.plan import BasketRule, LayerInputs
+
+
+@triton.jit
+def _seen_scores(  # type: ignore[no-untyped-def]
+    q, key, where, inside, row, real, d, d_ok, k_l, mask, mask_l, mask_k, scale,
+    HAS_MASK: tl.constexpr, CAUSAL: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Scores [ROWS, KEYS] of the rows for the keys `where`, -inf where a row does not see one."""
+    k = load_columns(key, where, k_l, d, inside, d_ok)
+    s = tl.dot(q, k, input_precision=PRECISION) * scale
+    seen = inside[None, :]
+    if HAS_MASK:
+        at = mask + row[:, None] * mask_l + where[None, :] * mask_k
+        seen = seen & (tl.load(at, mask=inside[None, :] & real[:, None], other=0) != 0)
+    if CAUSAL:
+        seen = seen & (where[None, :] <= row[:, None])
+    return tl.where(seen, s, float("-inf"))
 
 
 @triton.jit
@@ -16,15 +48,18 @@ def _all_rows(  # type: ignore[no-untyped-def]
     query, key, value, out, start, length, content, mask, strength,
     q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l, mask_n, mask_l, mask_k,
     heads, groups, tokens, slots, scale,
-    FULL: tl.constexpr, HAS_MASK: tl.constexpr, CAUSAL: tl.constexpr, SIZE: tl.constexpr, SINGLE: tl.constexpr,
-    DIM: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
-    WHOLE: tl.constexpr,
+    FULL: tl.constexpr, HAS_MASK: tl.constexpr, CAUSAL: tl.constexpr, SIZE: tl.constexpr,
+    SINGLE: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
+    KEYS: tl.constexpr, PRECISION: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """One block of query rows of one head of one text: every basket in turn, its softmax closed before the next.
+    """One block of query rows of one head of one text: basket after basket.
 
-    SIZE is the basket size of fixed baskets, whose borders are computed, or 0 for segments, whose borders are read.
-    SINGLE says that no basket is longer than one block of KEYS, WHOLE that a full basket fills it and is seen by
-    every row. FULL is strength 1, which needs no plain attention. Scores are in base 2.
+    The softmax of a basket (`top`, `mass`, `o`) is closed before the next one. `equal` sums up
+    their outputs; (`peak`, `total`, `plain`) is the softmax over all keys.
+
+    SIZE is the basket size of fixed baskets, whose borders are computed, or 0 for segments, whose
+    borders are read. SINGLE says that no basket is longer than one block of KEYS, WHOLE that a full
+    basket fills it and is seen by every row. FULL is strength 1, which needs no plain attention.
     """
     # Compiled graphs hand numbers over in double precision.
     scale = tl.cast(scale, tl.float32)
@@ -44,9 +79,8 @@ def _all_rows(  # type: ignore[no-untyped-def]
     row = block * ROWS + tl.arange(0, ROWS)
     real = row < tokens
     d = tl.arange(0, BLOCK_D)
-    q = tl.load(
-        query + row[:, None] * q_l + d[None, :], mask=real[:, None] & (d < DIM)[None, :], other=0.0
-    )
+    d_ok = d < DIM
+    q = load_rows(query, row, q_l, d, real, d_ok)
     column = tl.arange(0, KEYS)
 
     equal = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
@@ -72,17 +106,10 @@ def _all_rows(  # type: ignore[no-untyped-def]
             p = tl.exp2(s * scale - top[:, None])
             mass = tl.sum(p, 1)
             v = tl.load(value + where[:, None] * v_l + d[None, :])
+            o = tl.dot(p.to(v.dtype), v, input_precision=PRECISION)
+            equal += o * (1 / mass)[:, None]
             if not FULL:
-                o = tl.dot(p.to(v.dtype), v, input_precision=PRECISION)
-                equal += o * (1 / mass)[:, None]
-                higher = tl.maximum(peak, top)
-                old = tl.exp2(peak - higher)
-                new = tl.exp2(top - higher)
-                plain = plain * old[:, None] + o * new[:, None]
-                total = total * old + mass * new
-                peak = higher
-            else:
-                equal += tl.dot(p.to(v.dtype), v, input_precision=PRECISION) * (1 / mass)[:, None]
+                peak, total, plain = join(peak, total, plain, top, mass, o)
         sharers += full
     for basket in range(full, count):
         if SIZE > 0:
@@ -94,43 +121,22 @@ def _all_rows(  # type: ignore[no-untyped-def]
         if SINGLE:
             inside = column < width
             where = begin + column
-            k = tl.load(
-                key + where[None, :] * k_l + d[:, None],
-                mask=inside[None, :] & (d < DIM)[:, None],
-                other=0.0,
-            )
-            s = tl.dot(q, k, input_precision=PRECISION) * scale
-            seen = inside[None, :]
-            if HAS_MASK:
-                at = mask + row[:, None] * mask_l + where[None, :] * mask_k
-                seen = seen & (tl.load(at, mask=inside[None, :] & real[:, None], other=0) != 0)
-            if CAUSAL:
-                seen = seen & (where[None, :] <= row[:, None])
-            s = tl.where(seen, s, float("-inf"))
+            s = _seen_scores(
+                q, key, where, inside, row, real, d, d_ok, k_l, mask, mask_l, mask_k, scale,
+                HAS_MASK, CAUSAL, PRECISION,
+            )  # fmt: skip
+            v = load_rows(value, where, v_l, d, inside, d_ok)
             top = tl.max(s, 1)
-            base = tl.where(top == float("-inf"), 0.0, top)
-            p = tl.exp2(s - base[:, None])
+            p = tl.exp2(s - finite(top)[:, None])
             mass = tl.sum(p, 1)
-            v = tl.load(
-                value + where[:, None] * v_l + d[None, :],
-                mask=inside[:, None] & (d < DIM)[None, :],
-                other=0.0,
-            )
-            if not FULL:
-                o = tl.dot(p.to(v.dtype), v, input_precision=PRECISION)
-                equal += o * tl.where(mass > 0, 1 / tl.maximum(mass, 1e-30), 0.0)[:, None]
-                higher = tl.maximum(peak, top)
-                safe = tl.where(higher == float("-inf"), 0.0, higher)
-                old = tl.exp2(peak - safe)
-                new = tl.exp2(top - safe)
-                plain = plain * old[:, None] + o * new[:, None]
-                total = total * old + mass * new
-                peak = higher
-            else:
+            if FULL:
                 # Normalised before the product, this takes no registers from the loop above.
-                p = p * tl.where(mass > 0, 1 / tl.maximum(mass, 1e-30), 0.0)[:, None]
+                p = p * inverse(mass)[:, None]
                 equal = tl.dot(p.to(v.dtype), v, equal, input_precision=PRECISION)
-            sharers += tl.where(mass > 0, 1.0, 0.0)
+            else:
+                o = tl.dot(p.to(v.dtype), v, input_precision=PRECISION)
+                equal += o * inverse(mass)[:, None]
+                peak, total, plain = join(peak, total, plain, top, mass, o)
         else:
             top = tl.full([ROWS], float("-inf"), dtype=tl.float32)
             mass = tl.zeros([ROWS], dtype=tl.float32)
@@ -138,51 +144,26 @@ def _all_rows(  # type: ignore[no-untyped-def]
             for offset in range(0, width, KEYS):
                 inside = offset + column < width
                 where = begin + offset + column
-                k = tl.load(
-                    key + where[None, :] * k_l + d[:, None],
-                    mask=inside[None, :] & (d < DIM)[:, None],
-                    other=0.0,
-                )
-                s = tl.dot(q, k, input_precision=PRECISION) * scale
-                seen = inside[None, :]
-                if HAS_MASK:
-                    at = mask + row[:, None] * mask_l + where[None, :] * mask_k
-                    seen = seen & (tl.load(at, mask=inside[None, :] & real[:, None], other=0) != 0)
-                if CAUSAL:
-                    seen = seen & (where[None, :] <= row[:, None])
-                s = tl.where(seen, s, float("-inf"))
-                higher = tl.maximum(top, tl.max(s, 1))
-                base = tl.where(higher == float("-inf"), 0.0, higher)
-                p = tl.exp2(s - base[:, None])
-                old = tl.exp2(top - base)
-                mass = mass * old + tl.sum(p, 1)
-                v = tl.load(
-                    value + where[:, None] * v_l + d[None, :],
-                    mask=inside[:, None] & (d < DIM)[None, :],
-                    other=0.0,
-                )
-                o = tl.dot(p.to(v.dtype), v, o * old[:, None], input_precision=PRECISION)
-                top = higher
-            equal += o * tl.where(mass > 0, 1 / tl.maximum(mass, 1e-30), 0.0)[:, None]
-            sharers += tl.where(mass > 0, 1.0, 0.0)
+                s = _seen_scores(
+                    q, key, where, inside, row, real, d, d_ok, k_l, mask, mask_l, mask_k, scale,
+                    HAS_MASK, CAUSAL, PRECISION,
+                )  # fmt: skip
+                v = load_rows(value, where, v_l, d, inside, d_ok)
+                top, mass, o = add_keys(s, v, top, mass, o, PRECISION)
+            equal += o * inverse(mass)[:, None]
             if not FULL:
-                higher = tl.maximum(peak, top)
-                safe = tl.where(higher == float("-inf"), 0.0, higher)
-                old = tl.exp2(peak - safe)
-                new = tl.exp2(top - safe)
-                plain = plain * old[:, None] + o * new[:, None]
-                total = total * old + mass * new
-                peak = higher
+                peak, total, plain = join(peak, total, plain, top, mass, o)
+        sharers += tl.where(mass > 0, 1.0, 0.0)
 
     result = equal * (1 / tl.maximum(sharers, 1.0))[:, None]
     if not FULL:
         amount = tl.load(strength + n)
         result = amount * result + (1 - amount) * plain * (1 / tl.maximum(total, 1e-30))[:, None]
-    tl.store(out + row[:, None] * o_l + d[None, :], result, mask=real[:, None] & (d < DIM)[None, :])
+    tl.store(out + row[:, None] * o_l + d[None, :], result, mask=real[:, None] & d_ok[None, :])
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class KeyBlock:
     """How much of the attention matrix one program of `_all_rows` holds at a time."""
 
     rows: int
@@ -191,44 +172,38 @@ class Tile:
     stages: int
 
 
-def _tile(block_d: int, dtype: torch.dtype, *, full: bool) -> Tile:
+def _key_block(block_d: int, dtype: torch.dtype, *, full: bool) -> KeyBlock:
     """Sizes that were fastest on an H200 and fit its shared memory."""
     if dtype == torch.float32:
-        return Tile(64, 64, 4, 2) if block_d <= 64 else Tile(32, 32, 4, 2)
+        return KeyBlock(64, 64, 4, 2) if block_d <= 64 else KeyBlock(32, 32, 4, 2)
     if block_d > 64:
-        return Tile(128, 64, 8, 2)
-    return Tile(128, 128, 4, 3) if full else Tile(64, 128, 4, 3)
+        return KeyBlock(128, 64, 8, 2)
+    return KeyBlock(128, 128, 4, 3) if full else KeyBlock(64, 128, 4, 3)
 
 
-def all_rows_kernel(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    baskets: Baskets,
-    strength: Tensor | None,
-    *,
-    mask: Tensor | None = None,
-    causal: bool = False,
-) -> Tensor:
-    """`all_rows.all_rows` in one launch, for boolean masks and no position bias."""
+def all_rows_kernel(inputs: LayerInputs, rule: BasketRule) -> Tensor:
+    """`all_rows.all_rows`, [N, L, H, D], for boolean masks and no position bias."""
+    query, key, value = dense_heads(inputs)
     n, heads, tokens, dim = query.shape
-    query, key, value = dense_heads(query), dense_heads(key), dense_heads(value)
-    out = torch.empty(n, tokens, heads, dim, dtype=query.dtype, device=query.device).transpose(1, 2)
-    start, length = baskets.start.contiguous(), baskets.length.contiguous()
+    baskets = rule.baskets
+    strength = rule.strength
+    mask = needed_mask(inputs)
+    out = torch.empty(n, tokens, heads, dim, dtype=query.dtype, device=query.device)
     longest = max(baskets.widths)
     block_d = block_of(dim)
-    tile = _tile(block_d, query.dtype, full=strength is None)
-    keys = block_of(longest, most=tile.keys)
-    shown = mask if mask is not None else query
-    _all_rows[(triton.cdiv(tokens, tile.rows) * n * heads,)](
-        query, key, value, out, start, length, baskets.content, shown, strength if strength is not None else query,
-        *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *out.stride()[:3], *mask_strides(mask),
-        heads, heads // key.shape[1], tokens, start.shape[1], scale * LOG2_E,
-        FULL=strength is None, HAS_MASK=mask is not None, CAUSAL=causal,
-        SIZE=baskets.size or 0, SINGLE=longest <= keys, DIM=dim, BLOCK_D=block_d, ROWS=tile.rows, KEYS=keys,
-        PRECISION="ieee" if query.dtype == torch.float32 else "tf32",
-        WHOLE=baskets.size == keys and mask is None and not causal and dim == block_d,
-        num_warps=tile.warps, num_stages=tile.stages,
+    block = _key_block(block_d, query.dtype, full=strength is None)
+    keys = block_of(longest, most=block.keys)
+    _all_rows[(triton.cdiv(tokens, block.rows) * n * heads,)](
+        query, key, value, out, baskets.start.contiguous(), baskets.length.contiguous(),
+        baskets.content, query if mask is None else mask, query if strength is None else strength,
+        *query.stride()[:3], *key.stride()[:3], *value.stride()[:3],
+        out.stride(0), out.stride(2), out.stride(1), *mask_strides(mask),
+        heads, heads // key.shape[1], tokens, baskets.count, inputs.scale * LOG2_E,
+        FULL=strength is None, HAS_MASK=mask is not None, CAUSAL=inputs.causal,
+        SIZE=baskets.size or 0, SINGLE=longest <= keys, DIM=dim, BLOCK_D=block_d,
+        ROWS=block.rows, KEYS=keys,
+        PRECISION=precision_of(query.dtype),
+        WHOLE=baskets.size == keys and mask is None and not inputs.causal and dim == block_d,
+        num_warps=block.warps, num_stages=block.stages,
     )  # fmt: skip
     return out

@@ -1,13 +1,19 @@
-"""`attention.pooled_row` in two launches: one program for each basket of each head, then one to mix them."""
+"""`attention.pooled_row` in two launches: a program per basket of a head, then one to mix them."""
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-from fairspan.attention.baskets import Baskets
-from fairspan.attention.kernels.launch import LOG2_E, Launcher, block_of, dense_heads, mask_strides
-from fairspan.attention.shares import SpecialShares
+from fairspan.attention.kernels.arguments import (
+    LOG2_E,
+    block_of,
+    dense_heads,
+    mask_strides,
+    needed_mask,
+)
+from fairspan.attention.kernels.softmax import add_keys_to_row, finite, load_rows, log_total
+from fairspan.attention.plan import BasketRule, LayerInputs
 
 
 @triton.jit
@@ -17,7 +23,7 @@ def _row_pieces(  # type: ignore[no-untyped-def]
     heads, groups, slots, scale, HAS_MASK: tl.constexpr, CAUSAL: tl.constexpr, DIM: tl.constexpr,
     BLOCK_D: tl.constexpr, KEYS: tl.constexpr,
 ):  # fmt: skip
-    """Attention of the pooled row restricted to one basket: its output [D] and the base-2 log of its normaliser."""
+    """Attention of the pooled row restricted to one basket: output [D] and base-2 log-sum-exp."""
     # Compiled graphs hand numbers over in double precision.
     scale = tl.cast(scale, tl.float32)
     slot = tl.program_id(0) % slots
@@ -25,27 +31,23 @@ def _row_pieces(  # type: ignore[no-untyped-def]
     n = head // heads
     h = head % heads
     kv = h // groups
+    query += n.to(tl.int64) * q_n + h * q_h
     key += n.to(tl.int64) * k_n + kv * k_h
     value += n.to(tl.int64) * v_n + kv * v_h
     row = tl.load(pooled + n)
     begin = tl.load(start + n * slots + slot)
     width = tl.load(length + n * slots + slot)
     d = tl.arange(0, BLOCK_D)
+    d_ok = d < DIM
     column = tl.arange(0, KEYS)
-    q = (
-        tl.load(query + n.to(tl.int64) * q_n + h * q_h + row * q_l + d, mask=d < DIM, other=0.0).to(
-            tl.float32
-        )
-        * scale
-    )
-    top = float("-inf")
+    q = tl.load(query + row * q_l + d, mask=d_ok, other=0.0).to(tl.float32) * scale
+    peak = float("-inf")
     total = 0.0
-    o = tl.zeros([BLOCK_D], dtype=tl.float32)
+    sums = tl.zeros([BLOCK_D], dtype=tl.float32)
     for offset in range(0, width, KEYS):
         inside = offset + column < width
         where = begin + offset + column
-        cell = inside[:, None] & (d < DIM)[None, :]
-        k = tl.load(key + where[:, None] * k_l + d[None, :], mask=cell, other=0.0).to(tl.float32)
+        k = load_rows(key, where, k_l, d, inside, d_ok).to(tl.float32)
         s = tl.sum(k * q[None, :], 1)
         seen = inside
         if HAS_MASK:
@@ -54,27 +56,23 @@ def _row_pieces(  # type: ignore[no-untyped-def]
         if CAUSAL:
             seen = seen & (where <= row)
         s = tl.where(seen, s, float("-inf"))
-        higher = tl.maximum(top, tl.max(s, 0))
-        base = tl.where(higher == float("-inf"), 0.0, higher)
-        p = tl.exp2(s - base)
-        old = tl.exp2(top - base)
-        total = total * old + tl.sum(p, 0)
-        v = tl.load(value + where[:, None] * v_l + d[None, :], mask=cell, other=0.0).to(tl.float32)
-        o = o * old + tl.sum(p[:, None] * v, 0)
-        top = higher
+        v = load_rows(value, where, v_l, d, inside, d_ok).to(tl.float32)
+        peak, total, sums = add_keys_to_row(s, v, peak, total, sums)
     at = head.to(tl.int64) * slots + slot
-    safe = tl.maximum(total, 1e-30)
-    tl.store(pieces + at * DIM + d, o / safe, mask=d < DIM)
-    tl.store(log_mass + at, tl.where(total > 0, top + tl.log2(safe), float("-inf")))
+    tl.store(pieces + at * DIM + d, sums / tl.maximum(total, 1e-30), mask=d_ok)
+    tl.store(log_mass + at, log_total(peak, total))
 
 
 @triton.jit
 def _row_mix(  # type: ignore[no-untyped-def]
     pieces, log_mass, pooled, strength, out, o_n, o_h, o_l, heads, slots,
-    BOS: tl.constexpr, EOS: tl.constexpr, FULL: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr,
-    SLOTS: tl.constexpr,
+    BOS: tl.constexpr, EOS: tl.constexpr, FULL: tl.constexpr, DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr, SLOTS: tl.constexpr,
 ):  # fmt: skip
-    """The shares of one head's baskets, and the pooled row put together from its pieces."""
+    """The shares of one head's baskets, and the pooled row put together from its pieces.
+
+    BOS and EOS are the shares of the special baskets, as `_SHARE_CODES` numbers them.
+    """
     n = tl.program_id(0) // heads
     h = tl.program_id(0) % heads
     pieces += tl.program_id(0).to(tl.int64) * slots * DIM
@@ -89,11 +87,11 @@ def _row_mix(  # type: ignore[no-untyped-def]
         slot = offset + column
         lse = tl.load(log_mass + slot, mask=slot < slots, other=float("-inf"))
         higher = tl.maximum(peak, tl.max(lse, 0))
-        base = tl.where(higher == float("-inf"), 0.0, higher)
+        base = finite(higher)
         total = total * tl.exp2(peak - base) + tl.sum(tl.exp2(lse - base), 0)
         peak = higher
         sharers += tl.sum(tl.where((lse > float("-inf")) & (slot > 1), 1.0, 0.0), 0)
-    base = tl.where(peak == float("-inf"), 0.0, peak)
+    base = finite(peak)
     normal = 1 / tl.maximum(total, 1e-30)
 
     bos_lse = tl.load(log_mass)
@@ -102,13 +100,21 @@ def _row_mix(  # type: ignore[no-untyped-def]
     eos_mass = tl.exp2(eos_lse - base) * normal
     bos_there = tl.where(bos_lse > float("-inf"), 1.0, 0.0)
     eos_there = tl.where(eos_lse > float("-inf"), 1.0, 0.0)
-    one = 1 / tl.maximum(sharers + bos_there + eos_there, 1.0)
-    bos_share = one * bos_there if BOS == 1 else (bos_mass if BOS == 2 else 0.0)
-    eos_share = one * eos_there if EOS == 1 else (eos_mass if EOS == 2 else 0.0)
+    equal = 1 / tl.maximum(sharers + bos_there + eos_there, 1.0)
+    bos_share = 0.0
+    if BOS == 1:
+        bos_share = equal * bos_there
+    if BOS == 2:
+        bos_share = bos_mass
+    eos_share = 0.0
+    if EOS == 1:
+        eos_share = equal * eos_there
+    if EOS == 2:
+        eos_share = eos_mass
     rest = tl.maximum(1 - bos_share - eos_share, 0.0)
     all_shares = bos_share + eos_share + tl.where(sharers > 0, rest, 0.0)
     to_one = 1 / tl.maximum(all_shares, 1e-30)
-    each = to_one * rest / tl.maximum(sharers, 1.0)
+    content_share = to_one * rest / tl.maximum(sharers, 1.0)
     amount = 1.0
     if not FULL:
         amount = tl.load(strength + n)
@@ -121,7 +127,7 @@ def _row_mix(  # type: ignore[no-untyped-def]
         lse = tl.load(log_mass + slot, mask=slot < slots, other=float("-inf"))
         present = lse > float("-inf")
         mass = tl.exp2(lse - base) * normal
-        share = tl.where(present, each, 0.0)
+        share = tl.where(present, content_share, 0.0)
         share = tl.where(slot == 0, bos_share * to_one, share)
         share = tl.where(slot == 1, eos_share * to_one, share)
         weight = amount * share + (1 - amount) * mass
@@ -132,55 +138,32 @@ def _row_mix(  # type: ignore[no-untyped-def]
     tl.store(out + n.to(tl.int64) * o_n + h * o_h + row * o_l + d, result, mask=d < DIM)
 
 
-# What a special token's own basket receives, as `_row_mix` compares it.
-_OWN = {None: 0, "equal": 1, "original": 2}
-
-_launch_pieces, _launch_mix = Launcher(_row_pieces), Launcher(_row_mix)
+_SHARE_CODES = {None: 0, "equal": 1, "original": 2}
 
 
-def pooled_row_kernel(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    out: Tensor,
-    pooled: Tensor,
-    scale: float,
-    baskets: Baskets,
-    special: SpecialShares,
-    strength: Tensor | None,
-    *,
-    mask: Tensor | None = None,
-    causal: bool = False,
-) -> None:
-    """`pooled_row.pooled_row` in two launches, written into `out` [N, L, H, D], for boolean masks and no bias."""
+def pooled_row_kernel(out: Tensor, inputs: LayerInputs, rule: BasketRule) -> None:
+    """Write `pooled_row.pooled_row` into `out` [N, L, H, D], for boolean masks and no bias."""
+    query, key, value = dense_heads(inputs)
     n, heads, _, dim = query.shape
-    query, key, value = dense_heads(query), dense_heads(key), dense_heads(value)
-    start, length = baskets.start.contiguous(), baskets.length.contiguous()
-    slots = start.shape[1]
+    baskets = rule.baskets
+    strength = rule.strength
+    mask = needed_mask(inputs)
+    slots = baskets.count
     block_d = block_of(dim)
     pieces = torch.empty(n * heads, slots, dim, dtype=torch.float32, device=query.device)
     log_mass = torch.empty(n * heads, slots, dtype=torch.float32, device=query.device)
-    shown = mask if mask is not None else query
-    keys = block_of(max(baskets.widths), most=128)
-    _launch_pieces(
-        slots * n * heads,
-        (query, key, value, pooled, pieces, log_mass, start, length, shown),
-        (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *mask_strides(mask),
-         heads, heads // key.shape[1], slots, scale * LOG2_E),
-        (mask is not None, causal, dim, block_d, keys),
-        num_warps=4,
+    _row_pieces[(slots * n * heads,)](
+        query, key, value, rule.pooled, pieces, log_mass,
+        baskets.start.contiguous(), baskets.length.contiguous(), query if mask is None else mask,
+        *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *mask_strides(mask),
+        heads, heads // key.shape[1], slots, inputs.scale * LOG2_E,
+        HAS_MASK=mask is not None, CAUSAL=inputs.causal, DIM=dim, BLOCK_D=block_d,
+        KEYS=block_of(max(baskets.widths), most=128), num_warps=4,
     )  # fmt: skip
-    _launch_mix(
-        n * heads,
-        (pieces, log_mass, pooled, strength if strength is not None else query, out),
-        (out.stride(0), out.stride(2), out.stride(1), heads, slots),
-        (
-            _OWN[special.bos],
-            _OWN[special.eos],
-            strength is None,
-            dim,
-            block_d,
-            block_of(slots, most=64),
-        ),
+    _row_mix[(n * heads,)](
+        pieces, log_mass, rule.pooled, query if strength is None else strength, out,
+        out.stride(0), out.stride(2), out.stride(1), heads, slots,
+        BOS=_SHARE_CODES[rule.special.bos], EOS=_SHARE_CODES[rule.special.eos],
+        FULL=strength is None, DIM=dim, BLOCK_D=block_d, SLOTS=block_of(slots, most=64),
         num_warps=2,
-    )
+    )  # fmt: skip

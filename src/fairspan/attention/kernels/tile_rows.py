@@ -1,7 +1,8 @@
-"""`attention.tile_rows` in two launches: one program for each block of a tile, then one for each shared row.
+"""`attention.tile_rows` in two launches: a program per block of a tile, then one per shared row.
 
-A block of a tile is needed twice while it is at hand: its tokens attend to their tile, and the shared rows attend to
-it. What the shared rows find in each block is put together by the second launch. Nothing is copied or reshaped.
+A block of a tile is needed twice while it is at hand: its tokens attend to their tile, and the
+shared rows attend to it. What the shared rows find in each block is put together by the second
+launch. Nothing is copied or reshaped.
 """
 
 import torch
@@ -9,7 +10,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fairspan.attention.kernels.launch import LOG2_E, Launcher, block_of, dense_heads
+from fairspan.attention.kernels.arguments import LOG2_E, block_of, dense_heads, precision_of
+from fairspan.attention.kernels.softmax import (
+    add_keys,
+    add_keys_to_row,
+    load_columns,
+    load_rows,
+    log_total,
+)
+from fairspan.attention.plan import LayerInputs
 from fairspan.attention.tiles import TileView
 
 _MOST_ROWS = 64
@@ -17,40 +26,31 @@ _MOST_ROWS = 64
 
 @triton.jit
 def _scores(  # type: ignore[no-untyped-def]
-    q, k, row_place, key_place, row_ok, key_ok, table, table_q, table_k, scale,
-    TABLE: tl.constexpr, PRECISION: tl.constexpr,
+    q, k, cells, row_ok, key_ok, scale, TABLE: tl.constexpr, PRECISION: tl.constexpr
 ):  # fmt: skip
-    """Scores of rows for keys, in base 2, -inf where a key is not seen; k is [D, keys]."""
+    """Scores [R, K] of rows for keys `k` [D, K], -inf where a key is not there.
+
+    `cells` [R, K] points to what is added to them, where there is a table.
+    """
     s = tl.dot(q, k, input_precision=PRECISION) * scale
     if TABLE:
-        cell = table + row_place[:, None] * table_q + key_place[None, :] * table_k
-        s += tl.load(cell, mask=row_ok[:, None] & key_ok[None, :], other=0.0)
+        s += tl.load(cells, mask=row_ok[:, None] & key_ok[None, :], other=0.0)
     return tl.where(key_ok[None, :], s, float("-inf"))
-
-
-@triton.jit
-def _add(s, v, peak, total, sums, PRECISION: tl.constexpr):  # type: ignore[no-untyped-def]
-    """The running softmax of scores, with further keys added."""
-    higher = tl.maximum(peak, tl.max(s, 1))
-    base = tl.where(higher == float("-inf"), 0.0, higher)
-    p = tl.exp2(s - base[:, None])
-    old = tl.exp2(peak - base)
-    total = total * old + tl.sum(p, 1)
-    sums = tl.dot(p.to(v.dtype), v, sums * old[:, None], input_precision=PRECISION)
-    return higher, total, sums
 
 
 @triton.jit
 def _tile_blocks(  # type: ignore[no-untyped-def]
     query, key, value, out, pieces, log_mass, start, length, shared, position, table,
-    q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l, table_n, table_h, table_q, table_k,
-    heads, groups, tokens, count, blocks, shared_count, scale,
-    SHARED: tl.constexpr, TABLE: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, HAS_SHARED: tl.constexpr,
-    ONLY_SHARED: tl.constexpr, PER_TILE: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+    q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l,
+    table_n, table_h, table_q, table_k, heads, groups, tokens, count, blocks, shared_count, scale,
+    SHARED: tl.constexpr, TABLE: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr,
+    HAS_SHARED: tl.constexpr, ONLY_SHARED: tl.constexpr, PER_TILE: tl.constexpr,
+    ROWS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One block of up to ROWS tokens of one tile, for one head of one text.
 
-    SHARED is a size for the shared tokens, PER_TILE how many blocks a tile has.
+    SHARED is a size for the shared tokens, PER_TILE how many blocks a tile has. Names that begin
+    with `s_` are of the shared tokens.
     """
     scale = tl.cast(scale, tl.float32)
     block = tl.program_id(0) % blocks
@@ -72,7 +72,7 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
     width = tl.load(length + tile)
 
     d = tl.arange(0, BLOCK_D)
-    in_d = d < DIM
+    d_ok = d < DIM
     column = tl.arange(0, ROWS)
     row = begin + offset + column
     row_ok = offset + column < width
@@ -85,65 +85,25 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
         row_place = tl.load(position + row, mask=row_ok, other=0)
         s_place = tl.load(position + s_row, mask=s_ok, other=0)
 
-    own_k = tl.load(
-        key + row[None, :] * k_l + d[:, None], mask=row_ok[None, :] & in_d[:, None], other=0.0
-    )
-    own_v = tl.load(
-        value + row[:, None] * v_l + d[None, :], mask=row_ok[:, None] & in_d[None, :], other=0.0
-    )
+    block_k = load_columns(key, row, k_l, d, row_ok, d_ok)
+    block_v = load_rows(value, row, v_l, d, row_ok, d_ok)
     if not ONLY_SHARED:
-        q = tl.load(
-            query + row[:, None] * q_l + d[None, :], mask=row_ok[:, None] & in_d[None, :], other=0.0
-        )
+        q = load_rows(query, row, q_l, d, row_ok, d_ok)
+        row_cells = table + row_place[:, None] * table_q
         peak = tl.full([ROWS], float("-inf"), dtype=tl.float32)
         total = tl.zeros([ROWS], dtype=tl.float32)
         sums = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
         if HAS_SHARED:
-            s_k = tl.load(
-                key + s_row[None, :] * k_l + d[:, None],
-                mask=s_ok[None, :] & in_d[:, None],
-                other=0.0,
-            )
-            s_s = _scores(
-                q,
-                s_k,
-                row_place,
-                s_place,
-                row_ok,
-                s_ok,
-                table,
-                table_q,
-                table_k,
-                scale,
-                TABLE,
-                PRECISION,
-            )
-            peak = tl.max(s_s, 1)
-            s_base = tl.where(peak == float("-inf"), 0.0, peak)
-            s_p = tl.exp2(s_s - s_base[:, None])
-            total = tl.sum(s_p, 1)
-            s_v = tl.load(
-                value + s_row[:, None] * v_l + d[None, :],
-                mask=s_ok[:, None] & in_d[None, :],
-                other=0.0,
-            )
-            sums = tl.dot(s_p.to(s_v.dtype), s_v, input_precision=PRECISION)
+            # Names of their own: a variable keeps its shape when the loop below assigns to it.
+            s_k = load_columns(key, s_row, k_l, d, s_ok, d_ok)
+            s_cells = row_cells + s_place[None, :] * table_k
+            s_scores = _scores(q, s_k, s_cells, row_ok, s_ok, scale, TABLE, PRECISION)
+            s_v = load_rows(value, s_row, v_l, d, s_ok, d_ok)
+            peak, total, sums = add_keys(s_scores, s_v, peak, total, sums, PRECISION)
         if PER_TILE == 1:
-            s = _scores(
-                q,
-                own_k,
-                row_place,
-                row_place,
-                row_ok,
-                row_ok,
-                table,
-                table_q,
-                table_k,
-                scale,
-                TABLE,
-                PRECISION,
-            )
-            peak, total, sums = _add(s, own_v, peak, total, sums, PRECISION)
+            cells = row_cells + row_place[None, :] * table_k
+            s = _scores(q, block_k, cells, row_ok, row_ok, scale, TABLE, PRECISION)
+            peak, total, sums = add_keys(s, block_v, peak, total, sums, PRECISION)
         else:
             for part in range(PER_TILE):
                 where = begin + part * ROWS + column
@@ -151,193 +111,133 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
                 key_place = where
                 if TABLE:
                     key_place = tl.load(position + where, mask=key_ok, other=0)
-                cells = key_ok[:, None] & in_d[None, :]
-                k = tl.load(
-                    key + where[None, :] * k_l + d[:, None], mask=tl.trans(cells), other=0.0
-                )
-                s = _scores(
-                    q,
-                    k,
-                    row_place,
-                    key_place,
-                    row_ok,
-                    key_ok,
-                    table,
-                    table_q,
-                    table_k,
-                    scale,
-                    TABLE,
-                    PRECISION,
-                )
-                v = tl.load(value + where[:, None] * v_l + d[None, :], mask=cells, other=0.0)
-                peak, total, sums = _add(s, v, peak, total, sums, PRECISION)
+                k = load_columns(key, where, k_l, d, key_ok, d_ok)
+                cells = row_cells + key_place[None, :] * table_k
+                s = _scores(q, k, cells, row_ok, key_ok, scale, TABLE, PRECISION)
+                v = load_rows(value, where, v_l, d, key_ok, d_ok)
+                peak, total, sums = add_keys(s, v, peak, total, sums, PRECISION)
         result = sums * (1 / tl.maximum(total, 1e-30))[:, None]
-        tl.store(
-            out + row[:, None] * o_l + d[None, :], result, mask=row_ok[:, None] & in_d[None, :]
-        )
+        out_at = out + row[:, None] * o_l + d[None, :]
+        tl.store(out_at, result, mask=row_ok[:, None] & d_ok[None, :])
 
     if HAS_SHARED:
-        s_q = tl.load(
-            query + s_row[:, None] * q_l + d[None, :], mask=s_ok[:, None] & in_d[None, :], other=0.0
-        )
-        own_s = _scores(
-            s_q,
-            own_k,
-            s_place,
-            row_place,
-            s_ok,
-            row_ok,
-            table,
-            table_q,
-            table_k,
-            scale,
-            TABLE,
-            PRECISION,
-        )
-        own_peak = tl.max(own_s, 1)
-        own_base = tl.where(own_peak == float("-inf"), 0.0, own_peak)
-        own_p = tl.exp2(own_s - own_base[:, None])
-        own_total = tl.sum(own_p, 1)
-        own_o = tl.dot(own_p.to(own_v.dtype), own_v, input_precision=PRECISION)
-        own_o *= (1 / tl.maximum(own_total, 1e-30))[:, None]
-        own_lse = tl.where(
-            own_total > 0, own_base + tl.log2(tl.maximum(own_total, 1e-30)), float("-inf")
-        )
+        s_q = load_rows(query, s_row, q_l, d, s_ok, d_ok)
+        from_shared = table + s_place[:, None] * table_q + row_place[None, :] * table_k
+        to_block = _scores(s_q, block_k, from_shared, s_ok, row_ok, scale, TABLE, PRECISION)
+        s_peak = tl.full([SHARED], float("-inf"), dtype=tl.float32)
+        s_total = tl.zeros([SHARED], dtype=tl.float32)
+        s_sums = tl.zeros([SHARED, BLOCK_D], dtype=tl.float32)
+        s_peak, s_total, s_sums = add_keys(to_block, block_v, s_peak, s_total, s_sums, PRECISION)
+        piece = s_sums * (1 / tl.maximum(s_total, 1e-30))[:, None]
         at = (head.to(tl.int64) * shared_count + s_column) * blocks + block
-        tl.store(pieces + at[:, None] * DIM + d[None, :], own_o, mask=s_ok[:, None] & in_d[None, :])
-        tl.store(log_mass + at, own_lse, mask=s_ok)
+        piece_at = pieces + at[:, None] * DIM + d[None, :]
+        tl.store(piece_at, piece, mask=s_ok[:, None] & d_ok[None, :])
+        tl.store(log_mass + at, log_total(s_peak, s_total), mask=s_ok)
 
 
 @triton.jit
 def _shared_rows(  # type: ignore[no-untyped-def]
     query, key, value, out, pieces, log_mass, shared, position, table,
-    q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l, table_n, table_h, table_q, table_k,
-    heads, groups, tokens, blocks, shared_count, scale,
-    SHARED: tl.constexpr, TABLE: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCKS: tl.constexpr,
+    q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l,
+    table_n, table_h, table_q, table_k, heads, groups, tokens, blocks, shared_count, scale,
+    SHARED: tl.constexpr, TABLE: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr,
+    BLOCKS: tl.constexpr,
 ):  # fmt: skip
-    """One shared row of one head of one text: what it finds in each block, and in the shared tokens."""
+    """One shared row of one head of one text: what it finds in each block and the shared tokens."""
     scale = tl.cast(scale, tl.float32)
     number = tl.program_id(0) % shared_count
     head = tl.program_id(0) // shared_count
     n = head // heads
     h = head % heads
     kv = h // groups
+    query += n.to(tl.int64) * q_n + h * q_h
     key += n.to(tl.int64) * k_n + kv * k_h
     value += n.to(tl.int64) * v_n + kv * v_h
+    out += n.to(tl.int64) * o_n + h * o_h
     table += n * table_n + h * table_h
     position += n.to(tl.int64) * tokens
     shared += n * shared_count
     d = tl.arange(0, BLOCK_D)
-    in_d = d < DIM
+    d_ok = d < DIM
     row = tl.load(shared + number)
-    q = tl.load(query + n.to(tl.int64) * q_n + h * q_h + row * q_l + d, mask=in_d, other=0.0).to(
-        tl.float32
-    )
+    q = tl.load(query + row * q_l + d, mask=d_ok, other=0.0).to(tl.float32)
 
     # A text of fewer tokens than are shared has some of them twice; each counts once.
     column = tl.arange(0, SHARED)
     where = tl.load(shared + column, mask=column < shared_count, other=0)
     before = tl.load(shared + column - 1, mask=(column > 0) & (column < shared_count), other=-1)
     ok = (column < shared_count) & ((column == 0) | (where > before))
-    cells = ok[:, None] & in_d[None, :]
-    k = tl.load(key + where[:, None] * k_l + d[None, :], mask=cells, other=0.0).to(tl.float32)
+    k = load_rows(key, where, k_l, d, ok, d_ok).to(tl.float32)
     s = tl.sum(k * q[None, :], 1) * scale
     if TABLE:
-        place = tl.load(position + row)
-        places = tl.load(position + where, mask=ok, other=0)
-        s += tl.load(table + place * table_q + places * table_k, mask=ok, other=0.0)
+        row_place = tl.load(position + row)
+        place = tl.load(position + where, mask=ok, other=0)
+        s += tl.load(table + row_place * table_q + place * table_k, mask=ok, other=0.0)
     s = tl.where(ok, s, float("-inf"))
-    peak = tl.max(s, 0)
-    base = tl.where(peak == float("-inf"), 0.0, peak)
-    p = tl.exp2(s - base)
-    total = tl.sum(p, 0)
-    v = tl.load(value + where[:, None] * v_l + d[None, :], mask=cells, other=0.0).to(tl.float32)
-    result = tl.sum(v * p[:, None], 0)
+    v = load_rows(value, where, v_l, d, ok, d_ok).to(tl.float32)
+    peak = float("-inf")
+    total = 0.0
+    sums = tl.zeros([BLOCK_D], dtype=tl.float32)
+    peak, total, sums = add_keys_to_row(s, v, peak, total, sums)
 
     at = (head.to(tl.int64) * shared_count + number) * blocks
     column = tl.arange(0, BLOCKS)
     for offset in range(0, blocks, BLOCKS):
         block = offset + column
-        lse = tl.load(log_mass + at + block, mask=block < blocks, other=float("-inf"))
-        higher = tl.maximum(peak, tl.max(lse, 0))
-        base = tl.where(higher == float("-inf"), 0.0, higher)
-        weight = tl.exp2(lse - base)
-        old = tl.exp2(peak - base)
-        there = (block < blocks)[:, None] & in_d[None, :]
-        o = tl.load(pieces + (at + block)[:, None] * DIM + d[None, :], mask=there, other=0.0)
-        result = result * old + tl.sum(o * weight[:, None], 0)
-        total = total * old + tl.sum(weight, 0)
-        peak = higher
-    tl.store(
-        out + n.to(tl.int64) * o_n + h * o_h + row * o_l + d,
-        result / tl.maximum(total, 1e-30),
-        mask=in_d,
-    )
+        block_ok = block < blocks
+        lse = tl.load(log_mass + at + block, mask=block_ok, other=float("-inf"))
+        piece = load_rows(pieces, at + block, DIM, d, block_ok, d_ok)
+        peak, total, sums = add_keys_to_row(lse, piece, peak, total, sums)
+    tl.store(out + row * o_l + d, sums / tl.maximum(total, 1e-30), mask=d_ok)
 
 
-_launch_blocks, _launch_shared = Launcher(_tile_blocks), Launcher(_shared_rows)
-
-
-def tile_rows_kernel(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    view: TileView,
-    *,
-    only_shared: bool = False,
-) -> Tensor:
-    """`tile_rows.tile_rows` of a tiled layer in two launches."""
+def tile_rows_kernel(inputs: LayerInputs, view: TileView, *, only_shared: bool = False) -> Tensor:
+    """`tile_rows.tile_rows`, [N, L, H, D]."""
     tiles = view.tiles
+    query, key, value = dense_heads(inputs)
     n, heads, tokens, dim = query.shape
-    query, key, value = dense_heads(query), dense_heads(key), dense_heads(value)
     empty = torch.zeros if only_shared or tiles.padded else torch.empty
     out = empty(n, tokens, heads, dim, dtype=query.dtype, device=query.device)
     rows = block_of(tiles.width, most=_MOST_ROWS)
-    per_tile, count = -(-tiles.width // rows), tiles.start.shape[1]
-    blocks, shared = count * per_tile, tiles.lead + tiles.trail
+    per_tile = -(-tiles.width // rows)
+    count = tiles.start.shape[1]
+    blocks = count * per_tile
+    shared = tiles.lead + tiles.trail
     pieces = torch.empty(n * heads * shared * blocks, dim, dtype=torch.float32, device=query.device)
     log_mass = torch.empty(n * heads * shared * blocks, dtype=torch.float32, device=query.device)
     table, table_strides = _table(view, query)
-    strides = (*query.stride()[:3], *key.stride()[:3], *value.stride()[:3])
-    strides += (tokens * heads * dim, dim, heads * dim, *table_strides)
-    groups, scale = heads // key.shape[1], scale * LOG2_E
-    sizes = (block_of(shared), table is not query, dim, block_of(dim))
-    precision = "ieee" if query.dtype == torch.float32 else "tf32"
-    _launch_blocks(
-        blocks * n * heads,
-        (
-            query,
-            key,
-            value,
-            out,
-            pieces,
-            log_mass,
-            tiles.start,
-            tiles.length,
-            tiles.shared,
-            tiles.position,
-            table,
-        ),
-        (*strides, heads, groups, tokens, count, blocks, shared, scale),
-        (*sizes, shared > 0, only_shared, per_tile, rows, precision),
-        num_warps=4,
-    )
+    strides = (
+        *query.stride()[:3], *key.stride()[:3], *value.stride()[:3],
+        *(tokens * heads * dim, dim, heads * dim), *table_strides,
+    )  # fmt: skip
+    groups = heads // key.shape[1]
+    scale = inputs.scale * LOG2_E
+    sizes = {
+        "SHARED": block_of(shared),
+        "TABLE": table is not query,
+        "DIM": dim,
+        "BLOCK_D": block_of(dim),
+    }
+    _tile_blocks[(blocks * n * heads,)](
+        query, key, value, out, pieces, log_mass,
+        tiles.start, tiles.length, tiles.shared, tiles.position, table,
+        *strides, heads, groups, tokens, count, blocks, shared, scale, **sizes,
+        HAS_SHARED=shared > 0, ONLY_SHARED=only_shared, PER_TILE=per_tile, ROWS=rows,
+        PRECISION=precision_of(query.dtype), num_warps=4,
+    )  # fmt: skip
     if shared:
-        _launch_shared(
-            shared * n * heads,
-            (query, key, value, out, pieces, log_mass, tiles.shared, tiles.position, table),
-            (*strides, heads, groups, tokens, blocks, shared, scale),
-            (*sizes, block_of(blocks, most=64)),
-            num_warps=2,
-        )
+        _shared_rows[(shared * n * heads,)](
+            query, key, value, out, pieces, log_mass, tiles.shared, tiles.position, table,
+            *strides, heads, groups, tokens, blocks, shared, scale, **sizes,
+            BLOCKS=block_of(blocks, most=64), num_warps=2,
+        )  # fmt: skip
     return out
 
 
 def _table(view: TileView, query: Tensor) -> tuple[Tensor, tuple[int, int, int, int]]:
-    """What is added to the scores, in base 2, -inf where a row does not see a key; `query` if nothing is.
+    """What is added to the scores, -inf where a row does not see a key; `query` if nothing is.
 
-    With it its strides: from text to text, head to head, and along the positions of rows and of keys.
+    With it its strides: from text to text, head to head, and along the positions of rows and keys.
     """
     if view.bias is None:
         if view.mask is None:

@@ -1,0 +1,50 @@
+"""The form of the kernels' arguments.
+
+Programs are numbered in one dimension: CUDA's other dimensions end at 65,535, and a large batch has
+more heads than that.
+"""
+
+import torch
+from torch import Tensor
+
+from fairspan.attention.bias import hides_only_padding
+from fairspan.attention.plan import LayerInputs
+
+# The kernels exponentiate in base 2.
+LOG2_E = 1.4426950408889634
+
+
+def block_of(size: int, *, most: int | None = None) -> int:
+    """The next power of 2, at least 16, the smallest side of a matrix product.
+
+    Triton's own function is made for kernels and takes longer than all of the rest.
+    """
+    block = max(16, 1 << (size - 1).bit_length()) if size > 0 else 16
+    return block if most is None else min(most, block)
+
+
+def dense_heads(inputs: LayerInputs) -> tuple[Tensor, Tensor, Tensor]:
+    """Query, key and value with the numbers of a head side by side; other strides are arguments."""
+
+    def dense(x: Tensor) -> Tensor:
+        return x if x.stride(-1) == 1 else x.contiguous()
+
+    return dense(inputs.query), dense(inputs.key), dense(inputs.value)
+
+
+def needed_mask(inputs: LayerInputs) -> Tensor | None:
+    """The layer's mask, if it hides more than padding, which is in no basket."""
+    return None if hides_only_padding(inputs.mask) else inputs.mask
+
+
+def mask_strides(mask: Tensor | None) -> tuple[int, int, int]:
+    """The strides of a mask [N or 1, 1, L or 1, L] along texts, rows and keys."""
+    if mask is None:
+        return 0, 0, 0
+    n, _, rows, _ = mask.shape
+    return mask.stride(0) if n > 1 else 0, mask.stride(2) if rows > 1 else 0, mask.stride(3)
+
+
+def precision_of(dtype: torch.dtype) -> str:
+    """How products of matrices are computed: float32 without rounding to tf32."""
+    return "ieee" if dtype == torch.float32 else "tf32"
