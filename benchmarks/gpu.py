@@ -2,9 +2,10 @@
 
     python -m benchmarks.gpu [--record]
 
-Needs only torch, transformers, sentence-transformers and Triton. Times are medians of ratios between calls that ran
-one after the other in this process, each between two device events, on random inputs. Memory is the allocator's peak
-above what was there before. The kernels are compared with whole matrices in float64 on the inputs that are timed.
+Needs only torch, transformers, sentence-transformers and Triton. Times are medians of ratios
+between calls that ran one after the other in this process, each between two device events, on
+random inputs. Memory is the allocator's peak above what was there before. The kernels are compared
+with whole matrices in float64 on the inputs that are timed.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ import fairspan
 from benchmarks.cpu import RESULTS, commit
 from benchmarks.measure import peak_bytes, time_side_by_side
 from benchmarks.models import BASE, calibrated, random_batch, random_model
-from fairspan.attention.baskets import fixed_baskets
+from fairspan.attention.baskets import Baskets, fixed_baskets
 from fairspan.attention.kernels import all_rows_kernel
+from fairspan.attention.plan import BasketRule, LayerInputs
 from fairspan.attention.reference import attention_weights, calibrate_weights
 from fairspan.attention.shares import SpecialShares
 
@@ -60,7 +62,7 @@ def milliseconds(call: Callable[[], object]) -> float:
 def side_by_side(
     calls: dict[str, Callable[[], object]], rounds: int = ROUNDS
 ) -> dict[str, list[float]]:
-    """Milliseconds of every callable, once a round in turning order, after three rounds to warm up."""
+    """Milliseconds of every callable, once a round in turning order, after three warm-up rounds."""
     names = list(calls)
     taken: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(-3, rounds):
@@ -96,26 +98,35 @@ def attention_alone() -> None:
         valid = torch.ones(texts, tokens, dtype=torch.bool, device="cuda")
         baskets = fixed_baskets(valid, 128, own_bos=False, own_eos=False)
         for strength in (None, torch.full((texts,), 0.5, device="cuda")):
-            how = (0.125, baskets, strength)
+            inputs, rule = _layer(q, k, v, baskets, strength)
             error = _error(q[:1, :1], k[:1, :1], v[:1, :1], valid[:1], strength)
             taken = side_by_side(
                 {
                     "plain": lambda q=q, k=k, v=v: scaled_dot_product_attention(q, k, v),
-                    "all": lambda q=q, k=k, v=v, how=how: all_rows_kernel(q, k, v, *how),
+                    "all": lambda inputs=inputs, rule=rule: all_rows_kernel(inputs, rule),
                 }
             )
             middle, low, high = ratio(taken, "all")
             amount = 1.0 if strength is None else 0.5
             say(
-                f"| {tokens} × {texts} | {amount} | {statistics.median(taken['plain']):.3f} | {middle:.3f} "
+                f"| {tokens} × {texts} | {amount} | {statistics.median(taken['plain']):.3f} | "
+                f"{middle:.3f} "
                 f"| {low:.3f}–{high:.3f} | {error:.1e} |"
             )
+
+
+def _layer(
+    q: Tensor, k: Tensor, v: Tensor, baskets: Baskets, strength: Tensor | None
+) -> tuple[LayerInputs, BasketRule]:
+    """A layer whose rows are all in baskets."""
+    rule = BasketRule(baskets, SpecialShares(), strength, None)
+    return LayerInputs(0, q, k, v, 0.125, None, None, False, rule), rule
 
 
 def _error(q: Tensor, k: Tensor, v: Tensor, valid: Tensor, strength: Tensor | None) -> float:
     baskets = fixed_baskets(valid, 128, own_bos=False, own_eos=False)
     amount = None if strength is None else strength[:1]
-    out = all_rows_kernel(q, k, v, 0.125, baskets, amount)
+    out = all_rows_kernel(*_layer(q, k, v, baskets, amount)).transpose(1, 2)
     zero = torch.zeros(1, dtype=torch.float64, device="cuda")
     p = attention_weights(q.double(), k.double(), zero, 0.125, zero + 1)
     exact = calibrate_weights(p, baskets, SpecialShares(), amount) @ v.double()
@@ -123,12 +134,16 @@ def _error(q: Tensor, k: Tensor, v: Tensor, valid: Tensor, strength: Tensor | No
 
 
 def whole_models() -> None:
-    """A base-size model in bfloat16, plain and calibrated; `long` has tiles of a window of 512 tokens."""
+    """A base-size model in bfloat16, plain and calibrated; `long` has tiles of a window of 512
+    tokens.
+    """
     say(
-        "\n### Whole models: base-size XLM-R, bfloat16, random weights, no padding; `long` with a window of 512\n"
+        "\n### Whole models: base-size XLM-R, bfloat16, random weights, no padding; `long` with a "
+        "window of 512\n"
     )
     say(
-        "| rows | calibration | tokens × texts | plain, ms | time ratio | quartiles | plain, MiB | memory | path |"
+        "| rows | calibration | tokens × texts | plain, ms | time ratio | quartiles | plain, MiB "
+        "| memory | path |"
     )
     say("|---|---|---|---|---|---|---|---|---|")
     generator = torch.Generator().manual_seed(1)
@@ -143,8 +158,10 @@ def whole_models() -> None:
                 middle, low, high = ratio(taken, name)
                 say(
                     f"| {'all' if pooling == 'mean' else 'pooling'} | {name} | {tokens} × {texts} "
-                    f"| {statistics.median(taken['plain']):.2f} | {middle:.3f} | {low:.3f}–{high:.3f} "
-                    f"| {memory['plain']:.0f} | {memory[name] / memory['plain']:.3f} | {models[name][0].path} |"
+                    f"| {statistics.median(taken['plain']):.2f} | {middle:.3f} | "
+                    f"{low:.3f}–{high:.3f} "
+                    f"| {memory['plain']:.0f} | {memory[name] / memory['plain']:.3f} | "
+                    f"{models[name][0].path} |"
                 )
 
 
@@ -183,7 +200,8 @@ def throughput() -> None:
     for name in ("paper", "tiles"):
         of_plain = rate[name] / rate["plain"]
         say(
-            f"- {name}: {rate[name]:,.0f} tokens/s, plain {rate['plain']:,.0f}: ratio {of_plain:.3f}."
+            f"- {name}: {rate[name]:,.0f} tokens/s, plain {rate['plain']:,.0f}: ratio "
+            f"{of_plain:.3f}."
         )
     say(f"\nPadding is {1 - ordered.sum() / padded:.1%} of what all of them compute.")
 
@@ -191,10 +209,12 @@ def throughput() -> None:
 def compiled() -> None:
     """Whole transformer modules under torch.compile without graph breaks, and under CUDA graphs."""
     say(
-        "\n### `torch.compile(fullgraph=True)` of the transformer module, base-size XLM-R, bfloat16\n"
+        "\n### `torch.compile(fullgraph=True)` of the transformer module, base-size XLM-R, "
+        "bfloat16\n"
     )
     say(
-        "| mode | rows | tokens × texts | plain compiled, ms | time ratio | quartiles | against not compiled |"
+        "| mode | rows | tokens × texts | plain compiled, ms | time ratio | quartiles | against "
+        "not compiled |"
     )
     say("|---|---|---|---|---|---|---|")
     generator = torch.Generator().manual_seed(4)
@@ -214,10 +234,12 @@ def compiled() -> None:
             taken = side_by_side(calls, rounds=21)
             with torch.inference_mode():
                 eager = fair(dict(batch))["sentence_embedding"].double()
-            error = float((calls["fair"]().double() - eager).norm() / eager.norm())  # type: ignore[attr-defined]
+            vectors = calls["fair"]().double()  # type: ignore[attr-defined]
+            error = float((vectors - eager).norm() / eager.norm())
             middle, low, high = ratio(taken, "fair")
             say(
-                f"| {mode} | {rows} | {tokens} × {texts} | {statistics.median(taken['plain']):.2f} | {middle:.3f} "
+                f"| {mode} | {rows} | {tokens} × {texts} | "
+                f"{statistics.median(taken['plain']):.2f} | {middle:.3f} "
                 f"| {low:.3f}–{high:.3f} | {error:.1e} |"
             )
 
@@ -257,8 +279,10 @@ def main() -> None:
 
 def environment() -> str:
     return (
-        f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, commit {commit()}, `python -m benchmarks.gpu`, "
-        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, transformers {transformers.__version__}, "
+        f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, commit {commit()}, `python -m "
+        "benchmarks.gpu`, "
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}, transformers "
+        f"{transformers.__version__}, "
         f"sentence-transformers {sentence_transformers.__version__}, Triton {triton.__version__}."
     )
 

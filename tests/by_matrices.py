@@ -1,8 +1,9 @@
 """The registered attention function written again over whole matrices in float64, for comparison.
 
-It shares nothing with the fast paths but `fairspan.attention.reference` and, of the plan, temperatures and baskets.
-Of texts in tiles the plan is not asked: which token stands where is found here, from the tokenizer and the
-calibration, and positions, masks and position biases follow from that.
+It shares nothing with the fast paths but `fairspan.attention.reference` and, of the plan,
+temperatures and baskets. Of texts in tiles the plan is not asked: which token stands where is found
+here, from the tokenizer and the calibration, and positions, masks and position biases follow from
+that.
 """
 
 from __future__ import annotations
@@ -63,9 +64,11 @@ class Layout:
         return found
 
     def mask(self, **given: Any) -> Tensor:
-        """[N, 1, L, L] bool: what tokens see by order and window, in the place of transformers' own mask.
+        """[N, 1, L, L] bool: what tokens see by order and window, in the place of transformers' own
+        mask.
 
-        Whether there is an order or a window is asked of transformers' mask function, at plain positions.
+        Whether there is an order or a window is asked of transformers' mask function, at plain
+        positions.
         """
         far, shows = 10_000, given["mask_function"]
         row, zero = torch.tensor(far), torch.tensor(0)
@@ -109,7 +112,9 @@ class LaidOut(Plan):
 def layout_of(
     module: CalibratedTransformer, inputs: dict[str, Any], segment: Tensor | None
 ) -> Layout | None:
-    """METHODS §10 for a batch; None where every text is one tile, and read as the plain model reads it."""
+    """METHODS §10 for a batch; None where every text is one tile, and read as the plain model reads
+    it.
+    """
     calibration, site, config = module.calibration, module.site, module.model.config
     prompt = int(inputs.get("prompt_length") or 0)
     special = module.tokenizer("w1", return_special_tokens_mask=True)["special_tokens_mask"]
@@ -227,7 +232,9 @@ def attention_by_matrices(
 
 @contextmanager
 def matrices_instead(function: Callable[..., Any] = attention_by_matrices) -> Iterator[None]:
-    """Calibrated models compute by whole matrices inside this block, or by a `function` that looks at them."""
+    """Calibrated models compute by whole matrices inside this block, or by a `function` that looks
+    at them.
+    """
     AttentionInterface.register(NAME, function)
     try:
         with patch.object(CalibratedTransformer, "forward", forward_by_matrices):

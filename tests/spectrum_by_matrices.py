@@ -1,7 +1,7 @@
 """Spectra by whole matrices in float64, for comparison: LC's definitions, with numpy's SVD.
 
-It shares nothing with `fairspan.attention.spectrum`. The matrices are those of `tests.by_matrices`, of the same
-queries and keys; in tiles, of those that come from matrices.
+It shares nothing with `fairspan.attention.spectrum`. The matrices are those of `tests.by_matrices`,
+of the same queries and keys; in tiles, of those that come from matrices.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ class Matrices:
 def matrices(
     model: SentenceTransformer, texts: Sequence[Any], **options: Any
 ) -> list[list[Matrices]]:
-    """The attention of each text in each layer, of a plain or calibrated model; each text goes alone."""
+    """The attention of each text in each layer, of a plain or calibrated model; each text goes
+    alone.
+    """
     return [_of_one(model, text, **options) for text in texts]
 
 
@@ -90,7 +92,8 @@ def _of_one(model: SentenceTransformer, text: Any, **options: Any) -> list[Matri
         scale = dim**-0.5 if scaling is None else scaling
         scores = query.double() @ keys.transpose(-1, -2) * scale / temperature[:, None, None, None]
         layers.append((weights.transpose(1, 2), scores))
-        # In tiles, masks and biases are here those of whole matrices, and the engine cannot go on with them.
+        # In tiles, masks and biases are here those of whole matrices, and the engine cannot go on
+        # with them.
         go_on = attention if getattr(plan, "layout", None) is None else attention_by_matrices
         return go_on(
             module, query, key, value, mask, scaling, position_bias, fairspan_plan, **kwargs

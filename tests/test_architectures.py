@@ -1,4 +1,4 @@
-"""The fast paths inside whole models, against the same models computed by whole matrices in float64."""
+"""The fast paths inside whole models, against whole matrices in float64."""
 
 from __future__ import annotations
 
@@ -15,34 +15,25 @@ import fairspan
 from tests.by_matrices import matrices_instead
 from tests.tiny import ARCHITECTURES, POOLINGS, SIDES, mostly_slow, words
 
-# Unequal lengths, so that every batch is padded: several baskets, fewer tokens than one basket, and next to none.
+# Unequal lengths, so that every batch is padded: several baskets, fewer tokens than one basket, and
+# next to none.
 TEXTS = [words(45, seed=1), words(30, seed=2), words(5, seed=3), words(1, seed=4), ""]
 SETTINGS: list[dict[str, Any]] = [
     {"basket_size": 7},
     {"basket_size": 1, "layers": "all"},
     {"basket_size": 128, "layers": "last"},
     {"basket_size": 7, "strength": 0.5, "bos": "original", "eos": "equal", "layers": [1, 3]},
-    {
-        "basket_size": 7,
-        "strength": 0.5,
-        "bos": "original",
-        "eos": "original",
-        "short_texts": "leave",
-    },
-    {
-        "basket_size": 16,
-        "bos": "basket",
-        "eos": "equal",
-        "short_texts": "leave",
-        "temperature": 0.8,
-    },
+    {"basket_size": 7, "strength": 0.5, "bos": "original", "eos": "original"}
+    | {"short_texts": "leave"},
+    {"basket_size": 16, "bos": "basket", "eos": "equal", "temperature": 0.8}
+    | {"short_texts": "leave"},
     {"basket_size": 7, "temperature": 0.5, "scale_position_bias": True},
     {"strength": 0.0, "temperature": 0.7},
 ]
 
 
 def outputs(model: SentenceTransformer, texts: list[str]) -> tuple[Tensor, Tensor]:
-    """The texts' vectors [N, d], and the vectors of all their tokens, whichever rows the shortcut left out."""
+    """The texts' vectors [N, d], and the vectors of all their tokens, none left out."""
     with torch.inference_mode():
         features = model(model.preprocess(texts))
         vectors = features["sentence_embedding"]
@@ -55,7 +46,7 @@ def error(fast: Tensor, exact: Tensor) -> float:
 
 
 def whole_cross() -> Iterator[Any]:
-    """Every architecture, pooling and side; the sixth that is not slow has every architecture once."""
+    """Every architecture, pooling and side; the sixth that is quick has every architecture once."""
     for number, architecture in enumerate(ARCHITECTURES):
         for place, (pooling, side) in enumerate(product(POOLINGS, SIDES)):
             marks = () if (number + place) % 6 == 0 else pytest.mark.slow
@@ -90,7 +81,7 @@ def test_half_precision_stays_near_the_matrices(
     dtype: torch.dtype,
     tolerance: float,
 ) -> None:
-    """Rounding as in the plain model: eight bits (bfloat16) or eleven (float16) in each of four layers."""
+    """Rounding as in the plain model: eight (bfloat16) or eleven bits in each of four layers."""
     model = make_tiny(architecture, pooling)
     fair = fairspan.calibrate(model, basket_size=7, strength=0.5, bos="original").to(dtype)
     fast, _ = outputs(fair, TEXTS)
@@ -106,7 +97,7 @@ def test_half_precision_stays_near_the_matrices(
 def test_batching_and_padding_do_not_change_a_text(
     make_tiny: Callable[..., SentenceTransformer], architecture: str, side: str, pooling: str
 ) -> None:
-    """A text has the same baskets alone and beside longer ones. Left padding needs relative positions (rotary)."""
+    """A text has the same baskets alone and beside longer ones. Left padding needs rotary."""
     fair = fairspan.calibrate(
         make_tiny(architecture, pooling, padding_side=side), basket_size=7, strength=0.7
     )

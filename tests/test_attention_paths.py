@@ -16,6 +16,7 @@ from fairspan.attention.pooled_row import pooled_row
 from fairspan.attention.reference import attention_weights, calibrate_weights
 from fairspan.attention.shares import SpecialShares
 
+Inputs = tuple[Tensor, Tensor, Tensor]
 N, H, K, L, D = 4, 4, 2, 37, 8
 LENGTHS = [37, 20, 2, 1]
 SHARES = [None, "equal", "original"]
@@ -23,11 +24,10 @@ SCALE = D**-0.5
 FIRST = torch.zeros(N, dtype=torch.long)
 
 
-def tensors(dtype: torch.dtype = torch.float32, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+def tensors(dtype: torch.dtype = torch.float32, seed: int = 0) -> Inputs:
     generator = torch.Generator().manual_seed(seed)
-    q = (
-        torch.randn(N, H, L, D, generator=generator) * 3
-    )  # sharp enough for masses to differ by orders of magnitude
+    # Sharp enough for masses to differ by orders of magnitude.
+    q = torch.randn(N, H, L, D, generator=generator) * 3
     k = torch.randn(N, K, L, D, generator=generator)
     v = torch.randn(N, K, L, D, generator=generator)
     return q.to(dtype), k.to(dtype), v.to(dtype)
@@ -40,25 +40,31 @@ def padding(side: str) -> Tensor:
 
 
 def exact(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    bias: Tensor,
-    baskets: Baskets,
-    special: SpecialShares,
-    strength: Tensor | None,
+    qkv: Inputs, bias: Tensor, baskets: Baskets, special: SpecialShares, strength: Tensor | None
 ) -> Tensor:
-    k, v = k.repeat_interleave(H // K, dim=1), v.repeat_interleave(H // K, dim=1)
-    p = attention_weights(
-        q.double(), k.double(), bias.double(), SCALE, torch.ones(N, dtype=torch.float64)
-    )
-    return calibrate_weights(p.nan_to_num(), baskets, special, strength) @ v.double()
+    """[N, H, L, D] of the reference in float64."""
+    q, k, v = (x.repeat_interleave(H // x.shape[1], dim=1).double() for x in qkv)
+    p = attention_weights(q, k, bias.double(), SCALE, torch.ones(N, dtype=torch.float64))
+    return calibrate_weights(p.nan_to_num(), baskets, special, strength) @ v
+
+
+def every_row(
+    qkv: Inputs,
+    baskets: Baskets,
+    strength: Tensor | None = None,
+    *,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    scale: float = SCALE,
+) -> Tensor:
+    """[N, H, L, D] of the fast path for all rows."""
+    rule = BasketRule(baskets, SpecialShares(), strength, None)
+    return all_rows(LayerInputs(0, *qkv, scale, mask, bias, causal, rule), rule).transpose(1, 2)
 
 
 def one_row(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    qkv: Inputs,
     mask: Tensor | None,
     pooled: Tensor,
     baskets: Baskets,
@@ -68,13 +74,17 @@ def one_row(
     scale: float = SCALE,
 ) -> Tensor:
     rule = BasketRule(baskets, special, strength, pooled)
-    return pooled_row(LayerInputs(0, q, k, v, scale, mask, None, False, rule), pooled)
+    return pooled_row(LayerInputs(0, *qkv, scale, mask, None, False, rule), pooled)
+
+
+def error(fast: Tensor, reference: Tensor) -> float:
+    """The largest error, relative to the largest value."""
+    return float((fast.double() - reference).abs().max() / reference.abs().max())
 
 
 def closeness(fast: Tensor, reference: Tensor, rows: Tensor) -> float:
-    """The largest error over the rows of real tokens, relative to the largest value."""
-    fast, reference = fast.transpose(1, 2)[rows].double(), reference.transpose(1, 2)[rows]
-    return float((fast - reference).abs().max() / reference.abs().max())
+    """The error over the rows of real tokens."""
+    return error(fast.transpose(1, 2)[rows], reference.transpose(1, 2)[rows])
 
 
 @pytest.mark.parametrize(("size", "side"), [(1, "left"), (7, "right"), (7, "left"), (128, "right")])
@@ -83,12 +93,10 @@ def test_every_choice_of_special_baskets_and_strength(
     visibility: str, side: str, size: int
 ) -> None:
     """Float32 sums of at most 37 products: 1e-5 relative is ten times what was seen."""
-    q, k, v = tensors()
+    qkv = tensors()
     valid = padding(side)
-    row, column = torch.arange(L)[:, None], torch.arange(L)
-    seen = {"all": row >= 0, "causal": column <= row, "window": (row - column).abs() <= 5}[
-        visibility
-    ]
+    behind = torch.arange(L)[:, None] - torch.arange(L)
+    seen = {"all": behind > -L, "causal": behind >= 0, "window": behind.abs() <= 5}[visibility]
     mask = valid[:, None, None, :] & seen
     bias = torch.zeros(N, 1, L, L).masked_fill(~mask, -torch.inf)
     text = torch.arange(N)
@@ -97,47 +105,40 @@ def test_every_choice_of_special_baskets_and_strength(
         special = SpecialShares(bos, eos)  # type: ignore[arg-type]
         baskets = fixed_baskets(valid, size, own_bos=bos is not None, own_eos=eos is not None)
         for strength in (None, torch.tensor([1.0, 0.5, 0.25, 0.0])):
-            reference = exact(q, k, v, bias, baskets, special, strength)
+            reference = exact(qkv, bias, baskets, special, strength)
             if (bos, eos) == (None, None):
-                fast = all_rows(q, k, v, SCALE, baskets, strength, mask=mask)
+                fast = every_row(qkv, baskets, strength, mask=mask)
                 assert closeness(fast, reference, valid) <= 1e-5, strength
-            one = one_row(q, k, v, mask, pooled, baskets, special, strength)
-            wanted = reference[text, :, pooled]
-            assert (one.double() - wanted).abs().max() <= 1e-5 * wanted.abs().max(), (
-                bos,
-                eos,
-                strength,
-            )
+            row = one_row(qkv, mask, pooled, baskets, special, strength)
+            assert error(row, reference[text, :, pooled]) <= 1e-5, (bos, eos, strength)
 
 
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.bfloat16, 1e-2), (torch.float16, 2e-3)]
 )
 def test_dtypes(dtype: torch.dtype, tolerance: float) -> None:
-    """The reference reads the same rounded inputs, so what is left is the rounding of intermediate results."""
-    q, k, v = tensors(dtype)
+    """The reference reads the same rounded inputs; what is left is rounding in between."""
+    qkv = tensors(dtype)
     valid = padding("right")
     mask = valid[:, None, None, :].expand(N, 1, L, L)
     bias = torch.zeros(N, 1, L, L).masked_fill(~mask, -torch.inf)
     strength = torch.full((N,), 0.5)
     baskets = fixed_baskets(valid, 7, own_bos=False, own_eos=False)
-    fast = all_rows(q, k, v, SCALE, baskets, strength, mask=mask)
+    fast = every_row(qkv, baskets, strength, mask=mask)
     assert fast.dtype == dtype
-    assert (
-        closeness(fast, exact(q, k, v, bias, baskets, SpecialShares(), strength), valid)
-        <= tolerance
-    )
+    reference = exact(qkv, bias, baskets, SpecialShares(), strength)
+    assert closeness(fast, reference, valid) <= tolerance
     special = SpecialShares("original", "equal")
     baskets = fixed_baskets(valid, 7, own_bos=True, own_eos=True)
-    reference = exact(q, k, v, bias, baskets, special, strength)[:, :, 0]
-    one = one_row(q, k, v, mask, FIRST, baskets, special, strength)
-    assert one.dtype == dtype
-    assert (one.double() - reference).abs().max() <= tolerance * reference.abs().max()
+    reference = exact(qkv, bias, baskets, special, strength)[:, :, 0]
+    row = one_row(qkv, mask, FIRST, baskets, special, strength)
+    assert row.dtype == dtype
+    assert error(row, reference) <= tolerance
 
 
 def test_position_bias_additive_masks_and_causal_order() -> None:
-    """Masks as additive numbers, the most negative finite one hiding a key, and `causal` without any mask."""
-    q, k, v = tensors()
+    """Additive masks, the lowest finite number hiding a key, and `causal` without any mask."""
+    qkv = tensors()
     valid = torch.ones(N, L, dtype=torch.bool)
     generator = torch.Generator().manual_seed(1)
     position_bias = torch.randn(1, H, L, L, generator=generator)
@@ -147,30 +148,29 @@ def test_position_bias_additive_masks_and_causal_order() -> None:
         hide, torch.finfo(torch.float32).min
     )
     baskets = fixed_baskets(valid, 7, own_bos=False, own_eos=False)
-    fast = all_rows(q, k, v, SCALE, baskets, None, mask=numbers, position_bias=position_bias)
+    fast = every_row(qkv, baskets, mask=numbers, bias=position_bias)
     bias = (numbers + position_bias).masked_fill(hide, -torch.inf)
-    assert closeness(fast, exact(q, k, v, bias, baskets, SpecialShares(), None), valid) <= 1e-5
+    assert closeness(fast, exact(qkv, bias, baskets, SpecialShares(), None), valid) <= 1e-5
 
     bias = torch.zeros(1, 1, L, L).masked_fill(torch.ones(L, L).triu(1).bool(), -torch.inf)
-    fast = all_rows(q, k, v, SCALE, baskets, None, causal=True)
-    assert closeness(fast, exact(q, k, v, bias, baskets, SpecialShares(), None), valid) <= 1e-5
+    fast = every_row(qkv, baskets, causal=True)
+    assert closeness(fast, exact(qkv, bias, baskets, SpecialShares(), None), valid) <= 1e-5
 
 
 def test_blocks_of_rows_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
-    """64 rows at a time is the smallest block; a text of 200 tokens takes four. In float64, so that what a kernel
-    rounds in other blocks is 1e-16 in each of some hundred sums.
+    """64 rows at a time is the smallest block; a text of 200 tokens takes four. In float64, so that
+    what a kernel rounds in other blocks is 1e-16 in each of some hundred sums.
     """
     generator = torch.Generator().manual_seed(0)
-    q, k, v = (
-        torch.randn(2, 2, 200, 8, generator=generator, dtype=torch.float64) for _ in range(3)
-    )
+    q, k, v = torch.randn(3, 2, 2, 200, 8, generator=generator, dtype=torch.float64)
+    qkv = (q, k, v)
     valid = torch.ones(2, 200, dtype=torch.bool)
     valid[1, 150:] = False
     baskets = fixed_baskets(valid, 16, own_bos=False, own_eos=False)
     mask = valid[:, None, None, :].expand(2, 1, 200, 200)
-    whole = all_rows(q, k, v, SCALE, baskets, None, mask=mask)
+    whole = every_row(qkv, baskets, mask=mask)
     monkeypatch.setattr(all_rows_module, "_SCORES_AT_A_TIME", 1)
-    in_blocks = all_rows(q, k, v, SCALE, baskets, None, mask=mask)
+    in_blocks = every_row(qkv, baskets, mask=mask)
     assert torch.allclose(whole, in_blocks, rtol=0, atol=1e-13)
 
 
@@ -189,20 +189,19 @@ def test_the_portable_kernel_agrees_with_the_cpu_kernel() -> None:
 
 def test_rows_that_miss_a_basket_have_a_gradient() -> None:
     """Rows of a narrow window do not see the first baskets, and 0·∞ would be no number."""
-    q, k, v = tensors()
+    qkv = tensors()
     seen = (torch.arange(L)[:, None] - torch.arange(L)).abs() <= 5
     baskets = fixed_baskets(torch.ones(N, L, dtype=torch.bool), 7, own_bos=False, own_eos=False)
-    query = q.requires_grad_()
-    all_rows(
-        query, k, v, SCALE, baskets, torch.full((N,), 0.5), mask=seen[None, None]
-    ).sum().backward()
+    query = qkv[0].requires_grad_()
+    half = torch.full((N,), 0.5)
+    every_row(qkv, baskets, half, mask=seen[None, None]).sum().backward()
     assert query.grad is not None
     assert query.grad.isfinite().all()
 
 
 def test_segments_of_any_lengths() -> None:
     """Texts with different numbers of segments of different lengths, one text a single segment."""
-    q, k, v = tensors()
+    qkv = tensors()
     valid = padding("right")
     segment = torch.stack(
         [
@@ -215,24 +214,22 @@ def test_segments_of_any_lengths() -> None:
     for bos, eos in itertools.product((None, "equal"), (None, "original")):
         special = SpecialShares(bos, eos)  # type: ignore[arg-type]
         baskets = segment_baskets(valid, segment, own_bos=bos is not None, own_eos=eos is not None)
-        reference = exact(q, k, v, bias, baskets, special, None)
+        reference = exact(qkv, bias, baskets, special, None)
         if special == SpecialShares():
-            fast = all_rows(q, k, v, SCALE, baskets, None, mask=mask)
+            fast = every_row(qkv, baskets, mask=mask)
             assert closeness(fast, reference, valid) <= 1e-5
-        one = one_row(q, k, v, valid[:, None, None], FIRST, baskets, special)
-        assert (one.double() - reference[:, :, 0]).abs().max() <= 1e-5 * reference[
-            :, :, 0
-        ].abs().max()
+        row = one_row(qkv, valid[:, None, None], FIRST, baskets, special)
+        assert error(row, reference[:, :, 0]) <= 1e-5
 
 
 def test_a_basket_whose_mass_vanishes_keeps_its_proportions() -> None:
-    """Scores 200 apart: the second basket's mass is below float32's smallest number, and still gets its share."""
+    """Scores 200 apart: the second basket's mass is 0 in float32, and still gets its share."""
     q = torch.ones(1, 1, 4, 1)
     k = torch.tensor([100.0, 100.0, -100.0, -101.0]).view(1, 1, 4, 1)
     v = torch.tensor([0.0, 0.0, 1.0, 0.0]).view(1, 1, 4, 1)
     baskets = fixed_baskets(torch.ones(1, 4, dtype=torch.bool), 2, own_bos=False, own_eos=False)
     wanted = 0.5 / (1 + torch.e**-1)
-    one = one_row(q, k, v, None, FIRST[:1], baskets, SpecialShares(), scale=1.0)
-    many = all_rows(q, k, v, 1.0, baskets, None)
+    one = one_row((q, k, v), None, FIRST[:1], baskets, SpecialShares(), scale=1.0)
+    many = every_row((q, k, v), baskets, scale=1.0)
     assert float(one) == pytest.approx(wanted, rel=1e-6)
     assert many.flatten().tolist() == pytest.approx([wanted] * 4, rel=1e-6)

@@ -101,7 +101,7 @@ def attention_rows(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
 def test_calibrated_rows_are_attention(
     rows: tuple[Tensor, Tensor], size: int, bos: str | None, eos: str | None, strength: float
 ) -> None:
-    """Rows sum to 1, nothing is negative, padding has none, and proportions inside a basket stay."""
+    """Rows sum to 1, none is negative, padding has nothing, proportions inside a basket stay."""
     p, valid = rows
     baskets = fixed_baskets(valid, size, own_bos=bos is not None, own_eos=eos is not None)
     special = SpecialShares(bos, eos)  # type: ignore[arg-type]
@@ -148,8 +148,9 @@ def test_original_keeps_its_mass_and_content_divides_the_rest() -> None:
 
 
 def test_an_equal_special_basket_holds_one_of_m_beside_another_share() -> None:
-    """By hand, on the row 0.3 | 0.1 0.1 | 0.2 0.1 | 0.2 of baskets of two, m = 4: the last token holds 1/4, the
-    first one its 0.3, and two content baskets divide 0.45. At strength 0.5 it is the mean of both rows.
+    """By hand, on the row 0.3 | 0.1 0.1 | 0.2 0.1 | 0.2 of baskets of two, m = 4: the last token
+    holds 1/4, the first one its 0.3, and two content baskets divide 0.45. At strength 0.5 it is the
+    mean of both rows.
     """
     p = torch.tensor([0.3, 0.1, 0.1, 0.2, 0.1, 0.2], dtype=torch.float64).expand(1, 1, 1, 6)
     baskets = fixed_baskets(torch.ones(1, 6, dtype=torch.bool), 2, own_bos=True, own_eos=True)
@@ -183,7 +184,7 @@ def test_special_tokens_alone_share_everything() -> None:
 
 
 def test_special_shares_of_more_than_one_are_scaled_and_leave_content_nothing() -> None:
-    """0.9 that stays and 1/4 of four baskets are 1.15, as the authors' vectors of last-token models have it."""
+    """0.9 that stays and 1/4 of four baskets are 1.15, as in the authors' last-token vectors."""
     mass = torch.tensor([0.9, 0.02, 0.05, 0.03])
     shares = target_shares(
         mass, torch.ones(4, dtype=torch.bool), SpecialShares("original", "equal")

@@ -47,7 +47,7 @@ def test_fading_words_are_a_bias_against_the_end(tmp_path: Path) -> None:
 def test_a_tokenizer_that_cuts_is_found_out(
     bag_of_words: SentenceTransformer, tmp_path: Path
 ) -> None:
-    """Its limit is nowhere but in the tokenizer. Cut documents would look like a bias of the model."""
+    """Its limit is only in the tokenizer. Cut documents would look like a bias of the model."""
     bag_of_words.tokenizer.enable_truncation(128)
     try:
         with pytest.raises(DesignError, match="the model reads 128"):

@@ -29,7 +29,7 @@ SETTINGS: list[dict[str, Any]] = [
 def test_vectors_are_those_of_the_cpu(
     make_tiny: Callable[..., SentenceTransformer], architecture: str, pooling: str
 ) -> None:
-    """Padded batches, float32 without tf32: 1e-4 for four layers of other kernels throughout the model."""
+    """Padded batches, float32 without tf32: 1e-4 for four layers of other kernels throughout."""
     model = make_tiny(architecture, pooling)
     for settings in SETTINGS:
         wanted = fairspan.calibrate(model, **settings).encode(TEXTS, convert_to_tensor=True)
@@ -45,7 +45,9 @@ def test_vectors_are_those_of_the_cpu(
 def test_a_batch_has_more_heads_than_a_second_dimension_of_cuda(
     make_tiny: Callable[..., SentenceTransformer], pooling: str
 ) -> None:
-    """16,400 texts of 4 heads are 65,600 programs, and all dimensions of a grid but the first end at 65,535."""
+    """16,400 texts of 4 heads are 65,600 programs; dimensions of a grid after the first end at
+    65,535.
+    """
     texts = [words(30, number % 8) for number in range(16_400)]
     for settings in SETTINGS:
         fair = fairspan.calibrate(make_tiny("bert", pooling), **settings).to("cuda")

@@ -1,6 +1,7 @@
-"""The Triton kernels against the readable reference in float64: on a GPU, or through Triton's interpreter.
+"""The Triton kernels against the readable reference in float64, on a GPU or interpreted.
 
-The interpreter has to be chosen before Triton is imported, so without a GPU this file runs itself in a new process:
+The interpreter has to be chosen before Triton is imported, so without a GPU this file runs itself
+in a new process:
 
     TRITON_INTERPRET=1 python -m pytest tests/test_kernels.py
 """
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 
 from fairspan.attention.baskets import Baskets, fixed_baskets, segment_baskets
+from fairspan.attention.plan import BasketRule, LayerInputs
 from fairspan.attention.reference import (
     attention_weights,
     bias_by_position,
@@ -42,15 +44,15 @@ kernel_test = pytest.mark.skipif(not RUNS_HERE, reason="needs a GPU or TRITON_IN
 def test_kernels_pass_in_the_interpreter() -> None:
     """Every test below, in a process in which Triton interprets its kernels on the CPU."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
-    done = subprocess.run(
-        command,
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "TRITON_INTERPRET": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
     assert " passed" in done.stdout
+
+
+def error(fast: Tensor, exact: Tensor) -> float:
+    """The largest difference, relative to the largest value."""
+    return float((fast.double() - exact).abs().max() / exact.abs().max())
 
 
 class Case:
@@ -73,6 +75,11 @@ class Case:
         self.valid = self.valid.to(DEVICE)
         self.strength = torch.linspace(1, 0, n).to(DEVICE)
 
+    def inputs(
+        self, mask: Tensor | None = None, causal: bool = False, rule: BasketRule | None = None
+    ) -> LayerInputs:
+        return LayerInputs(0, self.q, self.k, self.v, self.dim**-0.5, mask, None, causal, rule)
+
     def exact(
         self, mask: Tensor, baskets: Baskets, special: SpecialShares, strength: Tensor | None
     ) -> Tensor:
@@ -94,27 +101,21 @@ class Case:
     ) -> None:
         from fairspan.attention.kernels import all_rows_kernel, pooled_row_kernel
 
+        pooled = self.valid.sum(dim=1) - 1
+        rule = BasketRule(baskets, special, strength, pooled)
+        inputs = self.inputs(mask, causal, rule)
         seen = self.valid[:, None, None, :] if mask is None else mask
         if causal:
             seen = seen & torch.ones(self.length, self.length, device=DEVICE).tril().bool()
-        exact = self.exact(seen, baskets, special, strength)
-        scale = self.dim**-0.5
+        exact = self.exact(seen, baskets, special, strength).transpose(1, 2)
         if special == SpecialShares():
-            out = all_rows_kernel(
-                self.q, self.k, self.v, scale, baskets, strength, mask=mask, causal=causal
-            )
-            error = (out.double() - exact).transpose(1, 2)[
-                self.valid
-            ].abs().max() / exact.abs().max()
-            assert float(error) <= tolerance
-        pooled = self.valid.sum(dim=1) - 1
+            out = all_rows_kernel(inputs, rule)
+            assert error(out[self.valid], exact[self.valid]) <= tolerance
         text = torch.arange(self.n, device=DEVICE)
         rows = torch.full_like(self.q.transpose(1, 2).contiguous(), torch.nan)
-        how = (scale, baskets, special, strength)
-        pooled_row_kernel(self.q, self.k, self.v, rows, pooled, *how, mask=mask, causal=causal)
-        wanted = exact[text, :, pooled]
-        error = (rows[text, pooled].double() - wanted).abs().max() / wanted.abs().max()
-        assert float(error) <= tolerance
+        pooled_row_kernel(rows, inputs, rule)
+        wanted = exact[text, pooled]
+        assert error(rows[text, pooled], wanted) <= tolerance
         assert int(rows.isnan().sum()) == rows.numel() - wanted.numel()  # nothing else was written
 
 
@@ -123,16 +124,15 @@ class Case:
 @pytest.mark.parametrize("eos", SHARES)
 @pytest.mark.parametrize("size", [5, 16])
 def test_special_baskets_and_strengths(bos: Any, eos: Any, size: int) -> None:
-    """Lengths that are multiples of nothing, down to one token. Float32 with float32 products: 1e-5.
+    """Odd lengths, down to one token. Float32 with float32 products: 1e-5.
 
     The interpreter takes one strength in turn, so that each pair of shares meets both.
     """
     case = Case([37, 18, 2, 1], heads=2, kv_heads=1, dim=16, seed=size, dtype=torch.float32)
     baskets = fixed_baskets(case.valid, size, own_bos=bos is not None, own_eos=eos is not None)
     turn = (SHARES.index(bos) + SHARES.index(eos) + size) % 2
-    for strength in (
-        [None, case.strength][turn : turn + 1] if INTERPRETED else (None, case.strength)
-    ):
+    strengths = [None, case.strength]
+    for strength in strengths[turn : turn + 1] if INTERPRETED else strengths:
         case.check(baskets, SpecialShares(bos, eos), strength, 1e-5)
 
 
@@ -148,14 +148,8 @@ def test_rows_that_see_part_of_the_text(visibility: str, strength: bool) -> None
     for special in (SpecialShares(), SpecialShares("equal", "original")):
         own = special.bos is not None
         baskets = fixed_baskets(case.valid, 7, own_bos=own, own_eos=own)
-        case.check(
-            baskets,
-            special,
-            case.strength if strength else None,
-            1e-5,
-            mask,
-            causal=visibility == "causal",
-        )
+        amount = case.strength if strength else None
+        case.check(baskets, special, amount, 1e-5, mask, causal=visibility == "causal")
 
 
 @kernel_test
@@ -190,14 +184,9 @@ def test_half_precision(dtype: torch.dtype, tolerance: float) -> None:
 def test_sizes_of_real_models(dim: int, size: int, dtype: torch.dtype) -> None:
     tolerance = 1e-5 if dtype == torch.float32 else 1e-2
     case = Case([1300, 777, 129], heads=4, kv_heads=2, dim=dim, seed=size, dtype=dtype)
-    for special in (
-        SpecialShares(),
-        SpecialShares("equal", None),
-        SpecialShares("original", "equal"),
-    ):
-        baskets = fixed_baskets(
-            case.valid, size, own_bos=special.bos is not None, own_eos=special.eos is not None
-        )
+    for bos, eos in ((None, None), ("equal", None), ("original", "equal")):
+        special = SpecialShares(bos, eos)  # type: ignore[arg-type]
+        baskets = fixed_baskets(case.valid, size, own_bos=bos is not None, own_eos=eos is not None)
         for strength in (None, case.strength):
             case.check(baskets, special, strength, tolerance)
 
@@ -208,7 +197,7 @@ def test_sizes_of_real_models(dim: int, size: int, dtype: torch.dtype) -> None:
     ("size", "lead", "trail"), [(7, 1, 1), (16, 1, 0), (40, 0, 1), (70, 3, 2), (7, 0, 0)]
 )
 def test_tiles(visibility: str, size: int, lead: int, trail: int) -> None:
-    """Tiles of one block and of several, in texts with whole, short and no tiles, against whole matrices."""
+    """Tiles of one block and of several, in texts with whole, short and no tiles."""
     lengths = [min(100, 5 * size + 3), min(47, 3 * size), 9, 2]
     check_tiles(Case(lengths, 2, 1, 24, size, torch.float32), visibility, size, lead, trail, 1e-5)
 
@@ -231,30 +220,23 @@ def check_tiles(
     from fairspan.attention.kernels import tile_rows_kernel
 
     tiles = lay_tiles(case.valid, size, lead=lead, trail=trail)
-    place = torch.arange(tiles.positions, device=DEVICE)
     window, causal = 5 if visibility == "window" else None, visibility == "causal"
-    mask = None
-    if visibility == "window":
-        mask = (place[:, None] - place).abs() <= 5
-    if causal:
-        mask = place <= place[:, None]
+    behind = torch.arange(1 - tiles.positions, tiles.positions, device=DEVICE)
+    mask = {"window": behind.abs() <= 5, "causal": behind >= 0}.get(visibility)
     bias = None
     if visibility == "bias":
-        bias = torch.randn(
-            1, case.heads, len(place), len(place), generator=torch.Generator().manual_seed(1)
-        ).to(case.q)
-    view = TileView(tiles, mask, bias, causal, tiled=True)
-    out = tile_rows_kernel(case.q, case.k, case.v, case.dim**-0.5, view)
-    shared = tile_rows_kernel(case.q, case.k, case.v, case.dim**-0.5, view, only_shared=True)
+        shape = (1, case.heads, tiles.positions, tiles.positions)
+        bias = torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(case.q)
+    view = TileView(tiles, mask, bias, causal)
+    out = tile_rows_kernel(case.inputs(), view)
+    shared = tile_rows_kernel(case.inputs(), view, only_shared=True)
     assert int(out[~case.valid].count_nonzero()) == 0
     for text, tokens in enumerate(case.valid.sum(dim=1).tolist()):
         places = tile_places(tokens, size, lead=lead, trail=trail)
         seen = sees_by_tile(places) & sees_by_position(places, causal=causal, window=window)
-        added = (
-            torch.zeros(1, tokens, tokens)
-            if bias is None
-            else bias_by_position(bias[0].cpu().double(), places)
-        )
+        added = torch.zeros(1, tokens, tokens)
+        if bias is not None:
+            added = bias_by_position(bias[0].cpu().double(), places)
         added = added.masked_fill(~seen, -torch.inf).double().to(DEVICE)
         q = case.q[text, :, :tokens].double()
         k, v = (
@@ -262,7 +244,6 @@ def check_tiles(
             for x in (case.k, case.v)
         )
         exact = ((q @ k.transpose(1, 2) * case.dim**-0.5 + added).softmax(-1) @ v).transpose(0, 1)
-        error = (out[text, :tokens].double() - exact).abs().max() / exact.abs().max()
-        assert float(error) <= tolerance
-        rows = [row for row, one in enumerate(places) if one.tile is None]
+        assert error(out[text, :tokens], exact) <= tolerance
+        rows = [row for row, place in enumerate(places) if place.tile is None]
         assert torch.equal(shared[text, rows], out[text, rows])

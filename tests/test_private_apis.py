@@ -1,4 +1,6 @@
-"""The private parts of other libraries that fairspan relies on, each with what to do when it changes."""
+"""The private parts of other libraries that fairspan relies on, each with what to do when it
+changes.
+"""
 
 from __future__ import annotations
 
@@ -74,10 +76,13 @@ def test_no_other_private_attribute_is_used() -> None:
 
 
 def test_pooling_leaves_out_the_prompt_in_a_method_of_its_own() -> None:
-    """`exporting.graph` puts one in its place that can be traced. The first text is padded, the second all prompt."""
+    """`exporting.graph` puts one in its place that can be traced. The first text is padded, the
+    second all prompt.
+    """
     exclude = getattr(Pooling, "_exclude_prompt_from_mask", None)
     assert exclude is not None, (
-        "Pooling._exclude_prompt_from_mask is gone. exporting.graph replaces it in the copy that is exported, since "
+        "Pooling._exclude_prompt_from_mask is gone. exporting.graph replaces it in the copy that "
+        "is exported, since "
         "it looks at the values of a mask: see whether Pooling.forward can be traced as it is."
     )
     for mask in ([[0, 0, 1, 1, 1], [0, 0, 0, 1, 1]], [[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]]):
@@ -86,25 +91,32 @@ def test_pooling_leaves_out_the_prompt_in_a_method_of_its_own() -> None:
 
 
 def test_sentence_transformers_loads_with_given_module_classes() -> None:
-    """`model.loading.load` needs it to load a calibrated model without trusting code in its folder."""
+    """`model.loading.load` needs it to load calibrated models without trusting their code."""
     load = getattr(SentenceTransformer, "_load_with_module_classes", None)
     assert load is not None, (
-        "SentenceTransformer._load_with_module_classes is gone. fairspan.model.loading.load uses it to map the "
-        "reference in modules.json to CalibratedTransformer without trust_remote_code: look for its successor in "
+        "SentenceTransformer._load_with_module_classes is gone. fairspan.model.loading.load uses "
+        "it to map the "
+        "reference in modules.json to CalibratedTransformer without trust_remote_code: look for "
+        "its successor in "
         "SentenceTransformer.__init__, or read modules.json and build the modules in load()."
     )
     parameters = list(inspect.signature(load).parameters)
     assert parameters[:2] == ["model_name_or_path", "module_classes"], (
-        f"SentenceTransformer._load_with_module_classes takes {parameters}: adapt the call in fairspan.model.loading."
+        f"SentenceTransformer._load_with_module_classes takes {parameters}: adapt the call in "
+        "fairspan.model.loading."
     )
 
 
 def test_torch_has_flash_attention_on_cpus_with_its_normaliser() -> None:
-    """`attention.all_rows` needs the log-sum-exp of each basket, which the public SDPA does not return."""
+    """`attention.all_rows` needs the log-sum-exp of each basket, which the public SDPA does not
+    return.
+    """
     operator = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
     assert operator is not None, (
-        "aten._scaled_dot_product_flash_attention_for_cpu is gone. fairspan.attention.all_rows uses it in "
-        "restricted_attention: use its successor, or let _flash() return False, which takes the slower path below it."
+        "aten._scaled_dot_product_flash_attention_for_cpu is gone. fairspan.attention.all_rows "
+        "uses it in "
+        "restricted_attention: use its successor, or let _flash() return False, which takes the "
+        "slower path below it."
     )
     query, key, value = torch.randn(
         3, 1, 2, 5, 8, generator=torch.Generator().manual_seed(0)
@@ -113,13 +125,15 @@ def test_torch_has_flash_attention_on_cpus_with_its_normaliser() -> None:
     mask[..., -1] = -torch.inf
     out, log_mass = operator(query, key, value, 0.0, False, attn_mask=mask, scale=0.5)
     scores = query @ key.transpose(-1, -2) * 0.5 + mask
-    changed = "aten._scaled_dot_product_flash_attention_for_cpu computes something else: see restricted_attention."
+    changed = "the operator computes something else: see all_rows.restricted_attention."
     assert torch.allclose(log_mass, scores.logsumexp(dim=-1)), changed
     assert torch.allclose(out, scores.softmax(dim=-1) @ value), changed
 
 
 def test_transformers_marks_masks_that_hide_only_padding(make_tiny: Make) -> None:
-    """`attention.interface.mask` keeps such a mask one row, told by the identity of its mask function."""
+    """`attention.interface.mask` keeps such a mask one row, told by the identity of its mask
+    function.
+    """
     seen: dict[str, object] = {}
 
     def remember(**given: object) -> None:
@@ -138,8 +152,10 @@ def test_transformers_marks_masks_that_hide_only_padding(make_tiny: Make) -> Non
     finally:
         AttentionMaskInterface.register(NAME, before)
     assert seen.get("mask_function") is bidirectional_mask_function, (
-        "transformers no longer passes masking_utils.bidirectional_mask_function itself as mask_function. "
-        "fairspan.attention.interface.mask compares with it, and would make an L×L mask for every padded batch: find "
+        "transformers no longer passes masking_utils.bidirectional_mask_function itself as "
+        "mask_function. "
+        "fairspan.attention.interface.mask compares with it, and would make an L×L mask for every "
+        "padded batch: find "
         "out how a mask that hides only padding can be told now."
     )
     assert seen.get("q_length") == 3, (
@@ -161,9 +177,12 @@ def test_transformers_marks_masks_that_hide_only_padding(make_tiny: Make) -> Non
 
 
 def test_configurations_name_their_attention() -> None:
-    """`attention.relative` sets it: MPNet refuses set_attn_implementation, as its own code asks no function."""
+    """`attention.relative` sets it: MPNet refuses set_attn_implementation, as its own code asks no
+    function.
+    """
     assert isinstance(getattr(PretrainedConfig, "_attn_implementation", None), property), (
-        "configurations of transformers have no _attn_implementation any more. fairspan.attention.relative "
+        "configurations of transformers have no _attn_implementation any more. "
+        "fairspan.attention.relative "
         "sets it, so that masks are made by fairspan's mask function: set its successor there."
     )
 
@@ -182,7 +201,8 @@ def test_mpnet_has_the_modules_that_its_port_uses() -> None:
     )
     for name in (*names, "attention.LayerNorm", "attention.dropout", "intermediate", "output"):
         assert name in dict(layer.named_modules()), (
-            f"transformers' MPNetLayer has no {name} any more: compare fairspan.attention.relative with it, "
+            f"transformers' MPNetLayer has no {name} any more: compare "
+            "fairspan.attention.relative with it, "
             "and drop it if MPNet now asks the attention interface itself."
         )
 
@@ -199,6 +219,7 @@ def test_transformer_modules_have_what_calibrated_ones_override() -> None:
     )
     missing = [name for name in names if not callable(getattr(Transformer, name, None))]
     assert not missing, (
-        f"sentence_transformers' Transformer has no {missing} any more. fairspan.model.transformer overrides them: "
+        f"sentence_transformers' Transformer has no {missing} any more. "
+        "fairspan.model.transformer overrides them: "
         "calibrated models would be saved, loaded or run without their calibration."
     )

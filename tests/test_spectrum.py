@@ -1,4 +1,6 @@
-"""Spectra of token signals and attention, against numpy's SVD of whole matrices and against LC's formulas by hand."""
+"""Spectra of token signals and attention, against numpy's SVD of whole matrices and against LC's
+formulas by hand.
+"""
 
 from __future__ import annotations
 
@@ -115,8 +117,8 @@ def test_baskets(
     "architecture", mostly_slow(["mistral", "bert", "modernbert", "t5", "mpnet"], ["mistral"])
 )
 def test_tiles(make_tiny: Make, architecture: str, settings: dict[str, Any]) -> None:
-    """σ_a and σ_s of what tokens see in tiles. In float64, in which the engine and the matrices have the same queries
-    and keys, but for norms that some models take in float32.
+    """σ_a and σ_s of what tokens see in tiles. In float64, in which the engine and the matrices
+    have the same queries and keys, but for norms that some models take in float32.
     """
     model = copy.deepcopy(make_tiny(architecture, "lasttoken", padding_side="left")).double()
     fair = fairspan.calibrate(model, **settings)
@@ -143,8 +145,9 @@ def test_one_token(make_tiny: Make, architecture: str) -> None:
 
 @pytest.mark.parametrize("architecture", ["bert", "modernbert", "mistral", "t5"])
 def test_eager_attention_has_the_same_spectrum(make_tiny: Make, architecture: str) -> None:
-    """Of transformers' own float32 weights. A weight that went through four layers is off by a hundred roundings at
-    most, so A by that share of ‖A‖_F ≤ √L, since rows sum to 1, and σ_a by no more than A (Weyl).
+    """Of transformers' own float32 weights. A weight that went through four layers is off by a
+    hundred roundings at most, so A by that share of ‖A‖_F ≤ √L, since rows sum to 1, and σ_a by no
+    more than A (Weyl).
     """
     model = make_tiny(architecture, "mean")
     for one, layers in zip(all_layers(model, TEXTS), eager(model, TEXTS), strict=True):
@@ -200,7 +203,9 @@ def test_chosen_layers(make_tiny: Make) -> None:
 
 
 def head_of(weights: Tensor) -> LayerInputs:
-    """An attention of one head with these weights [L, L]: the logarithms as position bias on queries of 0."""
+    """An attention of one head with these weights [L, L]: the logarithms as position bias on
+    queries of 0.
+    """
     zeros = torch.zeros(1, 1, len(weights), 1)
     return LayerInputs(
         0, zeros, zeros, zeros, 1.0, None, weights.double().log()[None, None], False, None
@@ -214,8 +219,8 @@ def test_a_flat_spectrum() -> None:
 
 @pytest.mark.parametrize("scale", [1.0, 1e-4, 1e-7])
 def test_rows_that_are_all_but_alike(scale: float) -> None:
-    """Every row looks at the first key but for a little: ‖A‖₂ = √L, and σ_a is smaller by orders of magnitude. At
-    scale 1 a random matrix, with no gap below its largest singular value.
+    """Every row looks at the first key but for a little: ‖A‖₂ = √L, and σ_a is smaller by orders of
+    magnitude. At scale 1 a random matrix, with no gap below its largest singular value.
     """
     weights = torch.rand(300, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     weights = weights / weights.sum(dim=1, keepdim=True) * scale
@@ -225,7 +230,7 @@ def test_rows_that_are_all_but_alike(scale: float) -> None:
 
 
 def test_rows_that_are_alike() -> None:
-    """A repeated word without positions: HC[A] = 0, and what rounding leaves is not searched for."""
+    """A repeated word without positions: HC[A] = 0, and the rest is rounding."""
     row = torch.rand(300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     assert sigma_a(head_of((row / row.sum()).repeat(300, 1))).item() <= 1e-12
 
@@ -256,7 +261,9 @@ def test_norms_of_a_long_text() -> None:
 @pytest.mark.parametrize("architecture", EACH)
 @pytest.mark.slow
 def test_norms_agree_with_output_hidden_states(make_tiny: Make, architecture: str) -> None:
-    """By numpy from the hidden states that the model itself returns, in float64: some hundred roundings of 1e-16."""
+    """By numpy from the hidden states that the model itself returns, in float64: some hundred
+    roundings of 1e-16.
+    """
     model = copy.deepcopy(make_tiny(architecture, "mean")).double()
     features = model.preprocess(TEXTS)
     inputs = {name: features[name] for name in ("input_ids", "attention_mask")}
@@ -292,7 +299,9 @@ def test_models_that_show_no_hidden_states_are_refused(make_tiny: Make) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_theorem_2_bounds_what_the_heads_make_of_the_signals(seed: int) -> None:
-    """‖HC[[A_1 X W_1 … A_H X W_H]]‖_F ≤ σ_a σ_1 H ‖HC[X]‖_F, and without the factor σ_a it would bound anything."""
+    """‖HC[[A_1 X W_1 … A_H X W_H]]‖_F ≤ σ_a σ_1 H ‖HC[X]‖_F, and without the factor σ_a it would
+    bound anything.
+    """
     generator = torch.Generator().manual_seed(seed)
     heads, length, d = 3, 80, 12
     attention = random_attention(length, heads)

@@ -35,8 +35,8 @@ from tests.tiny import ARCHITECTURES, ONE_EACH, POOLINGS, SIDES, tiny_model, wor
 
 Make = Callable[..., SentenceTransformer]
 
-# Unequal lengths, so that every batch is padded: two tiles of 64, ends inside a tile of 7, exactly at a border, one
-# token after it, less than a tile, one token, none.
+# Unequal lengths, so that every batch is padded: two tiles of 64, ends inside a tile of 7, exactly
+# at a border, one token after it, less than a tile, one token, none.
 TEXTS = [
     words(70, seed=1),
     words(45, seed=2),
@@ -91,7 +91,9 @@ def run(model: SentenceTransformer, texts: list[Any], **options: Any) -> tuple[T
 
 
 def test_places_by_hand() -> None:
-    """Nine tokens: <s>, seven of content in tiles of three at most, and </s>, which stands after the longest tile."""
+    """Nine tokens: <s>, seven of content in tiles of three at most, and </s>, which stands after
+    the longest tile.
+    """
     f, e = Place(None, 0), Place(None, 4)
     first, second, third = (
         [Place(tile, 1 + o) for o in range(n)] for tile, n in ((0, 3), (1, 2), (2, 2))
@@ -106,7 +108,7 @@ def test_places_by_hand() -> None:
 
 
 def test_what_is_seen_by_hand() -> None:
-    """<s>, two tiles of two tokens, </s>: seen by tile, causal, and with a window of one position."""
+    """<s>, two tiles of two tokens, </s>: by tile, causal, and with a window of one position."""
     places = tile_places(6, 2, lead=1, trail=1)
     everything, nothing = [1] * 6, [0] * 6
     own = [[1, 1, 1, 0, 0, 1]] * 2 + [[1, 0, 0, 1, 1, 1]] * 2
@@ -176,8 +178,9 @@ def test_tiles_lie_where_the_definition_has_them(drawn: Any) -> None:
 
 
 def whole_cross() -> Iterator[Any]:
-    """Every architecture, pooling and side, slowly: with one half of the settings or the other in turn, so that every
-    architecture meets all of them on either side. Every architecture once with one of them, quickly.
+    """Every architecture, pooling and side, slowly: with one half of the settings or the other in
+    turn, so that every architecture meets all of them on either side. Every architecture once with
+    one of them, quickly.
     """
     for number, (architecture, pooling, side) in enumerate(product(ARCHITECTURES, POOLINGS, SIDES)):
         every = PLAIN if pooling == "mean" else PLAIN + WITH_BASKETS
@@ -210,7 +213,9 @@ def one_each(*quick: str) -> list[Any]:
 def test_segments_are_tiles(
     make_tiny: Make, architecture: str, pooling: str, padding_side: str
 ) -> None:
-    """Beside texts without segments; segments that are longer than the positions reach are cut into runs."""
+    """Beside texts without segments; segments that are longer than the positions reach are cut into
+    runs.
+    """
     pages = [[9, 3, 20], [1, 1, 1, 30], [40], [5, 5]]
     documents = [
         SegmentedText([words(n, seed=n + number) for number, n in enumerate(counts)])
@@ -230,7 +235,9 @@ def test_segments_are_tiles(
 def test_prompts_are_shared(
     make_tiny: Make, architecture: str, pooling: str, padding_side: str, include_prompt: bool
 ) -> None:
-    """As special tokens are; a model that pools its first token after the prompt shares that token too."""
+    """As special tokens are; a model that pools its first token after the prompt shares that token
+    too.
+    """
     model = copy.deepcopy(make_tiny(architecture, pooling, padding_side=padding_side))
     model[1].include_prompt = include_prompt
     fair = fairspan.calibrate(model, tile_size=7)
@@ -271,8 +278,8 @@ def test_blocks_do_not_show(
     padding_side: str,
     fields: dict[str, Any],
 ) -> None:
-    """One row or tile at a time, tiles padded to no common width, and all tiles in one group as on a device whose
-    values are not looked at.
+    """One row or tile at a time, tiles padded to no common width, and all tiles in one group as on
+    a device whose values are not looked at.
     """
     model = copy.deepcopy(make_tiny(architecture, pooling, padding_side=padding_side))
     fair = fairspan.calibrate(model, tile_size=7, **fields)
@@ -293,8 +300,9 @@ def test_blocks_do_not_show(
 def test_a_very_large_dimension_does_not_hide_the_others(
     make_tiny: Make, dtype: torch.dtype
 ) -> None:
-    """Trained models have some, the same in every token. Beside it the influence of one token on another is small,
-    3 % at most, and must not be taken for rounding, of which bfloat16 has much: the model is not causal.
+    """Trained models have some, the same in every token. Beside it the influence of one token on
+    another is small, 3 % at most, and must not be taken for rounding, of which bfloat16 has much:
+    the model is not causal.
     """
     model = copy.deepcopy(make_tiny("modernbert", "mean")).to(dtype)
     embeddings = model[0].model.embeddings
@@ -306,7 +314,9 @@ def test_a_very_large_dimension_does_not_hide_the_others(
 
 
 def test_bidirectional_gemma(make_tiny: Make) -> None:
-    """A decoder that was made to look both ways, with windows: its masks come from functions of its own."""
+    """A decoder that was made to look both ways, with windows: its masks come from functions of its
+    own.
+    """
     model = make_tiny("gemma3_text", "mean", use_bidirectional_attention=True)
     fair = fairspan.calibrate(model, tile_size=16)
     assert not fair[0].tiling.positions.causal
@@ -324,7 +334,8 @@ def test_texts_of_one_tile_are_read_as_they_were(
 ) -> None:
     """To the last bit in a batch of their kind, and up to rounding beside a text of several tiles.
 
-    The latter against each text alone: with padding on the left, plain models count positions from the padding on.
+    The latter against each text alone: with padding on the left, plain models count positions from
+    the padding on.
     """
     model = copy.deepcopy(make_tiny(architecture, pooling, padding_side=padding_side))
     small = fairspan.calibrate(model, tile_size=8)
@@ -339,7 +350,8 @@ def test_texts_of_one_tile_are_read_as_they_were(
     def check(lengths: list[int], fair: SentenceTransformer) -> None:
         texts = [words(length, seed=length) for length in lengths]
         plain, tiled = model.encode(texts), fair.encode(texts)
-        # transformers computes MPNet's attention by matrices, and everything else as the engine does, by SDPA.
+        # transformers computes MPNet's attention by matrices, and everything else as the engine
+        # does, by SDPA.
         if architecture != "mpnet":
             assert np.array_equal(plain, tiled)
         assert np.abs(plain - tiled).max() <= TOLERANCE * np.abs(plain).max()
@@ -379,8 +391,8 @@ ORDERLESS = [
 def test_the_order_of_tiles_does_not_matter(
     make_tiny: Make, architecture: str, pooling: str, padding_side: str
 ) -> None:
-    """Of equally long ones. Nor does the order of segments matter, of any lengths, if they are tiles. In a plain
-    model it does.
+    """Of equally long ones. Nor does the order of segments matter, of any lengths, if they are
+    tiles. In a plain model it does.
     """
     model = make_tiny(architecture, pooling, padding_side=padding_side)
     fair = fairspan.calibrate(model, tile_size=6)
@@ -418,7 +430,9 @@ def test_the_order_of_tiles_does_not_matter(
 def test_long_texts_are_read_few_at_a_time(
     make_tiny: Make, monkeypatch: pytest.MonkeyPatch, architecture: str, pooling: str, side: str
 ) -> None:
-    """A batch of more tokens than are read together is pooled in parts; whoever wants the tokens gets all of them."""
+    """A batch of more tokens than are read together is pooled in parts; whoever wants the tokens
+    gets all of them.
+    """
     texts = [words(90), words(40), words(33), words(9), words(3), "w1", ""]
     fair = fairspan.calibrate(make_tiny(architecture, pooling, padding_side=side), tile_size=16)
     together, passes = fair(fair.preprocess(texts)), []
@@ -457,8 +471,8 @@ def position_ids_seen(fair: SentenceTransformer) -> Iterator[list[int]]:
 def test_texts_may_be_longer_than_the_positions(
     make_tiny: Make, architecture: str, pooling: str, padding_side: str
 ) -> None:
-    """24 positions at most, base 2 where they begin after the padding's, and texts of 200 tokens: every number agrees
-    with the matrices, and no position beyond tile, <s> and </s> is asked for.
+    """24 positions at most, base 2 where they begin after the padding's, and texts of 200 tokens:
+    every number agrees with the matrices, and no position beyond tile, <s> and </s> is asked for.
     """
     model = make_tiny(architecture, pooling, padding_side=padding_side, max_position_embeddings=24)
     before = model.max_seq_length
@@ -489,7 +503,9 @@ def test_texts_may_be_longer_than_the_positions(
 def test_batch_mates_and_padding_do_not_change_a_text(
     make_tiny: Make, architecture: str, pooling: str, padding_side: str
 ) -> None:
-    """Texts of several tiles, whatever is beside them. Learned positions may be padded on the left as well."""
+    """Texts of several tiles, whatever is beside them. Learned positions may be padded on the left
+    as well.
+    """
     fair = fairspan.calibrate(
         make_tiny(architecture, pooling, padding_side=padding_side), tile_size=8
     )
@@ -524,8 +540,8 @@ TWO_OF_FIVE = [*FIVE[:2], *(pytest.param(*one, marks=pytest.mark.slow) for one i
 def test_no_tensor_grows_with_the_square_of_the_length(
     make_tiny: Make, architecture: str, pooling: str
 ) -> None:
-    """A text of 2,050 tokens, alone and beside a shorter one: no tensor has a quarter of L×L elements, all heads
-    together.
+    """A text of 2,050 tokens, alone and beside a shorter one: no tensor has a quarter of L×L
+    elements, all heads together.
     """
     model = make_tiny(architecture, pooling, max_position_embeddings=2100)
     fair = fairspan.calibrate(model, tile_size=64, max_seq_length=2050, temperature=0.8)
@@ -546,7 +562,9 @@ def test_no_tensor_grows_with_the_square_of_the_length(
 
 
 def test_only_the_tiled_side_reads_further(make_tiny: Make) -> None:
-    """Queries stay as they were, cut where the plain model cuts them; documents are read to the end."""
+    """Queries stay as they were, cut where the plain model cuts them; documents are read to the
+    end.
+    """
     model = make_tiny("bert", "cls")
     fair = fairspan.calibrate(model, "tiles", sides="document", max_seq_length=2000)
     texts = [words(1500), words(700), words(550), words(90), "w1"]
@@ -571,7 +589,9 @@ def test_a_limit_set_by_hand(make_tiny: Make) -> None:
 
 
 def test_without_tiles_the_plain_limit_is_back(make_tiny: Make) -> None:
-    """A model that is calibrated anew reads what the plain model reads, and no more positions than there are."""
+    """A model that is calibrated anew reads what the plain model reads, and no more positions than
+    there are.
+    """
     model = make_tiny("bert", "cls")
     tiled = fairspan.calibrate(model, "tiles", max_seq_length=2000)
     assert fairspan.calibrate(tiled, tile_size=16).max_seq_length == 2000
@@ -587,7 +607,9 @@ def test_without_tiles_the_plain_limit_is_back(make_tiny: Make) -> None:
 def test_a_limit_beyond_the_positions_of_a_plain_model_is_left_alone(
     tmp_path: Path, preset: str
 ) -> None:
-    """Rotary positions have no table: whoever raised the limit had it raised, and no calibration lowers it."""
+    """Rotary positions have no table: whoever raised the limit had it raised, and no calibration
+    lowers it.
+    """
     model = tiny_model(tmp_path, "qwen3", "lasttoken", max_position_embeddings=60)
     model.max_seq_length = 200
     fair = fairspan.calibrate(model, preset)
@@ -620,9 +642,11 @@ def test_each_tower_of_a_router_has_tiles_of_its_own(make_tiny: Make) -> None:
 def test_gradients_are_those_of_the_matrices(
     make_tiny: Make, architecture: str, pooling: str
 ) -> None:
-    """Of a padded batch, against each text alone: a row of a matrix that sees nothing has no gradient.
+    """Of a padded batch, against each text alone: a row of a matrix that sees nothing has no
+    gradient.
 
-    In float64, so that they can be compared to the last weight; norms inside some models are in float32 all the same.
+    In float64, so that they can be compared to the last weight; norms inside some models are in
+    float32 all the same.
     """
     model = copy.deepcopy(make_tiny(architecture, pooling)).double()
     fair = fairspan.calibrate(model, tile_size=7, temperature=0.8)
@@ -650,7 +674,9 @@ def test_gradients_are_those_of_the_matrices(
 def test_gradient_checkpointing_computes_every_layer_as_before(
     make_tiny: Make, architecture: str, fields: dict[str, int]
 ) -> None:
-    """Layers are computed again in reverse order, dropout included. T5 makes its bias in the first of them."""
+    """Layers are computed again in reverse order, dropout included. T5 makes its bias in the first
+    of them.
+    """
     fair = fairspan.calibrate(copy.deepcopy(make_tiny(architecture, "mean")), **fields).train()
 
     def gradients() -> dict[str, Tensor]:
@@ -665,7 +691,8 @@ def test_gradient_checkpointing_computes_every_layer_as_before(
         fair[0].model.enable_input_require_grads()
         found = gradients()
         assert found.keys() == wanted.keys()
-        # The same sums, some in another order; a gradient that is zero but for rounding has no scale of its own.
+        # The same sums, some in another order; a gradient that is zero but for rounding has no
+        # scale of its own.
         scale = max(float(gradient.abs().max()) for gradient in wanted.values())
         assert (
             max(float((found[name] - wanted[name]).abs().max()) for name in wanted) <= 1e-5 * scale
@@ -683,7 +710,9 @@ def test_a_module_of_several_layers_is_not_computed_again() -> None:
 
 
 def test_gradients_of_a_text_that_is_all_prompt(make_tiny: Make) -> None:
-    """It has fewer tokens than are shared: the first after the prompt is </s>, which is shared already."""
+    """It has fewer tokens than are shared: the first after the prompt is </s>, which is shared
+    already.
+    """
     model = copy.deepcopy(make_tiny("bert", "cls")).double()
     model[1].include_prompt = False
     fair = fairspan.calibrate(model, tile_size=7)

@@ -1,8 +1,7 @@
 """The fast path for mean pooling: every query row calibrated, without an L×L tensor.
 
-The calibrated output is the plain average over baskets of attention restricted to one basket, so
-each basket is one ordinary attention call over its few keys. Rows are taken in blocks that bound
-every intermediate tensor.
+The calibrated output is the average over baskets of attention restricted to one basket, so each
+basket is one attention call over its few keys. Blocks of rows bound every intermediate tensor.
 """
 
 from collections.abc import Iterable, Iterator

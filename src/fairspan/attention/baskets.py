@@ -1,12 +1,10 @@
 """Basket geometry: the basket of each key of each text (IRF §5).
 
 Every text has its baskets in numbered slots: slot 0 is the first token's own basket, slot 1 the
-last token's own basket, and the content baskets follow from slot 2. A slot that holds no key of a
-text is empty for that text. With fixed slots all shapes follow from the batch's shape, so that no
-value is copied back from a GPU.
+last token's, and content baskets follow from slot 2. Slots may be empty. So all shapes follow from
+the batch's shape, and no value is copied back from a GPU.
 
-Where a query row cannot see all keys of a basket (causal masks, sliding windows) the basket is what
-the row sees.
+Where a row does not see all keys of a basket (causal masks, windows), the basket is what it sees.
 """
 
 from collections.abc import Callable
@@ -28,11 +26,6 @@ _torch_exports: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lam
 def is_exporting() -> bool:
     """Whether a graph is being exported; some versions of torch also say so under Dynamo."""
     return not torch.compiler.is_dynamo_compiling() and _torch_exports()
-
-
-def has_no_padding(valid: Tensor) -> bool:
-    """Whether [N, L] is True throughout; False in a compiled graph, which may not look."""
-    return not torch.compiler.is_compiling() and bool(valid.all())
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,10 @@ def attention(
 
     rule = plan.rule if layer in plan.layers else None
     if plan.tiles is None:
-        causal = attention_mask is None and _is_causal(module, kwargs.get("is_causal"))
+        is_causal = kwargs.get("is_causal")
+        if is_causal is None:
+            is_causal = getattr(module, "is_causal", True)
+        causal = attention_mask is None and bool(is_causal)
         inputs = LayerInputs(
             layer, query, key, value, scale, attention_mask, position_bias, causal, rule
         )
@@ -81,11 +84,6 @@ def attention(
     if is_exporting():
         return traced_attention(inputs), None
     return _attend(module, plan, inputs, kwargs), None
-
-
-def _is_causal(module: nn.Module, argument: bool | None) -> bool:
-    """Whether SDPA without a mask is causal: by the call's argument, or else the module's word."""
-    return bool(getattr(module, "is_causal", True) if argument is None else argument)
 
 
 def _attend(module: nn.Module, plan: Plan, inputs: LayerInputs, kwargs: dict[str, Any]) -> Tensor:
@@ -168,7 +166,7 @@ def _table_of_distances(shows: Callable[..., Tensor], tiles: Tiles) -> Tensor | 
     key = (-ahead).clamp(min=0)
     zero = ahead.new_zeros(())
     table = shows(zero, zero, row, key).expand(len(ahead))
-    # The same at the other end: what is seen may depend on the distance, and not on the place.
+    # The same at the other end: only the distance may decide.
     if not torch.compiler.is_compiling() and not torch.equal(
         table, shows(zero, zero, last - key, last - row)
     ):
@@ -187,7 +185,7 @@ def register() -> None:
 
 
 def _sdpa(*inputs: Any, **kwargs: Any) -> tuple[Tensor, None]:
-    """SDPA of (module, query, key, value, mask, scaling, position bias), which may be None."""
+    """SDPA of (module, query, key, value, mask, scaling, position bias or None)."""
     *before, scaling, position_bias = inputs
     bias = {} if position_bias is None else {"position_bias": position_bias}
     out, _ = sdpa_attention_forward(*before, scaling=scaling, **bias, **kwargs)

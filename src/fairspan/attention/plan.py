@@ -92,7 +92,6 @@ class Plan:
             still busy with the layers before it.
         inverse_temperature: a number, or [N] where texts differ in it.
         scale_position_bias: whether the temperature also divides the position bias.
-        tiles: the tiles of the batch, if it is read in tiles.
         causal: whether the model is, which passes in tiles need to know.
         only_pooled_in: the last layer, if nothing reads its other rows than the pooled one.
         asked: the attention modules of the layers that have asked so far.
@@ -128,9 +127,9 @@ class Plan:
     def enter_layer(self, module: nn.Module) -> int:
         """The number of the layer that is asking.
 
-        Layers are identified by the order of their calls: some architectures do not number their
-        layers, and some run one module as several layers. Gradient checkpointing calls them once
-        more, in another order.
+        Layers are identified by the order of their calls: some architectures do not number them,
+        and some run one module as several layers. Gradient checkpointing calls them once more, in
+        another order.
         """
         if not self.ended:
             self.asked.append(module)

@@ -32,8 +32,6 @@ def pooled_row(inputs: LayerInputs, pooled: Tensor) -> Tensor:
 def average_row(inputs: LayerInputs, rows: Tensor) -> Tensor:
     """The attention weights [L] of one layer over one text, averaged over heads and chosen rows.
 
-    They are computed in addition to the layer's own computation, a block of rows at a time.
-
     Args:
         rows: [R], at least one. In a calibrated layer these must be calibrated rows, whose weights
             are p'' of IRF §5.

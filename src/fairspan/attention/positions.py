@@ -67,8 +67,7 @@ def recur_in(states: Tensor, lead: int, width: int) -> bool:
     """Whether positions recur: a text of two equal tiles has the same states [1, L, d] in both."""
     first = states[:, lead : lead + width]
     second = states[:, lead + width : lead + 2 * width]
-    # Up to rounding; another position changes a state far more. Medians, since a few dimensions may
-    # be very large.
+    # Up to rounding, by medians: a few dimensions may be very large.
     tolerance = torch.finfo(states.dtype).eps ** 0.5 * second.abs().median()
     return bool((first - second).abs().median() <= tolerance)
 

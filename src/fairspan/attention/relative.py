@@ -1,8 +1,8 @@
 """Models with relative position biases: MPNet and T5.
 
-In passes in tiles their biases are made for the positions that recur, and not for every pair of
-tokens. transformers' MPNet does not use the attention interface: the classes here have the same
-parameters and arithmetic, and use it.
+In tiles their biases are made for the positions that recur, not for every pair of tokens.
+transformers' MPNet does not use the attention interface: the classes here have the same parameters
+and arithmetic, and use it.
 """
 
 from contextlib import nullcontext
@@ -53,7 +53,7 @@ class MPNetLayer(modeling_mpnet.MPNetLayer):
 
 
 class MPNetEncoder(modeling_mpnet.MPNetEncoder):
-    """An encoder whose position bias is made for the positions that recur, in a pass in tiles."""
+    """An encoder whose position bias is made for the positions of tiles."""
 
     def compute_position_bias(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         tiles = tiles_being_read()

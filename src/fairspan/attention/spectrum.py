@@ -49,8 +49,7 @@ def sigma_s(inputs: LayerInputs) -> Tensor:
     """LC Theorem 3: the standard deviation of the attention scores of each head, [H].
 
     Over all pairs of a query and a key that it sees, around their common mean, with scale and
-    temperature and without position bias. LC has scores that are Gaussian, independent and of mean
-    0, and no hidden keys.
+    temperature and without position bias.
     """
     return torch.tensor([_deviation(head) for head in _heads(inputs)], dtype=torch.float64)
 

@@ -22,11 +22,7 @@ _LENGTHS = 8
 
 
 def tile_rows(inputs: LayerInputs, view: TileView, *, only_shared: bool = False) -> Tensor:
-    """Attention of one layer as `view` has it, [N, L, H, D]. Rows of padding are 0.
-
-    Args:
-        only_shared: whether nothing reads the rows of content tokens, which are then 0.
-    """
+    """Attention of one layer, [N, L, H, D]; rows of padding, or all but the shared ones, are 0."""
     tiles = view.tiles
     n, heads, length, _ = inputs.query.shape
     # One row more takes what is computed for tokens that are not there.
@@ -102,9 +98,7 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scal
 def group_mask(
     view: TileView, group: TileGroup, block: slice, rows: Tensor, keys: Tensor
 ) -> Tensor | None:
-    """What the rows [G, W] of a block of tiles see of its keys [G, K], or what is added to their
-    scores, [G, 1 or H, 1 or W, K]; None if they see all.
-    """
+    """[G, 1 or H, 1 or W, K]: what rows [G, W] see of keys [G, K], or what is added to scores."""
     seen = None if group.key_ok is None else group.key_ok[block, None, None, :]
     if view.uniform:
         return seen
@@ -157,7 +151,7 @@ def seen_by_shared(view: TileView) -> Tensor | None:
 def _groups(tiles: Tiles) -> list[TileGroup]:
     """The tiles in groups of similar length, or all in one where values may not be looked at."""
     if tiles.valid.device.type != "cpu" or torch.compiler.is_compiling():
-        return [all_tiles(tiles)]
+        return [all_tiles(tiles, tiles.length.shape[1], tiles.width)]
     if tiles.groups is None:
         tiles.groups = list(_by_length(tiles))
     return tiles.groups
@@ -178,23 +172,17 @@ def _by_length(tiles: Tiles) -> Iterator[TileGroup]:
         yield _group(tiles, text[chosen], number[chosen], group_width, exact=True)
 
 
-def all_tiles(tiles: Tiles, count: int | None = None, width: int | None = None) -> TileGroup:
-    """All tiles that the texts may have, or the first `count` of each, without a look at values."""
+def all_tiles(tiles: Tiles, count: int, width: int) -> TileGroup:
+    """The first `count` tiles of each text, padded to `width`, without a look at values."""
     n = tiles.length.shape[0]
     device = tiles.length.device
-    count = tiles.length.shape[1] if count is None else count
-    width = tiles.width if width is None else width
     text = torch.arange(n, device=device)[:, None].expand(n, count).flatten()
     number = torch.arange(count, device=device).repeat(n)
     return _group(tiles, text, number, width, exact=False)
 
 
 def _group(tiles: Tiles, text: Tensor, number: Tensor, width: int, *, exact: bool) -> TileGroup:
-    """The tiles `number` [G] of the texts `text` [G], padded to one width.
-
-    Args:
-        exact: whether values may be looked at, and all of these tiles are there.
-    """
+    """The tiles `number` [G] of the texts `text` [G]; `exact` if values may be looked at."""
     start = tiles.start[text, number]
     length = tiles.length[text, number]
     row_length = tiles.valid.shape[1]

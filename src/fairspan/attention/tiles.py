@@ -5,9 +5,8 @@ end. The content is cut into tiles. A content token sees its own tile and the sh
 tokens see everything and are seen by everything. Positions start again in every tile, so that no
 position exceeds the longest tile and the shared ones.
 
-Masks and position biases are needed for these few positions only, and not for every pair of tokens:
-a position bias is a table of P×P entries instead of L×L, and the mask of a causal or windowed layer
-a table of distances.
+A position bias is a table of P×P entries for these positions instead of L×L, and the mask of a
+causal or windowed layer a table of distances.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fairspan.attention.baskets import has_no_padding, runs
+from fairspan.attention.baskets import runs
 
 SHARED = -1
 NO_TILE = -2
@@ -86,7 +85,7 @@ class _Content:
     Attributes:
         start: [N, 1], where they begin.
         count: [N, 1], how many there are.
-        offset: [N, L], how far each token of the text is behind the first of them; below 0 before.
+        offset: [N, L], how far each token is behind the first of them.
         inside: [N, L] bool, whether a token is one of them.
     """
 
@@ -98,14 +97,11 @@ class _Content:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Cut:
-    """Content that is cut into tiles.
+    """Content that is cut into tiles; `start`, `length` and `width` as in `Tiles`.
 
     Attributes:
-        tile, within: [N, L], the tile of each content token and how far in it the token is; any
-            number elsewhere.
-        start, length: [N, M], as in `Tiles`.
+        tile, within: [N, L], the tile of each content token and how far in it the token is.
         longest: [N, 1], the length of the longest tile of each text.
-        width: a length that no tile exceeds.
     """
 
     tile: Tensor
@@ -143,7 +139,8 @@ def lay_tiles(
     count = (total - lead - trail).clamp(min=0)
     offset = rank - lead
     content = _Content(first + lead, count, offset, valid & (offset >= 0) & (offset < count))
-    padded = segment is not None or not has_no_padding(valid)
+    # A compiled graph may not look.
+    padded = segment is not None or torch.compiler.is_compiling() or not bool(valid.all())
     if segment is None:
         cut = _cut_by_size(content, size, valid.shape[1] - lead - trail, padded=padded)
     else:
@@ -225,7 +222,7 @@ def _balance(count: Tensor, size: Tensor | int) -> tuple[Tensor, Tensor, Tensor]
 
 
 def _piece_of(offset: Tensor, count: Tensor, size: Tensor | int) -> tuple[Tensor, Tensor]:
-    """In which piece of `_balance` an offset into `count` tokens lies, and how far in it."""
+    """In which piece of `_balance` an offset lies, and how far in it."""
     _, base, longer = _balance(count, size)
     base = base.clamp(min=1)
     beyond = offset - longer * (base + 1)
@@ -303,7 +300,6 @@ def reading(tiles: Tiles) -> Iterator[None]:
 def tiles_being_read() -> Tiles | None:
     """The tiles of the pass that this thread is in, if it is one in tiles.
 
-    The model builds masks and biases before its layers run, and does not pass our arguments on to
-    that code.
+    Models build masks and biases before their layers run, without our arguments.
     """
     return _current.tiles

@@ -27,7 +27,7 @@ from fairspan.attention.plan import BasketRule, LayerInputs
 
 
 @triton.jit
-def _seen_scores(  # type: ignore[no-untyped-def]
+def _seen_scores(
     q, key, where, inside, row, real, d, d_ok, k_l, mask, mask_l, mask_k, scale,
     HAS_MASK: tl.constexpr, CAUSAL: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -44,7 +44,7 @@ def _seen_scores(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _all_rows(  # type: ignore[no-untyped-def]
+def _all_rows(
     query, key, value, out, start, length, content, mask, strength,
     q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l, mask_n, mask_l, mask_k,
     heads, groups, tokens, slots, scale,
@@ -54,25 +54,23 @@ def _all_rows(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """One block of query rows of one head of one text: basket after basket.
 
-    The softmax of a basket (`top`, `mass`, `o`) is closed before the next one. `equal` sums up
-    their outputs; (`peak`, `total`, `plain`) is the softmax over all keys.
-
-    SIZE is the basket size of fixed baskets, whose borders are computed, or 0 for segments, whose
-    borders are read. SINGLE says that no basket is longer than one block of KEYS, WHOLE that a full
-    basket fills it and is seen by every row. FULL is strength 1, which needs no plain attention.
+    (`top`, `mass`, `o`) is the softmax of a basket, (`peak`, `total`, `plain`) that of all keys.
+    SIZE is the size of fixed baskets, 0 for segments, whose borders are read. SINGLE: no basket is
+    longer than one block of KEYS. WHOLE: a full basket fills a block and is seen by every row.
+    FULL: strength 1, which needs no plain attention.
     """
     # Compiled graphs hand numbers over in double precision.
     scale = tl.cast(scale, tl.float32)
     block = tl.program_id(0) % tl.cdiv(tokens, ROWS)
     head = tl.program_id(0) // tl.cdiv(tokens, ROWS)
-    n = head // heads
+    n = (head // heads).to(tl.int64)
     h = head % heads
     kv = h // groups
-    query += n.to(tl.int64) * q_n + h * q_h
-    key += n.to(tl.int64) * k_n + kv * k_h
-    value += n.to(tl.int64) * v_n + kv * v_h
-    out += n.to(tl.int64) * o_n + h * o_h
-    mask += n.to(tl.int64) * mask_n
+    query += n * q_n + h * q_h
+    key += n * k_n + kv * k_h
+    value += n * v_n + kv * v_h
+    out += n * o_n + h * o_h
+    mask += n * mask_n
     start += n * slots
     length += n * slots
 

@@ -1,7 +1,6 @@
 """The form of the kernels' arguments.
 
-Programs are numbered in one dimension: CUDA's other dimensions end at 65,535, and a large batch has
-more heads than that.
+Programs are numbered in one dimension: the others end at 65,535, and a batch may have more heads.
 """
 
 import torch
@@ -15,10 +14,7 @@ LOG2_E = 1.4426950408889634
 
 
 def block_of(size: int, *, most: int | None = None) -> int:
-    """The next power of 2, at least 16, the smallest side of a matrix product.
-
-    Triton's own function is made for kernels and takes longer than all of the rest.
-    """
+    """The next power of 2, at least 16, the smallest side of a matrix product."""
     block = max(16, 1 << (size - 1).bit_length()) if size > 0 else 16
     return block if most is None else min(most, block)
 

@@ -17,7 +17,7 @@ from fairspan.attention.plan import BasketRule, LayerInputs
 
 
 @triton.jit
-def _row_pieces(  # type: ignore[no-untyped-def]
+def _row_pieces(
     query, key, value, pooled, pieces, log_mass, start, length, mask,
     q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, mask_n, mask_l, mask_k,
     heads, groups, slots, scale, HAS_MASK: tl.constexpr, CAUSAL: tl.constexpr, DIM: tl.constexpr,
@@ -28,12 +28,12 @@ def _row_pieces(  # type: ignore[no-untyped-def]
     scale = tl.cast(scale, tl.float32)
     slot = tl.program_id(0) % slots
     head = tl.program_id(0) // slots
-    n = head // heads
+    n = (head // heads).to(tl.int64)
     h = head % heads
     kv = h // groups
-    query += n.to(tl.int64) * q_n + h * q_h
-    key += n.to(tl.int64) * k_n + kv * k_h
-    value += n.to(tl.int64) * v_n + kv * v_h
+    query += n * q_n + h * q_h
+    key += n * k_n + kv * k_h
+    value += n * v_n + kv * v_h
     row = tl.load(pooled + n)
     begin = tl.load(start + n * slots + slot)
     width = tl.load(length + n * slots + slot)
@@ -51,7 +51,7 @@ def _row_pieces(  # type: ignore[no-untyped-def]
         s = tl.sum(k * q[None, :], 1)
         seen = inside
         if HAS_MASK:
-            at = mask + n.to(tl.int64) * mask_n + row * mask_l + where * mask_k
+            at = mask + n * mask_n + row * mask_l + where * mask_k
             seen = seen & (tl.load(at, mask=inside, other=0) != 0)
         if CAUSAL:
             seen = seen & (where <= row)
@@ -64,7 +64,7 @@ def _row_pieces(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _row_mix(  # type: ignore[no-untyped-def]
+def _row_mix(
     pieces, log_mass, pooled, strength, out, o_n, o_h, o_l, heads, slots,
     BOS: tl.constexpr, EOS: tl.constexpr, FULL: tl.constexpr, DIM: tl.constexpr,
     BLOCK_D: tl.constexpr, SLOTS: tl.constexpr,
@@ -73,7 +73,7 @@ def _row_mix(  # type: ignore[no-untyped-def]
 
     BOS and EOS are the shares of the special baskets, as `_SHARE_CODES` numbers them.
     """
-    n = tl.program_id(0) // heads
+    n = (tl.program_id(0) // heads).to(tl.int64)
     h = tl.program_id(0) % heads
     pieces += tl.program_id(0).to(tl.int64) * slots * DIM
     log_mass += tl.program_id(0).to(tl.int64) * slots
@@ -135,7 +135,7 @@ def _row_mix(  # type: ignore[no-untyped-def]
         o = tl.load(pieces + slot[:, None] * DIM + d[None, :], mask=cell, other=0.0)
         result += tl.sum(weight[:, None] * o, 0)
     row = tl.load(pooled + n)
-    tl.store(out + n.to(tl.int64) * o_n + h * o_h + row * o_l + d, result, mask=d < DIM)
+    tl.store(out + n * o_n + h * o_h + row * o_l + d, result, mask=d < DIM)
 
 
 _SHARE_CODES = {None: 0, "equal": 1, "original": 2}

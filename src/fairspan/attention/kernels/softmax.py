@@ -1,8 +1,7 @@
 """Steps that the kernels share: loading rows, and softmaxes that grow by blocks of keys.
 
-A running softmax over the keys seen so far is three values per row: `peak`, the largest score;
-`total`, Σ 2^(score − peak); and `sums`, Σ 2^(score − peak) · value. Scores are in base 2, and -inf
-where a row does not see a key. An empty softmax is (-inf, 0, 0).
+A running softmax is three values per row: `peak`, the largest score so far, -inf at first; `total`,
+Σ 2^(score − peak); and `sums`, Σ 2^(score − peak) · value. Scores of hidden keys are -inf.
 """
 
 import triton
@@ -10,39 +9,39 @@ import triton.language as tl
 
 
 @triton.jit
-def load_rows(pointer, row, stride, d, row_ok, d_ok):  # type: ignore[no-untyped-def]
+def load_rows(pointer, row, stride, d, row_ok, d_ok):
     """[R, D]: the rows `row` [R] of one head, 0 where they are not there."""
     at = pointer + row[:, None] * stride + d[None, :]
     return tl.load(at, mask=row_ok[:, None] & d_ok[None, :], other=0.0)
 
 
 @triton.jit
-def load_columns(pointer, row, stride, d, row_ok, d_ok):  # type: ignore[no-untyped-def]
+def load_columns(pointer, row, stride, d, row_ok, d_ok):
     """[D, R]: the same rows as columns, as keys enter a product."""
     at = pointer + row[None, :] * stride + d[:, None]
     return tl.load(at, mask=row_ok[None, :] & d_ok[:, None], other=0.0)
 
 
 @triton.jit
-def finite(peak):  # type: ignore[no-untyped-def]
+def finite(peak):
     """What is subtracted from scores: the peak, or 0 for a row that sees nothing."""
     return tl.where(peak == float("-inf"), 0.0, peak)
 
 
 @triton.jit
-def inverse(total):  # type: ignore[no-untyped-def]
+def inverse(total):
     """1 / total, and 0 for a row that sees nothing."""
     return tl.where(total > 0, 1 / tl.maximum(total, 1e-30), 0.0)
 
 
 @triton.jit
-def log_total(peak, total):  # type: ignore[no-untyped-def]
+def log_total(peak, total):
     """The base-2 log-sum-exp of a softmax, -inf for a row that sees nothing."""
     return tl.where(total > 0, peak + tl.log2(tl.maximum(total, 1e-30)), float("-inf"))
 
 
 @triton.jit
-def add_keys(s, v, peak, total, sums, PRECISION: tl.constexpr):  # type: ignore[no-untyped-def]
+def add_keys(s, v, peak, total, sums, PRECISION: tl.constexpr):
     """The softmax of R rows with further keys: scores `s` [R, K], values `v` [K, D]."""
     higher = tl.maximum(peak, tl.max(s, 1))
     base = finite(higher)
@@ -54,7 +53,7 @@ def add_keys(s, v, peak, total, sums, PRECISION: tl.constexpr):  # type: ignore[
 
 
 @triton.jit
-def add_keys_to_row(s, v, peak, total, sums):  # type: ignore[no-untyped-def]
+def add_keys_to_row(s, v, peak, total, sums):
     """The softmax of one row with further keys: scores `s` [K], values `v` [K, D]."""
     higher = tl.maximum(peak, tl.max(s, 0))
     base = finite(higher)
@@ -64,9 +63,7 @@ def add_keys_to_row(s, v, peak, total, sums):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def join(  # type: ignore[no-untyped-def]
-    peak, total, sums, other_peak, other_total, other_sums
-):  # fmt: skip
+def join(peak, total, sums, other_peak, other_total, other_sums):
     """The softmax over the keys of two softmaxes of R rows."""
     higher = tl.maximum(peak, other_peak)
     base = finite(higher)

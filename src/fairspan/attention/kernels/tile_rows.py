@@ -1,8 +1,7 @@
 """`attention.tile_rows` in two launches: a program per block of a tile, then one per shared row.
 
-A block of a tile is needed twice while it is at hand: its tokens attend to their tile, and the
-shared rows attend to it. What the shared rows find in each block is put together by the second
-launch. Nothing is copied or reshaped.
+The tokens of a block attend to their tile, and the shared rows to the block. The second launch
+joins what the shared rows found in all blocks. Nothing is copied or reshaped.
 """
 
 import torch
@@ -25,7 +24,7 @@ _MOST_ROWS = 64
 
 
 @triton.jit
-def _scores(  # type: ignore[no-untyped-def]
+def _scores(
     q, k, cells, row_ok, key_ok, scale, TABLE: tl.constexpr, PRECISION: tl.constexpr
 ):  # fmt: skip
     """Scores [R, K] of rows for keys `k` [D, K], -inf where a key is not there.
@@ -39,7 +38,7 @@ def _scores(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _tile_blocks(  # type: ignore[no-untyped-def]
+def _tile_blocks(
     query, key, value, out, pieces, log_mass, start, length, shared, position, table,
     q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l,
     table_n, table_h, table_q, table_k, heads, groups, tokens, count, blocks, shared_count, scale,
@@ -55,15 +54,15 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
     scale = tl.cast(scale, tl.float32)
     block = tl.program_id(0) % blocks
     head = tl.program_id(0) // blocks
-    n = head // heads
+    n = (head // heads).to(tl.int64)
     h = head % heads
     kv = h // groups
-    query += n.to(tl.int64) * q_n + h * q_h
-    key += n.to(tl.int64) * k_n + kv * k_h
-    value += n.to(tl.int64) * v_n + kv * v_h
-    out += n.to(tl.int64) * o_n + h * o_h
+    query += n * q_n + h * q_h
+    key += n * k_n + kv * k_h
+    value += n * v_n + kv * v_h
+    out += n * o_n + h * o_h
     table += n * table_n + h * table_h
-    position += n.to(tl.int64) * tokens
+    position += n * tokens
     start += n * count
     length += n * count
     tile = block // PER_TILE
@@ -136,7 +135,7 @@ def _tile_blocks(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _shared_rows(  # type: ignore[no-untyped-def]
+def _shared_rows(
     query, key, value, out, pieces, log_mass, shared, position, table,
     q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l,
     table_n, table_h, table_q, table_k, heads, groups, tokens, blocks, shared_count, scale,
@@ -147,15 +146,15 @@ def _shared_rows(  # type: ignore[no-untyped-def]
     scale = tl.cast(scale, tl.float32)
     number = tl.program_id(0) % shared_count
     head = tl.program_id(0) // shared_count
-    n = head // heads
+    n = (head // heads).to(tl.int64)
     h = head % heads
     kv = h // groups
-    query += n.to(tl.int64) * q_n + h * q_h
-    key += n.to(tl.int64) * k_n + kv * k_h
-    value += n.to(tl.int64) * v_n + kv * v_h
-    out += n.to(tl.int64) * o_n + h * o_h
+    query += n * q_n + h * q_h
+    key += n * k_n + kv * k_h
+    value += n * v_n + kv * v_h
+    out += n * o_n + h * o_h
     table += n * table_n + h * table_h
-    position += n.to(tl.int64) * tokens
+    position += n * tokens
     shared += n * shared_count
     d = tl.arange(0, BLOCK_D)
     d_ok = d < DIM
@@ -235,9 +234,8 @@ def tile_rows_kernel(inputs: LayerInputs, view: TileView, *, only_shared: bool =
 
 
 def _table(view: TileView, query: Tensor) -> tuple[Tensor, tuple[int, int, int, int]]:
-    """What is added to the scores, -inf where a row does not see a key; `query` if nothing is.
-
-    With it its strides: from text to text, head to head, and along the positions of rows and keys.
+    """What is added to the scores, -inf at hidden keys, or `query` if nothing is; and its strides
+    along texts, heads, and positions of rows and keys.
     """
     if view.bias is None:
         if view.mask is None:
@@ -249,10 +247,6 @@ def _table(view: TileView, query: Tensor) -> tuple[Tensor, tuple[int, int, int, 
         place = torch.arange(view.tiles.positions, device=query.device)
         table = torch.where(view.sees(place[:, None], place), table, -torch.inf)
     table = table.contiguous()
-    per_text, per_head, per_row, per_key = table.stride()
-    return table, (
-        per_text if table.shape[0] > 1 else 0,
-        per_head if table.shape[1] > 1 else 0,
-        per_row,
-        per_key,
-    )
+    per_text = table.stride(0) if table.shape[0] > 1 else 0
+    per_head = table.stride(1) if table.shape[1] > 1 else 0
+    return table, (per_text, per_head, table.stride(2), table.stride(3))
