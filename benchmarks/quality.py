@@ -70,6 +70,16 @@ def open_model(given: str, device: str | None) -> NamedModel:
     return NamedModel(name, model)
 
 
+def link_xquad(data: Path, folder: Path) -> Path:
+    """A folder with the English questions of XQuAD and their articles."""
+    folder.mkdir(exist_ok=True)
+    links = {"en.jsonl": "retrieval/xquad_positions/en.jsonl", "documents": "corpora/xquad"}
+    for name, source in links.items():
+        if not (folder / name).exists():
+            (folder / name).symlink_to((data / source).resolve())
+    return folder
+
+
 def tasks_of(data: Path, splits: Path, half: str, skip: list[str]) -> dict[str, dict[str, Any]]:
     """What is searched, as keywords of `fairspan.evaluate`."""
     kinds: dict[str, dict[str, Any]] = {
@@ -87,7 +97,8 @@ def tasks_of(data: Path, splits: Path, half: str, skip: list[str]) -> dict[str, 
         for corpus in CORPORA
         if (corpus, kind) != ("news", "articles")  # too short for such passages
     }
-    found["XQuAD questions"] = {"task": str(data / "retrieval/xquad_positions"), "language": "en"}
+    questions = link_xquad(data, splits.parent / "xquad_positions")
+    found["XQuAD questions"] = {"task": str(questions), "language": "en"}
     split = {"tune": "train", "report": "test"}[half]
     found["SciFact abstracts"] = {"task": f"beir:{data / 'retrieval/scifact'}", "split": split}
     return {

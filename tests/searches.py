@@ -25,7 +25,9 @@ Value = Callable[[str, str, int, int], float]
 def write_beir(
     folder: Path, documents: Sequence[Mapping[str, Any]], queries: Sequence[Mapping[str, Any]]
 ) -> str:
-    """A folder of documents {id, text, …} and queries {id, text, document, …}; all else is metadata, and a gain."""
+    """A folder of documents {id, text, …} and queries {id, text, document, …}; all else is
+    metadata, and a gain.
+    """
     (folder / "qrels").mkdir(parents=True)
     for name, rows in (("corpus", documents), ("queries", queries)):
         with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
@@ -53,7 +55,9 @@ def rows_of(
     plans: Sequence[tuple[str, str]] = (("en", "en"),),
     editions: int = 1,
 ) -> pl.DataFrame:
-    """One query for each cluster, position, edition and plan; `indexes` are further arms, (treatment, index)."""
+    """One query for each cluster, position, edition and plan; `indexes` are further arms,
+    (treatment, index).
+    """
     arms = [*((treatment, "whole") for treatment in treatments), *(indexes or ())]
     rows = []
     for (treatment, index), metric, (lead, later) in product(arms, metrics, plans):

@@ -1,4 +1,6 @@
-"""An evaluation, recomputed by hand from its model: rankings, metrics, rows; its log; and what is found again."""
+"""An evaluation, recomputed by hand from its model: rankings, metrics, rows; its log; and what is
+found again.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +44,14 @@ Evaluate = Callable[..., RunLog]
 
 METRICS = ("ndcg@10", "ndcg@3", "mrr", "mrr@2", "recall@1", "recall@3")
 B8 = "paper+basket_size=8"
-# Float32 sums in padded batches, or on another CPU, are split otherwise than for a text alone: some dozens of
-# roundings (6e-8 each) through four layers. Two documents whose cosines are nearer than this may change places.
+# Float32 sums in padded batches, or on another CPU, are split otherwise than for a text alone: some
+# dozens of roundings (6e-8 each) through four layers. Two documents whose cosines are nearer than
+# this may change places.
 BY_PADDING = 1e-5
 
 
-# Collections, small enough to be searched by hand. One token a word; a sentence ends in a full stop of its own.
+# Collections, small enough to be searched by hand. One token a word; a sentence ends in a full stop
+# of its own.
 
 
 def text_of(seed: int, sentences: int = 4, shortest: int = 4) -> str:
@@ -103,7 +107,9 @@ def in_beir(folder: Path, collection: Collection) -> str:
 
 @pytest.fixture(scope="session")
 def graded() -> Collection:
-    """Two or three relevant documents a query, with gains of 1 to 3; a judgement of 0; two documents of one text."""
+    """Two or three relevant documents a query, with gains of 1 to 3; a judgement of 0; two
+    documents of one text.
+    """
     documents = {f"d{n:02}": text_of(n) for n in range(14)}
     documents["d14"] = documents["d03"]
     queries = {f"q{n}": words(6 + n % 3, 500 + n) for n in range(9)}
@@ -199,7 +205,9 @@ def corpus(
 
 @pytest.fixture
 def measured(corpus: str, tmp_path: Path) -> Evaluate:
-    """An evaluation with everything it writes in tmp_path; of pages of three if nothing else is said."""
+    """An evaluation with everything it writes in tmp_path; of pages of three if nothing else is
+    said.
+    """
 
     def measure(model: Any, task: str = "pages", **options: Any) -> RunLog:
         settings: dict[str, Any] = {
@@ -277,10 +285,11 @@ def held(
 def ranked(
     query: np.ndarray, vectors: Mapping[str, Sequence[np.ndarray]], exact: Sequence[set[str]] = ()
 ) -> list[list[str]]:
-    """Ids by their best inner product, in every order that rounding allows, that of the scores themselves first.
+    """Ids by their best inner product, in every order that rounding allows, that of the scores
+    themselves first.
 
-    `exact` are pairs of the same text, of which the later id comes first. All other neighbours may change places only
-    if their scores are nearer than rounding, which few are.
+    `exact` are pairs of the same text, of which the later id comes first. All other neighbours may
+    change places only if their scores are nearer than rounding, which few are.
     """
     scores = {id: max(float(query @ vector) for vector in own) for id, own in vectors.items()}
     order = sorted(scores, key=lambda id: (scores[id], id), reverse=True)
@@ -344,7 +353,9 @@ def assert_searched(
     exact: Sequence[set[str]] = (),
     metrics: Sequence[str] = METRICS,
 ) -> None:
-    """Every row of a collection that has one index: all metrics, and the rank of every relevant document."""
+    """Every row of a collection that has one index: all metrics, and the rank of every relevant
+    document.
+    """
     vectors = {id: read(text) for id, text in collection.documents.items()}
     chosen = (
         (pl.col("treatment") == treatment)
@@ -401,7 +412,7 @@ def test_every_row_of_a_beir_folder(
     pooling: str,
     side: str,
 ) -> None:
-    """Graded relevance, texts that two documents share, and every side that a treatment can have."""
+    """Graded relevance, texts that two documents share, every side that a treatment can have."""
     plain = make_tiny(architecture, pooling, padding_side=side)
     models = sided(plain, fairspan.calibrate(plain, basket_size=8))
     log = measured(plain, beir, treatments=list(models), documents_only=False)
@@ -488,7 +499,9 @@ class Edition:
 def editions_of(
     rows: pl.DataFrame, articles: Mapping[tuple[str, str], Segment]
 ) -> dict[Any, Edition]:
-    """What was searched, read from the rows and the articles alone: every segment of a page is asked for."""
+    """What was searched, read from the rows and the articles alone: every segment of a page is
+    asked for.
+    """
     found: dict[Any, dict[str, dict[int, Segment]]] = {}
     own = rows.filter(
         (pl.col("measure") == METRICS[0]) & (pl.col("treatment") == rows["treatment"][0])
@@ -520,7 +533,9 @@ def editions_of(
 def test_every_row_of_pages(
     make_tiny: Make, articles: Mapping[tuple[str, str], Segment], measured: Evaluate
 ) -> None:
-    """English, and Italian led by English; four sets in three orders; four treatments, one of them by segments."""
+    """English, and Italian led by English; four sets in three orders; four treatments, one of them
+    by segments.
+    """
     plain = make_tiny("bert", "cls")
     fair = fairspan.calibrate(plain, basket_size=8)
     by_segments = f"{B8}+baskets=segments"
@@ -615,8 +630,8 @@ def test_every_index_by_hand(
 def test_what_indexes_cost(
     make_tiny: Make, graded: Collection, beir: str, measured: Evaluate
 ) -> None:
-    """Late chunks and whole documents come from one pass, both kinds of chunks from the same vectors; a run that
-    finds everything in the store knows no times."""
+    """Late chunks and whole documents come from one pass, both kinds of chunks from the same
+    vectors; a run that finds everything in the store knows no times."""
     model, indexes = make_tiny("bert", "mean"), ["whole", "chunk-mean", "chunk-max", "late-max"]
     log = measured(model, beir, indexes=indexes, chunk_tokens=14)
     costs = {cost["index"]: cost for cost in log.header.to_json()["costs"]}
@@ -670,7 +685,7 @@ def test_prompts_of_the_model_and_of_the_spec(
 
 
 def test_inner_products(make_tiny: Make, graded: Collection, beir: str, measured: Evaluate) -> None:
-    """A model that compares by dot: lengths of documents count, for chunks and their means as well."""
+    """A model that compares by dot: lengths of documents count, for chunks and means as well."""
     model = copy_sharing_weights(make_tiny("bert", "mean"))
     model.similarity_fn_name = "dot"
     log = measured(model, beir, indexes=["whole", "chunk-mean", "chunk-max"], chunk_tokens=14)
@@ -771,7 +786,9 @@ class Turning(Letters):
 
 
 def test_as_many_ranks_as_a_metric_asks_for(tmp_path: Path, measured: Evaluate) -> None:
-    """The last of 1,100 documents is wanted: beyond the 1,000 ranks of a reciprocal rank that names no number."""
+    """The last of 1,100 documents is wanted: beyond the 1,000 ranks of a reciprocal rank that names
+    no number.
+    """
     documents = {f"d{n:04}": str(n) for n in range(1, 1101)}
     task = in_beir(
         tmp_path / "turning",
@@ -827,7 +844,9 @@ def test_twins_are_measured_beside_their_treatments() -> None:
 def test_a_twin_of_unchanged_queries_is_passed_over(
     make_tiny: Make, beir: str, measured: Evaluate, tmp_path: Path
 ) -> None:
-    """Texts that fill no basket are left as they are: queries of 6 to 8 words do not, documents of 22 and more do."""
+    """Texts that fill no basket are left as they are: queries of 6 to 8 words do not, documents of
+    22 and more do.
+    """
     leave = "retrieval+basket_size=12"
     log = measured(make_tiny("bert", "cls"), beir, treatments=["plain", leave])
     assert set(log.rows["treatment"]) == {"plain", leave}
@@ -956,8 +975,8 @@ def short(tmp_path: Path) -> SentenceTransformer:
 def test_each_treatment_reads_as_far_as_it_can(
     short: SentenceTransformer, graded: Collection, beir: str, measured: Evaluate
 ) -> None:
-    """Documents of 22 to 30 words: the plain model has the vector of the first twenty, tiles that of all; chunks fit
-    both, and late chunks come from windows of 22."""
+    """Documents of 22 to 30 words: the plain model has the vector of the first twenty, tiles that
+    of all; chunks fit both, and late chunks come from windows of 22."""
     indexes = ["whole", "chunk-max", "late-max"]
     log = measured(
         short, beir, treatments=["plain", T8], indexes=indexes, chunk_tokens=9, documents_only=False

@@ -1,4 +1,6 @@
-"""The summary and the view of an evaluation: simulated rows in; means, changes, verdicts, tables and charts out."""
+"""The summary and the view of an evaluation: simulated rows in; means, changes, verdicts, tables
+and charts out.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,9 @@ from fairspan.report.view import View
 from fairspan.runs.arms import Arm
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.comparison import compare, compare_searches
+from fairspan.studies.evaluate.depths import depth_steps
 from fairspan.studies.evaluate.measures import merged
-from fairspan.studies.evaluate.summary import _steps, frames_of
+from fairspan.studies.evaluate.summary import frames_of
 from fairspan.studies.evaluate.view import view_of
 from tests.report_example import chart_of, printed, table_of
 from tests.searches import METRICS, ONLY, PLANS, log_of, noise, rows_of, usual
@@ -40,7 +43,9 @@ def texts(one: Table) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
-    """Two metrics, three plans, two editions, a second index, and ranks of documents of several lengths."""
+    """Two metrics, three plans, two editions, a second index, and ranks of documents of several
+    lengths.
+    """
     rows = rows_of(
         usual, metrics=METRICS, plans=PLANS, editions=2, indexes=[("plain", "chunk-max")]
     )
@@ -65,7 +70,9 @@ def by_position(rows: pl.DataFrame, column: str = "value") -> list[float]:
 
 
 def test_every_mean_and_every_paired_change(wide: RunLog, view: View) -> None:
-    """Overall and by position, for every arm, metric and plan, joined by hand: the rows were shuffled."""
+    """Overall and by position, for every arm, metric and plan, joined by hand: the rows were
+    shuffled.
+    """
     named = (
         pl.when(pl.col("lead") == pl.col("later"))
         .then("lead")
@@ -130,7 +137,9 @@ def by_holm(p_values: Sequence[float]) -> list[float]:
 
 
 def test_p_values_by_hand(tmp_path: Path) -> None:
-    """Eight clusters: all 256 ways to swap two treatments' values in whole clusters; Holm over all arms."""
+    """Eight clusters: all 256 ways to swap two treatments' values in whole clusters; Holm over all
+    arms.
+    """
     levels = {"plain": 0.4, "paper": 0.44, "tempscale": 0.46, "plain/chunk-max": 0.43}
     rows = rows_of(
         lambda t, m, p, c: levels[t] + noise(0.2)(t, m, p, c),
@@ -179,7 +188,9 @@ def test_the_same_log_gives_the_same_numbers(tmp_path: Path) -> None:
 
 
 def test_queries_without_evidence(tmp_path: Path) -> None:
-    """They count overall, and in no group; fifths that nobody asks for leave the others their names."""
+    """They count overall, and in no group; fifths that nobody asks for leave the others their
+    names.
+    """
     rows = rows_of(usual, ("plain",), positions=(1, None, 3))
     frames = frames_of(log_of(tmp_path / "some", rows, positions="fifths"))
     assert frames["quality"]["estimate"][0] == pytest.approx(rows["value"].mean())
@@ -203,7 +214,9 @@ Shift = Mapping[str, Sequence[float]]
 def judged(
     folder: Path, shift: Shift, *, scale: float = 0.01, clusters: int = 24, **spec: Any
 ) -> dict[str, Any]:
-    """The verdict on paper where its values are those of plain plus these, at each of four positions, and noise."""
+    """The verdict on paper where its values are those of plain plus these, at each of four
+    positions, and noise.
+    """
     base = [0.7, 0.5, 0.4, 0.3]
 
     def value(treatment: str, metric: str, position: int, cluster: int) -> float:
@@ -238,7 +251,8 @@ PAPER_ONLY = f"paper{ONLY}"
         ({"paper": SAME, PAPER_ONLY: LOSS}, "not worse", False),
         # All positions as bad as the worst: PSI falls to 0, and so does what is found.
         ({"paper": [-0.4, -0.2, -0.1, 0.0]}, "worse", False),
-        # Levelling down within the margin: the first position loses 0.03, the weakest gains nearly nothing.
+        # Levelling down within the margin: the first position loses 0.03, the weakest gains nearly
+        # nothing.
         ({"paper": [-0.03, 0.0, 0.0, 0.0001]}, "not worse", False),
     ],
 )
@@ -267,7 +281,9 @@ def test_verdicts_that_are_not_clear(tmp_path: Path) -> None:
 
 
 def test_the_margin_decides(tmp_path: Path) -> None:
-    """Fairer at a loss of 0.02 on average: too much with a margin of 0.01, and not with one of 0.05."""
+    """Fairer at a loss of 0.02 on average: too much with a margin of 0.01, and not with one of
+    0.05.
+    """
     shift = {"paper": [-0.2, 0.0, 0.05, 0.07]}
     assert judged(tmp_path / "strict", shift)["verdict"] == "worse"
     assert judged(tmp_path / "mild", shift, margin=0.05)["verdict"] == "better"
@@ -285,13 +301,15 @@ def test_the_sentence_has_the_numbers(tmp_path: Path) -> None:
     found = judged(tmp_path, {"paper": [-0.1, 0.0, 0.05, 0.07]}, scale=0.0)
     assert (found["verdict"], found["clusters"], found["more_clusters"]) == ("better", 24, 6)
     assert found["sentence"] == (
-        "ndcg@10 0.475 → 0.480 (+0.005 [+0.005, +0.005]), weakest position 0.300 → 0.370, PSI 0.57 → 0.38; "
-        "only 24 clusters of queries: about 6 more would confirm it"
+        "ndcg@10 0.475 → 0.480 (+0.005 [+0.005, +0.005]), weakest position 0.300 → 0.370, PSI "
+        "0.57 → 0.38; only 24 clusters of queries: about 6 more would confirm it"
     )
 
 
 def test_how_many_clusters_would_decide(tmp_path: Path) -> None:
-    """A gain of 0.02 is 0.03 from a loss of the margin: ((1.96 + 0.84) · 0.1 / 0.03)² = 87, less the 40."""
+    """A gain of 0.02 is 0.03 from a loss of the margin: ((1.96 + 0.84) · 0.1 / 0.03)² = 87, less
+    the 40.
+    """
 
     def value(treatment: str, metric: str, position: int, cluster: int) -> float:
         # √(39/40): the deviation of a sample divides by one less than its size.
@@ -335,7 +353,7 @@ def test_verdicts_name_the_documents_that_were_cut(
 
 
 def test_the_first_metric_of_whole_documents_decides(tmp_path: Path) -> None:
-    """One metric gains and the other loses; chunks are compared, and have no verdict of their own."""
+    """One metric gains and the other loses; chunks are compared, but not judged."""
     named = f"tempscale{ONLY}"
 
     def value(treatment: str, measured: str, position: int, cluster: int) -> float:
@@ -406,7 +424,9 @@ def test_cards_and_tables_are_the_frames(wide: RunLog, view: View) -> None:
 
 
 def test_found_by_depth(tmp_path: Path) -> None:
-    """40 queries before the window's end, 25 soon after it, 15 after these and 5 far beyond, counted with the 15."""
+    """40 queries before the window's end, 25 soon after it, 15 after these and 5 far beyond,
+    counted with the 15.
+    """
     depths = [*range(40), *range(50, 90), *range(1000, 1005)]
     rows = rows_of(
         usual,
@@ -449,10 +469,12 @@ def test_found_by_depth(tmp_path: Path) -> None:
 
 
 def test_what_is_read_is_a_step_of_its_own() -> None:
-    """Steps have 20 tokens, but for the first two; without enough queries the window of 10 lies in the first."""
+    """Steps have 20 tokens, but for the first two; without enough queries the window of 10 lies in
+    the first.
+    """
     depths = np.repeat(np.arange(0, 240, 2), 10)
-    assert _steps(depths, 10)[:4] == [0, 10, 20, 40]
-    assert _steps(depths[::4], 10)[:2] == [0, 20]
+    assert depth_steps(depths, 10)[:4] == [0, 10, 20, 40]
+    assert depth_steps(depths[::4], 10)[:2] == [0, 20]
 
 
 @pytest.mark.parametrize(
@@ -514,7 +536,7 @@ def test_crowded_charts_show_whole_documents_first(tmp_path: Path) -> None:
 
 
 def test_figures_tables_and_page(view: View) -> None:
-    """Every chart can be drawn and every table written, and the page has one figure for each panel."""
+    """Every chart can be drawn and every table written, and the page has a figure per panel."""
     pytest.importorskip("matplotlib")
     panels = 0
     for one in view.charts():
@@ -528,7 +550,9 @@ def test_figures_tables_and_page(view: View) -> None:
 
 
 def test_frames_are_json(tmp_path: Path) -> None:
-    """Also where one treatment finds nothing at all, or a position has one cluster; brackets are no markup."""
+    """Also where one treatment finds nothing at all, or a position has one cluster; brackets are no
+    markup.
+    """
     name = "paper+layers=[1,3]"
     rows = rows_of(lambda t, m, p, c: 0.3 * (t == name) * (p < 3), ("plain", name))
     rows = rows.filter((pl.col("position") < 4) | (pl.col("set") == 0))
@@ -578,7 +602,9 @@ def test_two_runs_are_compared_query_by_query(tmp_path: Path) -> None:
 
 
 def test_what_is_compared_with_what(tmp_path: Path) -> None:
-    """Inside a run all treatments that were measured with the first one, between two runs each with itself."""
+    """Inside a run all treatments that were measured with the first one, between two runs each with
+    itself.
+    """
     one = log_of(
         tmp_path / "one", rows_of(usual, ("plain", "paper")), spec={"documents_only": True}
     )

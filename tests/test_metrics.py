@@ -33,8 +33,8 @@ Relevant = list[dict[int, int]]
 def by_ranx() -> Iterator[Callable[[Relevant, list[dict[int, float]]], dict[str, np.ndarray]]]:
     """ranx's values per query.
 
-    In a process of its own, where numba compiles nothing: compiling takes 45 s, warns of unsafe casts in ranx, and
-    switching it off here would switch it off for every other test.
+    In a process of its own, where numba compiles nothing: compiling takes 45 s, warns of unsafe
+    casts in ranx, and switching it off here would switch it off for every other test.
     """
     if find_spec("ranx") is None:
         pytest.skip("needs ranx")
@@ -71,7 +71,7 @@ def ours(numbers: np.ndarray, relevant: Relevant) -> dict[str, np.ndarray]:
 
 
 def test_a_tiny_ranking_by_hand() -> None:
-    """Documents 7, 2, 5, 9 in this order; 2 is worth 3, 4 is worth 2 but not found, 9 is worth 1."""
+    """Documents 7, 2, 5, 9 in order; 2 is worth 3, 4 is worth 2 but not found, 9 is worth 1."""
     gains = gains_of(np.array([[7, 2, 5, 9]]), [{2: 3.0, 4: 2.0, 9: 1.0}])
     np.testing.assert_array_equal(gains, [[0, 3, 0, 1]])
     ideal = [[1.0, 3.0, 2.0]]
@@ -88,7 +88,9 @@ def test_a_tiny_ranking_by_hand() -> None:
 
 @pytest.mark.slow
 def test_random_rankings_with_ties_are_ranxs(by_ranx: Any) -> None:
-    """Ties between documents of different gains, so that the order in them matters; ranx is told ours as ranks."""
+    """Ties between documents of different gains, so that the order in them matters; ranx is told
+    ours as ranks.
+    """
     rng = np.random.default_rng(0)
     scores = rng.integers(0, 6, (200, 40)).astype(float)
     relevant: Relevant = []

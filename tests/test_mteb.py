@@ -1,4 +1,6 @@
-"""Search tasks of mteb, read query by query, and what mteb itself runs: data in memory, tiny models, no network."""
+"""Search tasks of mteb, read query by query, and what mteb itself runs: data in memory, tiny
+models, no network.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +134,9 @@ def named(mteb: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], 
 def test_a_task_is_read_query_by_query(
     search: Callable[..., Any], named: Callable[[Any], None]
 ) -> None:
-    """Titles stand before texts; q9 has no answer, and what is judged and not there counts for nothing."""
+    """Titles stand before texts; q9 has no answer, and what is judged and not there counts for
+    nothing.
+    """
     titles = ["T", *[""] * 13]
     queries = {**QUERIES, "q9": "w1"}
     task = search(
@@ -157,7 +161,9 @@ def test_a_task_is_read_query_by_query(
 def test_scores_are_those_of_mteb_itself(
     mteb: ModuleType, search: Callable[..., Any], named: Callable[[Any], None], tmp_path: Path
 ) -> None:
-    """mteb runs a calibrated model as docs/tasks.md says; `evaluate` finds the same. mteb rounds to five places."""
+    """mteb runs a calibrated model as docs/tasks.md says; `evaluate` finds the same. mteb rounds to
+    five places.
+    """
     model = tiny_model(tmp_path / "model", "bert", "mean")
     fair = fairspan.calibrate(model, basket_size=4)
     named(search())

@@ -18,7 +18,7 @@ from fairspan.corpus.segment import Segment
 from fairspan.design.design import Design
 from fairspan.design.plan import LanguagePlan, language_plans
 from fairspan.errors import CorpusError, DesignError
-from fairspan.retrieval.pages import build_pages
+from fairspan.retrieval.pages import PageQueries, build_pages
 from fairspan.retrieval.source import PageSource
 from fairspan.retrieval.task import Passage, RetrievalTask
 from tests.saying import said_by
@@ -45,7 +45,9 @@ class Words:
 
 
 def sentence(segment: int, language: str, number: int) -> str:
-    """Words that stand nowhere else, so that a text is on a page if and only if one of its words is."""
+    """Words that stand nowhere else, so that a text is on a page if and only if one of its words
+    is.
+    """
     length = 5 + (segment + 2 * number) % 4
     return " ".join([*(f"{language}{segment:02}s{number}w{place}" for place in range(length)), "."])
 
@@ -76,8 +78,11 @@ def pages(
     **design: Any,
 ) -> tuple[RetrievalTask, ...]:
     settings = {"sizes": (3,), "sets": 5, **design}
+    asked = {**(queries or {})}
+    editions = asked.pop("editions", None)
+    made = corpus or make_corpus()
     return build_pages(
-        corpus or make_corpus(), plans, Design(**settings), Words(window), **(queries or {})
+        made, plans, Design(**settings), Words(window), PageQueries(**asked), editions
     )
 
 
@@ -106,7 +111,9 @@ def segment_of(text: str) -> tuple[str, str]:
 def test_over_all_editions_every_segment_stands_equally_often_at_every_position(
     n: int, orders: str
 ) -> None:
-    """Once in a Latin design, once or (odd n) twice in Williams's, (n−1)! times in all permutations."""
+    """Once in a Latin design, once or (odd n) twice in Williams's, (n−1)! times in all
+    permutations.
+    """
     each = {"latin": 1, "williams": 1 + n % 2, "permutations": factorial(n - 1)}[orders]
     tasks = pages(sizes=(n,), design=orders)
     assert len(tasks) == n * each
@@ -121,7 +128,9 @@ def test_over_all_editions_every_segment_stands_equally_often_at_every_position(
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_an_edition_holds_every_set_once_in_one_order(n: int) -> None:
-    """The same sets in every edition, each told in another order every time; no segment is on two pages."""
+    """The same sets in every edition, each told in another order every time; no segment is on two
+    pages.
+    """
     tasks = pages(sizes=(n,))
     told = [
         sorted(tuple(segment_of(part)[1] for part in parts_of(page)) for page in t.documents)
@@ -180,7 +189,7 @@ def middle(segment: Segment) -> str:
 
 @pytest.mark.parametrize("tokens", [8, 11, 60])
 def test_a_held_out_query_goes_on_where_the_page_ends(tokens: int) -> None:
-    """Page part and query are the beginning of the article, without a gap and without an overlap."""
+    """Page part and query are the beginning of the article, without gap or overlap."""
     corpus = make_corpus()
     for task in pages(corpus, ALL, {"tokens": tokens}):
         texts = {page.id: page.text for page in task.documents}
@@ -209,7 +218,9 @@ def test_openings_are_what_stands_on_the_page() -> None:
 
 
 def test_too_little_left_to_ask_with() -> None:
-    """Eight words are enough and seven are not; whole articles, whose opening is all of them, leave none."""
+    """Eight words are enough and seven are not; whole articles, whose opening is all of them, leave
+    none.
+    """
     lengths = {
         segment.id: len(segment.text.split())
         for segment in make_corpus().segments
@@ -229,8 +240,9 @@ def test_too_little_left_to_ask_with() -> None:
     with pytest.raises(CorpusError) as caught:
         pages(opening=max(lengths.values()))
     assert str(caught.value) == (
-        "2 pages of 3 need 6 segments, and queries can be made for 0 of the 26 segments of made: 26 have fewer than "
-        "8 tokens left to ask with. Add texts, put less of each on its page with opening, or choose another query: "
+        "2 pages of 3 need 6 segments, and queries can be made for 0 of the 26 segments "
+        "of made: 26 have fewer than 8 tokens left to ask with. Add texts, put less of each on its "
+        "page with opening, or choose another query: "
         "held-out, first-sentence, title."
     )
 
@@ -239,7 +251,7 @@ def test_first_sentences() -> None:
     """The whole article is on the page, the query included; one sentence alone would be both."""
     single = [article(segment, "en", 1) for segment in range(30, 33)]
     corpus = Corpus.from_segments("made", [*make_corpus(languages=["en"]).segments, *single])
-    for task in pages(corpus, queries={"query": "first-sentence"}, sets=50):
+    for task in pages(corpus, queries={"kind": "first-sentence"}, sets=50):
         assert len(task.queries) == 3 * (26 // 3)
         assert "3 of 29 segments have only one sentence and were not used" in task.notes
         for query in task.queries:
@@ -257,7 +269,7 @@ def test_titles() -> None:
         for n in range(3)
     ]
     corpus = Corpus.from_segments("made", [*make_corpus(languages=["en"]).segments, *without])
-    for task in pages(corpus, queries={"query": "title"}, sets=50):
+    for task in pages(corpus, queries={"kind": "title"}, sets=50):
         assert len(task.queries) == 24
         assert "3 of 29 segments have no title and were not used" in task.notes
         for query in task.queries:
@@ -270,7 +282,7 @@ def test_titles() -> None:
         "bare", [Segment(s.id, s.language, s.text) for s in make_corpus().segments]
     )
     with pytest.raises(CorpusError, match="for 0 of the 26 segments of bare: 26 have no title"):
-        pages(untitled, queries={"query": "title"})
+        pages(untitled, queries={"kind": "title"})
 
 
 # Languages.
@@ -280,7 +292,7 @@ def test_titles() -> None:
 def test_queries_in_one_language_whatever_the_pages(kind: str) -> None:
     """Italian asks for the same article in English, in Italian and on mixed pages."""
     corpus = make_corpus()
-    tasks = pages(corpus, ALL, {"query": kind, "language": "it"})
+    tasks = pages(corpus, ALL, {"kind": kind, "language": "it"})
     assert {(task.lead, task.later) for task in tasks} == {
         (a, b) for a in LANGUAGES for b in LANGUAGES
     }
@@ -335,7 +347,9 @@ def test_as_many_pages_as_the_corpus_yields() -> None:
 
 
 def test_pages_that_do_not_fit_are_not_made() -> None:
-    """Halves of 20 to 25 words; three of them and two marks in 70. No segment comes twice, and none is cut."""
+    """Halves of 20 to 25 words; three of them and two marks in 70. No segment comes twice, and none
+    is cut.
+    """
     corpus = make_corpus()
     tasks = pages(corpus, sets=100, window=70)
     assert 2 <= len(tasks[0].documents) < 8
@@ -413,16 +427,20 @@ def written(folder: Path, corpus: Corpus) -> str:
 
 
 def test_a_spec_names_it_all(tmp_path: Path) -> None:
-    """English pages of one plan by default; the language of the queries is read though no page speaks it."""
+    """English pages of one plan by default; the language of the queries is read though no page
+    speaks it.
+    """
     folder = written(tmp_path, make_corpus())
     asked = {"query": "title", "query_language": "it", "editions": 2, "seed": 6, "sets": 5}
     source = PageSource(corpus=folder, size=3, **asked)
-    by_hand = pages(queries={"query": "title", "language": "it", "editions": 2}, seed=6)
+    by_hand = pages(queries={"kind": "title", "language": "it", "editions": 2}, seed=6)
     assert [t.fingerprint for t in source.read(Words())] == [t.fingerprint for t in by_hand]
 
 
 def test_real_text_in_all_languages_of_the_sample() -> None:
-    """Chinese, Korean and Hindi have sentence ends of their own: page part and query still are the article."""
+    """Chinese, Korean and Hindi have sentence ends of their own: page part and query still are the
+    article.
+    """
     corpus = Corpus.read("sample")
     for language in corpus.languages:
         source = PageSource(languages=[language], size=4, sets=12, editions=1, query_tokens=1000)

@@ -74,7 +74,7 @@ def test_a_query_is_whole_sentences_and_in_no_document(per_document: int) -> Non
 
 @pytest.mark.parametrize("options", [{"per_document": 1}, {"per_document": 3}, {"tokens_each": 60}])
 def test_with_its_passages_a_document_is_what_it_was(options: dict[str, int]) -> None:
-    """Between the two sentences of its evidence; at either end of the document there is only one."""
+    """Between the two sentences of its evidence; at an end of the document there is one."""
     corpus = make_corpus()
     task = passages(corpus, **options)
     texts = {document.id: document.text for document in task.documents}
@@ -135,7 +135,7 @@ def test_long_documents_have_more_passages(window: int | None) -> None:
     ],
 )
 def test_how_many_are_drawn(limits: dict[str, int], wanted: int | None) -> None:
-    """In the order of the seed: as many as have 2,000 tokens together, if nothing else is wanted."""
+    """In the order of the seed: as many as have 2,000 tokens together, if nothing else is said."""
     corpus = make_corpus()
     texts = [one.text for one in sorted(corpus.segments, key=lambda one: one.id)]
     order = np.random.default_rng(0).permutation(len(texts))
@@ -169,7 +169,9 @@ def test_a_language_that_nobody_named_is_not_named() -> None:
 
 
 def test_documents_that_fail_are_replaced() -> None:
-    """Five passages fit into 35 sentences and not into 8: of 20 documents of each kind, 15 can be used."""
+    """Five passages fit into 35 sentences and not into 8: of 20 documents of each kind, 15 can be
+    used.
+    """
     corpus = make_corpus(*[8] * 20, *[35] * 20)
     task = passages(corpus, per_document=5, documents=15)
     assert len(task.documents) == 15
@@ -209,7 +211,9 @@ def test_seeds() -> None:
 
 
 def test_the_greatest_break_stays() -> None:
-    """Sentences joined by a space, paragraphs of three by an empty line: no other white space is left."""
+    """Sentences joined by a space, paragraphs of three by an empty line: no other white space is
+    left.
+    """
     made = []
     for number in range(6):
         parts = [sentence(number, place) for place in range(24)]
@@ -227,7 +231,9 @@ def test_the_greatest_break_stays() -> None:
 
 
 def test_what_is_repeated_is_not_asked() -> None:
-    """The same sentence at the end of every document, another one twice in a document, in other white space."""
+    """The same sentence at the end of every document, another one twice in a document, in other
+    white space.
+    """
     footer = "This text may be used by anybody under the licence named below."
     twice = "Whoever reads this line reads it twice in this very text, I fear."
     made = [
@@ -270,7 +276,10 @@ def test_what_was_left_out_is_noted() -> None:
         "2 lines were empty",
         "1 of 26 documents in en have the text of another one and were not used",
         "1 of 26 documents in en have fewer than 5 sentences or 40 tokens and were not used",
-        "1 of 26 documents in en have a fifth without sentences of 8 to 30 tokens that occur once and were not used",
+        (
+            "1 of 26 documents in en have a fifth without sentences of 8 to 30 tokens that occur "
+            "once and were not used"
+        ),
     )
 
 

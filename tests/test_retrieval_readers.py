@@ -1,4 +1,6 @@
-"""Readers of retrieval tasks: what they find is recomputed by hand, and every fault has its file and line."""
+"""Readers of retrieval tasks: what they find is recomputed by hand, and every fault has its file
+and line.
+"""
 
 from __future__ import annotations
 
@@ -151,7 +153,9 @@ def test_relevant_documents_without_text(tmp_path: Path) -> None:
 
 
 def test_judgements_that_change_nothing(tmp_path: Path) -> None:
-    """Three of score 0 name what is not there, q3 has no relevant document, and one line comes twice."""
+    """Three of score 0 name what is not there, q3 has no relevant document, and one line comes
+    twice.
+    """
     qrels = "q1\td1\t1\nq1\td99\t0\nq9\td1\t0\nq9\td99\t-1\nq3\td1\t0\nq1\td1\t1\n"
     task = read_beir(beir_folder(tmp_path, qrels, BEIR_CORPUS[:2]))
     assert relevant(task) == {"q1": {"d1": 1}}
@@ -471,11 +475,12 @@ def positions_row(**changes: object) -> dict[str, object]:
 
 
 def positions_folder(place: Path, **changes: object) -> Path:
-    """Questions in German and English, whose corpus is beside."""
+    """Questions in German and English."""
     second = positions_row(
         qid="q2", answer="sings", start_in_paragraph=3, paragraph_chars=9, start_in_article=21
     )
-    folder, corpus = place / "retrieval" / "sea_positions", place / "corpora" / "sea"
+    folder = place / "sea_positions"
+    corpus = folder / "documents"
     for one in (folder, corpus):
         one.mkdir(parents=True, exist_ok=True)
     for language in ("de", "en"):
@@ -499,12 +504,13 @@ def test_positions(tmp_path: Path) -> None:
         "sea_positions-en",
         "sea_positions-de",
     ]
-    (tmp_path / "corpora").rename(tmp_path / "elsewhere")
+    (folder / "documents").rename(tmp_path / "elsewhere")
     assert said_by(read, folder) == (
-        f"{folder} has questions but no articles: put the corpus that has them into {folder / 'documents'}."
+        f"{folder} has questions but no articles: put the corpus that has them into "
+        f"{folder / 'documents'}, as a copy or a link."
     )
-    (tmp_path / "elsewhere" / "sea").rename(folder / "documents")
-    assert read(folder) == (task,)
+    (folder / "documents").symlink_to(tmp_path / "elsewhere")
+    assert [one.queries for one in read(folder)] == [task.queries]
 
 
 @pytest.mark.parametrize(
@@ -514,7 +520,7 @@ def test_positions(tmp_path: Path) -> None:
             {"start_in_article": 20},
             "the answer 'sings' is not at character 20 of the document '00'; found ' sing'.",
         ),
-        ({"article": "01"}, "there is no article '01' in sea (en)."),
+        ({"article": "01"}, "there is no article '01' in documents (en)."),
         ({"qid": "q1"}, "the id 'q1' was already used at en.jsonl, line 1."),
         ({"answer": ""}, "'answer' is empty."),
         ({"start_in_paragraph": "3"}, "'start_in_paragraph' must be a whole number, got \"3\"."),
@@ -528,12 +534,14 @@ def test_faults_of_positions(tmp_path: Path, changes: dict[str, object], message
 
 
 @pytest.mark.parametrize("language", ["en", "de", "hi", "zh"])
-def test_xquad(shared: Path, language: str) -> None:
+def test_xquad(shared: Path, tmp_path: Path, language: str) -> None:
     """All of it, against the raw lines: 1190 questions about 48 articles of five paragraphs."""
     folder = shared / "retrieval" / "xquad_positions"
     if not folder.is_dir() or not (shared / "corpora" / "xquad").is_dir():
         pytest.skip("needs ../shared/retrieval/xquad_positions and ../shared/corpora/xquad")
-    (task,) = read(folder, language=language)
+    (tmp_path / "documents").symlink_to(shared / "corpora" / "xquad")
+    (tmp_path / f"{language}.jsonl").symlink_to(folder / f"{language}.jsonl")
+    (task,) = read(tmp_path, language=language)
     rows = [
         json.loads(line)
         for line in (folder / f"{language}.jsonl").read_text(encoding="utf-8").splitlines()
@@ -554,7 +562,9 @@ def test_xquad(shared: Path, language: str) -> None:
 
 
 def test_qmsum(shared: Path) -> None:
-    """The fifths are those of the raw lines; 196 of 1,527 queries have none, and all are clustered by meeting."""
+    """The fifths are those of the raw lines; 196 of 1,527 queries have none, and all are clustered
+    by meeting.
+    """
     folder = shared / "retrieval" / "longembed_qmsum"
     if not folder.is_dir():
         pytest.skip("needs ../shared/retrieval/longembed_qmsum")
@@ -569,7 +579,7 @@ def test_qmsum(shared: Path) -> None:
 
 
 def test_scifact(shared: Path) -> None:
-    """5183 abstracts, all with a title and a text; 339 judgements of 300 queries, all of score 1."""
+    """5183 abstracts, all with title and text; 339 judgements of 300 queries, all of score 1."""
     folder = shared / "retrieval" / "scifact"
     if not folder.is_dir():
         pytest.skip("needs ../shared/retrieval/scifact")

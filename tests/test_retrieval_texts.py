@@ -1,4 +1,6 @@
-"""What a search reads: tasks in a model's tokens, chunks, windows, indexes, and the encoders of both sides."""
+"""What a search reads: tasks in a model's tokens, chunks, windows, indexes, and the encoders of
+both sides.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ from tests.tiny import HIDDEN, words
 
 Make = Callable[..., SentenceTransformer]
 
-# Float32 sums in padded batches are split otherwise than for a text alone: a few roundings (6e-8 each) through four
-# layers of vectors whose entries are of order 1.
+# Float32 sums in padded batches are split otherwise than for a text alone: a few roundings (6e-8
+# each) through four layers of vectors whose entries are of order 1.
 BY_PADDING = 1e-5
 
 
@@ -54,7 +56,9 @@ def bare(tokenizer: Tokenizer) -> ModelTokens:
 
 
 def with_joining_spaces() -> ModelTokens:
-    """One token a word, which begins with the space before it, as in XLM-R (bge-m3, multilingual E5) and Qwen."""
+    """One token a word, which begins with the space before it, as in XLM-R (bge-m3, multilingual
+    E5) and Qwen.
+    """
     vocabulary = ["<unk>", *(f"▁w{number}" for number in range(90)), "▁."]
     tokenizer = Tokenizer(
         models.WordLevel({word: n for n, word in enumerate(vocabulary)}, unk_token="<unk>")
@@ -64,7 +68,9 @@ def with_joining_spaces() -> ModelTokens:
 
 
 def by_bytes() -> ModelTokens:
-    """A token for every byte, white space included, as byte-level tokenizers have where they merged nothing."""
+    """A token for every byte, white space included, as byte-level tokenizers have where they merged
+    nothing.
+    """
     alphabet = {
         letter: number for number, letter in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))
     }
@@ -167,7 +173,8 @@ def test_offsets_in_the_tokens_of_a_real_tokenizer(wordpiece: SentenceTransforme
     assert len(expected) > 200
 
 
-# A token goes with its last character, as in `tokens_of_spans`; here all that begin earlier are taken to be before.
+# A token goes with its last character, as in `tokens_of_spans`; here all that begin earlier are
+# taken to be before.
 
 
 def test_a_token_that_begins_with_the_space_goes_with_its_word() -> None:
@@ -205,7 +212,9 @@ def test_segments_are_the_positions_of_pages(make_tiny: Make) -> None:
 def test_a_fifth_that_was_given_is_the_position_unless_the_document_is_shortened(
     make_tiny: Make,
 ) -> None:
-    """Of d1's 23 words 15 fit into a window of 17, and words 4 and 5 are in their second fifth; d0 fits."""
+    """Of d1's 23 words 15 fit into a window of 17, and words 4 and 5 are in their second fifth; d0
+    fits.
+    """
     task = known_evidence()
     task = replace(
         task, evidence={query: replace(found, fifth=4) for query, found in task.evidence.items()}
@@ -223,7 +232,9 @@ def test_a_fifth_that_was_given_is_the_position_unless_the_document_is_shortened
 
 
 def test_documents_that_are_left_out(make_tiny: Make) -> None:
-    """A window of 25: d2, of 33 with its marks, goes with its three queries; d1, of exactly 25, stays."""
+    """A window of 25: d2, of 33 with its marks, goes with its three queries; d1, of exactly 25,
+    stays.
+    """
     counter = ModelTokens(narrow(make_tiny(), 25))
     measured = measure_task(known_evidence(), counter, counter, too_long="leave-out")
     assert [document.id for document in measured.task.documents] == ["d0", "d1", "d3"]
@@ -235,8 +246,8 @@ def test_documents_that_are_left_out(make_tiny: Make) -> None:
     )
     (note,) = measured.task.notes
     assert note == (
-        "1 of 4 documents are longer than the 25 tokens that the model reads and were left out, with 3 of 9 queries; "
-        "what fits of them is kept if they are shortened instead"
+        "1 of 4 documents are longer than the 25 tokens that the model reads and were left "
+        "out, with 3 of 9 queries; what fits of them is kept if they are shortened instead"
     )
 
 
@@ -263,7 +274,9 @@ def test_of_several_relevant_documents_one_may_be_left_out(make_tiny: Make) -> N
 
 
 def test_documents_that_are_shortened(make_tiny: Make) -> None:
-    """To whole sentences of five words: 20 of d1's 23 and d2's 31 into a window of 23; the later queries go."""
+    """To whole sentences of five words: 20 of d1's 23 and d2's 31 into a window of 23; the later
+    queries go.
+    """
     task = known_evidence()
     counter = ModelTokens(narrow(make_tiny(), 23))
     measured = measure_task(task, counter, counter, too_long="shorten")
@@ -278,8 +291,9 @@ def test_documents_that_are_shortened(make_tiny: Make) -> None:
     assert groups == {"q0": 1, "q1": 5, "q2": 2, "q3": 2, "q8": 4}
     (note,) = measured.task.notes
     assert note == (
-        "2 of 4 documents are longer than the 23 tokens that the model reads and were shortened to the sentences "
-        "that fit; 4 of 9 queries, whose evidence comes later, were left out"
+        "2 of 4 documents are longer than the 23 tokens that the model reads and were "
+        "shortened to the sentences that fit; 4 of 9 queries, whose evidence comes later, were "
+        "left out"
     )
 
 
@@ -295,7 +309,9 @@ def test_a_sentence_that_does_not_fit_is_cut_between_tokens(make_tiny: Make) -> 
 
 
 def test_a_shortened_document_keeps_the_border_of_its_last_segment(make_tiny: Make) -> None:
-    """Segments of 10 and 20 words, of which 16 fit: the second begins where it did, and ends with the text."""
+    """Segments of 10 and 20 words, of which 16 fit: the second begins where it did, and ends with
+    the text.
+    """
     own = words(30, 1).split()
     own[3::4] = ["."] * len(own[3::4])
     text = " ".join(own)
@@ -318,7 +334,8 @@ def test_documents_that_are_cut_or_refused(make_tiny: Make) -> None:
     assert measured.task.queries == task.queries
     assert measured.lengths["d2"] == 33, "the whole length, of which 25 are read"
     assert measured.task.notes[0] == (
-        "1 of 4 documents are longer than the 25 tokens that the model reads: only their beginning is read"
+        "1 of 4 documents are longer than the 25 tokens that the model reads: only their "
+        "beginning is read"
     )
     # 23 of 31 words are read; only the evidence of q7, at word 30, is beyond them.
     assert measured.task.notes[1] == "the evidence of 1 queries is beyond the model's window"
@@ -421,7 +438,9 @@ def test_chunks_that_the_model_cannot_read(make_tiny: Make) -> None:
 
 
 def test_windows_by_hand() -> None:
-    """Room for 18: 5 + 1 + 6 + 1 + 5 fit exactly, one more token does not; nothing is in two windows."""
+    """Room for 18: 5 + 1 + 6 + 1 + 5 fit exactly, one more token does not; nothing is in two
+    windows.
+    """
     chunks = [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
     assert grouped(zip(chunks, [5, 6, 5, 2, 18], strict=True), 18, 1) == [
         chunks[:3],
@@ -486,7 +505,9 @@ def test_what_each_index_embeds(long_and_short: tuple[list[Passage], ModelTokens
 
 
 def test_late_windows_fit_and_cover_all(make_tiny: Make) -> None:
-    """Long documents of uneven sentences, by hand: every window fits, every chunk is in one of them, in order."""
+    """Long documents of uneven sentences, by hand: every window fits, every chunk is in one of
+    them, in order.
+    """
     rng = np.random.default_rng(0)
     documents = []
     for number in range(6):
@@ -512,7 +533,9 @@ def test_late_windows_fit_and_cover_all(make_tiny: Make) -> None:
 
 
 def test_assembling_by_hand() -> None:
-    """A document of one text, one of two, and one whose text has two spans in one row; lengths of 5, 2, 1 and 13."""
+    """A document of one text, one of two, and one whose text has two spans in one row; lengths of
+    5, 2, 1 and 13.
+    """
     three, four = np.array([3.0, 4.0], np.float32), np.array([0.0, 2.0], np.float32)
     row = np.array([1.0, 0.0, 5.0, 12.0], np.float32)
     found = [[three], [three, four], [row]]
@@ -607,7 +630,9 @@ def alone(encode: Callable[..., Any], **options: Any) -> np.ndarray:
 )
 @pytest.mark.parametrize("side", ["query", "document"])
 def test_an_encoder_of_a_side(make_tiny: Make, calibration: Calibration, side: str) -> None:
-    """What `encode_query` and `encode_document` of the calibrated model give, prompt and side and all."""
+    """What `encode_query` and `encode_document` of the calibrated model give, prompt and side and
+    all.
+    """
     model = make_tiny("bert", "cls")
     prompt = {"query": "w1 w2 ", "document": "w3 "}[side]
     by_hand = alone(
@@ -653,7 +678,9 @@ def test_keys_differ_wherever_vectors_do(make_tiny: Make) -> None:
 
 
 def test_keys_are_the_same_where_vectors_are(make_tiny: Make) -> None:
-    """A query that a calibration leaves alone is the plain model's; borders matter to segment baskets alone."""
+    """A query that a calibration leaves alone is the plain model's; borders matter to segment
+    baskets alone.
+    """
     model = make_tiny("bert", "cls")
     text, other = Text(TEXTS[0], 32), Text(TEXTS[0], 99, borders=(0, 40))
     plain, paper = PRESETS["plain"], Calibration(basket_size=8)
@@ -707,7 +734,9 @@ def test_segments_as_baskets(make_tiny: Make, pooling: str, prompt: str) -> None
 
 
 def test_late_vectors_by_hand(make_tiny: Make) -> None:
-    """The mean of a chunk's last hidden states inside its document, one token a word, after <s> and the prompt."""
+    """The mean of a chunk's last hidden states inside its document, one token a word, after <s> and
+    the prompt.
+    """
     model = make_tiny("bert", "mean")
     fair = fairspan.calibrate(model, basket_size=8)
     document = Passage("d", f"{words(7, 1)} . {words(5, 2)} . {words(9, 3)} .", "en")

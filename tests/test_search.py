@@ -24,7 +24,9 @@ MEMORIES = (800, 4_000, MEMORY)
 def all_scores(
     queries: np.ndarray, vectors: np.ndarray, owners: np.ndarray | None = None
 ) -> np.ndarray:
-    """Scores [Q, D]. Float64 is off by 1e-16, and these are at least 1e-10 away from where float32 rounds up."""
+    """Scores [Q, D]. Float64 is off by 1e-16, and these are at least 1e-10 away from where float32
+    rounds up.
+    """
     scores = (
         (queries[:, None].astype(np.float64) * vectors.astype(np.float64))
         .sum(-1)
@@ -88,7 +90,9 @@ def some_owners(rng: Rng, vectors: int) -> np.ndarray:
 def test_hits_and_ranks_are_those_of_the_whole_order(
     monkeypatch: pytest.MonkeyPatch, kind: Kind, owned: bool
 ) -> None:
-    """Whatever the sizes of blocks and batches, for one hit, a few, and more than there are documents."""
+    """Whatever the sizes of blocks and batches, for one hit, a few, and more than there are
+    documents.
+    """
     rng = np.random.default_rng(1)
     queries, vectors = kind(rng, 7, 11), kind(rng, 90, 11)
     owners = some_owners(rng, 90) if owned else None
@@ -122,7 +126,9 @@ def test_any_shape(
     memory: int,
     owned: bool,
 ) -> None:
-    """Queries of one kind and vectors of another, of any small size; the ranks of what is found count up."""
+    """Queries of one kind and vectors of another, of any small size; the ranks of what is found
+    count up.
+    """
     rng = np.random.default_rng(seed)
     count, total, d = sizes
     queries, vectors = kinds[0](rng, count, d), kinds[1](rng, total, d)

@@ -1,4 +1,6 @@
-"""Search across languages: the same questions and documents in several, by a model whose preference is planted."""
+"""Search across languages: the same questions and documents in several, by a model whose preference
+is planted.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,9 @@ ARTICLES, QUESTIONS = 16, 2
 class Speaker:
     """Knows what every text is about and in which language it is: "de a03 …".
 
-    Queries and documents agree by 1 if they are about the same. `prefers` adds 2 for documents in the language of the
-    query ("own") or in that language, so that all of these come before any other.
+    Queries and documents agree by 1 if they are about the same. `prefers` adds 2 for documents in
+    the language of the query ("own") or in that language, so that all of these come before any
+    other.
     """
 
     def __init__(self, prefers: str = "", identity: str = "", most: int | None = None) -> None:
@@ -205,7 +208,9 @@ def test_translations_need_the_same_ids() -> None:
 
 
 def test_a_model_that_prefers_the_language_of_the_query(task: Path, tmp_path: Path) -> None:
-    """Of 16 documents 8 are in each language: one in another language comes ninth, after all in the query's own."""
+    """Of 16 documents 8 are in each language: one in another language comes ninth, after all in the
+    query's own.
+    """
     log = measured(Speaker("own"), task, tmp_path)
     ninth = 1 / math.log2(10)
     assert pairs(log) == pytest.approx(
@@ -245,7 +250,8 @@ def test_a_model_that_prefers_english(task: Path, tmp_path: Path) -> None:
     assert figure(log, "rank ratio to en", document="de") == pytest.approx(9.0)
     assert figure(log, "share@10", document="en") == 1.0
     assert figure(log, "share distance") == pytest.approx(0.5)
-    # The 15 other articles: English ones have ranks 2 to 16, German ones 18 to 32, so H is 29 · between / all.
+    # The 15 other articles: English ones have ranks 2 to 16, German ones 18 to 32, so H is 29 ·
+    # between / all.
     ranks = np.array([*range(2, 17), *range(18, 33)])
     between = 15 * 2 * (16.0 / 2) ** 2
     h = 29 * between / ((ranks - ranks.mean()) ** 2).sum()

@@ -1,4 +1,4 @@
-"""Clusters of queries: which share a document or a text, by a graph that is walked from each query."""
+"""Clusters of queries: sharing a document or a text, by a graph that is walked from each query."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairspan.retrieval.measured import MeasuredTask, Position
-from fairspan.retrieval.splitting import Tasks, link_queries
+from fairspan.retrieval.splitting import link_queries
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
 
 
@@ -50,7 +50,9 @@ def clusters(task: RetrievalTask) -> list[str]:
 
 @st.composite
 def random_tasks(draw: st.DrawFn) -> list[MeasuredTask]:
-    """One or two editions, whose documents share texts and segments, and whose queries share documents and words."""
+    """One or two editions, whose documents share texts and segments, and whose queries share
+    documents and words.
+    """
     count = draw(st.integers(20, 32))
     texts = [f"text {number} " for number in range(2 * count)]
     pick = st.integers(0, 2 * count - 1)
@@ -119,7 +121,7 @@ def companies(tasks: Sequence[MeasuredTask], *, texts: bool) -> set[frozenset[st
     return found
 
 
-def as_sets(tasks: Tasks) -> set[frozenset[str]]:
+def as_sets(tasks: Sequence[MeasuredTask]) -> set[frozenset[str]]:
     named: dict[str, set[str]] = {}
     for query in (query for one in tasks for query in one.task.queries):
         named.setdefault(query.cluster or query.id, set()).add(query.id)
@@ -147,7 +149,7 @@ def test_what_shares_something_is_one_cluster_and_nothing_else_changes(
 
 
 def test_queries_that_share_a_document() -> None:
-    """q1 shares d1 with q0 and d2 with q2; q4 knows d3 only as a document that does not answer it."""
+    """q1 shares d1 with q0 and d2 with q2; q4 knows d3 only as one that does not answer it."""
     relevant = {"q0": {"d1": 1.0}, "q1": {"d1": 2.0, "d2": 1.0}, "q2": {"d2": 1.0}}
     relevant |= {"q3": {"d3": 1.0}, "q4": {"d3": 0.0, "d4": 1.0}, "q5": {"d5": 1.0}}
     found = linked(relevant)

@@ -1,1 +1,1 @@
-"""Search: collections of queries and documents, exact search over vectors, and what is made of a ranking."""
+"""Search: tasks of queries and documents, exact search over vectors, and metrics of rankings."""

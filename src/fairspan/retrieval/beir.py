@@ -1,25 +1,25 @@
 """Tasks in BEIR's layout: a corpus, queries, and judgements by split; and XQuAD with positions.
 
-Metadata may say more: of a document its language and segments, of a query its language and where its evidence is.
-`docs/tasks.md` has the fields.
+Metadata may say more: of a document its language and segments, of a query its language and where
+its evidence is. `docs/tasks.md` has the fields.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.rows import decode, lines
+from fairspan.corpus.sentences import Span
 from fairspan.errors import CorpusError
-from fairspan.retrieval.records import Record, file_in, records, required_file, with_ids
+from fairspan.retrieval.entries import Entry, entries_by_id, read_entries
 from fairspan.retrieval.task import (
     FIFTHS,
     Evidence,
     Passage,
     Query,
     RetrievalTask,
-    Span,
     make_task,
     same_texts,
 )
@@ -36,59 +36,62 @@ def read_beir(folder: Path, *, split: str = "test", language: str | None = None)
     Args:
         language: of the texts whose metadata name none; queries in another one are left out.
     """
-    corpus, asked = (required_file(folder, name) for name in ("corpus.jsonl", "queries.jsonl"))
-    found = {
-        id: _document(id, record, language or "") for id, record in with_ids(records(corpus), "_id")
+    corpus_file = _file_in(folder, "corpus.jsonl")
+    query_file = _file_in(folder, "queries.jsonl")
+    documents = {
+        id: _document(id, entry, language or "") for id, entry in entries_by_id(corpus_file, "_id")
     }
-    of_queries = dict(with_ids(records(asked), "_id"))
-    texts = {id: one.passage.text for id, one in found.items()}
-    relevant, remarks = _judge(_qrels(folder, split), texts, of_queries)
-    queries, evidence, others = [], {}, set[str]()
-    for id, record in of_queries.items():
-        if id not in relevant:
+    entries = dict(entries_by_id(query_file, "_id"))
+    texts = {id: document.passage.text for id, document in documents.items()}
+    judged, notes = _read_judgements(_qrels(folder, split), texts, entries.keys())
+    queries = []
+    evidence = {}
+    other_languages = set[str]()
+    for id, entry in entries.items():
+        if id not in judged:
             continue
-        spoken = record.child("metadata").optional("language") or language or ""
-        if language is not None and spoken != language:
-            others.add(spoken)
+        query_language = entry.child("metadata").optional("language") or language or ""
+        if language is not None and query_language != language:
+            other_languages.add(query_language)
             continue
-        cluster, where = _evidence(record, relevant[id], found)
-        queries.append(Query(id, record.text("text"), spoken, cluster))
-        if where is not None:
-            evidence[id] = where
-    if others and not queries:
+        cluster, position = _evidence(entry, judged[id], documents)
+        queries.append(Query(id, entry.text("text"), query_language, cluster))
+        if position is not None:
+            evidence[id] = position
+    if other_languages and not queries:
         raise CorpusError(
-            f"{folder} has no queries in {language!r}. Languages there: {', '.join(sorted(others))}."
+            f"{folder} has no queries in {language!r}. "
+            f"Languages there: {', '.join(sorted(other_languages))}."
         )
-    documents = tuple(one.passage for one in found.values() if one.passage.text)
+    passages = tuple(document.passage for document in documents.values() if document.passage.text)
     counts = {
-        "Documents without any text, left out of the index": len(found) - len(documents),
-        f"Queries not in {language!r}, left out": len(relevant) - len(queries),
+        "Documents without any text, left out of the index": len(documents) - len(passages),
+        f"Queries not in {language!r}, left out": len(judged) - len(queries),
     }
-    notes = (
-        *(f"{what}: {count}." for what, count in counts.items() if count),
-        *remarks,
-        *same_texts(documents),
+    return RetrievalTask(
+        f"{folder.resolve().name}-{split}",
+        tuple(queries),
+        passages,
+        relevant={query.id: judged[query.id] for query in queries},
+        evidence=evidence,
+        notes=(*_count_notes(counts), *notes, *same_texts(passages)),
     )
-    relevant = {query.id: relevant[query.id] for query in queries}
-    name = f"{folder.resolve().name}-{split}"
-    return RetrievalTask(name, tuple(queries), documents, relevant, evidence, notes=notes)
 
 
 @dataclass(frozen=True, slots=True)
 class _Document:
-    """A document with the text of its record, whose characters are `shift` further on in that of the passage."""
+    """A document, and the text of its entry, which begins at character `shift` of the passage."""
 
     passage: Passage
     text: str
     shift: int
 
 
-def _document(id: str, record: Record, language: str) -> _Document:
-    title, text, metadata = (
-        record.optional("title"),
-        record.text("text", empty=True),
-        record.child("metadata"),
-    )
+def _document(id: str, entry: Entry, language: str) -> _Document:
+    """The document of an entry: its title, a space and its text."""
+    title = entry.optional("title")
+    text = entry.text("text", empty=True)
+    metadata = entry.child("metadata")
     joined = f"{title} {text}"
     shift = len(title) + 1 - (len(joined) - len(joined.lstrip()))
     spans = tuple((start + shift, end + shift) for start, end in _segments(metadata, len(text)))
@@ -96,71 +99,82 @@ def _document(id: str, record: Record, language: str) -> _Document:
     return _Document(passage, text, shift)
 
 
-def _segments(metadata: Record, length: int) -> list[Span]:
+def _segments(metadata: Entry, length: int) -> list[Span]:
+    """The characters of each segment of a text of this length, in order."""
     spans: list[Span] = []
-    given = metadata.fields.get("segments") or []
-    for pair in given if isinstance(given, list) else [given]:
-        numbers = (
-            isinstance(pair, list)
-            and len(pair) == 2
-            and all(type(border) is int for border in pair)
-        )
-        if not numbers or not (spans[-1][1] if spans else 0) <= pair[0] < pair[1] <= length:
+    listed = metadata.fields.get("segments") or []
+    for pair in listed if isinstance(listed, list) else [listed]:
+        is_pair = isinstance(pair, list) and [type(border) for border in pair] == [int, int]
+        last_end = spans[-1][1] if spans else 0
+        if not is_pair or not last_end <= pair[0] < pair[1] <= length:
             raise metadata.fault(
-                f"'segments' must list [start, end] of segments one after the other inside the text, which has "
-                f"{length} characters, such as [[0, 120], [121, 300]]; got {pair!r:.40}."
+                "'segments' must list [start, end] of segments one after the other inside the "
+                f"text, which has {length} characters, such as [[0, 120], [121, 300]]; "
+                f"got {pair!r:.40}."
             )
         spans.append((pair[0], pair[1]))
     return spans
 
 
 def _evidence(
-    record: Record, gains: Mapping[str, float], documents: Mapping[str, _Document]
+    entry: Entry, gains: Mapping[str, float], documents: Mapping[str, _Document]
 ) -> tuple[str, Evidence | None]:
-    """The cluster of a query, and where its evidence is. Queries about one document are not independent."""
-    metadata = record.child("metadata")
+    """The cluster of a query, and where its evidence is.
+
+    Queries about one document are not independent.
+    """
+    metadata = entry.child("metadata")
     if not any(map(metadata.has, _POSITION)):
         return "", None
-    document = min(gains, key=lambda id: (-gains[id], id))
+    name = min(gains, key=lambda id: (-gains[id], id))
     if metadata.has("document"):
-        document = metadata.id("document")
-        if document not in gains:
+        name = metadata.id("document")
+        if name not in gains:
             raise metadata.fault(
-                f"'document' is {document!r}, which does not answer the query: {', '.join(gains)} does."
+                f"'document' is {name!r}, which does not answer the query: {', '.join(gains)} does."
             )
-    found, fifth = documents[document], None
-    if metadata.has("fifth"):
-        fifth = metadata.whole("fifth")
-        if not -1 <= fifth < FIFTHS:
-            raise metadata.fault(
-                f"'fifth' must be from 0 to {FIFTHS - 1}, or -1 where it is not known, got {fifth}."
-            )
-        fifth = None if fifth < 0 else fifth
+    document = documents[name]
+    fifth = _fifth(metadata)
     if metadata.has("start"):
-        start, answer = metadata.whole("start"), metadata.optional("answer")
+        start = metadata.whole("start")
+        answer = metadata.optional("answer")
         end = metadata.whole("end") if metadata.has("end") else start + max(len(answer), 1)
-        metadata.require_inside(found.text, document, start, end, answer)
-        return document, Evidence(document, start + found.shift, end + found.shift, fifth)
+        metadata.require_inside(document.text, name, start, end, answer)
+        return name, Evidence(name, start + document.shift, end + document.shift, fifth)
     if metadata.has("segment"):
-        number, spans = metadata.whole("segment"), found.passage.spans
+        number = metadata.whole("segment")
+        spans = document.passage.spans
         if not 0 <= number < len(spans):
             raise metadata.fault(
-                f"'segment' is {number}, and the document {document!r} has {len(spans)}, counted from 0."
+                f"'segment' is {number}, and the document {name!r} has {len(spans)}, "
+                "counted from 0."
             )
-        return document, Evidence(document, *spans[number], fifth)
+        return name, Evidence(name, *spans[number], fifth)
     if fifth is None:
-        return document, None
-    middle = len(found.passage.text) * (2 * fifth + 1) // (2 * FIFTHS)
-    return document, Evidence(document, middle, middle + 1, fifth)
+        return name, None
+    middle = len(document.passage.text) * (2 * fifth + 1) // (2 * FIFTHS)
+    return name, Evidence(name, middle, middle + 1, fifth)
 
 
-def _judge(
-    qrels: Path, texts: Mapping[str, str], queries: Mapping[str, Record]
+def _fifth(metadata: Entry) -> int | None:
+    """The fifth from 0 that metadata name; None if they do not know it."""
+    if not metadata.has("fifth"):
+        return None
+    fifth = metadata.whole("fifth")
+    if not -1 <= fifth < FIFTHS:
+        raise metadata.fault(
+            f"'fifth' must be from 0 to {FIFTHS - 1}, or -1 where it is not known, got {fifth}."
+        )
+    return None if fifth < 0 else fifth
+
+
+def _read_judgements(
+    qrels: Path, texts: Mapping[str, str], queries: Collection[str]
 ) -> tuple[dict[str, dict[str, float]], list[str]]:
-    """The gains by query, and notes on what is not used."""
+    """The gains of documents by query, and notes on what is not used."""
     relevant: dict[str, dict[str, float]] = {}
     scores: dict[tuple[str, str], float] = {}
-    unreadable = 0
+    without_text = 0
     for number, content, _ in lines(qrels):
         place = f"qrels/{qrels.name}, line {number}"
         try:
@@ -172,9 +186,8 @@ def _judge(
             raise CorpusError(f"{place}: {error}") from None
         if (query, document) in scores:
             if scores[query, document] != score:
-                raise CorpusError(
-                    f"{place}: the score is {score:g}, but {scores[query, document]:g} before."
-                )
+                before = scores[query, document]
+                raise CorpusError(f"{place}: the score is {score:g}, but {before:g} before.")
             continue
         scores[query, document] = score
         if score <= 0:
@@ -186,26 +199,19 @@ def _judge(
         if texts[document]:
             relevant.setdefault(query, {})[document] = score
         else:
-            unreadable += 1
+            without_text += 1
     if not scores:
         raise CorpusError(f"qrels/{qrels.name} holds no judgements.")
+    unanswered = {query for query, _ in scores} - relevant.keys()
     counts = {
-        "Judgements of documents without any text as relevant, dropped": unreadable,
-        "Judged queries without a relevant document, left out": len(
-            {query for query, _ in scores} - relevant.keys()
-        ),
+        "Judgements of documents without any text as relevant, dropped": without_text,
+        "Judged queries without a relevant document, left out": len(unanswered),
     }
-    return relevant, [f"{what}: {count}." for what, count in counts.items() if count]
+    return relevant, _count_notes(counts)
 
 
-def _qrels(folder: Path, split: str) -> Path:
-    file = file_in(folder / "qrels", f"{split}.tsv")
-    if file is None:
-        there = sorted({one.name.partition(".tsv")[0] for one in folder.glob("qrels/*.tsv*")})
-        raise CorpusError(
-            f"{folder} has no qrels/{split}.tsv. Splits there: {', '.join(there) or 'none'}."
-        )
-    return file
+def _count_notes(counts: Mapping[str, int]) -> list[str]:
+    return [f"{what}: {count}." for what, count in counts.items() if count]
 
 
 def _judgement(line: str) -> tuple[str, str, float]:
@@ -226,46 +232,62 @@ def _judgement(line: str) -> tuple[str, str, float]:
     return query, document, gain
 
 
+def _file_in(folder: Path, name: str) -> Path:
+    """A file of a folder, plain or gzipped."""
+    files = [file for file in (folder / name, folder / f"{name}.gz") if file.is_file()]
+    if len(files) > 1:
+        raise CorpusError(f"{folder} has both {name} and {name}.gz: remove one.")
+    if not files:
+        raise CorpusError(f"{folder} has no {name} (or {name}.gz).")
+    return files[0]
+
+
+def _qrels(folder: Path, split: str) -> Path:
+    """The file of a split's judgements."""
+    splits = sorted({path.name.partition(".tsv")[0] for path in folder.glob("qrels/*.tsv*")})
+    if split not in splits:
+        raise CorpusError(
+            f"{folder} has no qrels/{split}.tsv. Splits there: {', '.join(splits) or 'none'}."
+        )
+    return _file_in(folder / "qrels", f"{split}.tsv")
+
+
 def files_of_positions(folder: Path) -> dict[str, Path]:
     """The file of each language of a folder of XQuAD with positions; none of another folder."""
-    files = {file: next(records(file), None) for file in sorted(folder.glob("[!.]*.jsonl"))}
-    return {
-        file.stem: file
-        for file, first in files.items()
-        if first is not None and first.has("start_in_article")
-    }
+    files = {}
+    for file in sorted(folder.glob("[!.]*.jsonl")):
+        first = next(read_entries(file), None)
+        if first is not None and first.has("start_in_article"):
+            files[file.stem] = file
+    return files
 
 
 def read_positions(file: Path, language: str) -> RetrievalTask:
-    """The questions of one language, on the articles of the corpus that belongs to their folder."""
-    folder = file.resolve().parent
-    inside, beside = (
-        folder / "documents",
-        folder.parent.parent / "corpora" / folder.name.removesuffix("_positions"),
-    )
-    place = next((one for one in (inside, beside) if one.is_dir()), None)
-    if place is None:
+    """The questions of one language, on the articles in the folder `documents` beside the file."""
+    folder = file.parent.resolve()
+    articles = folder / "documents"
+    if not articles.is_dir():
         raise CorpusError(
-            f"{folder} has questions but no articles: put the corpus that has them into {inside}."
+            f"{folder} has questions but no articles: put the corpus that has them into "
+            f"{articles}, as a copy or a link."
         )
-    corpus = Corpus.read(place, [language])
+    corpus = Corpus.read(articles, [language])
     texts = {id: corpus.text(id, language) for id in corpus.ids()}
     paragraphs: dict[str, set[Span]] = {id: set() for id in texts}
-    asked = []
-    for id, record in with_ids(records(file), "qid"):
-        article, answer, start = (
-            record.id("article"),
-            record.text("answer"),
-            record.whole("start_in_article"),
-        )
+    questions = []
+    for id, entry in entries_by_id(file, "qid"):
+        article = entry.id("article")
         if article not in texts:
-            raise record.fault(f"there is no article {article!r} in {corpus.name} ({language}).")
-        record.require_inside(texts[article], article, start, start + len(answer), answer)
-        opening = start - record.whole("start_in_paragraph")
-        paragraphs[article].add((opening, opening + record.whole("paragraph_chars")))
-        query = Query(id, record.text("question"), language, article)
-        asked.append((query, Evidence(article, start, start + len(answer))))
+            raise entry.fault(f"there is no article {article!r} in {corpus.name} ({language}).")
+        answer = entry.text("answer")
+        start = entry.whole("start_in_article")
+        end = start + len(answer)
+        entry.require_inside(texts[article], article, start, end, answer)
+        opening = start - entry.whole("start_in_paragraph")
+        paragraphs[article].add((opening, opening + entry.whole("paragraph_chars")))
+        query = Query(id, entry.text("question"), language, article)
+        questions.append((query, Evidence(article, start, end)))
     passages = [
         Passage(id, text, language, tuple(sorted(paragraphs[id]))) for id, text in texts.items()
     ]
-    return make_task(f"{folder.name}-{language}", passages, asked, corpus.notes)
+    return make_task(f"{folder.name}-{language}", passages, questions, corpus.notes)

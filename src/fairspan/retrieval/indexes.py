@@ -5,20 +5,25 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fairspan.corpus.sentences import Span
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.chunks import chunk_documents, grouped, room_of
 from fairspan.encoding.text import Text
 from fairspan.model.averages import mean_vector, unit
-from fairspan.retrieval.task import Passage, Span
+from fairspan.retrieval.task import Passage
 
 INDEXES = ("whole", "chunk-mean", "chunk-max", "late-max")
-"""One vector of the document; the mean of its chunks' vectors, each embedded alone; and a vector for each chunk, of
-which the best counts: embedded alone, or pooled from one pass over the document."""
+"""One vector of the document; the mean of its chunks' vectors, each embedded alone; and a vector
+for each chunk, of which the best counts: embedded alone, or pooled from one pass over the
+document."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """An index: vectors [V, d] in float32, and the number of each one's document [V]; None if all have one vector."""
+    """An index: vectors [V, d] in float32, and the number of each one's document [V].
+
+    `owners` is None if every document has one vector.
+    """
 
     vectors: np.ndarray
     owners: np.ndarray | None
@@ -26,7 +31,10 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """What an index has to embed of each document by id: whole texts or chunks; spans where chunks are pooled."""
+    """What an index has to embed of each document by id: whole texts or chunks.
+
+    Texts have spans where chunks are pooled.
+    """
 
     kind: str
     texts: Mapping[str, tuple[Text, ...]]
@@ -47,24 +55,28 @@ def plan_index(
     counter: TokenCounter,
     size: int | str,
 ) -> IndexPlan:
-    """What `kind` has to embed of these documents, given their lengths as the model reads them, and the chunks'.
+    """What an index of this kind has to embed of documents, with chunks of at most `size` tokens.
 
-    Where a document is longer than the model reads, its whole vector is that of its beginning; chunks cover all.
+    `lengths` are those of the documents as the model reads them. If a document is longer than the
+    model reads, its whole vector is that of its beginning; chunks cover all of it.
     """
     if kind == "whole":
-        return IndexPlan(kind, {one.id: (_whole(one, lengths[one.id]),) for one in documents})
-    made: dict[str, list[Text]] = {}
-    texts = [Text(one.text, 0, language=one.language) for one in documents]
-    for one, chunks in zip(documents, chunk_documents(texts, counter, size), strict=True):
+        wholes = {text.id: (_whole(text, lengths[text.id]),) for text in documents}
+        return IndexPlan(kind, wholes)
+    planned: dict[str, list[Text]] = {}
+    texts = [Text(document.text, 0, language=document.language) for document in documents]
+    chunked = chunk_documents(texts, counter, size)
+    for document, chunks in zip(documents, chunked, strict=True):
         if kind == "late-max":
-            made[one.id] = _passes(one, chunks, lengths[one.id], counter)
+            planned[document.id] = _passes(document, chunks, lengths[document.id], counter)
         else:
-            made[one.id] = [Text(one.text[slice(*chunk)], 0) for chunk in chunks]
-    counts = iter(counter.count_whole([text.text for own in made.values() for text in own]))
-    return IndexPlan(
-        kind,
-        {id: tuple(replace(text, length=next(counts)) for text in own) for id, own in made.items()},
-    )
+            planned[document.id] = [Text(document.text[slice(*chunk)], 0) for chunk in chunks]
+    counts = iter(counter.count_whole([text.text for parts in planned.values() for text in parts]))
+    counted = {
+        id: tuple(replace(text, length=next(counts)) for text in parts)
+        for id, parts in planned.items()
+    }
+    return IndexPlan(kind, counted)
 
 
 def _whole(document: Passage, length: int) -> Text:
@@ -74,32 +86,34 @@ def _whole(document: Passage, length: int) -> Text:
 def _passes(
     document: Passage, chunks: Sequence[Span], length: int, counter: TokenCounter
 ) -> list[Text]:
-    """A document with its chunks as spans, in as few texts as the model can read it in; not counted yet."""
+    """A document with its chunks as spans, in as few texts as the model can read; not counted."""
     if counter.window is None or length <= counter.window:
         return [Text(document.text, 0, tuple(chunks), _borders(document), document.language)]
-    sizes, found = counter.count([document.text[slice(*span)] for span in chunks]), []
+    sizes = counter.count([document.text[slice(*span)] for span in chunks])
+    passes = []
     # One token more for the white space between chunks.
     for run in grouped(zip(chunks, sizes, strict=True), room_of(counter), between=1):
-        first, last = run[0][0], run[-1][1]
+        first = run[0][0]
+        last = run[-1][1]
         spans = tuple((start - first, end - first) for start, end in run)
-        found.append(Text(document.text[first:last], 0, spans, language=document.language))
-    return found
+        passes.append(Text(document.text[first:last], 0, spans, language=document.language))
+    return passes
 
 
 def assemble(
-    kind: str, found: Sequence[Sequence[np.ndarray]], dimension: int, *, normalise: bool
+    kind: str, stored: Sequence[Sequence[np.ndarray]], dimension: int, *, normalise: bool
 ) -> Vectors:
-    """An index from the stored vectors of each document's texts, in which vectors of spans share one row."""
-    own = [
-        np.concatenate([vector.reshape(-1, dimension) for vector in vectors]) for vectors in found
+    """An index from the stored vectors of each document's texts; those of spans share one row."""
+    documents = [
+        np.concatenate([vector.reshape(-1, dimension) for vector in vectors]) for vectors in stored
     ]
     if kind.endswith("mean"):
-        own = [mean_vector(vectors, normalise=normalise) for vectors in own]
+        documents = [mean_vector(vectors, normalise=normalise) for vectors in documents]
     elif normalise:
-        own = [unit(vectors) for vectors in own]
-    counts = [len(vectors) for vectors in own]
-    owners = None if max(counts) == 1 else np.repeat(np.arange(len(own)), counts)
-    return Vectors(np.concatenate(own), owners)
+        documents = [unit(vectors) for vectors in documents]
+    counts = [len(vectors) for vectors in documents]
+    owners = None if max(counts) == 1 else np.repeat(np.arange(len(documents)), counts)
+    return Vectors(np.concatenate(documents), owners)
 
 
 def _borders(document: Passage) -> tuple[int, ...]:

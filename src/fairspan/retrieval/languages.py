@@ -1,97 +1,164 @@
-"""Search across languages: the same questions and documents in several languages, in indexes of mixed languages."""
+"""Search across languages: the same questions and documents, in indexes of mixed languages."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fairspan.errors import CorpusError
 from fairspan.retrieval.measured import MeasuredTask, Position
-from fairspan.retrieval.task import Evidence, RetrievalTask
+from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
 
-MIXED, PARALLEL = "mixed", "parallel"
+MIXED = "mixed"
+PARALLEL = "parallel"
+
+Choice = tuple[str, str]
+"""A document in one language: its id, and the language."""
 
 
 def combine_languages(tasks: Sequence[MeasuredTask], *, seed: int) -> tuple[MeasuredTask, ...]:
-    """What to search across languages, made of one task per language with the same ids of questions and documents.
+    """What to search across languages, from one task per language with the same ids in all.
 
-    Every question is asked in every language. First come as many "mixed" indexes as there are languages. Each has
-    every document in one language, as many in each language as in any other to within one, and over all of them
-    every document is in every language once. Then comes the "parallel" index, with all translations, all relevant.
-    What is not there in every language is left out of all, and noted.
+    Every question is asked in every language. First come as many "mixed" indexes as there are
+    languages. Each has every document in one language, as many in each language as in any other to
+    within one, and over all of them every document is in every language once. Then comes the
+    "parallel" index, with all translations, all relevant. What is not there in every language is
+    left out of all, and noted.
     """
-    spoken = {one.task.queries[0].language: one for one in tasks}
-    texts = {
-        language: {one.id: one for one in own.task.documents} for language, own in spoken.items()
+    parallel = _parallel(tasks)
+    languages = list(parallel.tasks)
+    editions = rotate(parallel.articles, languages, seed)
+    mixed = [parallel.index(choices, MIXED, number) for number, choices in enumerate(editions)]
+    every = [(article, language) for article in parallel.articles for language in languages]
+    return (*mixed, parallel.index(every, PARALLEL, len(editions)))
+
+
+@dataclass(frozen=True)
+class _Parallel:
+    """What all languages have.
+
+    Attributes:
+        tasks: by language.
+        documents: those of each language by id.
+        articles: the ids of the documents that are there in every language.
+        answers: the article that answers each question, by the question's id.
+        queries: every question in every language.
+    """
+
+    tasks: Mapping[str, MeasuredTask]
+    documents: Mapping[str, Mapping[str, Passage]]
+    articles: Sequence[str]
+    answers: Mapping[str, str]
+    queries: tuple[Query, ...]
+
+    def index(self, choices: Sequence[Choice], kind: str, edition: int) -> MeasuredTask:
+        """The task of an index that holds these documents."""
+        relevant: dict[str, dict[str, float]] = {article: {} for article in self.articles}
+        for article, language in choices:
+            relevant[article][_id(article, language)] = 1.0
+        title = f"edition {edition + 1}" if kind == MIXED else "all translations"
+        evidence, positions = self._evidence(dict(choices) if kind == MIXED else {})
+        task = RetrievalTask(
+            f"{self._title}, {title}",
+            self.queries,
+            tuple(
+                replace(self.documents[language][article], id=_id(article, language))
+                for article, language in choices
+            ),
+            {query.id: relevant[query.cluster] for query in self.queries},
+            evidence,
+            edition,
+            notes=self._notes,
+            across=kind,
+        )
+        lengths = {
+            _id(article, language): self.tasks[language].lengths[article]
+            for article, language in choices
+        }
+        query_lengths = {
+            _id(name, language): task.query_lengths[name]
+            for name in self.answers
+            for language, task in self.tasks.items()
+        }
+        return MeasuredTask(task, lengths, query_lengths, positions)
+
+    def _evidence(
+        self, language_of: Mapping[str, str]
+    ) -> tuple[dict[str, Evidence], dict[str, Position]]:
+        """The evidence and its position for every query about articles in one language each."""
+        evidence: dict[str, Evidence] = {}
+        positions: dict[str, Position] = {}
+        for name, article in self.answers.items():
+            if article not in language_of:
+                continue
+            measured = self.tasks[language_of[article]]
+            where = measured.task.evidence.get(name)
+            if where is None:
+                continue
+            for language in self.tasks:
+                query = _id(name, language)
+                evidence[query] = replace(where, document=_id(article, language_of[article]))
+                positions[query] = measured.positions[name]
+        return evidence, positions
+
+    @property
+    def _title(self) -> str:
+        language, first = next(iter(self.tasks.items()))
+        return f"{first.task.name.removesuffix(f'-{language}')} across {', '.join(self.tasks)}"
+
+    @property
+    def _notes(self) -> tuple[str, ...]:
+        """The notes of all languages, and how much is missing in some."""
+        languages_by_note: dict[str, list[str]] = {}
+        for language, measured in self.tasks.items():
+            for note in measured.task.notes:
+                languages_by_note.setdefault(note, []).append(language)
+        notes = [f"{', '.join(languages)}: {note}" for note, languages in languages_by_note.items()]
+        tasks = [measured.task for measured in self.tasks.values()]
+        questions = len({query.id for task in tasks for query in task.queries})
+        documents = len({document.id for task in tasks for document in task.documents})
+        for what, count, kept in (
+            ("questions", questions, len(self.answers)),
+            ("documents", documents, len(self.articles)),
+        ):
+            if kept < count:
+                notes.append(
+                    f"{count - kept} of {count} {what} are missing in some language and were left "
+                    "out of all"
+                )
+        return tuple(notes)
+
+
+def _parallel(tasks: Sequence[MeasuredTask]) -> _Parallel:
+    """The questions and documents that all tasks have."""
+    by_language = {measured.task.queries[0].language: measured for measured in tasks}
+    documents = {
+        language: {document.id: document for document in measured.task.documents}
+        for language, measured in by_language.items()
     }
-    articles = _common(texts.values())
-    asked = {
-        language: {one.id: one for one in own.task.queries} for language, own in spoken.items()
+    queries = {
+        language: {query.id: query for query in measured.task.queries}
+        for language, measured in by_language.items()
     }
-    answers = {name: _answer(name, tasks) for name in _common(asked.values())}
+    articles = _common(documents.values())
+    answers = {name: _answer(name, tasks) for name in _common(queries.values())}
     answers = {name: article for name, article in answers.items() if article in articles}
     if not answers or len(articles) < 2:
         raise CorpusError(
-            f"{', '.join(spoken)} have {len(answers)} questions and {len(articles)} documents in common, too few to "
-            "search: questions and documents need the same ids in every language."
+            f"{', '.join(by_language)} have {len(answers)} questions and {len(articles)} documents "
+            "in common, too few to search: questions and documents need the same ids in every "
+            "language."
         )
-    queries = tuple(
-        replace(asked[language][name], id=_id(name, language), cluster=answers[name])
-        for name in answers
-        for language in spoken
+    every_query = tuple(
+        replace(queries[language][name], id=_id(name, language), cluster=article)
+        for name, article in answers.items()
+        for language in by_language
     )
-    query_lengths = {
-        _id(name, language): own.query_lengths[name]
-        for name in answers
-        for language, own in spoken.items()
-    }
-    stem = tasks[0].task.name.removesuffix(f"-{tasks[0].task.queries[0].language}")
-    title, notes = f"{stem} across {', '.join(spoken)}", _notes(spoken, articles, answers)
-
-    def index(chosen: Sequence[tuple[str, str]], kind: str, edition: int) -> MeasuredTask:
-        """The documents `chosen` by id and language."""
-        languages_of: dict[str, list[str]] = {}
-        for article, language in chosen:
-            languages_of.setdefault(article, []).append(language)
-        documents = tuple(
-            replace(texts[language][article], id=_id(article, language))
-            for article, language in chosen
-        )
-        lengths = {
-            _id(article, language): spoken[language].lengths[article]
-            for article, language in chosen
-        }
-        relevant = {
-            query.id: {
-                _id(query.cluster, language): 1.0 for language in languages_of[query.cluster]
-            }
-            for query in queries
-        }
-        evidence: dict[str, Evidence] = {}
-        positions: dict[str, Position] = {}
-        for name, article in answers.items() if kind == MIXED else ():
-            (there,) = languages_of[article]
-            found = spoken[there].task.evidence.get(name)
-            for query in (_id(name, language) for language in spoken if found is not None):
-                assert found is not None
-                evidence[query] = replace(found, document=_id(article, there))
-                positions[query] = spoken[there].positions[name]
-        called = f"{title}, {f'edition {edition + 1}' if kind == MIXED else 'all translations'}"
-        task = RetrievalTask(
-            called, queries, documents, relevant, evidence, edition, notes=notes, across=kind
-        )
-        return MeasuredTask(task, lengths, query_lengths, positions)
-
-    editions = rotate(articles, list(spoken), seed)
-    every = [(article, language) for article in articles for language in spoken]
-    found = [index(chosen, MIXED, edition) for edition, chosen in enumerate(editions)]
-    return (*found, index(every, PARALLEL, len(editions)))
+    return _Parallel(by_language, documents, articles, answers, every_query)
 
 
-def rotate(
-    articles: Sequence[str], languages: Sequence[str], seed: int
-) -> list[list[tuple[str, str]]]:
-    """For each edition the language of every article: a Latin rotation of the articles in random order."""
+def rotate(articles: Sequence[str], languages: Sequence[str], seed: int) -> list[list[Choice]]:
+    """For each edition the language of every article: a Latin rotation of a random order."""
     drawn = np.random.default_rng(seed).permutation(len(articles)).tolist()
     count = len(languages)
     return [
@@ -107,39 +174,17 @@ def _id(name: str, language: str) -> str:
     return f"{name}/{language}"
 
 
-def _common(named: Collection[Mapping[str, object]]) -> list[str]:
-    """The names that all have, in the order of the first."""
-    return [name for name in next(iter(named)) if all(name in own for own in named)]
+def _common(mappings: Collection[Mapping[str, object]]) -> list[str]:
+    """The keys that all have, in the order of the first."""
+    return [name for name in next(iter(mappings)) if all(name in other for other in mappings)]
 
 
 def _answer(name: str, tasks: Sequence[MeasuredTask]) -> str:
     """The document that answers a question in every language."""
-    found = {document for one in tasks for document in one.task.relevant[name]}
-    if len(found) != 1:
+    answers = {document for measured in tasks for document in measured.task.relevant[name]}
+    if len(answers) != 1:
         raise CorpusError(
-            f"the question {name!r} asks for {' and '.join(map(repr, sorted(found)))} in different languages: give "
-            "translations of a document the same id."
+            f"the question {name!r} asks for {' and '.join(map(repr, sorted(answers)))} in "
+            "different languages: give translations of a document the same id."
         )
-    return found.pop()
-
-
-def _notes(
-    spoken: Mapping[str, MeasuredTask], articles: Sequence[str], answers: Mapping[str, str]
-) -> tuple[str, ...]:
-    said: dict[str, list[str]] = {}
-    for language, own in spoken.items():
-        for note in own.task.notes:
-            said.setdefault(note, []).append(language)
-    notes = [f"{', '.join(languages)}: {note}" for note, languages in said.items()]
-    tasks = [own.task for own in spoken.values()]
-    questions = len({query.id for task in tasks for query in task.queries})
-    documents = len({document.id for task in tasks for document in task.documents})
-    for what, there, kept in (
-        ("questions", questions, len(answers)),
-        ("documents", documents, len(articles)),
-    ):
-        if kept < there:
-            notes.append(
-                f"{there - kept} of {there} {what} are missing in some language and were left out of all"
-            )
-    return tuple(notes)
+    return answers.pop()

@@ -9,16 +9,19 @@ import numpy as np
 from fairspan.corpus.sentences import sentences
 from fairspan.design.lengths import TokenCounter
 from fairspan.errors import CorpusError
-from fairspan.retrieval.task import FIFTHS, Passage, Query, RetrievalTask
+from fairspan.retrieval.task import FIFTHS, Evidence, Passage, Query, RetrievalTask
 
 TOO_LONG = ("leave-out", "shorten", "cut", "error")
+
+Kept = tuple[tuple[Passage, ...], Mapping[str, Mapping[str, float]], Mapping[str, Evidence]]
+"""Documents, and what is relevant and where by query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where evidence is: in which of `groups` segments or fifths, from 1, and how many tokens are before it.
+    """Where evidence is: in which of `groups` segments or fifths, from 1, after `offset` tokens.
 
-    `depth` is None where only the fifth was given.
+    `depth` is the offset, or None where only the fifth was given.
     """
 
     group: int
@@ -29,9 +32,10 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTask:
-    """A task with the lengths of its texts, prompt and special tokens included, and where known evidence is; by id.
+    """A task with the lengths of its texts and the positions of known evidence, by id.
 
-    Documents that the model cuts have their whole length.
+    Lengths include prompt and special tokens. Documents that the model cuts have their whole
+    length.
     """
 
     task: RetrievalTask
@@ -46,104 +50,85 @@ def measure_task(
     """Count a task's texts, and deal with documents that the model does not read whole.
 
     Args:
-        too_long: "leave-out" takes such documents and the queries that only they answer out of the task; "shorten"
-            ends them after the last sentence that fits, and leaves out the queries whose evidence comes later; "cut"
-            leaves them as they are, and the model reads their beginning; "error" refuses them. All but the last are
-            noted.
+        too_long: "leave-out" takes such documents and the queries that only they answer out of the
+            task; "shorten" ends them after the last sentence that fits, and leaves out the queries
+            whose evidence comes later; "cut" leaves them as they are, and the model reads their
+            beginning; "error" refuses them. All but the last are noted.
     """
-    lengths, window = _lengths(task.documents, counter), counter.window
+    lengths = _lengths(task.documents, counter)
+    window = counter.window
     over = {name for name, length in lengths.items() if window is not None and length > window}
     if over:
         task = _with_less(task, over, counter, too_long)
-        lengths |= _lengths(
-            [document for document in task.documents if document.id in over], counter
-        )
+        lengths |= _lengths([text for text in task.documents if text.id in over], counter)
     query_lengths = _lengths(task.queries, query_counter)
+    notes = [*task.notes]
     cut = sum(length > (query_counter.window or length) for length in query_lengths.values())
-    notes = [
-        *task.notes,
-        *([f"{cut} queries are longer than the model reads and were cut"] if cut else []),
-    ]
+    if cut:
+        notes.append(f"{cut} queries are longer than the model reads and were cut")
     positions = _positions(task, counter)
-    room = None if window is None else window - counter.count_whole([""])[0]
-    cut_off = {query for query, found in task.evidence.items() if found.document in over}
-    beyond = sum(
-        room is not None and positions[query].offset >= room for query in cut_off & positions.keys()
-    )
-    if beyond:
-        notes.append(f"the evidence of {beyond} queries is beyond the model's window")
+    if window is not None:
+        room = window - counter.count_whole([""])[0]
+        offsets = [
+            position.offset
+            for query, position in positions.items()
+            if task.evidence[query].document in over
+        ]
+        beyond = sum(offset >= room for offset in offsets)
+        if beyond:
+            notes.append(f"the evidence of {beyond} queries is beyond the model's window")
     return MeasuredTask(replace(task, notes=tuple(notes)), lengths, query_lengths, positions)
 
 
 def with_short_queries(measured: MeasuredTask, counter: TokenCounter, tokens: int) -> MeasuredTask:
     """The same with no more than the first `tokens` of every query."""
     queries = measured.task.queries
-    short = [
-        replace(one, text=text)
-        for one, text in zip(queries, counter.cut([q.text for q in queries], tokens), strict=True)
-    ]
-    return replace(
-        measured,
-        task=replace(measured.task, queries=tuple(short)),
-        query_lengths=_lengths(short, counter),
-    )
+    texts = counter.cut([query.text for query in queries], tokens)
+    short = tuple(replace(query, text=text) for query, text in zip(queries, texts, strict=True))
+    task = replace(measured.task, queries=short)
+    return replace(measured, task=task, query_lengths=_lengths(short, counter))
 
 
 def _lengths(texts: Sequence[Passage | Query], counter: TokenCounter) -> dict[str, int]:
-    counts = counter.count_whole([one.text for one in texts])
-    return {one.id: length for one, length in zip(texts, counts, strict=True)}
+    counts = counter.count_whole([text.text for text in texts])
+    return {text.id: length for text, length in zip(texts, counts, strict=True)}
 
 
 def _with_less(
     task: RetrievalTask, over: set[str], counter: TokenCounter, too_long: str
 ) -> RetrievalTask:
-    """The task after something was done about the documents `over`, and the queries that still have an answer."""
+    """The task after the documents `over` were dealt with, and the queries that have an answer."""
     reads = f"longer than the {counter.window} {counter.unit} that the model reads"
-    said = f"{len(over)} of {len(task.documents)} documents are {reads}"
+    count = f"{len(over)} of {len(task.documents)} documents are {reads}"
     if too_long == "error":
         raise CorpusError(
-            f"{said}: leave them out (too_long=leave-out), keep what fits (too_long=shorten), truncate them "
-            "(too_long=cut), or use a model with a longer window."
+            f"{count}: leave them out (too_long=leave-out), keep what fits (too_long=shorten), "
+            "truncate them (too_long=cut), or use a model with a longer window."
         )
     if too_long == "cut":
-        return replace(task, notes=(*task.notes, f"{said}: only their beginning is read"))
-    documents, relevant = task.documents, task.relevant
-    if too_long == "leave-out":
-        documents = tuple(one for one in documents if one.id not in over)
-        relevant = {
-            query: {name: gain for name, gain in gains.items() if name not in over}
-            for query, gains in relevant.items()
-        }
-        evidence = {
-            query: found for query, found in task.evidence.items() if found.document not in over
-        }
-    else:
-        documents = tuple(_that_fits(one, counter) if one.id in over else one for one in documents)
-        ends = {one.id: len(one.text) for one in documents}
-        # A fifth that was given is of the whole document.
-        evidence = {
-            query: replace(found, fifth=None) if found.document in over else found
-            for query, found in task.evidence.items()
-            if found.end <= ends[found.document]
-        }
+        return replace(task, notes=(*task.notes, f"{count}: only their beginning is read"))
+    shortened = too_long == "shorten"
+    keep = _shorten if shortened else _leave_out
+    documents, relevant, evidence = keep(task, over, counter)
     lost = task.evidence.keys() - evidence.keys()
     queries = tuple(
-        one
-        for one in task.queries
-        if one.id not in lost and any(gain > 0 for gain in relevant[one.id].values())
+        query
+        for query in task.queries
+        if query.id not in lost and any(gain > 0 for gain in relevant[query.id].values())
     )
     if not queries:
         raise CorpusError(
-            f"no query is left: every document that answers one is {reads}. Use a model with a longer window, "
-            "too_long=shorten, or too_long=cut."
+            f"no query is left: every document that answers one is {reads}. Use a model with a "
+            "longer window, too_long=shorten, or too_long=cut."
         )
     gone = f"{len(task.queries) - len(queries)} of {len(task.queries)} queries"
-    note = f"were shortened to the sentences that fit; {gone}, whose evidence comes later, were left out"
-    if too_long == "leave-out":
+    note = f"were left out, with {gone}; what fits of them is kept if they are shortened instead"
+    if shortened:
         note = (
-            f"were left out, with {gone}; what fits of them is kept if they are shortened instead"
+            "were shortened to the sentences that fit; "
+            f"{gone}, whose evidence comes later, were left out"
         )
-    notes = (*task.notes, f"{said} and {note}")
+    notes = (*task.notes, f"{count} and {note}")
     return replace(
         task,
         documents=documents,
@@ -154,8 +139,37 @@ def _with_less(
     )
 
 
+def _leave_out(task: RetrievalTask, over: set[str], _: TokenCounter) -> Kept:
+    """What the task has without the documents `over`."""
+    documents = tuple(document for document in task.documents if document.id not in over)
+    relevant = {
+        query: {name: gain for name, gain in gains.items() if name not in over}
+        for query, gains in task.relevant.items()
+    }
+    evidence = {
+        query: where for query, where in task.evidence.items() if where.document not in over
+    }
+    return documents, relevant, evidence
+
+
+def _shorten(task: RetrievalTask, over: set[str], counter: TokenCounter) -> Kept:
+    """What the task has with the beginnings of the documents `over`."""
+    documents = tuple(
+        _that_fits(document, counter) if document.id in over else document
+        for document in task.documents
+    )
+    ends = {document.id: len(document.text) for document in documents}
+    # A fifth that was given is of the whole document.
+    evidence = {
+        query: replace(where, fifth=None) if where.document in over else where
+        for query, where in task.evidence.items()
+        if where.end <= ends[where.document]
+    }
+    return documents, task.relevant, evidence
+
+
 def _that_fits(document: Passage, counter: TokenCounter) -> Passage:
-    """The document to the end of the last sentence that fits; to the last token if it has no sentence so short."""
+    """The document to the end of the last sentence that fits; without one, to the last token."""
     window = counter.window or 0
     ends = [end for _, end in sentences(document.text, document.language)]
     # The more sentences, the more tokens: what fits is a beginning of the list.
@@ -173,35 +187,35 @@ def _that_fits(document: Passage, counter: TokenCounter) -> Passage:
 
 
 def _positions(task: RetrievalTask, counter: TokenCounter) -> dict[str, Position]:
+    """The position of every query's evidence, where that is known."""
     documents = {document.id: document for document in task.documents}
-    wanted = list(dict.fromkeys(found.document for found in task.evidence.values()))
+    wanted = list(dict.fromkeys(where.document for where in task.evidence.values()))
     ends = dict(
         zip(wanted, _token_ends([documents[name] for name in wanted], counter), strict=True)
     )
     positions = {}
     for query in (query.id for query in task.queries if query.id in task.evidence):
-        found = task.evidence[query]
-        document, tokens = documents[found.document], ends[found.document]
-        offset = int(np.searchsorted(tokens, found.start, side="right"))
+        where = task.evidence[query]
+        tokens = ends[where.document]
+        offset = int(np.searchsorted(tokens, where.start, side="right"))
         if task.lead:
-            group, groups = document.spans.index((found.start, found.end)), len(document.spans)
-        elif found.fifth is not None:
-            group, groups = found.fifth, FIFTHS
+            spans = documents[where.document].spans
+            number = spans.index((where.start, where.end))
+            positions[query] = Position(number + 1, len(spans), offset, offset)
+        elif where.fifth is not None:
+            positions[query] = Position(where.fifth + 1, FIFTHS, offset)
         else:
-            group, groups = min(FIFTHS - 1, FIFTHS * offset // max(1, len(tokens))), FIFTHS
-        positions[query] = Position(
-            group + 1, groups, offset, offset if found.fifth is None else None
-        )
+            fifth = min(FIFTHS - 1, FIFTHS * offset // max(1, len(tokens)))
+            positions[query] = Position(fifth + 1, FIFTHS, offset, offset)
     return positions
 
 
 def _token_ends(documents: Sequence[Passage], counter: TokenCounter) -> list[np.ndarray]:
-    """Where each token of a document's own text ends; every character where the model shows no tokens."""
-    from fairspan.encoding.tokens import (
-        ModelTokens,
-    )  # not before there is a model: it imports torch
+    """Where each token of a document's own text ends; every character if tokens are not shown."""
+    # Imported only here, since it imports torch.
+    from fairspan.encoding.tokens import ModelTokens
 
     if not isinstance(counter, ModelTokens):
         return [np.arange(1, len(document.text) + 1) for document in documents]
     offsets = counter.offsets([document.text for document in documents])
-    return [np.sort(found[found[:, 1] > np.maximum(found[:, 0], 0), 1]) for found in offsets]
+    return [np.sort(pairs[pairs[:, 1] > np.maximum(pairs[:, 0], 0), 1]) for pairs in offsets]

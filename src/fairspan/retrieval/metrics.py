@@ -1,8 +1,9 @@
 """What a ranking is worth to each query: nDCG, recall and reciprocal rank.
 
-A ranking comes as gains[Q, k]: the gain of the document at each rank, best first, and 0 for one that is not relevant.
-Rank at least as many documents as the metric looks at, or the whole index: ranks that are not there gain nothing.
-`ideal` has the gains of all documents that answer each query, all above 0.
+A ranking comes as gains[Q, k]: the gain of the document at each rank, best first, and 0 for one
+that is not relevant. Rank at least as many documents as the metric looks at, or the whole index:
+ranks that are not there gain nothing. `ideal` has the gains of all documents that answer each
+query, all above 0.
 """
 
 import re
@@ -21,7 +22,7 @@ CHOICES = "ndcg@k, recall@k, mrr, mrr@k, with a whole number k from 1 on, such a
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric such as "ndcg@10", which looks at the ranks up to `at`; None for a ranking of the whole index."""
+    """A metric such as "ndcg@10", which looks at the ranks up to `at`; None for the whole index."""
 
     kind: str
     at: int | None
@@ -33,14 +34,14 @@ class Metric:
 
 def parse_metric(name: str) -> Metric:
     """The metric called "ndcg@10", "recall@1", "mrr", "mrr@10" and the like."""
-    found = re.fullmatch(r"(ndcg|recall|mrr)(?:@([1-9][0-9]*))?", name)
-    if found is None or (found[1] != "mrr" and found[2] is None):
+    match = re.fullmatch(r"(ndcg|recall|mrr)(?:@([1-9][0-9]*))?", name)
+    if match is None or (match[1] != "mrr" and match[2] is None):
         raise CorpusError(f"there is no metric {name!r}: choose from {CHOICES}.")
-    return Metric(found[1], None if found[2] is None else int(found[2]))
+    return Metric(match[1], None if match[2] is None else int(match[2]))
 
 
 def gains_of(numbers: NDArray[np.int64], relevant: Sequence[Mapping[int, float]]) -> Floats:
-    """Gains [Q, k] of rankings given as document numbers [Q, k], by the gains of the documents that answer each."""
+    """Gains [Q, k] of ranked document numbers [Q, k], by the gains of each query's documents."""
     gains = np.zeros(numbers.shape)
     for row, (ranking, wanted) in enumerate(zip(numbers, relevant, strict=True)):
         for number, gain in wanted.items():
@@ -49,20 +50,22 @@ def gains_of(numbers: NDArray[np.int64], relevant: Sequence[Mapping[int, float]]
 
 
 def ndcg(gains: Floats, ideal: Ideal, at: int | None = None) -> Floats:
-    """Discounted cumulative gain over that of the best ranking possible, both down to rank `at`; [Q].
+    """Discounted cumulative gain over that of the best ranking possible, both down to rank `at`;
+    [Q].
 
-    Gains count as they are and rank r divides them by log2(r + 1) (Järvelin and Kekäläinen 2002), as in trec_eval,
-    pytrec_eval and ranx's "ndcg"; others take 2^gain − 1, which is the same for gains of 0 and 1.
+    Gains count as they are and rank r divides them by log2(r + 1) (Järvelin and Kekäläinen 2002),
+    as in trec_eval, pytrec_eval and ranx's "ndcg"; others take 2^gain − 1, which is the same for
+    gains of 0 and 1.
     """
-    best = np.array([_discounted(np.sort(np.asarray(one, np.float64))[::-1][:at]) for one in ideal])
+    ranked = [np.sort(np.asarray(wanted, np.float64))[::-1] for wanted in ideal]
+    best = np.array([_discounted(wanted[:at]) for wanted in ranked])
     return np.asarray(_discounted(gains[:, :at]) / best)
 
 
 def recall(gains: Floats, ideal: Ideal, at: int | None = None) -> Floats:
     """The share of a query's relevant documents that are ranked `at` or better; [Q]."""
-    return np.asarray(
-        (gains[:, :at] > 0).sum(1) / np.array([len(one) for one in ideal], np.float64)
-    )
+    counts = np.array([len(wanted) for wanted in ideal], np.float64)
+    return np.asarray((gains[:, :at] > 0).sum(1) / counts)
 
 
 def reciprocal_rank(gains: Floats, _: Ideal, at: int | None = None) -> Floats:

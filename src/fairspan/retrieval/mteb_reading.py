@@ -6,47 +6,47 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from fairspan.errors import CorpusError, MissingExtra
+from fairspan.errors import CorpusError, MissingExtra, first_line
 from fairspan.retrieval.task import Passage, Query, RetrievalTask, same_texts
 
 
 def read_mteb(name: str, *, language: str | None = None, split: str | None = None) -> RetrievalTask:
     """The documents, queries and judgements of a search task; its first split, in one subset.
 
-    Documents are read as mteb reads them, the title before the text. Queries that nothing answers are left out.
+    Documents are read as mteb reads them, the title before the text. Queries that nothing answers
+    are left out.
 
     Args:
         language: to be read of a task in several, as "deu" or "deu-Latn".
         split: by default the first of those that mteb evaluates.
     """
-    own = _data_of(find_task(name, language=language, split=split))
-    titled = {
-        str(one["id"]): f"{one.get('title') or ''} {one.get('text') or ''}".strip()
-        for one in own["corpus"]
+    data = _data_of(find_task(name, language=language, split=split))
+    documents = {
+        str(row["id"]): f"{row.get('title') or ''} {row.get('text') or ''}".strip()
+        for row in data["corpus"]
     }
-    texts = {str(one["id"]): str(one["text"]) for one in own["queries"]}
+    texts = {str(row["id"]): str(row["text"]) for row in data["queries"]}
     relevant = {
         str(query): {
-            str(id): max(0.0, float(gain)) for id, gain in gains.items() if titled.get(str(id))
+            str(id): max(0.0, float(gain)) for id, gain in gains.items() if documents.get(str(id))
         }
-        for query, gains in own["relevant_docs"].items()
+        for query, gains in data["relevant_docs"].items()
         if str(query) in texts
     }
-    answered = tuple(
-        Query(query, texts[query]) for query in texts if any(relevant.get(query, {}).values())
+    queries = tuple(
+        Query(id, text) for id, text in texts.items() if any(relevant.get(id, {}).values())
     )
-    left_out, kept = (
-        len(texts) - len(answered),
-        tuple(Passage(id, text) for id, text in titled.items() if text),
-    )
+    passages = tuple(Passage(id, text) for id, text in documents.items() if text)
+    left_out = len(texts) - len(queries)
     notes = (f"{left_out} queries that nothing answers were left out",) if left_out else ()
-    return RetrievalTask(name, answered, kept, relevant, notes=(*notes, *same_texts(kept)))
+    return RetrievalTask(name, queries, passages, relevant, notes=(*notes, *same_texts(passages)))
 
 
 def find_task(name: str, *, language: str | None = None, split: str | None = None) -> Any:
     """A search task, an `mteb.AbsTaskRetrieval`, by its name."""
     mteb = mteb_library()
-    languages, splits = None if language is None else [language], None if split is None else [split]
+    languages = None if language is None else [language]
+    splits = None if split is None else [split]
     try:
         task = mteb.get_task(name, languages=languages, eval_splits=splits)
     except KeyError as error:
@@ -66,39 +66,40 @@ def find_task(name: str, *, language: str | None = None, split: str | None = Non
     if not isinstance(task, mteb.abstasks.AbsTaskRetrieval) or set(task.modalities) != {"text"}:
         contents = " and ".join(sorted(task.modalities))
         raise CorpusError(
-            f"{name} is a task of type {task.metadata.type} on {contents}, which cannot be read query by query: name "
-            f"a search of texts, {instead}."
+            f"{name} is a task of type {task.metadata.type} on {contents}, which cannot be read "
+            f"query by query: name a search of texts, {instead}."
         )
     return task
 
 
 def _data_of(task: Any) -> Any:
     """The tables `corpus`, `queries` and `relevant_docs`."""
-    name, subsets = task.metadata.name, list(task.hf_subsets)
+    name = task.metadata.name
+    subsets = list(task.hf_subsets)
     if len(subsets) > 1:
         raise CorpusError(
-            f"{name} has {len(subsets)} subsets ({', '.join(subsets[:6])}, …): choose a language with language."
+            f"{name} has {len(subsets)} subsets ({', '.join(subsets[:6])}, …): choose a language "
+            "with language."
         )
     try:
         task.load_data()
-    except (
-        Exception
-    ) as error:  # tasks load in ways of their own, and let through whatever these raise
-        source, first = (
-            task.metadata.dataset["path"],
-            str(error).strip().partition("\n")[0].rstrip("."),
-        )
+    # Tasks load in ways of their own, and let through whatever these raise.
+    except Exception as error:
+        source = task.metadata.dataset["path"]
+        reason = first_line(error).rstrip(".")
         raise CorpusError(
-            f"the dataset {source} of {name} could not be loaded: {type(error).__name__}: {first}."
+            f"the dataset {source} of {name} could not be loaded: {type(error).__name__}: {reason}."
         ) from None
-    split, data = task.eval_splits[0], task.dataset
-    return (
-        data[split] if subsets == ["default"] and "default" not in data else data[subsets[0]][split]
-    )
+    split = task.eval_splits[0]
+    is_flat = subsets == ["default"] and "default" not in task.dataset
+    return task.dataset[split] if is_flat else task.dataset[subsets[0]][split]
 
 
 def mteb_library() -> ModuleType:
-    """mteb, without pytrec_eval where that is not installed: it has no wheel for some platforms, and only scores."""
+    """mteb, without pytrec_eval if that is not installed.
+
+    It has no wheel for some platforms, and mteb needs it only for scores.
+    """
     absent = find_spec("pytrec_eval") is None
     if absent:
         sys.modules["pytrec_eval"] = ModuleType("pytrec_eval")

@@ -1,11 +1,11 @@
-"""What mteb runs: `mteb_model`, a calibrated model, and `mteb_task`, a search with scores by position."""
+"""What mteb runs: `mteb_model`, a calibrated model, and `mteb_task`, a search by position."""
 
 import hashlib
 import json
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -24,6 +24,7 @@ from fairspan.model.window import window_of
 from fairspan.retrieval.measured import measure_task
 from fairspan.retrieval.mteb_reading import mteb_library
 from fairspan.retrieval.source import PASSAGES, TaskOptions, find_source
+from fairspan.retrieval.task import RetrievalTask
 
 # The passages of the embedded essays, and what mteb wants to know of them.
 _REVISION = "baed2f60301f9435111383ba206e465d9a11edcf69e3c2d64c108d4db882d428"
@@ -51,19 +52,18 @@ _COMMON = {
 def mteb_model(
     model: str | SentenceTransformer, calibration: AnyCalibration | None = None, **more: Any
 ) -> Any:
-    """The `ModelMeta` of a calibrated model: `mteb.evaluate` takes it, and `mteb.get_model` finds it by its name.
+    """The `ModelMeta` of a calibrated model: `mteb.evaluate` takes it, `mteb.get_model` finds it.
 
-    Name and revision say which model, calibration, weights and prompts, so that mteb takes no other's results for its
-    own. What mteb knows of the plain model, such as training data, is kept.
+    Name and revision say which model, calibration, weights and prompts, so that mteb takes no
+    other's results for its own. What mteb knows of the plain model, such as training data, is kept.
 
     Args:
-        calibration, more: as in `fairspan.calibrate`. A calibrated model stays as it is if nothing is given.
+        calibration, more: as in `fairspan.calibrate`. A calibrated model stays as it is if nothing
+            is given.
     """
     mteb = mteb_library()
-    wrapper, registry = (
-        mteb.SentenceTransformerEncoderWrapper,
-        mteb.models.model_implementations.MODEL_REGISTRY,
-    )
+    wrapper = mteb.SentenceTransformerEncoderWrapper
+    registry = mteb.models.model_implementations.MODEL_REGISTRY
     plain = model if isinstance(model, SentenceTransformer) else load(model)
     name = name_of(plain)
     base = registry.get(name) or mteb.models.ModelMeta.create_empty({"loader": wrapper})
@@ -75,43 +75,46 @@ def mteb_model(
     if calibration is None and not more:
         calibration = next((part.calibration for part in calibrated_transformers(plain)), None)
     fair = calibrate(plain, calibration, **more)
-    parts, window = list(calibrated_transformers(fair)), window_of(fair)
-    settings = [
-        (one.calibration.to_dict(), one.max_seq_length, one.untiled_length) for one in parts
-    ]
-    decisive = json.dumps(
-        [fingerprint(fair), settings, fair.prompts, fair.default_prompt_name, prompts]
-    )
-    revision = hashlib.sha256(decisive.encode()).hexdigest()[:16]
-    # Folders of results are called so.
-    treatment = re.sub(r"[^\w.,=+-]", "", as_treatment(parts[0].calibration).name.replace(":", "="))
+    parts = list(calibrated_transformers(fair))
 
     def calibrated(
         name: str, revision: str | None = None, device: str | None = None, embed_dim: Any = None
     ) -> Any:
-        made = fair if device is None else copy_sharing_weights(fair).to(device)
-        with warnings.catch_warnings(action="ignore"):  # about what mteb itself calls
-            return wrapper(made, model_prompts=prompts)
+        placed = fair if device is None else copy_sharing_weights(fair).to(device)
+        # mteb calls names that are deprecated.
+        with warnings.catch_warnings(action="ignore"):
+            return wrapper(placed, model_prompts=prompts)
 
+    # mteb also names folders of results after it.
+    treatment = re.sub(r"[^\w.,=+-]", "", as_treatment(parts[0].calibration).name.replace(":", "="))
     listed = f"{name if '/' in name else f'local/{name}'} ({treatment})"
     facts = {
         "name": listed,
-        "revision": revision,
+        "revision": _revision(fair, parts, prompts),
         "loader": calibrated,
         "loader_kwargs": {},
         "adapted_from": name,
-        "n_parameters": sum(one.numel() for one in fair.parameters()),
-        "max_tokens": window or float("inf"),
+        "n_parameters": sum(weights.numel() for weights in fair.parameters()),
+        "max_tokens": window_of(fair) or float("inf"),
         "embed_dim": fair.get_embedding_dimension(),
         "similarity_fn_name": mteb.models.model_meta.ScoringFunction(fair.similarity_fn_name),
         "framework": ["Sentence Transformers", "PyTorch"],
     }
-    meta = registry[listed] = base.model_copy(update=facts)
-    return meta
+    registry[listed] = base.model_copy(update=facts)
+    return registry[listed]
+
+
+def _revision(model: SentenceTransformer, parts: Sequence[Any], prompts: Any) -> str:
+    """16 digits that differ if weights, calibration or prompts do."""
+    settings = [
+        (part.calibration.to_dict(), part.max_seq_length, part.untiled_length) for part in parts
+    ]
+    decisive = [fingerprint(model), settings, model.prompts, model.default_prompt_name, prompts]
+    return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:16]
 
 
 class _Words(Characters):
-    """Five characters each: passages must be the same for all models, and not every language has spaces."""
+    """Five characters each: passages must be the same for all models, with or without spaces."""
 
     unit = "words of five characters"
 
@@ -120,30 +123,35 @@ class _Words(Characters):
 
 
 def mteb_task(task: str = PASSAGES, *, eval_langs: Sequence[str] = ("und",), **options: Any) -> Any:
-    """A search for `mteb.evaluate`, which also gives "ndcg_at_10_position_1" to 5, by fifths of the document.
+    """A search for `mteb.evaluate`, which also gives "ndcg_at_10_position_1" to 5, by fifths.
 
     Args:
         task: "passages", or a folder whose queries say where their answers are.
         eval_langs: as mteb writes them, such as "deu-Latn".
-        options: as in `fairspan.evaluate`, such as `corpus`, `sets` and `seed`; `query_tokens` are words.
+        options: as in `fairspan.evaluate`, such as `corpus`, `sets` and `seed`; `query_tokens` are
+            words.
     """
-    mteb, words = mteb_library(), _Words()
-    found = find_source(task, TaskOptions(**options)).read(words)
-    measured = measure_task(found[0], words, words, too_long="cut")
-    searched, revision, places = found[0], found[0].fingerprint, measured.positions
-    if len(found) > 1 or not places:
+    mteb = mteb_library()
+    words = _Words()
+    tasks = find_source(task, TaskOptions(**options)).read(words)
+    searched = tasks[0]
+    positions = measure_task(searched, words, words, too_long="cut").positions
+    if len(tasks) > 1 or not positions:
         raise CorpusError(
-            f"mteb needs one index with known positions: {task} has {len(found)} with {len(places)}."
+            f"mteb needs one index with known positions: {task} has {len(tasks)} with "
+            f"{len(positions)}."
         )
-    if any(gain % 1 for own in searched.relevant.values() for gain in own.values()):
+    if any(gain % 1 for gains in searched.relevant.values() for gain in gains.values()):
         raise CorpusError(f"mteb takes gains that are whole numbers, and {task} has others.")
+    revision = searched.fingerprint
     # mteb finds results by the name of a task, whatever its revision.
-    own = {
+    about = {
         "name": f"PositionRetrieval-{revision[:12]}",
         "description": searched.name,
         "eval_langs": [*eval_langs],
     }
-    about = _FEDERALIST if revision == _REVISION else own
+    if revision == _REVISION:
+        about = _FEDERALIST
 
     class PositionRetrieval(mteb.abstasks.AbsTaskRetrieval):  # type: ignore[misc,name-defined]
         metadata = mteb.TaskMetadata(
@@ -151,37 +159,41 @@ def mteb_task(task: str = PASSAGES, *, eval_langs: Sequence[str] = ("und",), **o
         )
 
         def load_data(self, **_: Any) -> None:
-            table = import_module("datasets").Dataset.from_list
-            at = {query: where.group for query, where in places.items()}
-            queries = [
-                {"id": one.id, "text": one.text, "position": at.get(one.id, 0)}
-                for one in searched.queries
-            ]
-            gains = {
-                query: {id: int(gain) for id, gain in own.items()}
-                for query, own in searched.relevant.items()
-            }
-            corpus = table(
-                [{"id": one.id, "title": "", "text": one.text} for one in searched.documents]
-            )
-            tables = {
-                "corpus": corpus,
-                "queries": table(queries),
-                "relevant_docs": gains,
-                "top_ranked": None,
-            }
-            self.dataset, self.data_loaded = {"default": {"test": tables}}, True
+            fifths = {query: position.group for query, position in positions.items()}
+            self.dataset = {"default": {"test": _tables(searched, fifths)}}
+            self.data_loaded = True
 
         def task_specific_scores(
             self, scores: Any, *_: Any, hf_split: str, hf_subset: str
         ) -> dict[str, float]:
-            by_place = defaultdict(list)
-            for one in self.dataset[hf_subset][hf_split]["queries"]:
-                by_place[one["position"]].append(scores[one["id"]]["ndcg_cut_10"])
-            kept = sorted(by_place.keys() - {0})
+            """The mean by fifth; queries whose position is not known are at 0."""
+            by_fifth = defaultdict(list)
+            for query in self.dataset[hf_subset][hf_split]["queries"]:
+                by_fifth[query["position"]].append(scores[query["id"]]["ndcg_cut_10"])
             return {
-                f"ndcg_at_10_position_{place}": sum(by_place[place]) / len(by_place[place])
-                for place in kept
+                f"ndcg_at_10_position_{fifth}": sum(by_fifth[fifth]) / len(by_fifth[fifth])
+                for fifth in sorted(by_fifth.keys() - {0})
             }
 
     return PositionRetrieval()
+
+
+def _tables(task: RetrievalTask, fifths: Mapping[str, int]) -> dict[str, Any]:
+    """A task as mteb holds it, with the fifth of each query's evidence."""
+    table = import_module("datasets").Dataset.from_list
+    return {
+        "corpus": table(
+            [{"id": text.id, "title": "", "text": text.text} for text in task.documents]
+        ),
+        "queries": table(
+            [
+                {"id": query.id, "text": query.text, "position": fifths.get(query.id, 0)}
+                for query in task.queries
+            ]
+        ),
+        "relevant_docs": {
+            query: {id: int(gain) for id, gain in gains.items()}
+            for query, gains in task.relevant.items()
+        },
+        "top_ranked": None,
+    }

@@ -1,7 +1,7 @@
 """Pages of several articles, searched by one of them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import product
 
 from fairspan.corpus.corpus import Corpus
@@ -17,43 +17,57 @@ from fairspan.retrieval.task import LEAST_TOKENS, Evidence, Passage, Query, Retr
 QUERIES = ("held-out", "first-sentence", "title")
 
 
+@dataclass(frozen=True, slots=True)
+class PageQueries:
+    """What pages are searched with.
+
+    Attributes:
+        kind: "held-out" puts the first part of every segment on the page and searches with what
+            follows; with "first-sentence" the whole segment is on the page, its first sentence
+            included; "title" is on no page.
+        tokens: length of the longest held-out query.
+        language: of all queries; None asks for each segment in the language that it has on the
+            page.
+    """
+
+    kind: str = QUERIES[0]
+    tokens: int = 60
+    language: str | None = None
+
+
 def build_pages(
     corpus: Corpus,
     plans: Sequence[LanguagePlan],
     design: Design,
     counter: TokenCounter,
-    query: str = "held-out",
-    tokens: int = 60,
-    language: str | None = None,
+    queries: PageQueries,
     editions: int | None = None,
 ) -> tuple[RetrievalTask, ...]:
-    """One task for each language plan and edition. The index of an edition holds every set once, in one order.
+    """One task for each language plan and edition, whose index holds every set once, in one order.
 
-    Args:
-        query: "held-out" puts the first part of every segment on the page and searches with what follows; with
-            "first-sentence" the whole segment is on the page, its first sentence included; "title" is on no page.
-        tokens: the longest held-out query.
-        language: of all queries; None asks for each segment in the language that it has on the page.
-        editions: how many indexes to build; None builds one for each order, so that every segment is looked for at
-            every position.
+    `editions` is how many indexes to build; None builds one for each order, so that every segment
+    is looked for at every position.
     """
-    parts, asked, notes = _split(corpus, plans, design, counter, query, tokens, language)
-    within = replace(design, opening=None)
-    material = measure_segments(parts, languages_of(plans), within, counter)
-    made, few = _disjoint(material, plans, within, counter)
+    parts, texts, notes = _split(corpus, plans, design, counter, queries)
+    # The parts are openings already.
+    design = replace(design, opening=None)
+    material = measure_segments(parts, languages_of(plans), design, counter)
+    made, few = _disjoint(material, plans, design, counter)
     available = 1 + max(page.order for page in made.documents)
     editions = editions or available
+    (size,) = design.sizes
     if editions > available:
         raise CorpusError(
-            f"{editions} editions were asked for, and sets of {design.sizes[0]} segments have {available} "
+            f"{editions} editions were asked for, and sets of {size} segments have {available} "
             f"{design.design} orders: ask for at most editions={available}."
         )
-    said = (*corpus.notes, *notes, *few, *made.notes)
+    all_notes = (*corpus.notes, *notes, *few, *made.notes)
     tasks = []
     for plan, edition in product(plans, range(editions)):
         pages = [page for page in made.documents if (page.plan, page.order) == (plan, edition)]
-        name = f"pages of {design.sizes[0]} from {corpus.name}, {plan}, edition {edition + 1}"
-        tasks.append(_edition(name, pages, asked, language, said))
+        name = f"pages of {size} from {corpus.name}, {plan}, edition {edition + 1}"
+        task = _edition(name, pages, texts, queries.language)
+        tasks.append(replace(task, notes=all_notes))
     return tuple(tasks)
 
 
@@ -61,44 +75,39 @@ def _disjoint(
     material: Material, plans: Sequence[LanguagePlan], design: Design, counter: TokenCounter
 ) -> tuple[Documents, list[str]]:
     """As many of the wanted sets as have no segment in common: a query asks for one page."""
-    (n,) = design.sizes
-    possible = max(2, min(design.sets_of(n), len(material.ids) // n))
+    (size,) = design.sizes
+    wanted = design.sets_of(size)
+    possible = max(2, min(wanted, len(material.ids) // size))
     made = build_documents(material, plans, replace(design, sets=possible, documents={}), counter)
-    if made.disjoint[n] < 2:
+    if made.disjoint[size] < 2:
         raise CorpusError(
-            f"only one page of {n} can be made without repeating a segment: add texts, or put fewer on a page."
+            f"only one page of {size} can be made without repeating a segment: add texts, or put "
+            "fewer on a page."
         )
-    if made.shared[n]:
-        possible = made.disjoint[n]
-        made = build_documents(
-            material, plans, replace(design, sets=possible, documents={}), counter
-        )
-    few = possible < design.sets_of(n)
-    return made, [
-        f"the corpus yields {possible} pages of {n} different segments each"
-    ] if few else []
+    if made.shared[size]:
+        possible = made.disjoint[size]
+        fewer = replace(design, sets=possible, documents={})
+        made = build_documents(material, plans, fewer, counter)
+    note = f"the corpus yields {possible} pages of {size} different segments each"
+    return made, [note] if possible < wanted else []
 
 
 def _edition(
-    name: str,
-    pages: Sequence[Document],
-    asked: dict[Key, str],
-    query_language: str | None,
-    notes: tuple[str, ...],
+    name: str, pages: Sequence[Document], texts: dict[Key, str], query_language: str | None
 ) -> RetrievalTask:
     """The task of pages that have one plan and one order."""
-    plan, found = pages[0].plan, []
+    plan = pages[0].plan
+    queries = []
     for page in pages:
         for (segment, language), span in zip(page.keys, page.spans, strict=True):
-            spoken = query_language or language
+            asked_in = query_language or language
             query = Query(
-                f"{segment}/{spoken}", asked[segment, spoken], spoken, cluster=f"set{page.set}"
+                f"{segment}/{asked_in}", texts[segment, asked_in], asked_in, f"set{page.set}"
             )
-            found.append((query, Evidence(page.name, *span)))
-    made = make_task(
-        name, [Passage(page.name, page.text, str(plan), page.spans) for page in pages], found
-    )
-    return replace(made, edition=pages[0].order, lead=plan.lead, later=plan.later, notes=notes)
+            queries.append((query, Evidence(page.name, *span)))
+    passages = [Passage(page.name, page.text, str(plan), page.spans) for page in pages]
+    task = make_task(name, passages, queries)
+    return replace(task, edition=pages[0].order, lead=plan.lead, later=plan.later)
 
 
 def _split(
@@ -106,53 +115,31 @@ def _split(
     plans: Sequence[LanguagePlan],
     design: Design,
     counter: TokenCounter,
-    query: str,
-    tokens: int,
-    query_language: str | None,
+    queries: PageQueries,
 ) -> tuple[Corpus, dict[Key, str], list[str]]:
-    """The part of every segment that is on the page, the query that asks for it, and notes on what is not used."""
+    """The part of every segment that is on the page, its query by key, and notes."""
     shown = languages_of(plans)
-    spoken = shown if query_language is None else (query_language,)
-    languages = tuple(dict.fromkeys((*shown, *spoken)))
+    asked_in = shown if queries.language is None else (queries.language,)
+    languages = tuple(dict.fromkeys((*shown, *asked_in)))
     ids = corpus.ids(languages)
-    keys = [(segment, language) for segment in ids for language in languages]
-    found = [corpus.segment(*key) for key in keys]
-    parts = [segment.text for segment in found]
-    if design.opening is not None:
-        parts = counter.cut(parts, design.opening)
-    if query == "title":
-        asked, why = [(segment.title or "").strip() for segment in found], "have no title"
-    elif query == "first-sentence":
-        asked = [_first_of_several(part, s.language) for part, s in zip(parts, found, strict=True)]
-        why = "have only one sentence"
-    else:
-        if design.opening is None:
-            parts = [_first_half(segment) for segment in found]
-        rests = [
-            segment.text[len(part) :].strip() for segment, part in zip(found, parts, strict=True)
-        ]
-        cut = counter.cut(rests, tokens)
-        lengths = counter.count(cut)
-        asked = [
-            text if length >= LEAST_TOKENS else ""
-            for text, length in zip(cut, lengths, strict=True)
-        ]
-        why = f"have fewer than {LEAST_TOKENS} {counter.unit} left to ask with"
+    keys = [(id, language) for id in ids for language in languages]
+    segments = [corpus.segment(*key) for key in keys]
+    parts = _parts(segments, design, counter, queries)
+    asked, why = _queries(segments, parts, counter, queries)
     texts = dict(zip(keys, asked, strict=True))
-    silent = {
-        segment for segment, language in keys if language in spoken and not texts[segment, language]
-    }
+    silent = {id for id, language in keys if language in asked_in and not texts[id, language]}
     kept = [
         Segment(segment.id, segment.language, part, segment.title)
-        for segment, part in zip(found, parts, strict=True)
+        for segment, part in zip(segments, parts, strict=True)
         if segment.id not in silent and segment.language in shown
     ]
-    usable, wanted = len(ids) - len(silent), 2 * design.sizes[0]
-    if silent and usable < wanted:
+    (size,) = design.sizes
+    usable = len(ids) - len(silent)
+    if silent and usable < 2 * size:
         raise CorpusError(
-            f"2 pages of {design.sizes[0]} need {wanted} segments, and queries can be made for {usable} of the "
-            f"{len(ids)} segments of {corpus.name}: {len(silent)} {why}. Add texts, put less of each on its page "
-            f"with opening, or choose another query: {', '.join(QUERIES)}."
+            f"2 pages of {size} need {2 * size} segments, and queries can be made for {usable} of "
+            f"the {len(ids)} segments of {corpus.name}: {len(silent)} {why}. Add texts, put less "
+            f"of each on its page with opening, or choose another query: {', '.join(QUERIES)}."
         )
     notes = [f"{len(silent)} of {len(ids)} segments {why} and were not used"] if silent else []
     if design.opening is not None:
@@ -160,8 +147,40 @@ def _split(
     return Corpus.from_segments(corpus.name, kept), texts, notes
 
 
+def _parts(
+    segments: Sequence[Segment], design: Design, counter: TokenCounter, queries: PageQueries
+) -> list[str]:
+    """What is on the page of every segment."""
+    if design.opening is not None:
+        return counter.cut([segment.text for segment in segments], design.opening)
+    if queries.kind == "held-out":
+        return [_first_half(segment) for segment in segments]
+    return [segment.text for segment in segments]
+
+
+def _queries(
+    segments: Sequence[Segment],
+    parts: Sequence[str],
+    counter: TokenCounter,
+    queries: PageQueries,
+) -> tuple[list[str], str]:
+    """The query of every segment, empty if it has none, and what such segments have or lack."""
+    if queries.kind == "title":
+        return [(segment.title or "").strip() for segment in segments], "have no title"
+    pairs = list(zip(segments, parts, strict=True))
+    if queries.kind == "first-sentence":
+        firsts = [_first_of_several(part, segment.language) for segment, part in pairs]
+        return firsts, "have only one sentence"
+    rests = counter.cut(
+        [segment.text[len(part) :].strip() for segment, part in pairs], queries.tokens
+    )
+    long_enough = [length >= LEAST_TOKENS for length in counter.count(rests)]
+    held_out = [text if is_long else "" for text, is_long in zip(rests, long_enough, strict=True)]
+    return held_out, f"have fewer than {LEAST_TOKENS} {counter.unit} left to ask with"
+
+
 def _first_half(segment: Segment) -> str:
-    """A segment to the end of the sentence that ends nearest its middle; all of it if it has one sentence."""
+    """A segment to the end of the sentence that ends nearest its middle; all of one sentence."""
     ends = [end for _, end in sentences(segment.text, segment.language)]
     if len(ends) < 2:
         return segment.text
@@ -169,5 +188,5 @@ def _first_half(segment: Segment) -> str:
 
 
 def _first_of_several(text: str, language: str) -> str:
-    found = sentences(text, language)
-    return text[slice(*found[0])] if len(found) > 1 else ""
+    spans = sentences(text, language)
+    return text[slice(*spans[0])] if len(spans) > 1 else ""

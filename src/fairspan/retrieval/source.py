@@ -1,4 +1,4 @@
-"""`TaskSource`: what is searched, as a user names it; one class for each kind, with the options of that kind."""
+"""`TaskSource`: what is searched, one class for each kind of task with the options of that kind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fairspan.design.lengths import TokenCounter
 from fairspan.design.plan import LanguagePlan, choose_plans, languages_of
 from fairspan.errors import CorpusError, require_list, require_whole
 from fairspan.retrieval.beir import files_of_positions, read_beir, read_positions
-from fairspan.retrieval.pages import QUERIES, build_pages
+from fairspan.retrieval.pages import QUERIES, PageQueries, build_pages
 from fairspan.retrieval.passages import PassageDraw
 from fairspan.retrieval.task import LEAST_TOKENS, RetrievalTask
 
@@ -22,15 +22,13 @@ PAGES = "pages"
 PASSAGES = "passages"
 BEIR = "beir:"
 MTEB = "mteb:"
+_LIMITS = ("opening", "min_tokens", "max_tokens", "length_language", "length_ratio")
 CHOICES = "'pages', 'passages', the folder of a collection, 'beir:FOLDER' or 'mteb:NAME'"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PassageSource:
-    """Documents of a corpus, searched by passages that are cut out of them: one index for each language."""
-
-    kind: ClassVar[str] = PASSAGES
-    too_long: ClassVar[str | None] = "shorten"
+class _OfCorpus:
+    """What is built from a corpus, without labels."""
 
     corpus: str = SAMPLE
     languages: Sequence[str] | None = None
@@ -44,8 +42,16 @@ class PassageSource:
         require_whole("sets", self.sets, least=2)
         require_whole("query_tokens", self.query_tokens, least=LEAST_TOKENS, kind=CorpusError)
 
+
+@dataclass(frozen=True, kw_only=True)
+class PassageSource(_OfCorpus):
+    """Documents searched by passages that are cut out of them: one index for each language."""
+
+    kind: ClassVar[str] = PASSAGES
+    too_long: ClassVar[str | None] = "shorten"
+
     def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
-        """A language plan for each language, and the corpus. Passages need no translations."""
+        """A plan for each language, and the corpus. Passages need no translations."""
         corpus = LONG_SAMPLE if self.corpus == SAMPLE else self.corpus
         return choose_plans(corpus, self.languages, (), partial=True)
 
@@ -56,54 +62,41 @@ class PassageSource:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PageSource:
-    """Pages joined from texts of a corpus: one index for each language plan and edition."""
+class PageSource(_OfCorpus):
+    """Pages joined from texts: one index for each language plan and edition."""
 
     kind: ClassVar[str] = PAGES
     too_long: ClassVar[str | None] = None
 
-    corpus: str = SAMPLE
-    languages: Sequence[str] | None = None
     mixed: str | Sequence[str] = ()
     partial: bool = False
     size: int = 4
-    sets: int = 100
     orders: str = "latin"
     editions: int | None = None
     query: str = QUERIES[0]
-    query_tokens: int = 60
     query_language: str | None = None
     opening: int | None = None
     min_tokens: int | None = None
     max_tokens: int | None = None
     length_language: str | None = None
     length_ratio: float | None = None
-    seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "corpus", str(self.corpus))
-        _store_list(self, "languages", "['en']")
+        """Check the options of pages."""
+        super().__post_init__()
         if not isinstance(self.mixed, str):
             _store_list(self, "mixed", "['de:en']")
         if self.query not in QUERIES:
             raise CorpusError(f"query must be one of {', '.join(QUERIES)}, got {self.query!r}.")
-        require_whole("query_tokens", self.query_tokens, least=LEAST_TOKENS, kind=CorpusError)
         if self.editions is not None:
             require_whole("editions", self.editions, kind=CorpusError)
         _ = self.design
 
     @property
     def design(self) -> Design:
+        limits = {name: getattr(self, name) for name in _LIMITS}
         return Design(
-            design=self.orders,
-            sizes=(self.size,),
-            sets=self.sets,
-            seed=self.seed,
-            opening=self.opening,
-            min_tokens=self.min_tokens,
-            max_tokens=self.max_tokens,
-            length_language=self.length_language,
-            length_ratio=self.length_ratio,
+            design=self.orders, sizes=(self.size,), sets=self.sets, seed=self.seed, **limits
         )
 
     def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
@@ -115,16 +108,8 @@ class PageSource:
 
     def read(self, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
         plans, corpus = self.read_corpus()
-        return build_pages(
-            corpus,
-            plans,
-            self.design,
-            counter,
-            self.query,
-            self.query_tokens,
-            self.query_language,
-            self.editions,
-        )
+        queries = PageQueries(self.query, self.query_tokens, self.query_language)
+        return build_pages(corpus, plans, self.design, counter, queries, self.editions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,21 +123,18 @@ class CollectionSource:
     language: str | None = None
     split: str = "test"
 
-    def read_files(self) -> tuple[RetrievalTask, ...]:
+    def read(self, _: TokenCounter | None = None) -> tuple[RetrievalTask, ...]:
         folder = _folder_of(self.task)
         if (folder / "qrels").is_dir():
             return (read_beir(folder, split=self.split, language=self.language),)
         paths = _paths_by_language(self.task)
         usual = next(iter(paths)) if len(paths) == 1 else "en"
-        return _read_languages(paths, [self.language or usual], self.split)
-
-    def read(self, _: TokenCounter) -> tuple[RetrievalTask, ...]:
-        return self.read_files()
+        return (_read_language(paths, self.language or usual, self.split),)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageSource:
-    """A collection in several languages to search across: one task for each, see `combine_languages`."""
+    """A collection in several languages to search across: one task for each of them."""
 
     kind: ClassVar[str] = "a collection in several languages"
     too_long: ClassVar[str | None] = None
@@ -170,11 +152,9 @@ class LanguageSource:
                 "name more, or choose one with language."
             )
 
-    def read_files(self) -> tuple[RetrievalTask, ...]:
-        return _read_languages(_paths_by_language(self.task), self.languages, self.split)
-
-    def read(self, _: TokenCounter) -> tuple[RetrievalTask, ...]:
-        return self.read_files()
+    def read(self, _: TokenCounter | None = None) -> tuple[RetrievalTask, ...]:
+        paths = _paths_by_language(self.task)
+        return tuple(_read_language(paths, language, self.split) for language in self.languages)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -261,7 +241,7 @@ class TaskOptions:
 
 
 def find_source(task: str, options: TaskOptions, beside: Collection[str] = ()) -> TaskSource:
-    """The source of a task with the options of its kind; `beside` are options with another use too."""
+    """The source of a task with the options of its kind; those `beside` have another use too."""
     require_whole("seed", options.seed, least=0)
     kind = kind_of(task, options.languages)
     refuse_unused(options.changed, {*options_for(kind), *beside}, [task])
@@ -288,20 +268,21 @@ def options_for(kind: Kind) -> set[str]:
 def make_source(kind: Kind, task: str, values: dict[str, Any]) -> TaskSource:
     """The source of a task, with those of the values that are for its kind."""
     names = {option.name for option in fields(kind)}
-    chosen = {name: value for name, value in {**values, "task": task}.items() if name in names}
-    return kind(**chosen)
+    return kind(
+        **{name: value for name, value in [*values.items(), ("task", task)] if name in names}
+    )
 
 
 def refuse_unused(changed: Iterable[str], used: set[str], tasks: Sequence[str]) -> None:
-    """Raise if an option is for other kinds of task than these. Every task has a seed: of intervals."""
+    """Raise if an option is for other kinds of task. The seed is of intervals, too."""
     for name in changed:
         if name not in used | {"seed"}:
             kinds = [kind.kind for kind in get_args(TaskSource) if name in options_for(kind)]
             raise CorpusError(f"{name} is for {', '.join(kinds)}: omit it for {', '.join(tasks)}.")
 
 
-def _store_list(source: TaskSource, name: str, example: str) -> None:
-    """Replace a list of the source by a tuple; an error if it is something else."""
+def _store_list(source: object, name: str, example: str) -> None:
+    """Replace a list of a source by a tuple; an error if it is something else."""
     value = getattr(source, name)
     if value is not None:
         require_list(name, value, example, CorpusError)
@@ -327,19 +308,12 @@ def _paths_by_language(task: str) -> dict[str, Path]:
     return paths
 
 
-def _read_languages(
-    paths: dict[str, Path], languages: Sequence[str], split: str
-) -> tuple[RetrievalTask, ...]:
-    """The task of each language, from the paths of all that the folder has."""
-    name = next(iter(paths.values())).resolve().parent.name
-    tasks = []
-    for language in languages:
-        if language not in paths:
-            raise CorpusError(f"{name} has no {language!r}. Languages there: {', '.join(paths)}.")
-        path = paths[language]
-        if path.is_file():
-            tasks.append(read_positions(path, language))
-        else:
-            task = read_beir(path, split=split, language=language)
-            tasks.append(replace(task, name=f"{name}-{language}"))
-    return tuple(tasks)
+def _read_language(paths: dict[str, Path], language: str, split: str) -> RetrievalTask:
+    """The task of a language, from the paths of all that its folder has."""
+    name = next(iter(paths.values())).parent.resolve().name
+    if language not in paths:
+        raise CorpusError(f"{name} has no {language!r}. Languages there: {', '.join(paths)}.")
+    path = paths[language]
+    if path.is_file():
+        return read_positions(path, language)
+    return replace(read_beir(path, split=split, language=language), name=f"{name}-{language}")

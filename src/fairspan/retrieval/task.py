@@ -1,14 +1,14 @@
-"""`RetrievalTask`: queries, documents, which document answers which query, and where the evidence is."""
+"""`RetrievalTask`: queries, documents, which document answers which query, and where."""
 
 import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
+from fairspan.corpus.sentences import Span
 from fairspan.errors import CorpusError
 
-Span = tuple[int, int]
 FIFTHS = 5
 LEAST_TOKENS = 8
 """Of a query that is taken from a text: fewer do not say what is looked for."""
@@ -16,7 +16,7 @@ LEAST_TOKENS = 8
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What somebody searches for. Queries of one cluster, such as an article, are not independent; empty for none."""
+    """What is searched for. Queries of one cluster, such as an article, are not independent."""
 
     id: str
     text: str
@@ -36,7 +36,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Where a document answers a query: characters of its text, and the fifth from 0 to 4 where that was given."""
+    """Where a document answers a query: characters of its text, and the fifth from 0 if known."""
 
     document: str
     start: int
@@ -49,13 +49,14 @@ class RetrievalTask:
     """One index to search, and the queries it is searched with.
 
     Attributes:
-        relevant: for each query the gain of every document that answers it; what is not named has none.
+        relevant: for each query the gain of every document that answers it.
         evidence: for each query the position of its answer; empty where that is not known.
         edition: which of several indexes of the same queries this is, from 0.
-        lead, later: the languages of a page's first segment and of its later ones; empty for other tasks.
-        notes: what a reader of results should know about how the task came about.
-        across: "mixed" if every document is in one of several languages, "parallel" if it is there in all of them;
-            empty for other tasks.
+        lead, later: the languages of a page's first segment and of its later ones; empty for other
+            tasks.
+        notes: what a reader of results should know about how the task was made.
+        across: "mixed" if every document is in one of several languages, "parallel" if it is in all
+            of them; empty for other tasks.
     """
 
     name: str
@@ -70,50 +71,43 @@ class RetrievalTask:
     across: str = ""
 
     def __post_init__(self) -> None:
-        for kind, named in (("queries", self.queries), ("documents", self.documents)):
-            if not named:
+        for kind, texts in (("queries", self.queries), ("documents", self.documents)):
+            if not texts:
                 raise CorpusError(f"{self.name} has no {kind}.")
 
     @property
     def fingerprint(self) -> str:
         """SHA-256 of everything that decides a result."""
         digest = hashlib.sha256()
-        for document in sorted(self.documents, key=lambda one: one.id):
-            digest.update(
-                json.dumps([document.id, document.text, document.language, document.spans]).encode()
-            )
-        for query in sorted(self.queries, key=lambda one: one.id):
-            found = self.evidence.get(query.id)
-            where = None if found is None else [found.document, found.start, found.end, found.fifth]
+        for document in sorted(self.documents, key=lambda document: document.id):
+            digest.update(json.dumps(astuple(document)).encode())
+        for query in sorted(self.queries, key=lambda query: query.id):
+            evidence = self.evidence.get(query.id)
+            where = None if evidence is None else astuple(evidence)
             gains = sorted(self.relevant[query.id].items())
-            digest.update(
-                json.dumps(
-                    [query.id, query.text, query.language, query.cluster, gains, where]
-                ).encode()
-            )
+            digest.update(json.dumps([*astuple(query), gains, where]).encode())
         return digest.hexdigest()
 
 
 def make_task(
     name: str,
     documents: Sequence[Passage],
-    asked: Sequence[tuple[Query, Evidence]],
+    queries: Sequence[tuple[Query, Evidence]],
     notes: tuple[str, ...] = (),
 ) -> RetrievalTask:
     """A task in which every query is answered by the document that has its evidence."""
     return RetrievalTask(
         name,
-        queries=tuple(query for query, _ in asked),
+        queries=tuple(query for query, _ in queries),
         documents=tuple(documents),
-        relevant={query.id: {where.document: 1.0} for query, where in asked},
-        evidence={query.id: where for query, where in asked},
+        relevant={query.id: {where.document: 1.0} for query, where in queries},
+        evidence={query.id: where for query, where in queries},
         notes=notes + same_texts(documents),
     )
 
 
 def same_texts(documents: Iterable[Passage]) -> tuple[str, ...]:
-    """A note where documents share their text."""
-    repeated = sum(
-        times for times in Counter(document.text for document in documents).values() if times > 1
-    )
+    """A note if documents share their text."""
+    counts = Counter(document.text for document in documents)
+    repeated = sum(count for count in counts.values() if count > 1)
     return (f"Documents with identical text: {repeated}.",) if repeated else ()

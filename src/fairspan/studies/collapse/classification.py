@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import entr  # type: ignore[import-untyped, unused-ignore]
 
 from fairspan.errors import CorpusError, DesignError, MissingExtra
-from fairspan.retrieval.records import records, with_ids
+from fairspan.retrieval.entries import entries_by_id
 
 Floats = NDArray[np.float64]
 
@@ -34,7 +34,7 @@ def read_labelled(path: Path | str) -> tuple[LabelledText, ...]:
 
     Labels are texts or whole numbers. A text without an id is named after its line.
     """
-    named = with_ids(records(Path(path)), "id", optional=True)
+    named = entries_by_id(Path(path), "id", optional=True)
     found = [LabelledText(id, record.id("label"), record.text("text")) for id, record in named]
     if not found:
         raise CorpusError(f"{path} is empty: it needs one text per line, with 'text' and 'label'.")

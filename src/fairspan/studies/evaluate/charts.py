@@ -1,4 +1,4 @@
-"""`Shown`: the frames of an evaluation as its charts and tables show them; and the charts by position and overall."""
+"""`Shown`: the frames of an evaluation as charts and tables show them; charts by position."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,15 +25,14 @@ class Shown:
 
     def frame(self, name: str, *conditions: pl.Expr) -> pl.DataFrame:
         """The rows of a frame, with the name of each arm in `arm`."""
-        found = self.frames[name].filter(*conditions)
-        names = [str(Arm(*pair)) for pair in found.select("treatment", "index").rows()]
-        return found.with_columns(pl.Series("arm", names, pl.String))
+        rows = self.frames[name].filter(*conditions)
+        names = [str(Arm(*pair)) for pair in rows.select("treatment", "index").rows()]
+        return rows.with_columns(pl.Series("arm", names, pl.String))
 
     def of_metric(self, name: str, *conditions: pl.Expr) -> pl.DataFrame:
-        """The same for the first metric, over all language plans together unless the conditions name one."""
-        return self.frame(
-            name, pl.col("metric") == self.metrics[0], *(conditions or [pl.col("plan") == ""])
-        )
+        """The same for the first metric, over all language plans unless the conditions name one."""
+        chosen = conditions or (pl.col("plan") == "",)
+        return self.frame(name, pl.col("metric") == self.metrics[0], *chosen)
 
     @cached_property
     def metrics(self) -> list[str]:
@@ -66,17 +65,19 @@ class Shown:
         return "segment" if self.log.header.searched.positions == "segments" else "fifth"
 
     def series(self, rows: pl.DataFrame, column: str, labels: Sequence[str]) -> tuple[Series, ...]:
-        """A series for each drawn arm of the rows, with a point for each label, which is in that column."""
-        found = []
+        """A series for each drawn arm, with a point for each label, which is in that column."""
+        series = []
         for arm in (arm for arm in self.drawn if arm in rows["arm"]):
-            own = {one[column]: one for one in rows.filter(arm=arm).iter_rows(named=True)}
+            by_label = {row[column]: row for row in rows.filter(arm=arm).iter_rows(named=True)}
             points = tuple(
-                self._point(own[label], label) if label in own else None for label in labels
+                self._point(by_label[label], label) if label in by_label else None
+                for label in labels
             )
-            found.append(Series(arm, self.arms.index(arm), points))
-        return tuple(found)
+            series.append(Series(arm, self.arms.index(arm), points))
+        return tuple(series)
 
     def _point(self, row: Mapping[str, Any], label: str) -> Point | None:
+        """The point of a row of a frame, with what a reader sees on it."""
         lines = [
             f"{row['arm']}, {label}",
             f"{row['metric']} {with_bounds(interval(row))}",
@@ -90,72 +91,96 @@ class Shown:
 
 
 def position_chart(shown: Shown) -> Chart:
-    """Quality by position of the evidence, of the first index under all treatments: one panel for each plan."""
-    metric, first = shown.metrics[0], shown.of_metric("quality")["index"][0]
+    """Quality by position of the evidence, of the first index: one panel for each plan."""
+    metric = shown.metrics[0]
+    first = shown.of_metric("quality")["index"][0]
+    together = "all plans" if shown.plans else "all queries"
     panels = []
     for plan in ("", *shown.plans):
         rows = shown.of_metric("positions", pl.col("plan") == plan, pl.col("index") == first)
-        labels, together = (
-            tuple(values_of(rows, "position")),
-            "all plans" if shown.plans else "all queries",
-        )
+        labels = tuple(values_of(rows, "position"))
         queries = shown.of_metric("quality", pl.col("plan") == plan)["queries"][0]
         drawn = shown.series(rows, "position", labels)
         panels.append(Panel(plan or together, labels, drawn, detail=f"{queries:,} queries"))
-    name, title = "search-by-position", "What is found, by position of the evidence"
-    caption = f"{metric} by position of the evidence, with 95 % intervals."
-    axes, brief = (f"{shown.unit} with the evidence", metric), "depths" not in shown.frames
     return Chart(
-        name, title, caption, "bars", *axes, tuple(panels), subtitle=shown.where, brief=brief
+        "search-by-position",
+        "What is found, by position of the evidence",
+        f"{metric} by position of the evidence, with 95 % intervals.",
+        "bars",
+        f"{shown.unit} with the evidence",
+        metric,
+        tuple(panels),
+        subtitle=shown.where,
+        brief="depths" not in shown.frames,
     )
 
 
 def depth_chart(shown: Shown) -> Chart:
     """How often documents are found, by how far into them the evidence is."""
-    rows, metric = shown.frame("depths"), shown.frames["depths"]["metric"][0]
-    starts = values_of(rows, "tokens_from")
-    read = {
+    rows = shown.frame("depths")
+    metric = rows["metric"][0]
+    chance = rows["chance"][0]
+    unit = shown.log.header.token_unit
+    windows = {
         info.treatment: info.window
         for info in shown.log.header.windows or ()
         if info.texts == "evidence"
     }
-    labels = *(f"< {start:,}" for start in starts[1:]), f"≥ {starts[-1]:,}"
+    starts = values_of(rows, "tokens_from")
     drawn = shown.series(
         rows.with_columns(start=pl.format("{}", "tokens_from")), "start", tuple(map(str, starts))
     )
-    unit = shown.log.header.token_unit
-    # There is such a frame only if the baseline has a window.
-    window = read[shown.log.treatments[0]] or 0
-    reads = {
-        name: f"{name} (reads {f'{own:,} {unit}' if own else 'everything'})"
-        for name, own in read.items()
+    legends = {
+        name: f"{name} (reads {f'{window:,} {unit}' if window else 'everything'})"
+        for name, window in windows.items()
     }
-    drawn = tuple(replace(one, legend=reads.get(one.name, one.name)) for one in drawn)
-    # In the step that holds the window, as far as the window is into it.
-    place = max(number for number, start in enumerate(starts) if start <= window)
-    width = [*starts[1:], starts[-1] + window][place] - starts[place]
-    edge = (place - 0.5 + (window - starts[place]) / width) / max(1, len(starts) - 1)
-    says, chance = f"{shown.arms[0]} reads to here", rows["chance"][0]
-    found = f"found among the first {metric.partition('@')[2]}" if chance is not None else metric
-    queries = f"{rows.filter(arm=shown.arms[0])['queries'].sum():,} queries"
-    marks = (edge, says) if edge < 1 else None
-    panel = Panel("all queries", labels, drawn, detail=queries, edge=marks, reference=chance)
-    caption = f"{metric} by how many {unit} of the document come before the evidence, with 95 % intervals."
-    axes = (f"{unit} of the document before the evidence", found)
-    chart = Chart(
-        "found-by-depth", "Found by depth", caption, "lines", *axes, (panel,), subtitle=shown.where
+    # There is such a frame only if the baseline has a window.
+    edge = _edge(starts, windows[shown.log.treatments[0]] or 0)
+    panel = Panel(
+        "all queries",
+        (*(f"< {start:,}" for start in starts[1:]), f"≥ {starts[-1]:,}"),
+        tuple(replace(arm, legend=legends.get(arm.name, arm.name)) for arm in drawn),
+        detail=f"{rows.filter(arm=shown.arms[0])['queries'].sum():,} queries",
+        edge=(edge, f"{shown.arms[0]} reads to here") if edge < 1 else None,
+        reference=chance,
     )
-    return replace(chart, form=".0%", dashes="by chance", fixed=(0.0, 1.0), brief=True)
+    return Chart(
+        "found-by-depth",
+        "Found by depth",
+        f"{metric} by how many {unit} of the document come before the evidence, with 95 % "
+        "intervals.",
+        "lines",
+        f"{unit} of the document before the evidence",
+        metric if chance is None else f"found among the first {metric.partition('@')[2]}",
+        (panel,),
+        subtitle=shown.where,
+        form=".0%",
+        dashes="by chance",
+        fixed=(0.0, 1.0),
+        brief=True,
+    )
+
+
+def _edge(starts: Sequence[int], window: int) -> float:
+    """Where a window ends, as a share of the axis that has these steps."""
+    # In the step that holds the window, as far as the window is into it.
+    step = max(number for number, start in enumerate(starts) if start <= window)
+    width = [*starts[1:], starts[-1] + window][step] - starts[step]
+    return (step - 0.5 + (window - starts[step]) / width) / max(1, len(starts) - 1)
 
 
 def overall_chart(shown: Shown) -> Chart:
     """Every metric over all queries."""
-    rows, metrics = shown.frame("quality", pl.col("plan") == ""), tuple(shown.metrics)
+    rows = shown.frame("quality", pl.col("plan") == "")
+    metrics = tuple(shown.metrics)
     detail = f"{rows['queries'][0]:,} queries"
-    panel = Panel("all queries", metrics, shown.series(rows, "metric", metrics), detail=detail)
-    title, caption = (
+    return Chart(
+        "search-overall",
         "What is found, over all queries",
         "Every metric over all queries, with 95 % intervals.",
+        "bars",
+        "metric",
+        "quality",
+        (Panel("all queries", metrics, shown.series(rows, "metric", metrics), detail=detail),),
+        subtitle=shown.where,
     )
-    axes = ("metric", "quality")
-    return Chart("search-overall", title, caption, "bars", *axes, (panel,), subtitle=shown.where)

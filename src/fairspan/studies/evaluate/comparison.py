@@ -17,12 +17,12 @@ from fairspan.stats.distributions import holm
 from fairspan.stats.equivalence import judge_loss
 from fairspan.stats.queries import QueryChange
 from fairspan.studies.evaluate import measures
-from fairspan.studies.evaluate.measures import QUERY_KEYS, RANK, Record, languages_of
+from fairspan.studies.evaluate.measures import QUERY_KEYS, RANK, Columns, languages_of
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """One metric in one index: the second side minus the first, query by query, also by named groups of them."""
+    """One metric in one index: the second side minus the first, over all queries and by group."""
 
     index: str
     metric: str
@@ -36,42 +36,43 @@ def compare(
     """The paired changes over all queries and by position or pair of languages, as tables.
 
     Args:
-        second: another run on the same queries; without one, treatments of the first run are compared.
-        treatments: one of each side. Without them treatments of one run are compared with its first, and those of two
-            runs each with itself.
+        second: another run on the same queries; without one, treatments of the first run are
+            compared.
+        treatments: one of each side. Without them treatments of one run are compared with its
+            first, and those of two runs each with itself.
     """
-    changes, by_group = list[Record](), list[Record]()
-    group, by = "position", "position of the evidence"
-    if languages_of(first):
-        group, by = "languages", "languages of query and document"
-    for one, two in pairs_to_compare(first, second, treatments):
-        for found in compare_searches(one, two):
-            change = found.change
-            named = {
-                "first_run": one.log.run,
-                "second_run": two.log.run,
-                "first_treatment": one.treatment,
-                "second_treatment": two.treatment,
-                "treatments": str(measures.Arm(f"{one.treatment} → {two.treatment}", found.index)),
-                "index": found.index,
-                "metric": found.metric,
+    overall = list[Columns]()
+    by_group = list[Columns]()
+    group = "languages" if languages_of(first) else "position"
+    for before, after in pairs_to_compare(first, second, treatments):
+        for paired in compare_searches(before, after):
+            change = paired.change
+            labels = {
+                "first_run": before.log.run,
+                "second_run": after.log.run,
+                "first_treatment": before.treatment,
+                "second_treatment": after.treatment,
+                "treatments": str(
+                    measures.Arm(f"{before.treatment} → {after.treatment}", paired.index)
+                ),
+                "index": paired.index,
+                "metric": paired.metric,
             }
             tested = {"queries": change.counts.queries, "p_value": change.p_value}
-            changes.append({**named, **tested, **measures.change_columns(change)})
-            for name, count, own in zip(
-                found.groups, change.counts.group_queries, change.groups, strict=True
+            overall.append({**labels, **tested, **measures.change_columns(change)})
+            for name, count, group_change in zip(
+                paired.groups, change.counts.group_queries, change.groups, strict=True
             ):
-                by_group.append(
-                    {**named, group: name, "queries": count, **columns_of(own, "change_")}
-                )
-    sides = "" if second is None or first.run == second.run else f" ({first.run} → {second.run})"
+                counted = {group: name, "queries": count}
+                by_group.append({**labels, **counted, **columns_of(group_change, "change_")})
+    runs = "" if second is None or first.run == second.run else f" ({first.run} → {second.run})"
     columns = {"queries": Column("queries", form=",d"), "change": CHANGE}
     more = {"p_value": P_VALUE, "psi_change": Column("change of PSI [95 %]", form="+.3f")}
     tables = [
         Table.from_frame(
             "search-changes",
-            f"Changes on the same queries{sides}",
-            frame_of(changes),
+            f"Changes on the same queries{runs}",
+            frame_of(overall),
             heads=("treatments", "metric"),
             columns={**columns, **more},
             grouped=1,
@@ -79,11 +80,18 @@ def compare(
         )
     ]
     if by_group:
-        heads, title = ("treatments", "metric", group), f"Changes by {by}{sides}"
-        frame = frame_of(by_group)
+        by = {
+            "languages": "languages of query and document",
+            "position": "position of the evidence",
+        }
         tables.append(
             Table.from_frame(
-                f"search-changes-by-{group}", title, frame, heads=heads, columns=columns, grouped=2
+                f"search-changes-by-{group}",
+                f"Changes by {by[group]}{runs}",
+                frame_of(by_group),
+                heads=("treatments", "metric", group),
+                columns=columns,
+                grouped=2,
             )
         )
     return tables
@@ -100,55 +108,62 @@ def changes(
     Both have to pass Holm's correction for all that is compared, too.
     """
     allowed = float(first.spec["margin"]) if margin is None else margin
-    found = []
+    compared = []
     for sides in pairs_to_compare(first, second, treatments):
-        paired = compare_searches(*sides)
-        found += [(sides, one) for one in paired if one.metric == paired[0].metric]
-    adjusted = holm(np.array([one.change.p_value for _, one in found]))
+        searches = compare_searches(*sides)
+        compared += [(sides, paired) for paired in searches if paired.metric == searches[0].metric]
+    adjusted = holm(np.array([paired.change.p_value for _, paired in compared]))
     judged = []
-    for (sides, one), p in zip(found, adjusted, strict=True):
-        overall = one.change.overall
+    for (sides, paired), p in zip(compared, adjusted, strict=True):
+        overall = paired.change.overall
         kind = judge_loss(
             -overall.high, -overall.low, allowed, "better" if p < 0.05 else "not worse"
         )
         if kind == "worse" and not p < 0.05:
             kind = "inconclusive"
-        where = "" if one.index == "whole" else f", {one.index}"
-        judged.append(
-            Change(*sides, one.metric, kind, f"{one.metric}{where} {with_bounds(overall, '+.3f')}")
-        )
+        where = "" if paired.index == "whole" else f", {paired.index}"
+        words = f"{paired.metric}{where} {with_bounds(overall, '+.3f')}"
+        judged.append(Change(*sides, paired.metric, kind, words))
     return judged
 
 
-def compare_searches(one: Arm, two: Arm) -> list[Paired]:
-    """Second minus first, on the queries that both runs asked of the same documents, index by index."""
-    runs, tasks = (
-        f"{one.log.run} and {two.log.run}",
-        [side.log.header.searched for side in (one, two)],
-    )
+def compare_searches(before: Arm, after: Arm) -> list[Paired]:
+    """After minus before, on the queries that both asked of the same documents, index by index."""
+    runs = f"{before.log.run} and {after.log.run}"
+    tasks = [side.log.header.searched for side in (before, after)]
     # Pages are named by their place in the draw, so that other pages may have the same names.
     pages = any(task.positions == "segments" for task in tasks)
     if pages and tasks[0].fingerprints != tasks[1].fingerprints:
         raise FairspanError(
-            f"{runs} searched different pages: paired differences need the same corpus, lengths, seed and tokenizer."
+            f"{runs} searched different pages: paired differences need the same corpus, lengths, "
+            "seed and tokenizer."
         )
-    before, after = (
-        side.log.rows.filter(~pl.col("measure").is_in([RANK, SHARE]), treatment=side.treatment)
-        for side in (one, two)
-    )
+    first = _metric_rows(before)
     # A page of the same name in another draw may have something else at the query's position.
-    placed = ["position"] if before["lead"].null_count() < len(before) else []
-    keys = ["measure", "part", *QUERY_KEYS, *placed]
-    joined = before.join(after, on=keys, suffix="_second", nulls_equal=True, maintain_order="left")
+    placed = ["position"] if first["lead"].null_count() < len(first) else []
+    joined = first.join(
+        _metric_rows(after),
+        on=["measure", "part", *QUERY_KEYS, *placed],
+        suffix="_second",
+        nulls_equal=True,
+        maintain_order="left",
+    )
     if joined.is_empty():
         raise FairspanError(
-            f"{runs} have no query in common: paired differences need the same task, seed and metrics."
+            f"{runs} have no query in common: paired differences need the same task, seed and "
+            "metrics."
         )
-    found, languages, seed = [], languages_of(one.log), one.log.header.seed
-    for (metric, index), rows in joined.partition_by(
-        "measure", "part", as_dict=True, maintain_order=True
-    ).items():
+    languages = languages_of(before.log)
+    seed = before.log.header.seed
+    parts = joined.partition_by("measure", "part", as_dict=True, maintain_order=True)
+    compared = []
+    for (metric, index), rows in parts.items():
         names, groups = measures.query_groups(rows, languages)
         change = measures.change_of(rows, rows["value_second"].to_numpy(), groups, seed)
-        found.append(Paired(str(index), str(metric), names, change))
-    return found
+        compared.append(Paired(str(index), str(metric), names, change))
+    return compared
+
+
+def _metric_rows(side: Arm) -> pl.DataFrame:
+    is_metric = ~pl.col("measure").is_in([RANK, SHARE])
+    return side.log.rows.filter(is_metric, treatment=side.treatment)

@@ -1,4 +1,4 @@
-"""What a search across languages shows: a heat map of query and document, shares of the first ranks, and tables."""
+"""What a search across languages shows: a heat map, shares of the first ranks, and tables."""
 
 from dataclasses import replace
 
@@ -17,11 +17,25 @@ from fairspan.studies.evaluate.measures import languages_of
 ARMS = "documents and queries"
 TEST = "p: randomisation test over clusters of queries, Holm-corrected over the arms"
 INTRO = (
-    "Every question is asked in every language. In the mixed indexes its document is in one language, each in turn, "
-    "among documents in all of them: for a model that is fair to documents, the numbers of a row are equal. In the "
-    "parallel index all translations are there, and all of them are relevant."
+    "Every question is asked in every language. In the mixed indexes its document is in one "
+    "language, each in turn, among documents in all of them: for a model that is fair to "
+    "documents, the numbers of a row are equal. In the parallel index all translations are there, "
+    "and all of them are relevant."
 )
-_ALL_QUERIES, _ALL_DOCUMENTS = pl.col("query_language") == "", pl.col("document_language") == ""
+_FAIRNESS_NOTES = (
+    "within: query and document in the same language; gap: best minus weakest document language",
+    (
+        f"{OWN_RATIO}: of a document's rank in another language to that in the query's; "
+        "its change is a factor"
+    ),
+    (
+        f"{DISTANCE}: total variation between languages of the first {TOP} ranks and of what is "
+        "relevant"
+    ),
+    f"{PEER}: probability of equal expected rank, higher is fairer",
+)
+_ALL_QUERIES = pl.col("query_language") == ""
+_ALL_DOCUMENTS = pl.col("document_language") == ""
 
 
 def language_section(shown: Shown) -> Section:
@@ -38,32 +52,27 @@ def language_section(shown: Shown) -> Section:
 
 
 def language_map(shown: Shown) -> HeatMap:
-    """The first metric by the language of the query and of the document, one panel per arm on one scale."""
-    names, metric, pairs = (
-        languages_of(shown.log),
-        shown.metrics[0],
-        shown.of_metric("language_pairs"),
-    )
+    """The first metric by language of query and document, one panel per arm on one scale."""
+    names = tuple(languages_of(shown.log))
+    metric = shown.metrics[0]
     means = {
-        (one["arm"], one["query_language"], one["document_language"]): one["estimate"]
-        for one in pairs.to_dicts()
+        (row["arm"], row["query_language"], row["document_language"]): row["estimate"]
+        for row in shown.of_metric("language_pairs").to_dicts()
     }
-    rows = [
-        (
-            query,
-            tuple(
-                HeatCell(tuple(means[arm, query, name] for arm in shown.drawn)) for name in names
-            ),
-        )
-        for query in names
-    ]
+    rows = []
+    for query in names:
+        cells = [
+            HeatCell(tuple(means[arm, query, document] for arm in shown.drawn))
+            for document in names
+        ]
+        rows.append((query, tuple(cells)))
     return HeatMap(
         "languages",
         f"{metric} by the language of the query and of the document",
-        f"{metric} of the same questions by the language of the query (rows) and of the document (columns), in "
-        "indexes of mixed languages.",
+        f"{metric} of the same questions by the language of the query (rows) and of the document "
+        "(columns), in indexes of mixed languages.",
         "query",
-        tuple(names),
+        names,
         tuple(rows),
         "language of the document",
         "language of the query",
@@ -75,15 +84,16 @@ def language_map(shown: Shown) -> HeatMap:
 
 def _share_chart(shown: Shown) -> Chart:
     """Which languages the first ranks have, beside the share of each among what is relevant."""
-    panels, names = [], tuple(languages_of(shown.log))
+    names = tuple(languages_of(shown.log))
     shares = shown.frame("languages", pl.col("measure") == SHARE, ~_ALL_DOCUMENTS)
+    panels = []
     for query in ("", *names):
         series = []
         for arm in shown.drawn:
-            own = shares.filter(arm=arm, query_language=query).to_dicts()
+            rows = shares.filter(arm=arm, query_language=query).to_dicts()
             points = [
-                point(interval(one), f"{arm}\nshare {with_bounds(interval(one), '.2f')}")
-                for one in own
+                point(interval(row), f"{arm}\nshare {with_bounds(interval(row), '.2f')}")
+                for row in rows
             ]
             series.append(Series(arm, shown.arms.index(arm), tuple(points)))
         title = f"queries in {query}" if query else "all queries"
@@ -93,8 +103,8 @@ def _share_chart(shown: Shown) -> Chart:
     return Chart(
         "language-shares",
         f"Languages of the first {TOP} ranks",
-        f"Share of each language in the first {TOP} ranks of the parallel index, with 95 % intervals; every language "
-        "has the same share of what is relevant.",
+        f"Share of each language in the first {TOP} ranks of the parallel index, with 95 % "
+        "intervals; every language has the same share of what is relevant.",
         "bars",
         "language of the document",
         f"share of the first {TOP}",
@@ -124,27 +134,22 @@ def _fairness_table(shown: Shown) -> Table:
             **({"change": CHANGE.name, "p_value": P_VALUE} if len(shown.arms) > 1 else {}),
         },
         grouped=1,
-        notes=(
-            "within: query and document in the same language; gap: best minus weakest document language",
-            f"{OWN_RATIO}: of a document's rank in another language to that in the query's; its change is a factor",
-            f"{DISTANCE}: total variation between languages of the first {TOP} ranks and of what is relevant",
-            f"{PEER}: probability of equal expected rank, higher is fairer",
-            *([TEST] if len(shown.arms) > 1 else []),
-        ),
+        notes=(*_FAIRNESS_NOTES, *([TEST] if len(shown.arms) > 1 else [])),
         brief=True,
     )
 
 
 def _document_table(shown: Shown) -> Table:
-    """The first metric, the ranks and the share of the first ranks by the language of the document."""
-    metric, relevant = shown.metrics[0], 1 / len(languages_of(shown.log))
+    """The first metric, ranks and the share of the first ranks by language of the document."""
+    metric = shown.metrics[0]
+    relevant = 1 / len(languages_of(shown.log))
     figures = shown.frame("languages", _ALL_QUERIES, ~_ALL_DOCUMENTS)
     keys = ["arm", "document_language"]
     frame = figures.filter(measure=metric).select("model", *keys, pl.col("^change_.*$"))
     for measure in (metric, OWN_RATIO, ENGLISH_RATIO, SHARE):
         ends = {end: f"{measure}_{end}" for end in ("estimate", "low", "high")}
-        own = figures.filter(measure=measure).select(*keys, *ends).rename(ends)
-        frame = frame.join(own, on=keys, how="left", maintain_order="left")
+        columns = figures.filter(measure=measure).select(*keys, *ends).rename(ends)
+        frame = frame.join(columns, on=keys, how="left", maintain_order="left")
     return Table.from_frame(
         "document-languages",
         f"By language of the document ({shown.where})",

@@ -17,7 +17,7 @@ from fairspan.stats.resampling import PositionSums, Statistic, change_of, jackkn
 from fairspan.studies.evaluate.measures import (
     RANK,
     Arm,
-    Record,
+    Columns,
     arms_of,
     languages_of,
     pair_codes,
@@ -26,13 +26,14 @@ from fairspan.studies.evaluate.measures import (
 
 ENGLISH = "en"
 DISTANCE = "share distance"
-OWN_RATIO, ENGLISH_RATIO = "rank ratio", "rank ratio to en"
+OWN_RATIO = "rank ratio"
+ENGLISH_RATIO = "rank ratio to en"
 SWAPS = 9999
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A figure to compute: a statistic of the means of one measure's rows, for some languages or for all of them."""
+class _Figure:
+    """A statistic of the means of one measure's rows, for some languages or for all of them."""
 
     measure: str
     statistic: Statistic
@@ -41,33 +42,35 @@ class _Asked:
     tested: bool = False
 
 
-def language_records(log: RunLog, metrics: Sequence[str]) -> list[Record]:
-    """One for each figure and arm; none if the log is of one language.
+def language_figures(log: RunLog, metrics: Sequence[str]) -> list[Columns]:
+    """One row for each figure and arm; none if the log is of one language.
 
-    The change is from the first arm on the same queries: of ratios and of geometric means it is a factor, of
-    everything else a difference. p values are those of randomisation tests, adjusted by Holm for all arms.
+    The change is from the first arm on the same queries: of ratios and of geometric means it is a
+    factor, of everything else a difference. p values are those of randomisation tests, adjusted by
+    Holm for all arms.
     """
-    languages, arms, found = languages_of(log), arms_of(log), list[Record]()
+    languages = languages_of(log)
     if not languages:
         return []
-    for source, asked, logarithmic in _questions(languages, metrics):
-        rows, sums = log.rows.filter(measure=source), []
-        for table in (sorted_rows(rows, arm) for arm in arms):
-            values, clusters = table["value"].to_numpy(), table["set"].to_numpy()
-            sums.append(
-                query_sums(
-                    np.log(values) if logarithmic else values,
-                    pair_codes(table, languages),
-                    clusters,
-                )
-            )
-        found += _figures(arms, sums, asked, log.header.seed, logarithmic=logarithmic)
-    return found
+    arms = arms_of(log)
+    seed = log.header.seed
+    rows = list[Columns]()
+    for measure, figures, logarithmic in _figures(languages, metrics):
+        measured = log.rows.filter(measure=measure)
+        sums = []
+        for arm in arms:
+            table = sorted_rows(measured, arm)
+            values = table["value"].to_numpy()
+            groups = pair_codes(table, languages)
+            clusters = table["set"].to_numpy()
+            sums.append(query_sums(np.log(values) if logarithmic else values, groups, clusters))
+        rows += _rows(arms, sums, figures, seed, logarithmic=logarithmic)
+    return rows
 
 
-def _questions(
+def _figures(
     languages: Sequence[str], metrics: Sequence[str]
-) -> Iterator[tuple[str, list[_Asked], bool]]:
+) -> Iterator[tuple[str, list[_Figure], bool]]:
     """What is computed of the rows of each measure, and whether of their logarithms."""
     numbered = list(enumerate(languages))
     of_document = {name: grid.of_documents(column(number)) for number, name in numbered}
@@ -78,73 +81,80 @@ def _questions(
         "weakest": grid.of_documents(smallest),
     }
     for metric in metrics:
-        by_document = [_Asked(metric, own, document=name) for name, own in of_document.items()]
+        by_document = [_Figure(metric, mean, document=name) for name, mean in of_document.items()]
         tested = [
-            _Asked(f"{metric} {name}", statistic, tested=True)
+            _Figure(f"{metric} {name}", statistic, tested=True)
             for name, statistic in overall.items()
         ]
         yield metric, [*by_document, *tested], False
     ratios = [
-        _Asked(OWN_RATIO, grid.lag_to_own(number), document=name) for number, name in numbered
+        _Figure(OWN_RATIO, grid.lag_to_own(number), document=name) for number, name in numbered
     ]
     if ENGLISH in languages:
-        lags = {
-            name: grid.lag_to(languages.index(ENGLISH), number)
+        english = languages.index(ENGLISH)
+        ratios += [
+            _Figure(ENGLISH_RATIO, grid.lag_to(english, number), document=name)
             for number, name in numbered
             if name != ENGLISH
-        }
-        ratios += [_Asked(ENGLISH_RATIO, lag, document=name) for name, lag in lags.items()]
-    yield RANK, [*ratios, _Asked(OWN_RATIO, grid.lag_to_own(), tested=True)], True
-    pairs = [(1 + i * len(languages) + j, one, two) for i, one in numbered for j, two in numbered]
-    shares = [_Asked(SHARE, column(number), query, document) for number, query, document in pairs]
-    shares += [_Asked(SHARE, own, document=name) for name, own in of_document.items()]
-    yield SHARE, [*shares, _Asked(DISTANCE, grid.share_distance, tested=True)], False
-    yield PEER, [_Asked(PEER, column(0), tested=True)], False
+        ]
+    yield RANK, [*ratios, _Figure(OWN_RATIO, grid.lag_to_own(), tested=True)], True
+    shares = [
+        _Figure(SHARE, column(1 + i * len(languages) + j), query, document)
+        for i, query in numbered
+        for j, document in numbered
+    ]
+    shares += [_Figure(SHARE, mean, document=name) for name, mean in of_document.items()]
+    yield SHARE, [*shares, _Figure(DISTANCE, grid.share_distance, tested=True)], False
+    yield PEER, [_Figure(PEER, column(0), tested=True)], False
 
 
-def _figures(
+def _rows(
     arms: Sequence[Arm],
     sums: Sequence[PositionSums],
-    asked: Sequence[_Asked],
+    figures: Sequence[_Figure],
     seed: int,
     *,
     logarithmic: bool,
-) -> list[Record]:
-    """Every statistic of every arm. Differences of logarithms become factors."""
-    found, tested = list[Record](), [one for one in asked if one.tested]
-    changes = [change_of(one.statistic) for one in tested]
-    alone = [
-        swap_tests(sums[0].beside(own), changes, np.random.default_rng(seed), SWAPS)
-        for own in sums[1:]
+) -> list[Columns]:
+    """Every figure of every arm. Differences of logarithms become factors."""
+    tested = [figure for figure in figures if figure.tested]
+    changes = [change_of(figure.statistic) for figure in tested]
+    p_values = [
+        swap_tests(sums[0].beside(arm_sums), changes, np.random.default_rng(seed), SWAPS)
+        for arm_sums in sums[1:]
     ]
     adjusted = {
-        one.measure: holm([own[place] for own in alone]) for place, one in enumerate(tested)
+        figure.measure: holm([of_arm[place] for of_arm in p_values])
+        for place, figure in enumerate(tested)
     }
-    for number, (arm, own) in enumerate(zip(arms, sums, strict=True)):
-        drawn = None if logarithmic else resample(own, rng=np.random.default_rng(seed))
-        both = sums[0].beside(own)
-        for one in asked:
-            value = (
-                jackknife(own, one.statistic) if drawn is None else drawn.interval(one.statistic)
+    rows = []
+    for number, (arm, arm_sums) in enumerate(zip(arms, sums, strict=True)):
+        drawn = None if logarithmic else resample(arm_sums, rng=np.random.default_rng(seed))
+        both = sums[0].beside(arm_sums)
+        for figure in figures:
+            if drawn is None:
+                value = _factor(jackknife(arm_sums, figure.statistic))
+            else:
+                value = drawn.interval(figure.statistic)
+            change = jackknife(both, change_of(figure.statistic)) if number else None
+            if logarithmic and change is not None:
+                change = _factor(change)
+            p_value = adjusted[figure.measure][number - 1] if number and figure.tested else np.nan
+            rows.append(
+                {
+                    **asdict(arm),
+                    "measure": figure.measure,
+                    "query_language": figure.query,
+                    "document_language": figure.document,
+                    **columns_of(value),
+                    **columns_of(change, "change_"),
+                    "p_value": float(p_value),
+                }
             )
-            change = jackknife(both, change_of(one.statistic)) if number else None
-            if logarithmic:
-                value, change = _factor(value), None if change is None else _factor(change)
-            p_value = adjusted[one.measure][number - 1] if number and one.tested else np.nan
-            named = {
-                "measure": one.measure,
-                "query_language": one.query,
-                "document_language": one.document,
-            }
-            numbers = {
-                **columns_of(value),
-                **columns_of(change, "change_"),
-                "p_value": float(p_value),
-            }
-            found.append({**asdict(arm), **named, **numbers})
-    return found
+    return rows
 
 
-def _factor(found: Interval) -> Interval:
+def _factor(difference: Interval) -> Interval:
     """The interval of a difference of logarithms as one of a ratio."""
-    return Interval(*np.exp([found.estimate, found.low, found.high]).tolist())
+    ends = np.exp([difference.estimate, difference.low, difference.high])
+    return Interval(*ends.tolist())

@@ -1,4 +1,4 @@
-"""`results_of` an evaluation's log: every metric of every treatment and index, query by query against the first."""
+"""`results_of` an evaluation's log: every metric of every arm, query by query against the first."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -15,7 +15,8 @@ from fairspan.stats.distributions import holm
 from fairspan.stats.queries import QueryChange, QueryEffects, query_change, query_effects
 from fairspan.studies.evaluate.options import DOCUMENTS_ONLY
 
-Record = dict[str, Any]
+Columns = dict[str, Any]
+"""The values of a frame's row by column."""
 RANK = "rank"
 LEAST_QUERIES = 20
 """At a depth or in a fifth of a document; fewer are counted with those beside them."""
@@ -44,7 +45,8 @@ class Result:
     """One metric of one arm, and how it differs from the baseline on the same queries.
 
     Attributes:
-        plan: the language plan of the pages; empty for all of them together, or where there are none.
+        plan: the language plan of the pages; empty for all of them together, or where there are
+            none.
         groups: what each group of queries is called: positions, or pairs of languages.
         change: None for the baseline itself.
         p_value, p_psi: of the randomisation tests, adjusted by Holm for all arms of that metric.
@@ -60,13 +62,14 @@ class Result:
     p_psi: float = np.nan
 
     @property
-    def named(self) -> Record:
+    def labels(self) -> Columns:
         return {**asdict(self.arm), "metric": self.metric, "plan": self.plan}
 
 
 def results_of(log: RunLog) -> list[Result]:
-    """Every metric of every arm, over all language plans together and, where there are several, for each."""
-    lead, later = pl.col("lead").fill_null(""), pl.col("later").fill_null("")
+    """Every metric of every arm, over all language plans and, if there are several, for each."""
+    lead = pl.col("lead").fill_null("")
+    later = pl.col("later").fill_null("")
     rows = log.rows.with_columns(
         plan=pl.when(lead == later).then(lead).otherwise(lead + ":" + later)
     )
@@ -109,39 +112,41 @@ def query_groups(
 ) -> tuple[tuple[str, ...], np.ndarray]:
     """The names of the groups that are compared, and the group of every query; 0 for none.
 
-    Across languages, these are the pairs of a query's and a document's language; else the positions of the evidence.
+    Across languages, these are the pairs of a query's and a document's language; else the positions
+    of the evidence.
     """
     if languages:
-        groups, names = (
-            pair_codes(rows, languages),
-            ["", *map(pair_name, product(languages, repeat=2))],
-        )
+        groups = pair_codes(rows, languages)
+        names = ["", *map(pair_name, product(languages, repeat=2))]
     else:
         groups = rows["position"].fill_null(0).to_numpy()
         names = [str(number) for number in range(int(groups.max(initial=0)) + 1)]
-    there, counts = np.unique(groups[groups > 0], return_counts=True)
+    present, counts = np.unique(groups[groups > 0], return_counts=True)
     # Without the empty ones between them.
-    renumbered = np.where(groups > 0, np.searchsorted(there, groups) + 1, 0)
-    found = [names[number] for number in there]
+    renumbered = np.where(groups > 0, np.searchsorted(present, groups) + 1, 0)
+    kept = [names[number] for number in present]
     if languages or rows["lead"].null_count() < len(rows):
-        return tuple(found), renumbered
+        return tuple(kept), renumbered
     numbers = merged(counts)
-    groups_of = dict.fromkeys(numbers)
-    own = [
-        [name for name, number in zip(found, numbers, strict=True) if number == group]
-        for group in groups_of
-    ]
-    joined = tuple(one[0] if len(one) == 1 else f"{one[0]}–{one[-1]}" for one in own)
-    return joined, np.array([0, *numbers])[renumbered]
+    joined: dict[int, list[str]] = {}
+    for name, number in zip(kept, numbers, strict=True):
+        joined.setdefault(number, []).append(name)
+    labels = tuple(
+        names[0] if len(names) == 1 else f"{names[0]}–{names[-1]}" for names in joined.values()
+    )
+    return labels, np.array([0, *numbers])[renumbered]
 
 
 def merged(counts: ArrayLike) -> list[int]:
-    """A number from 1 for each of the bins, neighbours sharing one until there are 20 queries in each."""
-    numbers, inside, left = list[int](), LEAST_QUERIES, int(np.sum(counts))
+    """A number from 1 for each of the bins; neighbours share one until it has 20 queries."""
+    numbers = list[int]()
+    inside = LEAST_QUERIES
+    left = int(np.sum(counts))
     for count in np.asarray(counts).tolist():
         is_new = not numbers or (inside >= LEAST_QUERIES and left >= LEAST_QUERIES)
         numbers.append((numbers[-1] if numbers else 0) + is_new)
-        inside, left = (0 if is_new else inside) + count, left - count
+        inside = count if is_new else inside + count
+        left -= count
     return numbers
 
 
@@ -150,7 +155,7 @@ def pair_name(pair: Sequence[str]) -> str:
 
 
 def pair_codes(rows: pl.DataFrame, languages: Sequence[str]) -> np.ndarray:
-    """The number of every row's pair of languages from 1 on, by the query's, then by the document's; 0 for none."""
+    """The number of every row's pair of languages from 1, the query's first; 0 for none."""
     place = {language: number for number, language in enumerate(languages)}
     numbers = [
         rows[name].replace_strict(place, default=None, return_dtype=pl.Int64)
@@ -163,37 +168,81 @@ def change_of(
     before: pl.DataFrame, after: np.ndarray, groups: np.ndarray, seed: int
 ) -> QueryChange:
     """The values `after` minus those of the rows `before`, which are of the same queries."""
-    values, clusters = before["value"].to_numpy(), before["set"].to_numpy()
+    values = before["value"].to_numpy()
+    clusters = before["set"].to_numpy()
     return query_change(values, after, groups, clusters, rng=np.random.default_rng(seed))
 
 
 def effects_of(rows: pl.DataFrame, groups: np.ndarray, seed: int) -> QueryEffects:
-    values, clusters = rows["value"].to_numpy(), rows["set"].to_numpy()
+    values = rows["value"].to_numpy()
+    clusters = rows["set"].to_numpy()
     return query_effects(values, groups, clusters, rng=np.random.default_rng(seed))
 
 
-def change_columns(change: QueryChange | None) -> Record:
-    """The columns of a change over all queries, and of what it does to the measures of the position means."""
+def change_columns(change: QueryChange | None) -> Columns:
+    """The columns of a change over all queries, and of what it does to the position means."""
     parts = (None,) * 3 if change is None else (change.overall, change.psi, change.worst)
-    names = ("change_", "psi_change_", "worst_change_")
+    columns: Columns = {}
+    for prefix, part in zip(("change_", "psi_change_", "worst_change_"), parts, strict=True):
+        columns |= columns_of(part, prefix)
+    return columns
+
+
+def compare_groups(
+    log: RunLog, measure: str, groups: np.ndarray, labels: Sequence[Columns]
+) -> list[Columns]:
+    """A row for every arm and group of queries, which have these labels."""
+    rows = log.rows.filter(measure=measure)
+    compared = _compared(rows, arms_of(log), groups, log.header.seed)
+    compared_rows = []
+    for arm, effects, change in compared:
+        compared_rows += group_rows([{**asdict(arm), **label} for label in labels], effects, change)
+    return compared_rows
+
+
+def group_rows(
+    labels: Sequence[Columns], effects: QueryEffects, change: QueryChange | None
+) -> list[Columns]:
+    """The mean of every group, and its change if there is one, after the group's labels."""
+    changes = [None] * len(labels) if change is None else change.groups
+    return [
+        {**label, **columns_of(mean), **columns_of(group_change, "change_")}
+        for label, mean, group_change in zip(labels, effects.groups, changes, strict=True)
+    ]
+
+
+def first_results(results: Sequence[Result]) -> dict[Arm, Result]:
+    """The first metric over all language plans, by arm."""
+    metric = results[0].metric
     return {
-        key: end
-        for name, own in zip(names, parts, strict=True)
-        for key, end in columns_of(own, name).items()
+        result.arm: result for result in results if (result.metric, result.plan) == (metric, "")
     }
 
 
+def _compared(
+    rows: pl.DataFrame, arms: Sequence[Arm], groups: np.ndarray, seed: int
+) -> list[tuple[Arm, QueryEffects, QueryChange | None]]:
+    """Every arm's means, and its change from the first arm, which has none."""
+    baseline = sorted_rows(rows, arms[0])
+    compared: list[tuple[Arm, QueryEffects, QueryChange | None]] = [
+        (arms[0], effects_of(baseline, groups, seed), None)
+    ]
+    for arm in arms[1:]:
+        table = sorted_rows(rows, arm)
+        change = change_of(baseline, table["value"].to_numpy(), groups, seed)
+        compared.append((arm, effects_of(table, groups, seed), change))
+    return compared
+
+
 def _results(log: RunLog, rows: pl.DataFrame, metric: str, plan: str) -> list[Result]:
-    arms, seed = arms_of(log), log.header.seed
-    first, *others = (sorted_rows(rows, arm) for arm in arms)
-    names, groups = query_groups(first, languages_of(log))
-    changes = [change_of(first, own["value"].to_numpy(), groups, seed) for own in others]
-    p_values, p_psi = holm([one.p_value for one in changes]), holm([one.p_psi for one in changes])
-    found = [Result(arms[0], metric, plan, names, effects_of(first, groups, seed))]
-    for arm, own, change, p, q in zip(arms[1:], others, changes, p_values, p_psi, strict=True):
-        found.append(
-            Result(
-                arm, metric, plan, names, effects_of(own, groups, seed), change, float(p), float(q)
-            )
-        )
-    return found
+    """One metric of every arm in one language plan."""
+    arms = arms_of(log)
+    names, groups = query_groups(sorted_rows(rows, arms[0]), languages_of(log))
+    compared = _compared(rows, arms, groups, log.header.seed)
+    changes = [change for _, _, change in compared if change is not None]
+    p_values = [np.nan, *holm([change.p_value for change in changes])]
+    p_psi = [np.nan, *holm([change.p_psi for change in changes])]
+    return [
+        Result(arm, metric, plan, names, effects, change, float(p), float(q))
+        for (arm, effects, change), p, q in zip(compared, p_values, p_psi, strict=True)
+    ]

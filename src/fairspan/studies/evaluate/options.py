@@ -80,6 +80,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     fit_corpus: str | None = source()
 
     def __post_init__(self) -> None:
+        """Check everything that needs no file."""
         _ = self.searched
         _require_some("indexes", self.indexes, INDEXES)
         _require_some("metrics", self.metrics)
@@ -89,11 +90,8 @@ class EvaluateOptions(StudyOptions, TaskOptions):
             _require_some("too_long", [self.too_long], TOO_LONG)
         if self.chunk_tokens != "window":
             require_whole("chunk_tokens, if it is not window,", self.chunk_tokens, kind=CorpusError)
-        if (
-            isinstance(self.margin, bool)
-            or not isinstance(self.margin, int | float)
-            or not 0 <= self.margin < 1
-        ):
+        is_number = isinstance(self.margin, int | float) and not isinstance(self.margin, bool)
+        if not is_number or not 0 <= self.margin < 1:
             raise CorpusError(f"margin must be from 0 to below 1, got {self.margin!r}.")
         require_use_of_fit(self.fit_corpus, self.compared)
 
@@ -105,37 +103,38 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     @cached_property
     def compared(self) -> tuple[Treatment, ...]:
         """The treatments that were named."""
+        if self.treatments is not None:
+            return as_treatments(self.treatments, error=CorpusError)
         usual = default_treatments(self.model)
         if usual == DEFAULT_TREATMENTS and self.task != PAGES:
             usual = (PLAIN, "long")
-        return as_treatments(
-            usual if self.treatments is None else self.treatments, error=CorpusError
-        )
+        return as_treatments(usual, error=CorpusError)
 
     @cached_property
     def all_treatments(self) -> tuple[Treatment, ...]:
         """The treatments with those of them that do not change queries."""
-        found = []
-        for one in self.compared:
-            found.append(one)
-            if self.documents_only and one.for_queries.acts and one.for_documents.acts:
-                calibration = one.for_documents.but(sides="document")
-                found.append(replace(one, name=one.name + DOCUMENTS_ONLY, calibration=calibration))
-        named: dict[str, Treatment] = {}
-        for one in found:
-            named.setdefault(one.name, one)
-        return tuple(named.values())
+        by_name: dict[str, Treatment] = {}
+        for treatment in self.compared:
+            by_name.setdefault(treatment.name, treatment)
+            acts = treatment.for_queries.acts and treatment.for_documents.acts
+            if self.documents_only and acts:
+                name = treatment.name + DOCUMENTS_ONLY
+                calibration = treatment.for_documents.but(sides="document")
+                by_name.setdefault(name, replace(treatment, name=name, calibration=calibration))
+        return tuple(by_name.values())
 
     def twin_of(self, treatment: Treatment) -> Treatment | None:
-        """The treatment of both sides that this is the documents-only form of, if it was added for that."""
+        """The treatment of both sides that this is the added documents-only form of, if any."""
         if treatment in self.compared:
             return None
-        return next(
-            (one for one in self.compared if one.name + DOCUMENTS_ONLY == treatment.name), None
-        )
+        twins = {compared.name + DOCUMENTS_ONLY: compared for compared in self.compared}
+        return twins.get(treatment.name)
 
     def indexes_of(self, treatment: Treatment) -> tuple[str, ...]:
-        """What is kept of a document under a treatment; late chunks first, whose pass gives whole vectors as well."""
+        """What is kept of a document under a treatment.
+
+        Late chunks come first, since their pass gives whole vectors as well.
+        """
         alone = treatment.name == self.compared[0].name or "whole" not in self.indexes
         kept = self.indexes if self.cross or alone else ("whole",)
         return tuple(sorted(kept, key=lambda name: not name.startswith("late")))
@@ -148,24 +147,25 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         return None if self.language is None else (self.language,)
 
     def check(self) -> None:
+        """Read the task and the corpus to fit on, if the model is not needed for that."""
         languages = self.fit_languages
         source = self.searched
         if isinstance(source, CollectionSource | LanguageSource):
-            source.read_files()
+            source.read()
         elif not isinstance(source, MtebSource):
             languages = languages_of(source.read_corpus()[0])
         if self.fit_corpus is not None:
             Corpus.read(self.fit_corpus, languages, partial=True)
 
 
-def _require_some(name: str, given: Sequence[str], choices: Sequence[str] | None = None) -> None:
-    require_list(name, given, f"[{(choices or ('mrr',))[0]!r}]", CorpusError)
-    if not given:
-        raise CorpusError(
-            f"{name} must name at least one{'' if choices is None else ' of ' + ', '.join(choices)}."
-        )
-    for number, value in enumerate(given):
+def _require_some(name: str, values: Sequence[str], choices: Sequence[str] | None = None) -> None:
+    """Raise unless an option lists different values, all of them among the choices if there are."""
+    require_list(name, values, f"[{(choices or ('mrr',))[0]!r}]", CorpusError)
+    if not values:
+        among = "" if choices is None else " of " + ", ".join(choices)
+        raise CorpusError(f"{name} must name at least one{among}.")
+    for number, value in enumerate(values):
         if choices is not None and value not in choices:
             raise CorpusError(f"{name} must be among {', '.join(choices)}, got {value!r}.")
-        if value in given[:number]:
+        if value in values[:number]:
             raise CorpusError(f"{name} names {value!r} twice.")

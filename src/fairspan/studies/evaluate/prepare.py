@@ -1,4 +1,4 @@
-"""`PreparedEvaluation`: an evaluation with every query and document at hand and nothing embedded yet."""
+"""`PreparedEvaluation`: every query and document is read, and nothing is embedded yet."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from fairspan.errors import CorpusError
 from fairspan.retrieval.indexes import IndexPlan
 from fairspan.retrieval.languages import combine_languages
 from fairspan.retrieval.measured import MeasuredTask
-from fairspan.retrieval.source import PAGES, PASSAGES, LanguageSource
+from fairspan.retrieval.source import PAGES, PASSAGES, LanguageSource, PageSource
 from fairspan.retrieval.splitting import link_queries
 from fairspan.runs.bases import Pair, Treated, fit_pairs
 from fairspan.runs.fit_part import FitPart, choose_fit_part
@@ -25,12 +25,15 @@ from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.evaluate.entries import EvaluateEntries
 from fairspan.studies.evaluate.options import EvaluateOptions
 
-_NO_POSITIONS = "across languages, results are not shown by position of the evidence: evaluate one language for that"
+_NO_POSITIONS = (
+    "across languages, results are not shown by position of the evidence: "
+    "evaluate one language for that"
+)
 
 
 @dataclass(frozen=True)
 class PreparedEvaluation:
-    """An evaluation that is ready to run, with a task for each index and texts to fit on, which are not searched."""
+    """An evaluation that is ready to run: a task for each index, and other texts to fit on."""
 
     subject: Subject
     options: EvaluateOptions
@@ -71,8 +74,8 @@ class PreparedEvaluation:
             if info.texts == "documents"
         }
         return [
-            Work(one.name, self.embedded(one, under), facts=facts[one.name])
-            for one in self.options.all_treatments
+            Work(treatment.name, self.embedded(treatment, under), facts=facts[treatment.name])
+            for treatment in self.options.all_treatments
         ]
 
     @property
@@ -142,12 +145,14 @@ def prepare_evaluation(
 ) -> PreparedEvaluation:
     """Read, draw and measure, without embedding anything."""
     subject = subject.with_prompts(options.prompt, options.query_prompt)
-    # Pages and what is made to fit do so under every treatment; other texts are what they are, and some are cut.
+    # Pages and shortened documents fit under every treatment; of other texts some are cut.
     fitting = options.task == PAGES or options.too_long not in (None, "cut")
     subject = subject.reading(options.all_treatments, whole=fitting and not subject.set_further)
     refuse_similarity(subject, options.indexes)
     late = [index for index in options.indexes if index.startswith("late")]
-    on_tokens = [one for one in options.compared if {*late} & {*options.indexes_of(one)}]
+    on_tokens = [
+        treatment for treatment in options.compared if {*late} & {*options.indexes_of(treatment)}
+    ]
     refuse_unsuited(subject, options.compared, on_tokens=on_tokens, beyond=late)
     progress.stage("reading the task")
     source = options.searched
@@ -167,31 +172,40 @@ def prepare_evaluation(
 
 
 def _fit_part(options: EvaluateOptions, subject: Subject, tasks: Sequence[MeasuredTask]) -> FitPart:
+    """The texts that whitening is fitted on; none of them is searched or asked."""
     if not any(treatment.whitens for treatment in options.compared):
         return FitPart()
-    source, languages = options.fit_corpus, options.fit_languages
-    if options.task == PAGES:
-        source = source or options.corpus
-        spoken = [
-            (one.task.lead, one.task.later, *(own.language for own in one.task.queries))
-            for one in tasks
+    source = options.fit_corpus
+    languages = options.fit_languages
+    searched = [measured.task for measured in tasks]
+    if isinstance(options.searched, PageSource):
+        source = source or options.searched.corpus
+        languages_of_tasks = [
+            (task.lead, task.later, *(query.language for query in task.queries))
+            for task in searched
         ]
-        languages = tuple(dict.fromkeys(chain(*spoken)))
-    tested = {query.text for one in tasks for query in one.task.queries}
-    for document in {document for one in tasks for document in one.task.documents}:
+        languages = tuple(dict.fromkeys(chain(*languages_of_tasks)))
+    tested = {query.text for task in searched for query in task.queries}
+    for document in {document for task in searched for document in task.documents}:
         # A page has the beginning of a segment, and the corpus has its end as well.
         tested |= {document.text, *(document.text[slice(*span)] for span in document.spans)}
-    model, seed = subject.model, options.seed
     return choose_fit_part(
-        options.compared, model, subject.counter, source, languages, tested, seed=seed
+        options.compared,
+        subject.model,
+        subject.counter,
+        source,
+        languages,
+        tested,
+        seed=options.seed,
     )
 
 
 def _refuse_unknown_segments(options: EvaluateOptions, tasks: Sequence[MeasuredTask]) -> None:
+    """Raise if a treatment needs segments of documents that have none."""
     by_segments = [treatment.name for treatment in options.compared if treatment.by_segments]
-    without = sum(not document.spans for one in tasks for document in one.task.documents)
+    without = sum(not document.spans for measured in tasks for document in measured.task.documents)
     if by_segments and without:
         raise CorpusError(
-            f"{by_segments[0]} makes every segment a basket, and of {without} documents the segments are not known: "
-            "omit it, or give their borders."
+            f"{by_segments[0]} makes every segment a basket, and of {without} documents the "
+            "segments are not known: omit it, or give their borders."
         )

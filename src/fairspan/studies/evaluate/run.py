@@ -22,16 +22,16 @@ _SAME = 1e-4
 
 def _measure(prepared: PreparedEvaluation, run: Run) -> None:
     """Embed, index and search under every treatment."""
-    options, plans, queries = prepared.options, prepared.plans, prepared.searching.queries()
-    measured, under = options.all_treatments, cache(run.under)
-    tokens = {
-        one: sum(plans[index].tokens for index in options.indexes_of(one)) for one in measured
-    }
+    options = prepared.options
+    plans = prepared.plans
+    queries = prepared.searching.queries()
+    under = cache(run.under)
+    treatments = options.all_treatments
+    run.announce(pair for treatment in treatments for pair in prepared.embedded(treatment, under))
     asked = sum(text.length for text in queries)
-    run.announce(pair for one in measured for pair in prepared.embedded(one, under))
-    run.progress.start(sum(asked + prepared.fit.tokens(one) for one in measured))
+    run.progress.start(sum(asked + prepared.fit.tokens(treatment) for treatment in treatments))
     kept = []
-    for treatment in measured:
+    for treatment in treatments:
         run.progress.stage(f"{treatment.name}: queries")
         run.fill(under(treatment).queries, queries)
         twin = options.twin_of(treatment)
@@ -40,22 +40,21 @@ def _measure(prepared: PreparedEvaluation, run: Run) -> None:
             continue
         same = f"{twin.name} does not change these queries, so it is the same on documents only"
         run.header.part(EvaluateEntries).details.append(same)
-    run.progress.start(sum(tokens[one] for one in kept))
-    for treatment in kept:
-        for index in options.indexes_of(treatment):
-            run.progress.stage(f"{treatment.name}: {index}")
-            rows, cost = prepared.searching.index_and_search(run, under(treatment), plans[index])
-            run.header.part(EvaluateEntries).costs.append(cost)
-            run.add(rows)
+    indexed = [(treatment, index) for treatment in kept for index in options.indexes_of(treatment)]
+    run.progress.start(sum(plans[index].tokens for _, index in indexed))
+    for treatment, index in indexed:
+        run.progress.stage(f"{treatment.name}: {index}")
+        rows, cost = prepared.searching.index_and_search(run, under(treatment), plans[index])
+        run.header.part(EvaluateEntries).costs.append(cost)
+        run.add(rows)
 
 
-def _same_queries(run: Run, queries: Sequence[Text], one: Treated, other: Treated) -> bool:
+def _same_queries(run: Run, queries: Sequence[Text], first: Treated, second: Treated) -> bool:
     """Whether two treatments embed all queries equally, up to rounding."""
-    keys = [[treated.queries.key(text) for text in queries] for treated in (one, other)]
-    first, second = (np.stack(run.read(own)) for own in keys)
-    return bool(
-        (np.linalg.norm(first - second, axis=1) <= _SAME * np.linalg.norm(first, axis=1)).all()
-    )
+    vectors = np.stack(run.read([first.queries.key(text) for text in queries]))
+    others = np.stack(run.read([second.queries.key(text) for text in queries]))
+    differences = np.linalg.norm(vectors - others, axis=1)
+    return bool((differences <= _SAME * np.linalg.norm(vectors, axis=1)).all())
 
 
 STUDY = Study(prepare_evaluation, _measure, view_of)
@@ -66,7 +65,7 @@ def evaluate(options: EvaluateOptions) -> RunLog:
     """Search a collection with the unmodified model and under each treatment.
 
     Returns:
-        The log, with one row for each query, metric, treatment and index; `verdicts`, `frame(name)`, `figure(name)`
-        and `save_page(path)`.
+        The log, with one row for each query, metric, treatment and index; `verdicts`,
+        `frame(name)`, `figure(name)` and `save_page(path)`.
     """
     return STUDY(options)

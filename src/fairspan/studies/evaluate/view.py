@@ -1,4 +1,4 @@
-"""What an evaluation shows: verdicts first, then quality by position, overall, by index and by length."""
+"""What an evaluation shows: verdicts, then quality by position, overall, by index and by length."""
 
 from dataclasses import replace
 
@@ -15,21 +15,33 @@ from fairspan.studies.evaluate.language_view import ARMS, TEST, language_section
 from fairspan.studies.evaluate.measures import RANK
 from fairspan.studies.evaluate.summary import frames_of
 
-PSI = "PSI: 1 − smallest/largest mean of a position, or of a pair of languages; harmonic: the harmonic mean of them"
-METHODS = (
-    """Every query is searched among all documents of its index by exact inner products; equal scores are always
-    ranked in the same way. A position is where the evidence of a query is in its document.""",
-    """Treatments are compared with the first one on the same queries. Clusters of queries share a page, an article
-    or a document. Intervals of means resample whole clusters. Intervals of changes are t intervals with the jackknife
-    error over clusters, which hold with few clusters as well. p values come from exchanging the two sides at random
-    and are corrected by Holm for the number of arms.""",
-    """Better needs a significant overall gain, or one at the weakest position. Worse is a loss
-    beyond the margin whose interval is below 0; not worse means that such a loss is ruled out. Treatments act
-    on documents and queries, and on documents only. On fewer than 30 clusters the verdict says so.""",
-    """Across languages, the verdict looks at the weakest pair of languages instead of the weakest position. PEER is
-    the p value of the Kruskal–Wallis test that documents in all languages have the same expected rank, averaged over
-    queries; it is taken over the documents that do not answer the query. Rank ratios are of geometric means.""",
+PSI = (
+    "PSI: 1 − smallest/largest mean of a position, or of a pair of languages; harmonic: the "
+    "harmonic mean of them"
 )
+METHODS = (
+    """Every query is searched among all documents of its index by exact inner products; equal
+    scores are always ranked in the same way. A position is where the evidence of a query is in its
+    document.""",
+    """Treatments are compared with the first one on the same queries. Clusters of queries share a
+    page, an article or a document. Intervals of means resample whole clusters. Intervals of changes
+    are t intervals with the jackknife error over clusters, which hold with few clusters as well.
+    p values come from exchanging the two sides at random and are corrected by Holm for the number
+    of arms.""",
+    """Better needs a significant overall gain, or one at the weakest position. Worse is a loss
+    beyond the margin whose interval is below 0; not worse means that such a loss is ruled out.
+    Treatments act on documents and queries, and on documents only. On fewer than 30 clusters the
+    verdict says so.""",
+    """Across languages, the verdict looks at the weakest pair of languages instead of the weakest
+    position. PEER is the p value of the Kruskal–Wallis test that documents in all languages have
+    the same expected rank, averaged over queries; it is taken over the documents that do not answer
+    the query. Rank ratios are of geometric means.""",
+)
+_MEANS: dict[str, Column | str] = {
+    "queries": Column("queries", form=",d"),
+    "estimate": "mean [95 %]",
+    "change": CHANGE,
+}
 
 
 def view_of(log: RunLog) -> View:
@@ -45,6 +57,7 @@ def view_of(log: RunLog) -> View:
         *([_by_length(shown)] if "by_length" in shown.frames else []),
     ]
     first = sections[0]
+    methods = METHODS if across else METHODS[:-1]
     return View(
         title=f"What search finds with {model_name(log.model)}",
         heading=_heading(log),
@@ -55,19 +68,18 @@ def view_of(log: RunLog) -> View:
         notes=tuple(log.notes),
         switch=tuple(shown.arms),
         all_first=len(shown.arms) <= FEW_BARS,
-        methods=tuple(
-            " ".join(one.split())
-            for one in (*(METHODS if across else METHODS[:-1]), *_details(log))
-        ),
+        methods=(*(" ".join(words.split()) for words in methods), *_details(log)),
     )
 
 
 def _details(log: RunLog) -> list[str]:
-    return [f"{one[0].upper()}{one[1:]}." for one in log.header.part(EvaluateEntries).details]
+    details = log.header.part(EvaluateEntries).details
+    return [f"{detail[0].upper()}{detail[1:]}." for detail in details]
 
 
 def _heading(log: RunLog) -> str:
-    task, seconds = log.header.searched, log.header.timings.seconds
+    task = log.header.searched
+    seconds = log.header.timings.seconds
     counted = [f"{task.queries:,} queries", f"{task.documents:,} documents"]
     counted += [f"{task.indexes} indexes"] if task.indexes and task.indexes > 1 else []
     counted += [f"{seconds:.0f} s"] if seconds is not None else []
@@ -86,6 +98,7 @@ def _cards(shown: Shown) -> tuple[Card, ...]:
 
 
 def _by_depth(shown: Shown) -> Section:
+    """What is found by how far into the document it is."""
     rows = shown.frame("depths").with_columns(
         depth=pl.format("{}–{}", "tokens_from", pl.col("tokens_to") - 1)
     )
@@ -95,38 +108,33 @@ def _by_depth(shown: Shown) -> Section:
         f"{rows['metric'][0]} by depth of the evidence ({shown.where})",
         rows,
         heads={"arm": ARMS, "depth": "tokens before it"},
-        columns={
-            "queries": Column("queries", form=",d"),
-            "estimate": "mean [95 %]",
-            "change": CHANGE,
-        },
+        columns=_MEANS,
         grouped=1,
     )
     intro = (
-        "How often search finds a document by a passage, by how far into the document the passage is. What the "
-        "vector does not reflect cannot be found."
+        "How often search finds a document by a passage, by how far into the document the passage "
+        "is. What the vector does not reflect cannot be found."
     )
     return Section("Found by depth", intro, charts=(depth_chart(shown),), folded=(table,))
 
 
 def _by_position(shown: Shown) -> Section:
-    metric, plans = shown.metrics[0], {"plan": "plan"} if shown.plans else {}
+    """What is found by the position of the evidence."""
+    metric = shown.metrics[0]
+    plans = {"plan": "plan"} if shown.plans else {}
     table = Table.from_frame(
         "positions",
         f"{metric} by position of the evidence ({shown.where})",
         shown.frame("positions", pl.col("metric") == metric),
         heads={**plans, "arm": ARMS, "position": shown.unit},
-        columns={
-            "queries": Column("queries", form=",d"),
-            "estimate": "mean [95 %]",
-            "change": CHANGE,
-        },
+        columns=_MEANS,
         grouped=1 + len(plans),
     )
     return Section(
         "Search by position",
-        f"Bars are the mean {metric} of the queries with evidence there, with 95 % intervals from resampling whole "
-        "clusters of queries. Lower bars mean that evidence there is harder to find.",
+        f"Bars are the mean {metric} of the queries with evidence there, with 95 % intervals from "
+        "resampling whole clusters of queries. Lower bars mean that evidence there is harder to "
+        "find.",
         charts=(position_chart(shown),),
         folded=(table,),
     )
@@ -140,10 +148,9 @@ def _overall(shown: Shown) -> Section:
         mean="estimate", PSI="psi_estimate", harmonic_mean="harmonic_estimate"
     )
     for metric in others:
-        own = shown.frame("quality", pl.col("metric") == metric, pl.col("plan") == "")
-        frame = frame.join(
-            own.select("arm", pl.col("estimate").alias(metric)), on="arm", maintain_order="left"
-        )
+        rows = shown.frame("quality", pl.col("metric") == metric, pl.col("plan") == "")
+        means = rows.select("arm", pl.col("estimate").alias(metric))
+        frame = frame.join(means, on="arm", maintain_order="left")
     columns = {"mean": Column("mean", first)}
     columns |= {"change": replace(CHANGE, group=first), "p_value": replace(P_VALUE, group=first)}
     grouped = frame["PSI"].is_not_nan().any()
@@ -192,7 +199,7 @@ def _cost_table(shown: Shown) -> Table:
 
 
 def _by_length(shown: Shown) -> Section:
-    """The shortest and longest queries, and the ranks of the longest documents (LC Table 3 and Fig. 7)."""
+    """The shortest and longest queries, and ranks of the longest documents (LC Table 3, Fig. 7)."""
     frame = shown.frame("by_length")
     measure = pl.col("measure").replace(RANK, "mean rank")
     counted = pl.format(
@@ -209,5 +216,8 @@ def _by_length(shown: Shown) -> Section:
         columns={"estimate": "mean [95 %]", "change": CHANGE},
         grouped=1,
     )
-    intro = "The shortest and longest fifth of the queries, and the longest fifth of the documents that answer one."
+    intro = (
+        "The shortest and longest fifth of the queries, and the longest fifth of the documents "
+        "that answer one."
+    )
     return Section("Search by length", intro, tables=(table,), closed=True)

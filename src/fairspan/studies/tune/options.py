@@ -159,7 +159,7 @@ class TuneOptions(StudyOptions, TaskOptions):
                 plans, corpus = task.read_corpus()
                 require_enough(corpus.name, len(corpus.ids([plans[0].lead])), "documents")
             elif not isinstance(task, MtebSource):
-                task.read_files()
+                task.read()
 
 
 def require_enough(name: str, documents: int, what: str = "documents that queries ask for") -> None:

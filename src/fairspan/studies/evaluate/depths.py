@@ -1,0 +1,91 @@
+"""How often evidence is found by how deep it is in a document."""
+
+import numpy as np
+
+from fairspan.runs.log import RunLog
+from fairspan.studies.evaluate.measures import (
+    LEAST_QUERIES,
+    Columns,
+    arms_of,
+    compare_groups,
+    merged,
+    metrics_of,
+    sorted_rows,
+)
+
+_MOST_STEPS = 12
+_FEW_DOCUMENTS = 30
+
+
+def by_depth(log: RunLog) -> list[Columns]:
+    """A row for each arm and step of tokens before the evidence; none if all read all evidence."""
+    metric = _hit_metric(log)
+    baseline = arms_of(log)[0]
+    windows = [info for info in log.header.windows or () if info.texts == "evidence"]
+    window = next((info.window for info in windows if info.treatment == baseline.treatment), None)
+    column = sorted_rows(log.rows.filter(measure=metric), baseline)["depth"]
+    if not window or not any(info.cut for info in windows) or column.null_count() == len(column):
+        return []
+    depths = column.fill_null(-1).to_numpy()
+    starts = depth_steps(depths[depths >= 0], window)
+    groups = np.where(depths < 0, 0, np.searchsorted(starts, depths, side="right"))
+    chance = _chance(log, metric)
+    steps = [
+        {
+            "metric": metric,
+            "plan": "",
+            "tokens_from": start,
+            "tokens_to": end,
+            "chance": chance,
+            "queries": int(count),
+        }
+        for start, end, count in zip(
+            starts, [*starts[1:], None], np.bincount(groups)[1:], strict=True
+        )
+    ]
+    return compare_groups(log, metric, groups, steps)
+
+
+def _chance(log: RunLog, metric: str) -> float | None:
+    """What a random ranking has of a recall."""
+    name, _, first = metric.partition("@")
+    task = log.header.searched
+    return min(1.0, int(first) * (task.indexes or 1) / task.documents) if name == "recall" else None
+
+
+def _hit_metric(log: RunLog) -> str:
+    """The metric of how often a document is found; among few documents, as the first one."""
+    metrics = metrics_of(log)
+    task = log.header.searched
+    wanted = "recall@10" if task.documents / (task.indexes or 1) >= _FEW_DOCUMENTS else "recall@1"
+    return wanted if wanted in metrics else metrics[0]
+
+
+def depth_steps(depths: np.ndarray, window: int) -> list[int]:
+    """Where a dozen steps at most begin, whose width is the window, or halves or doubles of it."""
+    width = _step_width(depths, window)
+    counts = np.bincount((depths // width).astype(np.int64))
+    read = round(window / width)
+    numbers = merged(counts)
+    if min(counts[:read].sum(), counts[read:].sum()) >= LEAST_QUERIES:
+        # What the baseline reads and what it does not are never counted together.
+        seen = merged(counts[:read])
+        numbers = [*seen, *(seen[-1] + number for number in merged(counts[read:]))]
+    starts = [round(width * numbers.index(number)) for number in dict.fromkeys(numbers)]
+    first_end = starts[1] if len(starts) > 1 else np.inf
+    unread = ((depths >= window) & (depths < first_end)).sum()
+    if window < first_end and min((depths < window).sum(), unread) >= LEAST_QUERIES:
+        starts.insert(1, window)
+    return starts
+
+
+def _step_width(depths: np.ndarray, window: int) -> float:
+    """The window, or the half or double of it that makes up to a dozen steps."""
+    # The deepest few are in the last step, however deep they are.
+    deepest = np.sort(depths)[-LEAST_QUERIES:][0]
+    width = float(window)
+    while deepest >= _MOST_STEPS * width:
+        width *= 2
+    while deepest < _MOST_STEPS * width / 2 and width >= 2:
+        width /= 2
+    return width

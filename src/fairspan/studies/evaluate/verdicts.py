@@ -1,0 +1,127 @@
+"""`verdicts_of` an evaluation: whether a treatment finds more, and why."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from fairspan.report.text import number, with_bounds
+from fairspan.runs.log import RunLog
+from fairspan.runs.windows import cut_words
+from fairspan.stats.equivalence import judge_loss
+from fairspan.stats.queries import FEW_CLUSTERS, clusters_to_decide
+from fairspan.studies.evaluate.measures import Arm, Result, first_results, languages_of
+from fairspan.studies.evaluate.options import DOCUMENTS_ONLY
+
+_SCHEMA: dict[str, Any] = {
+    **dict.fromkeys(("treatment", "verdict", "sentence"), pl.String),
+    **dict.fromkeys(("clusters", "more_clusters"), pl.Int64),
+}
+# From the least wanted to the best.
+_ORDER = ("worse", "inconclusive", "not worse", "better")
+
+
+def verdicts_of(log: RunLog, results: Sequence[Result]) -> pl.DataFrame:
+    """One row for each treatment of whole documents but the first.
+
+    `clusters` are those of queries that it rests on; `more_clusters` about how many more would
+    decide, or make sure where there are few; 0 if these are enough.
+    """
+    margin = float(log.spec["margin"])
+    first = first_results(results)
+    baseline = results[0]
+    rows = []
+    for arm, result in first.items():
+        # Documents-only forms belong to the verdict on the treatment itself, if that was measured.
+        is_form = arm.name != arm.treatment and arm.name in log.treatments
+        if is_form or arm.index != "whole" or result.change is None:
+            continue
+        documents_only = first.get(Arm(arm.treatment + DOCUMENTS_ONLY, arm.index))
+        chosen = _better_form(result, documents_only, margin)
+        verdict = _judge(chosen, margin)
+        sentence = "" if chosen is result else "documents only: "
+        sentence += _sentence(log, baseline, chosen) + _cuts(log, baseline.arm, chosen.arm)
+        clusters = chosen.effects.counts.clusters
+        more, advice = _more_clusters(chosen, verdict, margin)
+        rows.append((arm.treatment, verdict, sentence + advice, clusters, more))
+    return pl.DataFrame(rows, _SCHEMA, orient="row")
+
+
+def _judge(result: Result, margin: float) -> str:
+    """A loss is shown by its interval; a gain also has to pass the correction for several arms."""
+    assert result.change is not None
+    overall = result.change.overall
+    verdict = judge_loss(-overall.high, -overall.low, margin, "not worse")
+    gains = overall.low > 0 and result.p_value < 0.05
+    # The weakest position has to gain more than is lost over all of them.
+    weakest_gains = result.change.worst.low > max(0.0, -overall.estimate)
+    fairer = result.change.psi.estimate < 0 and weakest_gains and result.p_psi < 0.05
+    return "better" if verdict == "not worse" and (gains or fairer) else verdict
+
+
+def _better_form(both: Result, documents_only: Result | None, margin: float) -> Result:
+    """The treatment, or its form on documents only if that has the better verdict.
+
+    Of two that are better, the one that finds more.
+    """
+    if documents_only is None:
+        return both
+    rank = _ORDER.index(_judge(both, margin))
+    other_rank = _ORDER.index(_judge(documents_only, margin))
+    both_better = rank == other_rank == len(_ORDER) - 1
+    finds_more = documents_only.effects.overall.estimate > both.effects.overall.estimate
+    return documents_only if other_rank > rank or (both_better and finds_more) else both
+
+
+def _more_clusters(result: Result, verdict: str, margin: float) -> tuple[int | None, str]:
+    """About how many more clusters would decide or confirm a verdict, and this in words."""
+    assert result.change is not None
+    clusters = result.effects.counts.clusters
+    change = result.change.overall
+    settled = verdict in ("better", "worse") or (verdict == "not worse" and change.high <= margin)
+    few = f"; only {clusters} clusters of queries" if clusters < FEW_CLUSTERS else ""
+    more = 0 if settled and not few else clusters_to_decide(change, clusters, margin)
+    if not more:
+        return more, few
+    what = f"{few}: about {more:,} more" if few else f"; about {more:,} more clusters of queries"
+    return more, f"{what} would {'confirm it' if settled else 'decide'}"
+
+
+def _sentence(log: RunLog, before: Result, after: Result) -> str:
+    """The change of the metric, and of its weakest group where there are groups."""
+    assert after.change is not None
+    effects = (before.effects, after.effects)
+    means = " → ".join(number(arm.overall.estimate) for arm in effects)
+    words = f"{after.metric} {means} ({with_bounds(after.change.overall, '+.3f')})"
+    if all(np.isfinite(arm.psi.estimate) for arm in effects):
+        weakest = " → ".join(number(min(mean.estimate for mean in arm.groups)) for arm in effects)
+        psi = " → ".join(number(arm.psi.estimate, ".2f") for arm in effects)
+        words += f", {_weakest(log, before, after)} {weakest}, PSI {psi}"
+    return words
+
+
+def _weakest(log: RunLog, *results: Result) -> str:
+    """What the group is called in which least is found."""
+    if not languages_of(log):
+        return "weakest position"
+    names = dict.fromkeys(
+        result.groups[int(np.argmin([mean.estimate for mean in result.effects.groups]))]
+        for result in results
+    )
+    return f"weakest languages ({'; then '.join(names)})"
+
+
+def _cuts(log: RunLog, *arms: Arm) -> str:
+    """How many documents each of the two treatments did not read whole, if any."""
+    unit = log.header.token_unit
+    windows = {
+        info.treatment: info for info in log.header.windows or () if info.texts == "documents"
+    }
+    infos = [windows[arm.treatment] for arm in arms if arm.treatment in windows]
+    if not any(info.cut for info in infos):
+        return ""
+    cuts = [cut_words(info, unit) or "no document was cut" for info in infos]
+    if len(set(cuts)) == 1:
+        return f"; {cuts[0]} under both"
+    return "".join(f"; {info.treatment}: {cut}" for info, cut in zip(infos, cuts, strict=True))
