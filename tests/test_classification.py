@@ -36,11 +36,11 @@ def test_labels_are_texts_or_numbers_and_ids_may_be_missing(tmp_path: Path) -> N
         {"label": "good", "text": "fine"},
         {"id": 7, "label": "good", "text": "nice"},
     )
-    assert read_labelled(file) == (
+    assert read_labelled(file) == [
         LabelledText("x", "0", "bad"),
         LabelledText("a.jsonl, line 3", "good", "fine"),
         LabelledText("7", "good", "nice"),
-    )
+    ]
     zipped = tmp_path / "a.jsonl.gz"
     zipped.write_bytes(gzip.compress(file.read_bytes()))
     assert [one.label for one in read_labelled(str(zipped))] == ["0", "good", "good"]

@@ -9,7 +9,6 @@ from dataclasses import replace
 from itertools import product
 from math import log2
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from fairspan.calibration.treatment import as_treatment
 from fairspan.report.chart import Panel, Series
 from fairspan.report.page import Part, make_page
 from fairspan.runs.log import RunLog
@@ -300,15 +298,10 @@ def test_advice_is_rarely_wrong() -> None:
 
     Without a correction it is more than half of them.
     """
-    rng, lengths = np.random.default_rng(0), {50: 50.0, 100: 100.0, 200: 200.0, 400: 400.0}
-    asked = [
-        as_treatment(one)
-        for one in ("none", *(f"none+temperature={0.9 - 0.1 * step:g}" for step in range(5)))
-    ]
-    names = [one.name for one in asked]
-    log: Any = SimpleNamespace(
-        spec={"treatments": [one.to_dict() for one in asked]}, measured=names, treatments=names
-    )
+    rng = np.random.default_rng(0)
+    tokens = {length: float(length) for length in LENGTHS}
+    tried = [(1 - step / 10, f"at {1 - step / 10:g}") for step in range(6)]
+    names = [name for _, name in tried]
     wrong = [0, 0]
     for _ in range(400):
         found: dict[Any, Interval] = {}
@@ -322,7 +315,8 @@ def test_advice_is_rarely_wrong() -> None:
                 [(name, "cosine", length, one) for one in ("short_baseline", names[0])], seen
             )
         wrong[0] += any(
-            value is not None for _, value, _ in suggestions(log, found, lengths, 0.005)[1:]
+            value is not None
+            for _, value, _ in suggestions(tried, found, tokens, 0.005, names[0])[1:]
         )
         wrong[1] += any(one.below(0.005 * log2(key[2] / 50)) < 0.05 for key, one in found.items())
     print(

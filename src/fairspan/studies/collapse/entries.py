@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """How many texts there are of a length, and their mean number of tokens."""
+    """The number of texts of a length, and their mean number of tokens."""
 
     length: int
     texts: int

@@ -75,22 +75,22 @@ class CollapseOptions(StudyOptions):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, value in (("temperatures", self.temperatures), ("treatments", self.treatments)):
-            require_list(name, value, "[1.0, 0.8]" if name == "temperatures" else "['paper']")
+        """Raise unless the options can be used together."""
+        require_list("temperatures", self.temperatures, "[1.0, 0.8]")
+        require_list("treatments", self.treatments, "['paper']")
         if not 0 < self.margin < 1:
             raise DesignError(f"margin must be between 0 and 1, got {self.margin!r}.")
-        if self.lengths is not None and self.natural:
-            raise DesignError("natural lengths are the documents' own: omit lengths.")
         if self.lengths is not None:
+            if self.natural:
+                raise DesignError("natural lengths are the documents' own: omit lengths.")
             require_list("lengths", self.lengths, "[50, 100]")
             for length in self.lengths:
                 require_whole("lengths", length)
             object.__setattr__(self, "lengths", tuple(sorted(set(self.lengths))))
-        for name, kinds in (("start", get_args(Start)), ("layers", get_args(Layers))):
-            if getattr(self, name) not in kinds:
-                raise DesignError(
-                    f"{name} must be one of {', '.join(kinds)}, got {getattr(self, name)!r}."
-                )
+        for name, choices in (("start", get_args(Start)), ("layers", get_args(Layers))):
+            value = getattr(self, name)
+            if value not in choices:
+                raise DesignError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
         for name, least in (("documents", 3), ("spectra", 0), ("seed", 0)):
             require_whole(name, getattr(self, name), least=least)
         for treatment in self.all_treatments:
@@ -102,44 +102,38 @@ class CollapseOptions(StudyOptions):
                 raise DesignError(
                     f"{treatment.name} makes segments baskets, and these texts have none: omit it."
                 )
+        require_use_of_fit(self.fit_corpus, self.all_treatments)
         self._refuse_idle()
 
     def _refuse_idle(self) -> None:
-        """What was changed and would do nothing is a mistake."""
-        plain = {item.name: item.default for item in fields(self)}
-        require_use_of_fit(self.fit_corpus, self.all_treatments)
-        for idle, names, why in (
-            (self.natural, ("start", "tolerance"), "natural lengths are not cut"),
-            (
-                self.natural,
-                ("labelled",),
-                "labelled texts are cut to lengths, and natural lengths are not",
-            ),
-            (self.spectra == 0, ("layers",), "spectra is 0"),
-        ):
-            changed = [name for name in names if getattr(self, name) != plain[name]]
-            if idle and changed:
-                raise DesignError(f"{why}, so {changed[0]} would do nothing: omit one of them.")
+        """Raise if an option was changed that would do nothing."""
+        idle = {}
+        if self.natural:
+            idle = dict.fromkeys(("start", "tolerance"), "natural lengths are not cut")
+            idle["labelled"] = "labelled texts are cut to lengths, and natural lengths are not"
+        if self.spectra == 0:
+            idle["layers"] = "spectra is 0"
+        for option in fields(self):
+            name = option.name
+            if name in idle and getattr(self, name) != option.default:
+                raise DesignError(f"{idle[name]}, so {name} would do nothing: omit one of them.")
 
     @cached_property
     def all_treatments(self) -> tuple[Treatment, ...]:
-        """The temperatures, of which 1 is the unmodified model, and the other treatments after them."""
-        return as_treatments(
-            [*(at_temperature(value) for value in self.temperatures), *self.treatments]
-        )
+        """The temperatures, of which 1 is the unmodified model, and then the other treatments."""
+        return as_treatments([*map(at_temperature, self.temperatures), *self.treatments])
 
     def read_corpus(self) -> tuple[Corpus, str]:
         """The corpus in one language, and that language."""
-        corpus = Corpus.read(
-            self.corpus, None if self.language is None else [self.language], partial=True
-        )
+        languages = None if self.language is None else [self.language]
+        corpus = Corpus.read(self.corpus, languages, partial=True)
         language = self.language or ("en" if "en" in corpus.languages else corpus.languages[0])
         return corpus.select([language]), language
 
     def check(self) -> None:
         from fairspan.studies.collapse.classification import read_labelled
 
-        language = self.read_corpus()[1]
+        _, language = self.read_corpus()
         if self.labelled is not None:
             read_labelled(self.labelled)
         if self.fit_corpus is not None:
@@ -148,8 +142,8 @@ class CollapseOptions(StudyOptions):
 
 def at_temperature(value: float) -> str:
     """The treatment that does nothing but set a temperature."""
-    checked = check_temperature(value)
-    return PLAIN if checked == 1 else f"tempscale+temperature={checked}"
+    temperature = check_temperature(value)
+    return PLAIN if temperature == 1 else f"tempscale+temperature={temperature}"
 
 
 def temperature_of(treatment: Treatment) -> float | None:
@@ -157,5 +151,6 @@ def temperature_of(treatment: Treatment) -> float | None:
     calibration = treatment.calibration
     if calibration.sides != "both" or treatment.baseline is not None:
         return None
-    value, plain = calibration.temperature, not calibration.but(temperature=1.0).acts
+    value = calibration.temperature
+    plain = not calibration.but(temperature=1.0).acts
     return float(value) if plain and isinstance(value, int | float) else None

@@ -36,14 +36,13 @@ from fairspan.studies.collapse.options import CollapseOptions
 _SHORTEST = 25
 _LEAST = 3
 """Documents of one length without which nothing can be said of it."""
-_LABELLED = 600
-"""Labelled texts at most."""
+_MOST_LABELLED = 600
 _TRIAL_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """Texts to classify, cut to the same lengths, the label of each, and which of them to train on."""
+    """Texts to classify, cut to the same lengths; labels [texts]; which of them to train on."""
 
     corpus: Corpus
     cuts: Cuts
@@ -53,11 +52,7 @@ class Labelled:
 
 @dataclass(frozen=True)
 class PreparedCollapse:
-    """A study of length that is ready to run.
-
-    Attributes:
-        fit: texts that are never measured, for treatments that are fitted.
-    """
+    """A study of length that is ready to run."""
 
     subject: Subject
     options: CollapseOptions
@@ -87,77 +82,77 @@ class PreparedCollapse:
 
     def describe(self, header: Header) -> Header:
         """The header with the corpus and the lengths."""
-        corpus = self.corpus
         lengths = []
         for length in self.cuts.lengths:
             tokens = [text.tokens for text in self.cuts.at(length)]
             lengths.append(Length(length, len(tokens), float(np.mean(tokens))))
-        paired = self.cuts.paired and not self.options.natural
+        corpus = self.corpus
         return replace(
             header,
             corpus=CorpusInfo(corpus.name, corpus.fingerprint, list(corpus.languages)),
-            study=CollapseEntries(lengths, paired),
+            study=CollapseEntries(lengths, self.cuts.paired and not self.options.natural),
         )
 
     @property
     def scope(self) -> str:
-        """What is embedded under every treatment, in a few words."""
-        count, longest = (
-            len(self.options.all_treatments),
-            max(text.tokens for text in self.cuts.texts),
-        )
+        count = len(self.options.all_treatments)
+        longest = max(text.tokens for text in self.cuts.texts)
         treatments = f" × {count} treatments" if count > 1 else ""
         return f"{len(self.texts):,} texts of up to {longest:,} tokens{treatments}"
 
     @cached_property
     def texts(self) -> list[Text]:
         """Everything that is embedded: cut texts, repeated words, labelled texts."""
-        labelled = self.labelled.cuts.texts if self.labelled else ()
-        probes = [text for pair in self.pairs for text in pair]
-        texts = [*(one.text for one in self.cuts.texts), *probes, *(one.text for one in labelled)]
-        lengths = self.subject.counter.count_whole(texts)
-        return [Text(text, length) for text, length in zip(texts, lengths, strict=True)]
+        texts = [text.text for text in self.cuts.texts]
+        texts += [text for pair in self.pairs for text in pair]
+        if self.labelled is not None:
+            texts += [text.text for text in self.labelled.cuts.texts]
+        return list(map(Text, texts, self.subject.counter.count_whole(texts)))
 
     @cached_property
     def analysed(self) -> list[LengthText]:
-        """The texts whose spectra are computed: of the same documents at every length, if these are paired."""
-        return [
-            text
-            for length in self.cuts.lengths
-            for text in self.cuts.at(length)[: self.options.spectra]
-        ]
+        """The texts whose spectra are computed: the first ones of every length."""
+        count = self.options.spectra
+        return [text for length in self.cuts.lengths for text in self.cuts.at(length)[:count]]
 
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
         """One line per treatment. Spectra take about as long under each, so they are timed once."""
-        found, inside = [], None
-        for one in self.options.all_treatments:
-            encoder = under(one).documents
-            if inside is None and one.baseline is None:
-                inside = self._spectra_seconds(encoder.model)
-            seconds = 0.0 if one.baseline else inside or 0.0
-            pairs = (*fit_pairs(one, self.fit, under), (encoder, self.texts))
-            found.append(Work(one.name, pairs, seconds=seconds))
-        return found
+        lines = []
+        analysis = 0.0
+        for treatment in self.options.all_treatments:
+            encoder = under(treatment).documents
+            seconds = 0.0
+            if treatment.baseline is None:
+                analysis = analysis or self._spectra_seconds(encoder.model)
+                seconds = analysis
+            pairs = (*fit_pairs(treatment, self.fit, under), (encoder, self.texts))
+            lines.append(Work(treatment.name, pairs, seconds=seconds))
+        return lines
 
     def _spectra_seconds(self, model: SentenceTransformer) -> float:
-        """The time of all spectra of one treatment, from one text of each length, the short ones first.
+        """The time of all spectra of one treatment, from one text of each length, short ones first.
 
-        Lengths that the trial has no time for are taken to need time in proportion to the square of their tokens.
+        Lengths that the trial has no time for are taken to need time in proportion to the square of
+        their tokens.
         """
-        prompt, layers = self.subject.prompts["document"], self.options.layers
-        total = spent = took = 0.0
-        tokens = 1
-        for _, same in groupby(self.analysed, key=lambda text: text.length):
-            texts = list(same)
+        analyse = partial(
+            spectra, model, prompt=self.subject.prompts["document"], layers=self.options.layers
+        )
+        total = 0.0
+        spent = 0.0
+        per_square = 0.0
+        for _, same_length in groupby(self.analysed, key=lambda text: text.length):
+            texts = list(same_length)
             if spent < _TRIAL_SECONDS:
                 started = time.perf_counter()
                 try:
-                    list(spectra(model, [texts[0].text], prompt=prompt, layers=layers))
+                    list(analyse([texts[0].text]))
                 except UnsupportedModel:
                     return 0.0
-                took, tokens = time.perf_counter() - started, texts[0].tokens
-                spent += took
-            total += sum(took * (text.tokens / tokens) ** 2 for text in texts)
+                seconds = time.perf_counter() - started
+                spent += seconds
+                per_square = seconds / texts[0].tokens ** 2
+            total += per_square * sum(text.tokens**2 for text in texts)
         return total
 
 
@@ -166,8 +161,9 @@ def prepare_collapse(
 ) -> PreparedCollapse:
     """Read and cut, without embedding anything."""
     model = subject.transformer("a study of length")
-    subject = subject.with_prompts(options.prompt).reading(options.all_treatments, whole=True)
-    refuse_unsuited(subject, options.all_treatments)
+    treatments = options.all_treatments
+    subject = subject.with_prompts(options.prompt).reading(treatments, whole=True)
+    refuse_unsuited(subject, treatments)
     counter = subject.counter
     progress.stage("reading the corpus")
     corpus, language = options.read_corpus()
@@ -180,44 +176,44 @@ def prepare_collapse(
         tolerance=options.tolerance,
         start=options.start,
     )
+    documents = options.documents
     if options.natural:
-        cuts = natural_lengths(
-            corpus, language, counter, documents=options.documents, seed=options.seed
-        )
+        cuts = natural_lengths(corpus, language, counter, documents=documents, seed=options.seed)
     else:
-        lengths = (
-            _reachable(corpus, language, counter) if options.lengths is None else options.lengths
-        )
-        cuts = cut(corpus, lengths=lengths, documents=options.documents)
+        lengths = options.lengths
+        if lengths is None:
+            lengths = _reachable(corpus, language, counter)
+        cuts = cut(corpus, lengths=lengths, documents=documents)
     cuts = _large_enough(cuts)
-    labelled = None
     tested = {text.text for text in cuts.texts}
+    labelled = None
     if options.labelled is not None:
-        read = read_labelled(options.labelled)
-        whole = Corpus.from_segments(
-            "labelled", [Segment(one.id, language, one.text) for one in read]
+        labelled = _read_and_cut(
+            options.labelled, language, partial(cut, lengths=cuts.lengths), options.seed
         )
-        parts = cut(whole, lengths=cuts.lengths, documents=_LABELLED)
-        label_of, names = (
-            {one.id: one.label for one in read},
-            [text.document for text in parts.texts],
-        )
-        labels = [label_of[name] for name in names]
-        train = training_part(names, labels, seed=options.seed)
-        labelled = Labelled(whole, parts, np.array(labels), train)
-        tested |= {whole.text(text.document, language) for text in parts.texts}
+        tested |= {labelled.corpus.text(text.document, language) for text in labelled.cuts.texts}
     source = options.fit_corpus or options.corpus
-    fit = choose_fit_part(
-        options.all_treatments, model, counter, source, [language], tested, seed=options.seed
-    )
+    fit = choose_fit_part(treatments, model, counter, source, [language], tested, seed=options.seed)
     return PreparedCollapse(subject, options, corpus, cuts, repeated_pairs(counter), labelled, fit)
+
+
+def _read_and_cut(path: str, language: str, cut: Callable[..., Cuts], seed: int) -> Labelled:
+    """The labelled texts of a file, cut and split into parts to train on and to test."""
+    texts = read_labelled(path)
+    segments = [Segment(text.id, language, text.text) for text in texts]
+    corpus = Corpus.from_segments("labelled", segments)
+    cuts = cut(corpus, documents=_MOST_LABELLED)
+    label_of = {text.id: text.label for text in texts}
+    documents = [text.document for text in cuts.texts]
+    labels = [label_of[document] for document in documents]
+    train = training_part(documents, labels, seed=seed)
+    return Labelled(corpus, cuts, np.array(labels), train)
 
 
 def _reachable(corpus: Corpus, language: str, counter: TokenCounter) -> list[int]:
     """25, 50, 100, … as far as the model reads and half of the documents reach."""
-    counts = np.array(
-        counter.count([corpus.text(name, language) for name in corpus.ids([language])])
-    )
+    texts = [corpus.text(name, language) for name in corpus.ids([language])]
+    counts = np.array(counter.count(texts))
     room = np.inf if counter.window is None else counter.window - counter.count_whole([""])[0]
     lengths = []
     length = _SHORTEST
@@ -225,7 +221,8 @@ def _reachable(corpus: Corpus, language: str, counter: TokenCounter) -> list[int
         lengths.append(length)
         length *= 2
     if len(lengths) < 2:
-        short = f"half of the {len(counts)} documents have fewer than {round(2.2 * _SHORTEST)} {counter.unit}"
+        needed = round(2.2 * _SHORTEST)
+        short = f"half of the {len(counts)} documents have fewer than {needed} {counter.unit}"
         if room < 2 * _SHORTEST:
             short = f"the model reads {counter.window} {counter.unit}"
         raise DesignError(
@@ -240,8 +237,8 @@ def _large_enough(cuts: Cuts) -> Cuts:
     few = [length for length, count in counts.items() if count < _LEAST]
     if len(few) == len(counts):
         raise DesignError(
-            f"{max(counts.values(), default=0)} documents can be used, and {_LEAST} are needed: add documents, name "
-            "other lengths, or raise the tolerance."
+            f"{max(counts.values(), default=0)} documents can be used, and {_LEAST} are needed: "
+            "add documents, name other lengths, or raise the tolerance."
         )
     if not few:
         return cuts

@@ -1,4 +1,4 @@
-"""`collapse`: how much more similar long texts' vectors are than short ones', why, and what a temperature changes."""
+"""`collapse`: how much more similar long texts' vectors are, why, and what temperatures change."""
 
 import numpy as np
 import polars as pl
@@ -13,25 +13,34 @@ from fairspan.runs.log import RunLog
 from fairspan.runs.running import Run
 from fairspan.runs.study import Study
 from fairspan.studies.collapse.classification import classify
-from fairspan.studies.collapse.measures import probe_rows, rows_by_text, text_rows, word_means
+from fairspan.studies.collapse.measures import (
+    probe_rows,
+    rows_by_text,
+    spectrum_rows,
+    text_rows,
+    word_means,
+)
 from fairspan.studies.collapse.options import WORDS, CollapseOptions
 from fairspan.studies.collapse.prepare import PreparedCollapse, prepare_collapse
-from fairspan.studies.collapse.theory import spectrum_rows
 from fairspan.studies.collapse.view import view_of
 
 
 def _measure(prepared: PreparedCollapse, run: Run) -> None:
-    cuts, treatments, fit = prepared.cuts, prepared.options.all_treatments, prepared.fit
-    own = sum(text.length for text in prepared.texts)
-    inside = sum(one.tokens for one in prepared.analysed)
-    run.progress.start(
-        sum(own + (0 if one.baseline else inside) + fit.tokens(one) for one in treatments)
-    )
+    """Measure every treatment, and the word control."""
+    treatments = prepared.options.all_treatments
+    embedded = sum(text.length for text in prepared.texts)
+    analysed = sum(text.tokens for text in prepared.analysed)
+    total = 0
+    for treatment in treatments:
+        total += embedded + prepared.fit.tokens(treatment)
+        total += 0 if treatment.baseline else analysed
+    run.progress.start(total)
     for treatment in treatments:
         run.add(_rows(prepared, run, treatment))
     run.progress.stage("raw word embeddings")
+    cuts = prepared.cuts
     try:
-        means = word_means(prepared.subject.model, [one.text for one in cuts.texts])
+        means = word_means(prepared.subject.model, [text.text for text in cuts.texts])
     except UnsupportedModel as error:
         run.note(f"the mean of raw word embeddings was not measured: {error}")
     else:
@@ -40,41 +49,49 @@ def _measure(prepared: PreparedCollapse, run: Run) -> None:
 
 def _rows(prepared: PreparedCollapse, run: Run, treatment: Treatment) -> pl.DataFrame:
     """The rows of one treatment."""
-    label, labelled = {"treatment": treatment.name, **run.label}, prepared.labelled
+    label = {"treatment": treatment.name, **run.label}
     run.progress.stage(f"{treatment.name}: vectors")
     encoder = run.under(treatment).documents
     run.fill(encoder, prepared.texts)
-    found = run.read([encoder.key(text) for text in prepared.texts])
-    texts, probes = len(prepared.cuts.texts), 2 * len(prepared.pairs)
-    rows = [text_rows(prepared.cuts, np.stack(found[:texts]), **label)]
-    pairs = np.stack(found[texts : texts + probes]).reshape(probes // 2, 2, -1)
-    rows.append(probe_rows(prepared.pairs, pairs, **label))
+    vectors = np.stack(run.read([encoder.key(text) for text in prepared.texts]))
+    texts = len(prepared.cuts.texts)
+    pairs = len(prepared.pairs)
+    of_cuts, of_pairs, of_labelled = np.split(vectors, [texts, texts + 2 * pairs])
+    rows = [
+        text_rows(prepared.cuts, of_cuts, **label),
+        probe_rows(prepared.pairs, of_pairs.reshape(pairs, 2, -1), **label),
+    ]
+    labelled = prepared.labelled
     if labelled is not None:
-        vectors = np.stack(found[texts + probes :]).astype(np.float64)
-        values, notes = classify(vectors, labelled.labels, labelled.train)
+        values, notes = classify(of_labelled.astype(np.float64), labelled.labels, labelled.train)
         for note in notes:
             run.note(f"{treatment.name}: {note}")
-        tested = [labelled.cuts.texts[number] for number in np.flatnonzero(~labelled.train)]
+        tested = [labelled.cuts.texts[place] for place in np.flatnonzero(~labelled.train)]
         rows.append(rows_by_text(tested, values, **label))
     if prepared.analysed and treatment.baseline is not None:
-        run.note(
-            f"{treatment.name}: its attention is that of the model under it, and was not analysed"
-        )
+        same = "its attention is that of the model under it, and was not analysed"
+        run.note(f"{treatment.name}: {same}")
     elif prepared.analysed:
         run.progress.stage(f"{treatment.name}: spectra")
         spectra = _spectra(prepared, run, encoder.model)
-        rows += [spectrum_rows(prepared.analysed, spectra, **label)] if spectra else []
+        if spectra:
+            rows.append(spectrum_rows(prepared.analysed, spectra, **label))
     return pl.concat(rows)
 
 
 def _spectra(prepared: PreparedCollapse, run: Run, model: SentenceTransformer) -> list[Spectrum]:
-    """One for each text that is analysed; none where the model has none."""
-    found: list[Spectrum] = []
-    prompt, texts = prepared.subject.prompts["document"], [text.text for text in prepared.analysed]
+    """One for each text that is analysed; none if the model has none."""
+    spectra: list[Spectrum] = []
+    texts = prepared.analysed
     try:
-        spectra = spectra_of(model, texts, prompt=prompt, layers=prepared.options.layers)
-        for text, one in zip(prepared.analysed, spectra, strict=True):
-            found.append(one)
+        computed = spectra_of(
+            model,
+            [text.text for text in texts],
+            prompt=prepared.subject.prompts["document"],
+            layers=prepared.options.layers,
+        )
+        for text, spectrum in zip(texts, computed, strict=True):
+            spectra.append(spectrum)
             run.progress.advance(text.tokens)
     except UnsupportedModel as error:
         run.note(f"spectra were not measured: {error}")
@@ -82,18 +99,15 @@ def _spectra(prepared: PreparedCollapse, run: Run, model: SentenceTransformer) -
     except (RuntimeError, MemoryError) as error:
         if not isinstance(error, MemoryError) and "memory" not in str(error):
             raise
-        longest, reason = (
-            max(text.tokens for text in prepared.analysed),
-            " ".join(str(error).split())[:120],
-        )
+        longest = max(text.tokens for text in texts)
+        reason = " ".join(str(error).split())[:120]
         raise FairspanError(
-            f"the spectra of texts of up to {longest} tokens do not fit into memory ({reason}): use "
-            "spectra=0, or name shorter lengths. Vectors that were computed are in the store."
+            f"the spectra of texts of up to {longest} tokens do not fit into memory ({reason}): "
+            "use spectra=0, or name shorter lengths. Vectors that were computed are in the store."
         ) from None
-    unknown = next((one.no_value_norms for one in found if one.no_value_norms), None)
-    if unknown:
-        run.note(f"Theorem 2's bound is not known: {unknown}")
-    return found
+    if spectra[0].no_value_norms:
+        run.note(f"Theorem 2's bound is not known: {spectra[0].no_value_norms}")
+    return spectra
 
 
 STUDY = Study(prepare_collapse, _measure, view_of)
@@ -101,7 +115,7 @@ STUDY = Study(prepare_collapse, _measure, view_of)
 
 @call_of(CollapseOptions)
 def collapse(options: CollapseOptions) -> RunLog:
-    """Measure how vectors of texts change with the texts' length, under several softmax temperatures.
+    """Measure how vectors of texts change with their length, under several softmax temperatures.
 
     Returns:
         The log, with `verdicts`, `frame(name)`, `figure(name)` and `save_page(path)`.

@@ -1,10 +1,8 @@
 """The statistics of a study of length, from the rows of its log, as tidy frames."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from itertools import product
+from dataclasses import replace
 from math import log2
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,248 +22,248 @@ from fairspan.studies.collapse.entries import CollapseEntries
 from fairspan.studies.collapse.options import WORDS, temperature_of
 
 LABELS = ("correct", "entropy")
-
-Key = tuple[str, str, int | None, str | None]
-"""Treatment, measure, length and what it is compared with."""
-
-Cell = tuple[str, int]
-"""A treatment and a length."""
-
-_KEYS: dict[str, Any] = {
+Intervals = dict[tuple[str, str, int | None, str | None], Interval]
+"""By treatment, measure, length and what it is compared with."""
+_SCHEMA = {
     "treatment": pl.String,
     "measure": pl.String,
     "length": pl.Int64,
     "against": pl.String,
+    **dict.fromkeys(("estimate", "low", "high"), pl.Float64),
 }
 
 
 def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
     """All statistics by name.
 
-    `geometry` and `classification` have a row for each treatment, measure and length. `against` is null for the
-    value itself, and otherwise names what it is compared with: a treatment; "shortest", the shortest texts of the
-    same treatment; "short_baseline", the shortest texts of the first treatment; or "doubling", for what each doubling
-    of length adds.
+    `geometry` and `classification` have a row for each treatment, measure and length. `against` is
+    null for the value itself, and otherwise names what it is compared with: a treatment;
+    "shortest", the shortest texts of the same treatment; "short_baseline", the shortest texts of
+    the first treatment; or "doubling", for what each doubling of length adds.
     """
-    rows, treatments, margin = log.rows, log.measured, float(log.spec["margin"])
-    controlled = [*treatments, *([WORDS] if WORDS in rows["treatment"] else [])]
+    rows = log.rows
+    margin = float(log.spec["margin"])
+    paired = log.header.part(CollapseEntries).paired
+    lengths = _lengths(log)
     tokens = _tokens(log)
-    found = geometry(rows, controlled, tokens, paired=log.header.part(CollapseEntries).paired)
-    labels = classification(rows, treatments, seed=log.header.seed)
-    verdicts = [(name, *_verdict(log, found, name, margin)) for name in treatments]
-    suggested = suggestions(log, found, tokens, margin)
-    repeated = rows.filter(measure="repeated")
-    times, cosine = pl.col("part").cast(pl.Int64).alias("times"), pl.col("value").alias("cosine")
-    columns = {"length": pl.Int64, "temperature": pl.Float64, "reason": pl.String}
+    controls = [WORDS] if WORDS in rows["treatment"] else []
+    spread = geometry(rows, [*log.measured, *controls], tokens, paired=paired)
+    labels = classification(rows, log.measured, seed=log.header.seed)
+    verdicts = [(name, *_verdict(spread, name, lengths, paired, margin)) for name in log.measured]
+    advice = suggestions(_temperatures(log), spread, tokens, margin, log.treatments[0])
+    times = pl.col("part").cast(pl.Int64).alias("times")
     return {
         "verdicts": pl.DataFrame(
             verdicts, schema=["treatment", "verdict", "sentence"], orient="row"
         ),
-        "lengths": _lengths(log),
-        "geometry": _frame(found),
+        "lengths": lengths,
+        "geometry": _frame(spread),
         "classification": _frame(labels),
         "spectra": theory.spectra(rows, log.treatments),
         "bounds": theory.bounds(rows),
-        "repeated": repeated.select("treatment", times, cosine),
-        "suggestion": pl.DataFrame(suggested, schema=columns, orient="row"),
+        "repeated": rows.filter(measure="repeated").select("treatment", times, cosine="value"),
+        "suggestion": pl.DataFrame(
+            advice,
+            schema={"length": pl.Int64, "temperature": pl.Float64, "reason": pl.String},
+            orient="row",
+        ),
     }
 
 
-def _frame(found: Mapping[Key, Interval]) -> pl.DataFrame:
-    rows = [(*key, one.estimate, one.low, one.high) for key, one in found.items()]
-    numbers = dict.fromkeys(("estimate", "low", "high"), pl.Float64)
-    return pl.DataFrame(rows, schema={**_KEYS, **numbers}, orient="row")
+def _frame(intervals: Intervals) -> pl.DataFrame:
+    rows = [(*key, value.estimate, value.low, value.high) for key, value in intervals.items()]
+    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
 
 
 def _lengths(log: RunLog) -> pl.DataFrame:
-    """The number and the mean length of the texts of each length; bins of natural lengths are named by both ends."""
+    """Every length with its number of texts, mean tokens and name: both ends of a natural bin."""
     entries = log.header.part(CollapseEntries)
-    frame = pl.DataFrame([asdict(length) for length in entries.lengths])
-    begin = pl.col("length").cast(pl.String)
-    ends = pl.format("{}–{}", begin, pl.col("length") + 99)
-    return frame.with_columns((begin if entries.paired else ends).alias("name"))
+    name = pl.col("length").cast(pl.String)
+    if not entries.paired:
+        name = pl.format("{}–{}", name, pl.col("length") + 99)
+    return pl.DataFrame(entries.lengths).with_columns(name=name)
 
 
 def _tokens(log: RunLog) -> dict[int, float]:
     """The geometric mean of the tokens that the texts of each length have."""
-    own = log.rows.filter(measure="cosine", treatment=log.treatments[0])
-    found = {}
-    for length in (entry.length for entry in log.header.part(CollapseEntries).lengths):
-        tokens = own.filter(part=str(length))["tokens"].to_numpy()
-        found[length] = float(2 ** np.log2(np.maximum(tokens, 1)).mean())
-    return found
+    texts = log.rows.filter(measure="cosine", treatment=log.treatments[0])
+    means = texts.group_by(pl.col("part").cast(pl.Int64)).agg(
+        pl.col("tokens").clip(1).log(2).mean()
+    )
+    return {length: 2.0**mean for length, mean in means.sort("part").rows()}
 
 
 def geometry(
     rows: pl.DataFrame, names: Sequence[str], tokens: Mapping[int, float], *, paired: bool
-) -> dict[Key, Interval]:
-    """Every measure of the vectors with its interval, and what is compared with what; see `frames_of`.
+) -> Intervals:
+    """Every measure of the vectors, and its differences; see `frames_of`.
 
-    Where the same documents were cut to every length, all differences are paired; otherwise those between treatments.
-
-    Args:
-        names: the treatments that were measured, the baseline first, and the word control if there is one.
-        tokens: the geometric mean of the tokens that the texts of each length have.
+    Differences between treatments are paired, and with `paired` those between lengths too. The
+    baseline is first in `names`, and the word control, if it was measured, last.
     """
-    found: dict[Key, Interval] = {}
-    lengths, cells = list(tokens), list(product(names, tokens))
-    unit = dict(zip(cells, np.eye(len(cells)), strict=True))
-    slope = slope_weights(list(tokens.values())) if len(lengths) > 1 else None
+    lengths = list(tokens)
+    count = len(names) * len(lengths)
+    # Weights [treatments, lengths, count] of contrasts that are one estimate.
+    units = np.eye(count).reshape(len(names), len(lengths), count)
+    intervals: Intervals = {}
     for measure in MEASURES:
-        sample = _jackknife(rows, measure, cells, paired=paired)
-        for name in names:
-            for length in lengths:
-                own, short = unit[name, length], lengths[0]
-                compared: dict[str | None, np.ndarray] = {None: own}
-                if length != short:
-                    compared["shortest"] = own - unit[name, short]
+        sample = _jackknife(rows, measure, names, lengths, paired=paired)
+        for name, of_name in zip(names, units, strict=True):
+            for place, length in enumerate(lengths):
+                unit = of_name[place]
+                contrasts: dict[str | None, np.ndarray] = {None: unit}
+                if place > 0:
+                    contrasts["shortest"] = unit - of_name[0]
                 if name != WORDS:
-                    compared["short_baseline"] = own - unit[names[0], short]
-                    if name != names[0]:
-                        compared[names[0]] = own - unit[names[0], length]
-                for against, weights in compared.items():
-                    found[name, measure, length, against] = sample.contrast(weights)
-            if slope is not None:
-                weights = np.sum(
-                    [k * unit[name, length] for k, length in zip(slope, lengths, strict=True)],
-                    axis=0,
-                )
-                found[name, measure, None, "doubling"] = sample.contrast(weights)
-    return found
+                    contrasts["short_baseline"] = unit - units[0, 0]
+                if name not in (WORDS, names[0]):
+                    contrasts[names[0]] = unit - units[0, place]
+                for against, weights in contrasts.items():
+                    intervals[name, measure, length, against] = sample.contrast(weights)
+            if len(lengths) > 1:
+                slope = slope_weights(list(tokens.values())) @ of_name
+                intervals[name, measure, None, "doubling"] = sample.contrast(slope)
+    return intervals
 
 
 def _jackknife(
-    rows: pl.DataFrame, measure: str, cells: Sequence[Cell], *, paired: bool
+    rows: pl.DataFrame, measure: str, names: Sequence[str], lengths: Sequence[int], *, paired: bool
 ) -> Jackknife:
-    """A measure of every cell, and the same without each document."""
+    """A measure by treatment and length, [treatments · lengths], and every document's influence."""
     kept = rows.filter(pl.col("measure").is_in([measure, f"{measure}_without"])).sort("document")
     parts = {
-        (one["measure"][0], one["treatment"][0], int(one["part"][0])): one["value"].to_numpy()
-        for one in kept.partition_by("measure", "treatment", "part")
+        key: part["value"].to_numpy()
+        for key, part in kept.partition_by("measure", "treatment", "part", as_dict=True).items()
     }
-    own = [parts[measure, *cell] for cell in cells]
+    keys = [(name, str(length)) for name in names for length in lengths]
+    values = [parts[measure, *key] for key in keys]
     if measure == "cosine":
-        without = [cosine_without(values) for values in own]
+        without = [cosine_without(cosines) for cosines in values]
     else:
-        without = [parts[f"{measure}_without", *cell] for cell in cells]
+        without = [parts[f"{measure}_without", *key] for key in keys]
+    columns = np.arange(len(keys)).reshape(len(names), len(lengths))
     samples = []
-    # Without pairs, the documents of one length are the same under every treatment only.
-    places = {
-        length: [place for place, cell in enumerate(cells) if cell[1] == length]
-        for _, length in cells
-    }
-    for group in [list(range(len(cells)))] if paired else places.values():
-        table = np.zeros((len(without[group[0]]), len(cells)))
-        table[:, group] = influences(np.stack([without[place] for place in group], axis=1))
-        samples.append(table)
-    return Jackknife(np.array([values.mean() for values in own]), tuple(samples))
+    # Without pairs, only the texts of one length are of the same documents under every treatment.
+    for group in [columns.ravel()] if paired else columns.T:
+        sample = np.zeros((len(without[group[0]]), len(keys)))
+        sample[:, group] = influences(np.stack([without[column] for column in group], axis=1))
+        samples.append(sample)
+    return Jackknife(np.array([part.mean() for part in values]), tuple(samples))
 
 
-def classification(rows: pl.DataFrame, names: Sequence[str], *, seed: int) -> dict[Key, Interval]:
-    """Accuracy and entropy of the tested texts by length, and their change from the first treatment."""
-    found: dict[Key, Interval] = {}
+def classification(rows: pl.DataFrame, names: Sequence[str], *, seed: int) -> Intervals:
+    """Accuracy and entropy of the tested texts by length; their change from the first treatment."""
+    intervals: Intervals = {}
     for measure in LABELS:
-        tables = {name: rows.filter(measure=measure, treatment=name) for name in names}
-        first = tables[names[0]]
+        first = rows.filter(measure=measure, treatment=names[0])
         if first.is_empty():
             continue
-        lengths, groups = np.unique([int(part) for part in first["part"]], return_inverse=True)
-        clusters, before = first["document"].to_numpy(), first["value"].to_numpy()
-        for name, own in tables.items():
-            values, rng = own["value"].to_numpy(), np.random.default_rng(seed)
-            means = query_effects(values, groups + 1, clusters, rng=rng).groups
-            found |= {
-                (name, measure, n, None): one
-                for n, one in zip(lengths.tolist(), means, strict=True)
-            }
+        lengths, groups = np.unique(first["part"].cast(pl.Int64), return_inverse=True)
+        clusters = first["document"].to_numpy()
+        before = first["value"].to_numpy()
+        for name in names:
+            values = rows.filter(measure=measure, treatment=name)["value"].to_numpy()
+            rng = np.random.default_rng(seed)
+            compared: dict[str | None, Sequence[Interval]] = {}
+            compared[None] = query_effects(values, groups + 1, clusters, rng=rng).groups
             if name != names[0]:
                 rng = np.random.default_rng(seed)
-                changes = query_change(before, values, groups + 1, clusters, rng=rng).groups
-                found |= {
-                    (name, measure, n, names[0]): one
-                    for n, one in zip(lengths.tolist(), changes, strict=True)
-                }
-    return found
+                change = query_change(before, values, groups + 1, clusters, rng=rng)
+                compared[names[0]] = change.groups
+            for against, by_length in compared.items():
+                for length, interval in zip(lengths.tolist(), by_length, strict=True):
+                    intervals[name, measure, length, against] = interval
+    return intervals
 
 
 def _verdict(
-    log: RunLog, found: Mapping[Key, Interval], treatment: str, margin: float
+    intervals: Intervals, treatment: str, lengths: pl.DataFrame, paired: bool, margin: float
 ) -> tuple[str, str]:
     """Whether the similarity of texts depends on their length: one word, and a sentence."""
-    ends = [_lengths(log).row(place, named=True) for place in (0, -1)]
-    if ends[0] == ends[1]:
+    if len(lengths) == 1:
         return "inconclusive", "one length only: nothing to compare"
-    slope = found[treatment, "cosine", None, "doubling"]
+    slope = intervals[treatment, "cosine", None, "doubling"]
     word = judge(slope, margin)
-    short, long = (number(found[treatment, "cosine", end["length"], None].estimate) for end in ends)
-    seen = f"mean cosine {with_bounds(slope, '+.4f')} per doubling of length"
-    seen += f" ({short} at {ends[0]['name']} tokens, {long} at {ends[1]['name']})"
+    ends = [
+        (number(intervals[treatment, "cosine", length, None].estimate), name)
+        for length, name in lengths.select("length", "name").rows()
+    ]
+    seen = (
+        f"mean cosine {with_bounds(slope, '+.4f')} per doubling of length "
+        f"({ends[0][0]} at {ends[0][1]} tokens, {ends[-1][0]} at {ends[-1][1]})"
+    )
     if word == "biased":
-        return (
-            word,
-            f"long texts are {'more' if slope.estimate > 0 else 'less'} alike than short ones; {seen}",
-        )
+        how = "more" if slope.estimate > 0 else "less"
+        return word, f"long texts are {how} alike than short ones; {seen}"
     if word == "fair":
         return word, f"{seen}; within the margin of ±{margin:g}"
-    entries = log.header.part(CollapseEntries)
-    texts = [length.texts for length in entries.lengths]
-    documents = min(texts) if entries.paired else sum(texts)
+    texts = lengths["texts"].to_list()
+    documents = min(texts) if paired else sum(texts)
     needed = documents_needed(replace(slope, estimate=abs(slope.estimate)), margin, documents)
-    outlook = (
-        f"too close to the margin of ±{margin:g} for any realistic number of documents to decide"
-    )
-    if needed is not None:
-        outlook = f"about {round_up(needed)} more document{'' if needed == 1 else 's'} would decide"
-    return word, f"{outlook}; {seen}"
+    if needed is None:
+        close = f"too close to the margin of ±{margin:g}"
+        return word, f"{close} for any realistic number of documents to decide; {seen}"
+    plural = "" if needed == 1 else "s"
+    return word, f"about {round_up(needed)} more document{plural} would decide; {seen}"
 
 
 def judge(slope: Interval, margin: float) -> str:
-    """Biased if the slope is significantly beyond the margin on either side, fair if significantly within both."""
+    """Biased: significantly beyond the margin on either side; fair: significantly within both."""
     if slope.lower(0.975) > margin or slope.upper(0.975) < -margin:
         return "biased"
     return "fair" if -margin < slope.lower() and slope.upper() < margin else "inconclusive"
 
 
-def suggestions(
-    log: RunLog, found: Mapping[Key, Interval], tokens: Mapping[int, float], margin: float
-) -> list[tuple[int, float | None, str]]:
-    """Each length, the highest temperature that is shown to be enough for it, and if there is none, why.
+def _temperatures(log: RunLog) -> list[tuple[float, str]]:
+    """The measured treatments that only set a temperature, the highest temperature first."""
+    treatments = [Treatment.from_dict(entry) for entry in log.spec["treatments"]]
+    measured = [treatment for treatment in treatments if treatment.name in log.measured]
+    pairs = [(temperature_of(treatment), treatment.name) for treatment in measured]
+    return sorted(((value, name) for value, name in pairs if value is not None), reverse=True)
 
-    Enough is what makes texts no more alike than the shortest ones of the plain model, by less than the margin for
-    each doubling of length. By Holm's correction over all temperatures and lengths, the chance that any advice is
-    wrong is at most 5 %.
+
+def suggestions(
+    temperatures: Sequence[tuple[float, str]],
+    intervals: Intervals,
+    tokens: Mapping[int, float],
+    margin: float,
+    baseline: str,
+) -> list[tuple[int, float | None, str]]:
+    """Each length, the highest temperature that is shown to be enough for it, or why none is.
+
+    A temperature is enough if it makes texts no more alike than the shortest ones of the plain
+    model, by less than the margin for each doubling of length. By Holm's correction over all
+    temperatures and lengths, the chance that any advice is wrong is at most 5 %.
+
+    Args:
+        temperatures: those that were tried, descending, each with the name of its treatment.
     """
-    asked = [Treatment.from_dict(one) for one in log.spec["treatments"]]
-    known = [(temperature_of(one), one.name) for one in asked if one.name in log.measured]
-    tried = sorted(((value, name) for value, name in known if value is not None), reverse=True)
-    (shortest, few), *longer = tokens.items()
-    baseline = log.treatments[0]
-    if not tried:
-        return [
-            (shortest, 1.0, ""),
-            *((length, None, "no temperature was tried") for length, _ in longer),
-        ]
-    reach = {length: margin * log2(count / few) for length, count in longer}
-    cells = {
-        (length, name): found[name, "cosine", length, "short_baseline"]
-        for length in reach
-        for _, name in tried
+    shortest, *longer = tokens
+    advice: list[tuple[int, float | None, str]] = [(shortest, 1.0, "")]
+    if not temperatures:
+        return [*advice, *((length, None, "no temperature was tried") for length in longer)]
+    limits = {length: margin * log2(tokens[length] / tokens[shortest]) for length in longer}
+    tests = {
+        (length, name): intervals[name, "cosine", length, "short_baseline"].below(limit)
+        for length, limit in limits.items()
+        for _, name in temperatures
     }
-    tests = [one.below(reach[length]) for (length, _), one in cells.items()]
-    enough = dict(zip(cells, holm(tests) < 0.05, strict=True))
-    advised: list[tuple[int, float | None, str]] = [(shortest, 1.0, "")]
-    for length in reach:
-        best = next((value for value, name in tried if enough[length, name]), None)
-        changes = [
-            (found[name, "cosine", length, baseline], one)
-            for one, name in tried
-            if one < 1 and name != baseline
-        ]
-        helping = [(change.estimate, value) for change, value in changes if change.high < 0]
+    enough = dict(zip(tests, holm(list(tests.values())) < 0.05, strict=True))
+    for length, limit in limits.items():
+        shown = [temperature for temperature, name in temperatures if enough[length, name]]
+        if shown:
+            advice.append((length, shown[0], ""))
+            continue
+        helping = []
+        for temperature, name in temperatures:
+            if temperature < 1 and name != baseline:
+                change = intervals[name, "cosine", length, baseline]
+                helping += [(change.estimate, temperature)] if change.high < 0 else []
+        highest = intervals[temperatures[0][1], "cosine", length, "short_baseline"]
         why = "no temperature below 1 is shown to make them less alike"
-        if cells[length, tried[0][1]].lower(0.975) <= reach[length]:
+        if highest.lower(0.975) <= limit:
             why = "too few documents to tell whether they are more alike than the shortest"
         elif helping:
             why = f"{min(helping)[1]:g} helps most, and is not shown to be enough"
-        advised.append((length, best, why if best is None else ""))
-    return advised
+        advice.append((length, None, why))
+    return advice
