@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fairspan.runs.arms import Arm
@@ -52,6 +53,20 @@ def searched(folder: Path, gains: dict[str, float], noise: float = 0.02, **chang
         clusters=40,
     )
     return searches.log_of(folder, rows, spec={"documents_only": False}, run=folder.name, **changed)
+
+
+ExitCode = Callable[[RunLog, str], int]
+
+
+@pytest.fixture
+def exit_code(run: Run, monkeypatch: pytest.MonkeyPatch) -> ExitCode:
+    """That of a verb which made this log, with a condition to fail on."""
+
+    def code(log: RunLog, condition: str) -> int:
+        monkeypatch.setattr("fairspan.cli.studies._outcome", lambda *_: log)
+        return run(log.verb, "--treatments", "none,tiles,paper", "--fail-if", condition).code
+
+    return code
 
 
 @pytest.mark.parametrize(
@@ -105,20 +120,22 @@ def test_the_first_metric_decides_for_searches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "shown", "not_shown"),
-    [(-0.011, "worse", "inconclusive"), (0.011, "better", "not worse")],
+    ("change", "alone", "among"),
+    [(-0.011, "worse", "worse"), (0.011, "better", "not worse")],
 )
-def test_a_change_has_to_pass_the_correction_for_several(
-    tmp_path: Path, change: float, shown: str, not_shown: str
+def test_a_gain_has_to_pass_the_correction_for_several(
+    tmp_path: Path, change: float, alone: str, among: str
 ) -> None:
-    """Alone, a change of .011 with a standard error of .005 is shown; among four equal ones it is
-    not."""
+    """Alone, a change of .011 with a standard error of .005 is shown; among four a gain is not."""
     several = {"plain": 0.0} | dict.fromkeys(("paper", "tiles", "retrieval", "tempscale"), change)
     noise = 0.005 * 40**0.5
-    alone = changes(searched(tmp_path / "a", {"plain": 0.0, "paper": change}, noise))
-    among = changes(searched(tmp_path / "b", several, noise))
-    assert [one.kind for one in alone] == [shown]
-    assert {one.kind for one in among} == {not_shown}
+    logs = [
+        searched(tmp_path / "a", {"plain": 0.0, "paper": change}, noise),
+        searched(tmp_path / "b", several, noise),
+    ]
+    for log, kind in zip(logs, (alone, among), strict=True):
+        assert {one.kind for one in changes(log)} == {kind}
+        assert set(log.verdicts["verdict"]) == {kind}
 
 
 def test_compare_ends_with_exit_code_one(run: Run, tmp_path: Path) -> None:
@@ -160,31 +177,16 @@ def test_mistakes_are_one_line_before_anything_is_loaded(
     assert "loading" not in done.err
 
 
-def test_audits_end_with_exit_code_one(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_audits_end_with_exit_code_one(tmp_path: Path, exit_code: ExitCode) -> None:
     """The verb judges every treatment of the log that it made, or the one that is named."""
     audits = {
         "pair": audited(tmp_path / "pair", {"plain": 0.06, "tiles": 0.001}),
         "alone": audited(tmp_path / "alone", {"plain": 0.06}),
         "back": audited(tmp_path / "back", {"plain": 0.001, "paper": 0.06}),
     }
-
-    def exit_code(log: RunLog, condition: str) -> int:
-        monkeypatch.setattr("fairspan.cli.studies._outcome", lambda *_: log)
-        return run("audit", "--treatments", "none,tiles,paper", "--fail-if", condition).code
-
-    assert [exit_code(audits[name], "biased") for name in audits] == [1, 1, 1], (
-        "also the plain model"
-    )
-    assert [
-        exit_code(audits["pair"], f"{name}:biased") for name in ("plain", "none", "tiles", "paper")
-    ] == [
-        1,
-        1,
-        0,
-        2,
-    ]
+    assert [exit_code(log, "biased") for log in audits.values()] == [1, 1, 1], "the plain model too"
+    named = {"plain": 1, "none": 1, "tiles": 0, "paper": 2}
+    assert {name: exit_code(audits["pair"], f"{name}:biased") for name in named} == named
     assert [exit_code(audits[name], "worse") for name in ("pair", "back")] == [0, 1]
     assert [exit_code(audits["back"], f"{name}:worse") for name in ("paper", "plain")] == [1, 0]
 
@@ -198,3 +200,44 @@ def test_a_run_without_verdicts_does_not_pass(
     done = run("audit", "--fail-if", "biased")
     assert done.code == 2
     assert "has no verdicts, which fail_if needs" in done.last
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_search_fails_where_the_printed_verdict_says_so(
+    tmp_path: Path, exit_code: ExitCode, seed: int
+) -> None:
+    """Gains and losses around the margin, of treatments and of their documents-only forms."""
+    rng = np.random.default_rng(seed)
+    names = ["plain", "paper", f"paper{searches.ONLY}", "tiles", f"tiles{searches.ONLY}"]
+    gains = dict(zip(names, [0.0, *rng.normal([-0.01, 0.01] * 2, 0.02)], strict=True))
+    noise = {name: rng.normal(0, rng.choice([0.005, 0.05]), 40) for name in names}
+    rows = searches.rows_of(
+        lambda name, metric, position, cluster: 0.5 + gains[name] + noise[name][cluster],
+        names,
+        clusters=40,
+    )
+    log = searches.log_of(tmp_path, rows)
+    printed = {row["treatment"]: row["verdict"] for row in log.verdicts.iter_rows(named=True)}
+    assert list(printed) == ["paper", "tiles"]
+    assert {one.second.treatment: one.kind for one in changes(log)} == printed
+    for kind in ("worse", "inconclusive"):
+        assert exit_code(log, kind) == int(kind in printed.values())
+        for name, verdict in printed.items():
+            assert exit_code(log, f"{name}:{kind}") == int(verdict == kind)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_an_audit_fails_where_the_printed_verdicts_say_so(
+    run: Run, tmp_path: Path, exit_code: ExitCode, seed: int
+) -> None:
+    """Its own verdict on each treatment, and that of `compare` on the change from the first."""
+    rng = np.random.default_rng(seed)
+    slopes = dict(zip(("plain", "paper", "tiles"), rng.uniform(0, 0.03, 3), strict=True))
+    log = audited(tmp_path, slopes, [("en", "en"), ("de", "de")])
+    printed = {row["treatment"]: row["verdict"] for row in log.verdicts.iter_rows(named=True)}
+    told = json.loads(run("compare", log.folder, "--json").out)["verdicts"]
+    compared = {one["second_treatment"]: one["verdict"] for one in told}
+    for kind, verdicts in (("biased", printed), ("inconclusive", printed), ("worse", compared)):
+        assert exit_code(log, kind) == int(kind in verdicts.values())
+        for name, verdict in verdicts.items():
+            assert exit_code(log, f"{name}:{kind}") == int(verdict == kind)

@@ -72,14 +72,20 @@ def fail_on_runs(logs: Sequence[RunLog], conditions: Sequence[str]) -> None:
 
     reasons = []
     for log in logs:
-        _require_named(conditions, log.measured)
-        of_changes = list(conditions)
+        names = log.measured
+        _require_named(conditions, names)
         if log.verb == "audit":
             reasons += _verdicts(log, conditions)
             # An audit is inconclusive by its own verdict.
             of_changes = [condition for condition in conditions if condition.endswith("worse")]
-        if of_changes:
-            reasons += _reasons(changes(log), of_changes)
+            if of_changes:
+                reasons += _reasons(changes(log), of_changes)
+        else:
+            compared = changes(log)
+            # The documents-only form of a treatment has no verdict of its own.
+            judged = [change.second.treatment for change in compared]
+            _require_named(conditions, [*dict.fromkeys([names[0], *judged])])
+            reasons += _reasons(compared, conditions)
     _end(reasons)
 
 

@@ -14,10 +14,16 @@ from fairspan.runs.arms import Arm, Change, pairs_to_compare
 from fairspan.runs.log import RunLog
 from fairspan.runs.search_rows import SHARE
 from fairspan.stats.distributions import holm
-from fairspan.stats.equivalence import judge_loss
 from fairspan.stats.queries import QueryChange
 from fairspan.studies.evaluate import measures
-from fairspan.studies.evaluate.measures import QUERY_KEYS, RANK, Columns, languages_of
+from fairspan.studies.evaluate.measures import (
+    QUERY_KEYS,
+    RANK,
+    Columns,
+    languages_of,
+    metrics_of,
+)
+from fairspan.studies.evaluate.verdicts import judge, judge_treatments
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,26 +111,49 @@ def changes(
 ) -> list[Change]:
     """Whether the first metric falls or rises, pair by pair and index by index.
 
-    Both have to pass Holm's correction for all that is compared, too.
+    The treatments of one run have the verdicts that the run shows on whole documents; a gain in
+    other pairs has to pass Holm's correction for all of them.
     """
     allowed = float(first.spec["margin"]) if margin is None else margin
+    pairs = pairs_to_compare(first, second, treatments)
+    shown: list[Change] = []
+    if second is None and treatments is None:
+        shown = _shown_verdicts(first, allowed)
+        if all(arm.index == "whole" for arm in measures.arms_of(first)):
+            return shown
     compared = []
-    for sides in pairs_to_compare(first, second, treatments):
-        searches = compare_searches(*sides)
-        compared += [(sides, paired) for paired in searches if paired.metric == searches[0].metric]
-    adjusted = holm(np.array([paired.change.p_value for _, paired in compared]))
+    for pair in pairs:
+        searches = compare_searches(*pair)
+        shared = {search.metric for search in searches}
+        metric = next(name for name in metrics_of(first) if name in shared)
+        compared += [
+            (pair, search)
+            for search in searches
+            if search.metric == metric and not (shown and search.index == "whole")
+        ]
+    p_values = holm(np.array([search.change.p_value for _, search in compared]))
+    p_psi = holm(np.array([search.change.p_psi for _, search in compared]))
     judged = []
-    for (sides, paired), p in zip(compared, adjusted, strict=True):
-        overall = paired.change.overall
-        kind = judge_loss(
-            -overall.high, -overall.low, allowed, "better" if p < 0.05 else "not worse"
-        )
-        if kind == "worse" and not p < 0.05:
-            kind = "inconclusive"
-        where = "" if paired.index == "whole" else f", {paired.index}"
-        words = f"{paired.metric}{where} {with_bounds(overall, '+.3f')}"
-        judged.append(Change(*sides, paired.metric, kind, words))
-    return judged
+    for (pair, search), p, q in zip(compared, p_values, p_psi, strict=True):
+        kind = judge(search.change, p, q, allowed)
+        where = "" if search.index == "whole" else f", {search.index}"
+        words = f"{search.metric}{where} {with_bounds(search.change.overall, '+.3f')}"
+        judged.append(Change(*pair, search.metric, kind, words))
+    return shown + judged
+
+
+def _shown_verdicts(log: RunLog, margin: float) -> list[Change]:
+    """The verdicts on whole documents that the run shows, as changes from its first treatment."""
+    results = measures.first_metric_of(log)
+    baseline = Arm(log, results[0].arm.treatment)
+    shown = []
+    for verdict in judge_treatments(log, results, margin):
+        change = verdict.result.change
+        assert change is not None
+        metric = verdict.result.metric
+        words = f"{verdict.form}{metric} {with_bounds(change.overall, '+.3f')}"
+        shown.append(Change(baseline, Arm(log, verdict.treatment), metric, verdict.verdict, words))
+    return shown
 
 
 def compare_searches(before: Arm, after: Arm) -> list[Paired]:

@@ -82,6 +82,12 @@ def results_of(log: RunLog) -> list[Result]:
     return results
 
 
+def first_metric_of(log: RunLog) -> list[Result]:
+    """The first metric of every arm over all language plans, which verdicts are about."""
+    metric = metrics_of(log)[0]
+    return _results(log, log.rows.filter(measure=metric), metric, "")
+
+
 def arms_of(log: RunLog) -> list[Arm]:
     """What was searched: whole documents first, in the order of the treatments."""
     arms = [

@@ -1,6 +1,7 @@
 """`verdicts_of` an evaluation: whether a treatment finds more, and why."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,8 @@ import polars as pl
 from fairspan.report.text import number, with_bounds
 from fairspan.runs.log import RunLog
 from fairspan.runs.windows import cut_words
-from fairspan.stats.equivalence import judge_loss
-from fairspan.stats.queries import FEW_CLUSTERS, clusters_to_decide
+from fairspan.stats.equivalence import LossKind, judge_loss
+from fairspan.stats.queries import FEW_CLUSTERS, QueryChange, clusters_to_decide
 from fairspan.studies.evaluate.measures import Arm, Result, first_results, languages_of
 from fairspan.studies.evaluate.options import DOCUMENTS_ONLY
 
@@ -22,6 +23,20 @@ _SCHEMA: dict[str, Any] = {
 _ORDER = ("worse", "inconclusive", "not worse", "better")
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """The verdict on a treatment, and the result of the form that it is about."""
+
+    treatment: str
+    result: Result
+    verdict: LossKind
+
+    @property
+    def form(self) -> str:
+        """What sentences begin with if the verdict is on documents only."""
+        return "" if self.result.arm.treatment == self.treatment else "documents only: "
+
+
 def verdicts_of(log: RunLog, results: Sequence[Result]) -> pl.DataFrame:
     """One row for each treatment of whole documents but the first.
 
@@ -29,9 +44,21 @@ def verdicts_of(log: RunLog, results: Sequence[Result]) -> pl.DataFrame:
     decide, or make sure where there are few; 0 if these are enough.
     """
     margin = float(log.spec["margin"])
-    first = first_results(results)
     baseline = results[0]
     rows = []
+    for judged in judge_treatments(log, results, margin):
+        result = judged.result
+        sentence = judged.form + _sentence(log, baseline, result)
+        sentence += _cuts(log, baseline.arm, result.arm)
+        more, advice = _more_clusters(result, judged.verdict, margin)
+        clusters = result.effects.counts.clusters
+        rows.append((judged.treatment, judged.verdict, sentence + advice, clusters, more))
+    return pl.DataFrame(rows, _SCHEMA, orient="row")
+
+
+def judge_treatments(log: RunLog, results: Sequence[Result], margin: float) -> Iterator[Judged]:
+    """The verdicts on the treatments of whole documents, which are shown and which fail a run."""
+    first = first_results(results)
     for arm, result in first.items():
         # Documents-only forms belong to the verdict on the treatment itself, if that was measured.
         is_form = arm.name != arm.treatment and arm.name in log.treatments
@@ -39,25 +66,26 @@ def verdicts_of(log: RunLog, results: Sequence[Result]) -> pl.DataFrame:
             continue
         documents_only = first.get(Arm(arm.treatment + DOCUMENTS_ONLY, arm.index))
         chosen = _better_form(result, documents_only, margin)
-        verdict = _judge(chosen, margin)
-        sentence = "" if chosen is result else "documents only: "
-        sentence += _sentence(log, baseline, chosen) + _cuts(log, baseline.arm, chosen.arm)
-        clusters = chosen.effects.counts.clusters
-        more, advice = _more_clusters(chosen, verdict, margin)
-        rows.append((arm.treatment, verdict, sentence + advice, clusters, more))
-    return pl.DataFrame(rows, _SCHEMA, orient="row")
+        yield Judged(arm.treatment, chosen, _judge_result(chosen, margin))
 
 
-def _judge(result: Result, margin: float) -> str:
-    """A loss is shown by its interval; a gain also has to pass the correction for several arms."""
-    assert result.change is not None
-    overall = result.change.overall
+def judge(change: QueryChange, p_value: float, p_psi: float, margin: float) -> LossKind:
+    """A loss is shown by its interval; a gain also has to pass the correction for several arms.
+
+    `p_value` and `p_psi` are corrected.
+    """
+    overall = change.overall
     verdict = judge_loss(-overall.high, -overall.low, margin, "not worse")
-    gains = overall.low > 0 and result.p_value < 0.05
+    gains = overall.low > 0 and p_value < 0.05
     # The weakest position has to gain more than is lost over all of them.
-    weakest_gains = result.change.worst.low > max(0.0, -overall.estimate)
-    fairer = result.change.psi.estimate < 0 and weakest_gains and result.p_psi < 0.05
+    weakest_gains = change.worst.low > max(0.0, -overall.estimate)
+    fairer = change.psi.estimate < 0 and weakest_gains and p_psi < 0.05
     return "better" if verdict == "not worse" and (gains or fairer) else verdict
+
+
+def _judge_result(result: Result, margin: float) -> LossKind:
+    assert result.change is not None
+    return judge(result.change, result.p_value, result.p_psi, margin)
 
 
 def _better_form(both: Result, documents_only: Result | None, margin: float) -> Result:
@@ -67,8 +95,8 @@ def _better_form(both: Result, documents_only: Result | None, margin: float) -> 
     """
     if documents_only is None:
         return both
-    rank = _ORDER.index(_judge(both, margin))
-    other_rank = _ORDER.index(_judge(documents_only, margin))
+    rank = _ORDER.index(_judge_result(both, margin))
+    other_rank = _ORDER.index(_judge_result(documents_only, margin))
     both_better = rank == other_rank == len(_ORDER) - 1
     finds_more = documents_only.effects.overall.estimate > both.effects.overall.estimate
     return documents_only if other_rank > rank or (both_better and finds_more) else both
