@@ -27,8 +27,8 @@ from fairspan.runs.progress import Silent
 from fairspan.runs.running import Run
 from fairspan.runs.searching import Searching
 from fairspan.studies.tune import run as tune_run
+from fairspan.studies.tune.decision import decide
 from fairspan.studies.tune.options import CANDIDATES, TuneOptions
-from fairspan.studies.tune.summary import decide
 from fairspan.studies.tune.view import view_of
 from tests.searches import write_beir
 from tests.tiny import words
@@ -467,7 +467,7 @@ def test_of_long_parts_the_beginnings_are_joined(tmp_path: Path, make_tiny: Make
     assert "pages hold the first 30 tokens of every segment" in " ".join(
         one.searching.tasks[0].task.notes
     )
-    assert one.counted.clusters == 20
+    assert one.info.clusters == 20
 
 
 def test_parts_are_pages_grouped_by_position(tuned: Tuned, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from fairspan.runs.bases import Treated
 from fairspan.runs.fit_part import FitPart
 from fairspan.runs.header import Sending
 from fairspan.runs.prepared import Prepared, Work
+from fairspan.runs.running import Run
 from fairspan.runs.sending import plan_sending
 from fairspan.runs.subject import Subject, batch_budget
 
@@ -54,15 +55,7 @@ class Forecast:
         return asdict(self)
 
 
-class UnderWay(Protocol):
-    """A run that has begun, and may find vectors in its store."""
-
-    store: Store
-
-    def under(self, treatment: Treatment) -> Treated: ...
-
-
-def forecast(prepared: Prepared, run: UnderWay | None = None) -> Forecast:
+def forecast(prepared: Prepared, run: Run | None = None) -> Forecast:
     """What a run would embed, with the time of a small part of it.
 
     To an endpoint a few texts are sent, and their vectors kept. For a run that is under way, what

@@ -34,17 +34,14 @@ from fairspan.retrieval.source import (
 from fairspan.runs.options import StudyOptions, source
 
 CANDIDATES = ("long", "tiles-256", "tiles-128", "tiles")
-DOCUMENTS = 250
-SETS = {PAGES: 220, PASSAGES: DOCUMENTS}
+SETS = {PAGES: 220, PASSAGES: 250}
 """How many pages or documents are drawn by default."""
-MOST_TOKENS = 200_000
-"""Of all documents together, unless their number is given: every candidate reads all of them."""
-LEAST_DOCUMENTS = 50
-"""That are read however long they are."""
 LEAST_CLUSTERS = 20
 """Fewer documents are not tuned on: each half chooses by ten."""
-SPREAD, SPREAD_WITHIN = 0.05, 0.21
-"""Standard deviations of a change of nDCG@10 between documents and between queries of one, as seen on articles."""
+# Standard deviations of a change of nDCG@10 on articles: between documents, and between the
+# queries of one.
+SPREAD = 0.05
+SPREAD_WITHIN = 0.21
 
 
 @dataclass(frozen=True)
@@ -86,11 +83,8 @@ class TuneOptions(StudyOptions, TaskOptions):
 
     def __post_init__(self) -> None:
         usual = (PAGES if self.parts else PASSAGES,)
-        for name, otherwise in (("tasks", usual), ("guards", ())):
-            given = getattr(self, name)
-            listed = (given,) if isinstance(given, str) else given or ()
-            require_list(name, listed, f"['{PASSAGES}']", CorpusError)
-            object.__setattr__(self, name, tuple(listed) or otherwise)
+        object.__setattr__(self, "tasks", _as_names("tasks", self.tasks) or usual)
+        object.__setattr__(self, "guards", _as_names("guards", self.guards))
         if self.parts and self.tasks != usual:
             raise CorpusError(
                 "parts is for documents that are made from a corpus: omit it, or the tasks."
@@ -104,24 +98,25 @@ class TuneOptions(StudyOptions, TaskOptions):
     @cached_property
     def searched(self) -> tuple[TaskSource, ...]:
         """The tasks, and the guards after them, each with the options of its kind."""
-        sources = list[TaskSource]()
-        used = set[str]()
+        sources: list[TaskSource] = []
+        used: set[str] = set()
         names = (*self.tasks, *self.guards)
         for name in names:
             word, colon, corpus = name.partition(":")
-            has_corpus = bool(colon) and word in SETS
-            task = word if has_corpus else name
+            task = word if word in SETS else name
+            values = {"sets": SETS.get(word), **self.changed}
             kind = kind_of(task)
-            values = {"sets": SETS[word], **self.changed} if word in SETS else self.changed
-            searched = make_source(
-                kind, task, {**values, "corpus": corpus} if has_corpus else values
-            )
+            options = options_for(kind)
+            if colon and word in SETS:
+                values["corpus"] = corpus
+                options.remove("corpus")
+            searched = make_source(kind, task, values)
             if searched in sources:
                 raise CorpusError(
                     f"{name} is named twice: tasks and guards need documents of their own."
                 )
             sources.append(searched)
-            used |= options_for(kind) - ({"corpus"} if has_corpus else set())
+            used |= options
         refuse_unused(self.changed, used, names)
         return tuple(sources)
 
@@ -129,35 +124,38 @@ class TuneOptions(StudyOptions, TaskOptions):
     def all_treatments(self) -> tuple[Treatment, ...]:
         """The plain model, and what differs from it and from each other."""
         require_list("candidates", self.candidates, "['long']")
-        found = as_treatments(self.candidates)
-        for number, one in enumerate(found):
-            if not one.acts or one.name == PLAIN:
+        names: dict[Treatment, str] = {}
+        candidates = as_treatments(self.candidates)
+        for candidate in candidates:
+            name = candidate.name
+            if not candidate.acts or name == PLAIN:
                 raise DesignError(
-                    f"{one.name!r} is what candidates are compared with: omit it, or rename it."
+                    f"{name!r} is what candidates are compared with: omit it, or rename it."
                 )
-            if (one.baseline is not None and not one.chunks) or one.by_segments:
+            if (candidate.baseline and not candidate.chunks) or candidate.by_segments:
                 raise DesignError(
-                    f"{one.name!r} is not only a calibration, and cannot be written to {CALIBRATION_FILE}: compare "
-                    "it with evaluate, and omit it."
+                    f"{name!r} is not only a calibration, and cannot be written to "
+                    f"{CALIBRATION_FILE}: compare it with evaluate, and omit it."
                 )
-            same = [other.name for other in found[:number] if replace(other, name=one.name) == one]
-            if same:
-                raise DesignError(f"{same[0]!r} and {one.name!r} are the same: omit one of them.")
-        if all(one.chunks for one in found):
+            same = names.setdefault(replace(candidate, name=""), name)
+            if same != name:
+                raise DesignError(f"{same!r} and {name!r} are the same: omit one of them.")
+        if all(candidate.chunks for candidate in candidates):
             raise DesignError(
                 "averaged chunks cannot be chosen, and there is no other candidate: name one."
             )
-        return (as_treatment(PLAIN), *found)
+        return (as_treatment(PLAIN), *candidates)
 
     def check(self) -> None:
+        """Read the files of all tasks, and raise if there are too few documents."""
         for task in self.searched:
-            if isinstance(task, PageSource):
+            if isinstance(task, PageSource | PassageSource):
                 plans, corpus = task.read_corpus()
-                pages = len(corpus.ids([plans[0].lead])) // task.size
-                require_enough(corpus.name, pages, "pages")
-            elif isinstance(task, PassageSource):
-                plans, corpus = task.read_corpus()
-                require_enough(corpus.name, len(corpus.ids([plans[0].lead])), "documents")
+                documents = len(corpus.ids([plans[0].lead]))
+                if isinstance(task, PageSource):
+                    require_enough(corpus.name, documents // task.size, "pages")
+                else:
+                    require_enough(corpus.name, documents, "documents")
             elif not isinstance(task, MtebSource):
                 task.read()
 
@@ -166,12 +164,19 @@ def require_enough(name: str, documents: int, what: str = "documents that querie
     """Raise if there is nothing to choose by."""
     if documents < LEAST_CLUSTERS:
         raise CorpusError(
-            f"{name} has {documents} {what}, and tune needs at least {LEAST_CLUSTERS}; with 200 it sees a gain of "
-            f"{visible_gain(200, 600):.2f}. Add documents, or use the preset long, which changes only the vectors of "
-            "texts that are longer than the model's window."
+            f"{name} has {documents} {what}, and tune needs at least {LEAST_CLUSTERS}; with 200 it "
+            f"sees a gain of {visible_gain(200, 600):.2f}. Add documents, or use the preset long, "
+            "which changes only the vectors of texts that are longer than the model's window."
         )
 
 
 def visible_gain(clusters: int, queries: int) -> float:
-    """The gain that so many documents and queries confirm in 80 % of cases, if they differ as usual."""
+    """The gain that so many documents and queries usually confirm in 80 % of cases."""
     return (1.96 + 0.84) * math.sqrt(SPREAD**2 / clusters + SPREAD_WITHIN**2 / queries)
+
+
+def _as_names(option: str, value: str | Sequence[str] | None) -> tuple[str, ...]:
+    """The tasks or guards that an option names."""
+    names = (value,) if isinstance(value, str) else value or ()
+    require_list(option, names, f"['{PASSAGES}']", CorpusError)
+    return tuple(names)

@@ -1,19 +1,22 @@
-"""`tune`: which treatment to use, chosen by one half of the documents and confirmed by the other."""
+"""`tune`: which treatment to use, chosen by half of the documents and confirmed by the rest."""
+
+from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import polars as pl
 
-from fairspan.calibration.treatment import PLAIN, Treatment, as_treatment
+from fairspan.calibration.treatment import PLAIN, as_treatment
 from fairspan.encoding.calling import call_of
 from fairspan.runs.bases import Treated
 from fairspan.runs.forecast import forecast, relative_time
 from fairspan.runs.log import RunLog
 from fairspan.runs.running import Run
 from fairspan.runs.study import Study
+from fairspan.studies.tune.decision import Decision, decide
 from fairspan.studies.tune.entries import TuneEntries
 from fairspan.studies.tune.options import TuneOptions
 from fairspan.studies.tune.prepare import PreparedTuning, TunedTask, prepare_tuning, reference
-from fairspan.studies.tune.summary import decide
 from fairspan.studies.tune.view import view_of, write_results
 
 EASY = 0.8
@@ -26,93 +29,76 @@ class Tuning:
     """A tuning while it runs; what is measured next is decided by the rows so far."""
 
     def __init__(self, prepared: PreparedTuning, run: Run) -> None:
-        self.prepared, self.run, self.store = prepared, run, run.store
+        self.prepared = prepared
+        self.run = run
         self.entries = run.header.part(TuneEntries)
-        self.treated: dict[str, Treated] = {}
+        self.treatments = {item.name: item for item in prepared.options.all_treatments}
+        self.under = cache(run.under)
 
     def measure(self) -> None:
-        run, names = self.run, [one.name for one in self.prepared.options.all_treatments]
-        run.progress.stage("timing a few texts")
-        run.progress.stage(forecast(self.prepared, self).sentence)
-        for one in self._having(guards=False):
-            run.progress.start(one.tokens(one.lengths))
-            self.entries.query_tokens[one.name] = self._hard_enough(one)
-        run.progress.start(len(names) * self.prepared.tokens(guards=False))
-        for name in names:
-            self.search(name)
-        # A candidate that loses on a guard makes room for the next.
-        while self._having(guards=True) and (
-            wanted := decide(run.writer.rows, run.header).unguarded
-        ):
-            run.progress.start(len(wanted) * self.prepared.tokens(guards=True))
-            for name in wanted:
-                self.search(name, guards=True)
-        decision = decide(run.writer.rows, run.header)
-        treatment = next(
-            (one for one in self.prepared.options.all_treatments if one.name == decision.name), None
-        )
-        beside = reference(
-            treatment, self.prepared.subject.window(self.prepared.options.all_treatments[0])
-        )
-        if beside not in names:
-            run.progress.start(self.prepared.tokens(guards=False))
-            self.search(beside)
+        """Every candidate on the tasks, the choice on the guards, and chunks to compare it with."""
+        tasks = self.prepared.tasks
+        self.run.progress.stage("timing a few texts")
+        self.run.progress.stage(forecast(self.prepared, self.run).sentence)
+        for task in tasks:
+            self.run.progress.start(task.tokens(task.lengths))
+            self.entries.query_tokens[task.name] = self._query_tokens(task)
+        self._search(list(self.treatments), tasks)
+        decision = self._decide()
+        while decision.unguarded:
+            self._search(decision.unguarded, self.prepared.guards)
+            decision = self._decide()
+        window = self.prepared.subject.window(self.treatments[PLAIN])
+        chunks = reference(self.treatments[decision.name], window)
+        if chunks not in self.treatments:
+            self._search([chunks], tasks)
         if decision.answer != "keep":
             self.entries.costs.update(self._costs(decision.name))
 
-    def search(self, name: str, *, guards: bool = False) -> None:
-        """Search all tasks, or all guards, under a treatment."""
-        rows = [
-            self._found(one, name, self.entries.query_tokens.get(one.name))
-            for one in self._having(guards=guards)
-        ]
-        self.run.add(pl.concat(rows))
+    def _under(self, name: str) -> Treated:
+        return self.under(self.treatments.get(name) or as_treatment(name))
 
-    def _having(self, *, guards: bool) -> list[TunedTask]:
-        return self.prepared.having(guards=guards)
+    def _decide(self) -> Decision:
+        return decide(self.run.writer.rows, self.run.header)
 
-    def _found(self, one: TunedTask, name: str, tokens: int | None) -> pl.DataFrame:
-        treated, searching = self._under(name), one.asking(tokens)
-        self.run.progress.stage(f"{name}: {one.name}")
+    def _search(self, names: Sequence[str], tasks: Sequence[TunedTask]) -> None:
+        """Search tasks or guards under some treatments, and log the rows of each treatment."""
+        self.run.progress.start(len(names) * sum(task.tokens() for task in tasks))
+        lengths = self.entries.query_tokens
+        for name in names:
+            rows = [self._rows(task, name, lengths.get(task.name)) for task in tasks]
+            self.run.add(pl.concat(rows))
+
+    def _rows(self, task: TunedTask, name: str, tokens: int | None) -> pl.DataFrame:
+        """The rows of a task under a treatment, with queries of at most so many tokens."""
+        treated = self._under(name)
+        searching = task.asking(tokens)
+        self.run.progress.stage(f"{name}: {task.name}")
         self.run.fill(treated.queries, searching.queries())
-        found, _ = searching.index_and_search(self.run, treated, one.plan)
-        return found.with_columns(task=pl.lit(one.name))
+        rows, _ = searching.index_and_search(self.run, treated, task.plan)
+        return rows.with_columns(task=pl.lit(task.name))
 
-    def _hard_enough(self, one: TunedTask) -> int | None:
-        """The longest queries of which the plain model does not find nearly all."""
-        for tokens in one.lengths:
-            if self._found(one, PLAIN, tokens)["value"].to_numpy().mean() <= EASY:
+    def _query_tokens(self, task: TunedTask) -> int | None:
+        """The length of the longest queries of which the plain model does not find nearly all."""
+        for tokens in task.lengths:
+            if self._rows(task, PLAIN, tokens)["value"].to_numpy().mean() <= EASY:
                 break
         return tokens
 
-    def under(self, treatment: Treatment) -> Treated:
-        """The model under a treatment, made once."""
-        if treatment.name not in self.treated:
-            self.treated[treatment.name] = self.run.under(treatment)
-        return self.treated[treatment.name]
-
-    def _under(self, name: str) -> Treated:
-        named = {one.name: one for one in self.prepared.options.all_treatments}
-        return self.under(named.get(name) or as_treatment(name))
-
     def _costs(self, name: str) -> dict[str, float]:
         """The time relative to the plain model's, and the documents whose vectors change."""
-        plain, treated = self._under(PLAIN).documents, self._under(name).documents
-        texts = list(
-            dict.fromkeys(text for one in self._having(guards=False) for text in one.plan.flat)
-        )
-        before, after = (
-            np.stack(self.run.read([own.key(text) for text in texts])) for own in (plain, treated)
-        )
-        changed = int((np.abs(before - after).max(1) > _SAME).sum())
-        whole, window = sum(text.length for text in texts), plain.window
-        read = sum(min(text.length, window) for text in texts) / whole if window else 1.0
-        time = relative_time(plain, treated, texts)
+        plain = self._under(PLAIN).documents
+        treated = self._under(name).documents
+        texts = list(dict.fromkeys(text for task in self.prepared.tasks for text in task.plan.flat))
+        before = np.stack(self.run.read([plain.key(text) for text in texts]))
+        after = np.stack(self.run.read([treated.key(text) for text in texts]))
+        lengths = np.array([text.length for text in texts])
+        read = np.minimum(lengths, plain.window or lengths).sum() / lengths.sum()
         return {
-            "time": round(time, 3),
-            "read": round(read, 4),
+            "time": round(relative_time(plain, treated, texts), 3),
+            "read": round(float(read), 4),
             "documents": len(texts),
-            "changed": changed,
+            "changed": int((np.abs(before - after).max(1) > _SAME).sum()),
         }
 
 
@@ -126,10 +112,12 @@ def tune(options: TuneOptions) -> RunLog:
     """Choose a treatment for a model and your documents, or none.
 
     Passages are cut out of documents and used as queries for the rest. Each half of the documents
-    chooses a candidate, and the other half confirms it; neither the documents nor any guard may lose the margin.
+    chooses a candidate, and the other half confirms it; neither the documents nor any guard may
+    lose the margin.
 
     Returns:
-        The log. Its folder also has the page `tune.html`, and `calibration.json`, which `fairspan.calibrate` takes:
-        that of the candidate that is better or probably better, or of the plain model.
+        The log. Its folder also has the page `tune.html`, and `calibration.json`, which
+        `fairspan.calibrate` takes: that of the candidate that is better or probably better, or of
+        the plain model.
     """
     return STUDY(options)
