@@ -14,8 +14,9 @@ _MARKS = {"◊": "◇", "◇": "◇", "◻": "□", "□": "□", "•": "•"}
 def printed_tables(text: str) -> dict[int, Printed]:
     """Every table of coefficients in the text, by its number.
 
-    A table is the lines between the heading "n" and its caption. Raised signs stand in brackets there, underlines and
-    italics are HTML, and retention has a raised letter at its β; minus signs are hyphens.
+    A table is the lines between the heading "n" and its caption. Raised signs are in brackets,
+    underlines and italics are HTML, and retention has a raised letter at its β; minus signs are
+    hyphens.
     """
     lines = text.splitlines()
     found: dict[int, Printed] = {}

@@ -1,4 +1,4 @@
-"""A view of no study: every kind of chart, heat maps and tables, with names that try to be something else."""
+"""A view of no study: all kinds of charts, heat maps and tables, with hostile names."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def profiles(
     strip: float = 20.0,
     brief: bool = True,
 ) -> Chart:
-    """Bars: one panel for each size and plan, with a strip of sizes below; `shift` moves all values."""
+    """Bars: a panel for each size and plan, with a strip of sizes; `shift` moves all values."""
     panels = tuple(
         Panel(
             title=plan,
@@ -108,7 +108,7 @@ def bar(estimate: float, position: int, half: float = 0.03) -> Point:
 
 
 def lines(treatments: Sequence[str] = TREATMENTS[:2], form: str = ".3f") -> Chart:
-    """Two panels on one axis and two with axes of their own; bounds are dashed, one point is unknown."""
+    """Two panels on one axis and two with their own; dashed bounds, one unknown point."""
 
     def curve(name: str, number: int, scale: float) -> Series:
         points: list[Point | None] = [
@@ -159,7 +159,10 @@ def lines(treatments: Sequence[str] = TREATMENTS[:2], form: str = ".3f") -> Char
 
 LABELS = (
     "a short segment",
-    "a segment whose text is so long that it takes more than one line of a label and is cut at its end at last",
+    (
+        "a segment whose text is so long that it takes more than one line of a label and is cut at "
+        "its end at last"
+    ),
     "校准 中文 हिन्दी",
     "The last one.",
 )
@@ -299,7 +302,12 @@ def view(*, hostile: bool = False) -> View:
     named = (EVIL, "$x$ |\\ =cmd()", "校准 한국어 हिन्दी العربية") if hostile else TREATMENTS
     tones = ("bad", "good", "open")
     cards = tuple(
-        Card(name, badge, tone, (f"{name} is {badge}.", "A second sentence."))  # type: ignore[arg-type]
+        Card(
+            name,
+            badge,
+            tone,  # type: ignore[arg-type]
+            (f"{name} is {badge}.", "A second sentence."),
+        )
         for name, badge, tone in zip(
             named, ("unfair", "fair", "needs more data"), tones, strict=True
         )

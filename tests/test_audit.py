@@ -36,8 +36,8 @@ from tests.tiny import HIDDEN, tiny_model, words
 Make = Callable[..., SentenceTransformer]
 Embed = Callable[[str], Any]
 
-# An audit embeds in padded batches and here every text goes alone, so float32 sums are split otherwise: a few
-# roundings (6e-8 each) through four layers. Cosines are of order 1.
+# An audit embeds in padded batches and here every text goes alone, so float32 sums are split
+# otherwise: a few roundings (6e-8 each) through four layers. Cosines are of order 1.
 BY_PADDING = 1e-5
 
 LANGUAGES = ("en", "de")
@@ -81,7 +81,7 @@ def measured(corpus: str, tmp_path: Path) -> Audit:
 
 
 def documents_of(rows: pl.DataFrame, corpus: str) -> dict[str, list[tuple[int, str, str]]]:
-    """Every document's segments: position, key and text, read from the rows and the corpus alone."""
+    """Position, key and text of every document's segments, from the rows and the corpus alone."""
     texts = Corpus.read(corpus)
     found: dict[str, dict[int, tuple[str, str]]] = {}
     for name, position, segment, language in rows.select(
@@ -148,7 +148,7 @@ def assert_by_hand(
 def test_every_row_of_representation_by_hand(
     make_tiny: Make, corpus: str, measured: Audit, architecture: str, pooling: str, side: str
 ) -> None:
-    """cos(e(D), iso(s)) for every document and position, each text embedded alone by the model that the treatment
+    """cos(e(D), iso(s)) everywhere, each text embedded alone by the model that the treatment
     names: documents-only leaves segments plain, query-only leaves documents plain."""
     plain = make_tiny(architecture, pooling, padding_side=side)
     calibration = fairspan.Calibration(basket_size=8)
@@ -189,7 +189,7 @@ def test_every_row_of_representation_by_hand(
 def test_every_row_of_retention_by_hand(
     make_tiny: Make, corpus: str, measured: Audit, architecture: str, side: str, prompt: str | None
 ) -> None:
-    """cos(ctx(s, D), iso(s)). One token a word: the tokens of a segment are counted off, after <s> and the prompt."""
+    """cos(ctx(s, D), iso(s)); one token a word, so tokens are counted off after <s> and prompt."""
     plain = make_tiny(architecture, "mean", padding_side=side)
     names = ["plain", "paper+basket_size=8", "paper+basket_size=8+sides=document"]
     fair = fairspan.calibrate(plain, basket_size=8)
@@ -216,7 +216,7 @@ def test_every_row_of_retention_by_hand(
 
 
 def test_rows_say_what_they_were_measured_on(make_tiny: Make, corpus: str, measured: Audit) -> None:
-    """A set is the same ids in every plan and order, every segment stands once at every position, plans hold."""
+    """A set has the same ids in every plan and order, and every segment once at every position."""
     log = measured(
         make_tiny(), languages=["en"], mixed=["de:en"], measures=["representation"], name="mine"
     )
@@ -286,7 +286,7 @@ def test_attention_of_the_parts_sums_to_one(make_tiny: Make, measured: Audit) ->
 def test_retention_is_refused_where_it_means_nothing(
     make_tiny: Make, measured: Audit, kind: str
 ) -> None:
-    """ctx is a mean of token embeddings, iso what the last module makes of them: two spaces, and no cosine."""
+    """ctx is a mean of token embeddings, iso the last module's: two spaces, and no cosine."""
     model = copy_sharing_weights(make_tiny("bert", "mean"))
     modules = list(model.children())
     torch.manual_seed(0)
@@ -432,10 +432,7 @@ def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Pat
 
 
 HEADER = Header(
-    verb="audit",
-    run="r",
-    spec={"treatments": [{"name": "plain"}]},
-    model=ModelInfo("m", None),
+    verb="audit", run="r", spec={"treatments": [{"name": "plain"}]}, model=ModelInfo("m", None)
 )
 NAMED = {"run": "r", "model": "m", "treatment": "plain", "measure": "representation"}
 
@@ -450,7 +447,7 @@ def rows_of(*values: float) -> pl.DataFrame:
 def test_a_file_is_on_disk_before_it_takes_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a loss of power the old file stands or the new one, whole: fsync first, then the rename."""
+    """After a loss of power the old file or the new one is whole: fsync, then the rename."""
     happened: list[tuple[str, str]] = []
     sync, replace = os.fsync, Path.replace
 
@@ -471,7 +468,7 @@ def test_a_file_is_on_disk_before_it_takes_its_name(
 
 
 def test_a_complete_log_holds_all_its_rows_whoever_else_writes(tmp_path: Path) -> None:
-    """Two audits began in one folder. The first is complete when the second, which is then killed, writes a part."""
+    """Of two audits in one folder, the second writes a part and is killed after the first ended."""
     first, second = LogWriter(tmp_path, HEADER), LogWriter(tmp_path, HEADER)
     first.add(rows_of(1.0))
     first.add(rows_of(2.0))
@@ -496,7 +493,7 @@ def test_another_audit_takes_shared_texts_from_the_store(
     assert values_of(second.rows, "representation", "plain") == values_of(
         first.rows, "representation", "plain"
     )
-    # Documents-only embeds segments as "plain" does and documents as "paper" does: all of it is there.
+    # Documents-only embeds segments as "plain" and documents as "paper": all of it is stored.
     forbid_encoding(monkeypatch)
     third = measured(model, treatments=["paper+sides=document"], out=tmp_path / "third")
     assert third.header.timings.texts_from_store == texts
@@ -560,7 +557,7 @@ SHORT, T8 = 20, "tiles+tile_size=8"
 
 @pytest.fixture
 def short(tmp_path: Path) -> SentenceTransformer:
-    """Of 20 positions, and set to read 100: enough for each segment of 4 to 16 words, and not for three of them."""
+    """20 positions, set to read 100: enough for a segment of 4 to 16 words, not for three."""
     model = tiny_model(tmp_path / "short", "bert", "mean", max_position_embeddings=SHORT)
     model.max_seq_length = 100
     return model
@@ -569,7 +566,7 @@ def short(tmp_path: Path) -> SentenceTransformer:
 def test_treatments_that_cut_and_one_that_reads_on_by_hand(
     short: SentenceTransformer, corpus: str, measured: Audit
 ) -> None:
-    """Every row: the plain model has the vector of what it reads, and is still compared with what it never sees."""
+    """The plain model has the vector of what it reads, and is compared with what it never sees."""
     names = ["plain", T8, f"{T8}+sides=document"]
     log = measured(short, treatments=names, sizes=[2, 3])
     plain = copy_sharing_weights(short)
@@ -695,5 +692,6 @@ def test_a_forecast_counts_what_the_run_does(
     documents, segments = log.header.documents, log.header.corpus.segments
     count = len(treatments)
     assert expected.scope == (
-        f"({documents} documents of 2, 3 segments (en, de:en) + {segments} segments alone) × {count}"
+        f"({documents} documents of 2, 3 segments (en, de:en) + {segments} segments alone) "
+        f"× {count}"
     )

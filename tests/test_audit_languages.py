@@ -1,10 +1,11 @@
-"""What an audit of several languages may compare: position, language, company and length, told apart or refused."""
+"""What audits of several languages compare: position, language, company and length."""
 
 from __future__ import annotations
 
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -24,11 +25,11 @@ ALONE = 0.1
 """What a segment loses that alone is in its language."""
 
 
-def order_free(plan: Plan, *, n: int = 4, drop: float = 0.0, **options: object) -> pl.DataFrame:
-    """Rows of a model to which the order of segments means nothing, except that the last position loses `drop`.
+def order_free(plan: Plan, *, n: int = 4, drop: float = 0.0, **options: Any) -> pl.DataFrame:
+    """Rows of a model that ignores the order of segments, but the last position loses `drop`.
 
-    German is 0.16 above English. The only segment in its language is `ALONE` less similar to a document that is
-    mostly in the other one.
+    German is 0.16 above English. The only segment in its language is `ALONE` less similar to a
+    document that is mostly in the other one.
     """
 
     def value(position: int, _: int) -> float:
@@ -36,7 +37,8 @@ def order_free(plan: Plan, *, n: int = 4, drop: float = 0.0, **options: object) 
         alone = plan[0] != plan[1] and (position == 1 or n == 2)
         return 0.5 + 0.16 * (language == "de") - ALONE * alone - drop * (position == n)
 
-    return simulated_rows(value, plan=plan, n=n, sets=12, noise=0.002, **options)  # type: ignore[arg-type]
+    design: dict[str, Any] = {"plan": plan, "n": n, "sets": 12, "noise": 0.002}
+    return simulated_rows(value, **design, **options)
 
 
 def shown(log: RunLog) -> str:
@@ -47,7 +49,7 @@ def shown(log: RunLog) -> str:
 
 @pytest.mark.parametrize("plans", [MIXED, MONOLINGUAL + MIXED])
 def test_a_model_without_positions_is_not_called_biased(tmp_path: Path, plans: list[Plan]) -> None:
-    """Averaged over both mixed plans, language cancels and being alone does not: 0.1 between position 1 and later."""
+    """Over both mixed plans language cancels, and being alone does not: 0.1 at position 1."""
     log = simulated_log(tmp_path / "run", [order_free(plan) for plan in plans])
     means = (
         log.rows.filter(pl.col("lead") != pl.col("later"))
@@ -60,11 +62,13 @@ def test_a_model_without_positions_is_not_called_biased(tmp_path: Path, plans: l
     assert set(families["verdict"]) == {"fair"}
     assert set(families.filter(plan="en:de")["against"]) == {2}
     [row] = log.verdicts.iter_rows(named=True)
-    left_out = "in mixed plans position 1 is not compared with later positions, which are in another language"
+    left_out = "in mixed plans position 1 is not compared with later positions, which are in "
+    left_out += "another language"
     if plans == MIXED:
         assert row["verdict"] == "inconclusive"
         assert row["sentence"] == (
-            f"inconclusive: fair within ±0.02 from position 2 on in all 2 families of documents; {left_out}; "
+            "inconclusive: fair within ±0.02 from position 2 on in all 2 families of documents; "
+            f"{left_out}; "
             "documents in one language would compare position 1 (languages en, de)"
         )
     else:
@@ -156,7 +160,7 @@ def test_two_segments_in_two_languages_are_not_compared(tmp_path: Path) -> None:
 
 
 def test_monolingual_and_mixed_documents_are_not_averaged_into_one_cell(tmp_path: Path) -> None:
-    """English also leads German documents, where it is alone: that is no part of English against German."""
+    """English also leads German documents, where it is alone: no part of the comparison."""
     plans: list[Plan] = [*MONOLINGUAL, ("en", "de")]
     log = simulated_log(tmp_path / "run", [order_free(plan) for plan in plans])
     joint = log.frame("joint")
@@ -180,9 +184,9 @@ def test_monolingual_and_mixed_documents_are_not_averaged_into_one_cell(tmp_path
 def test_lengths_that_do_not_vary_leave_the_other_answers(
     tmp_path: Path, shortest: int, hardly: str
 ) -> None:
-    """As with openings of 40 tokens, of which one set's may have 39: languages are compared, and lengths are not.
+    """Openings of 40 tokens, one set's of 39: languages are compared, and lengths are not.
 
-    One in twelve is shorter by log(40/39): a standard deviation of √(1/12 · 11/12) · 0.0253 = 0.0070.
+    One in twelve is shorter by log(40/39): a deviation of √(1/12 · 11/12) · 0.0253 = 0.0070.
     """
     tokens = pl.when(pl.col("set") == 0).then(shortest).otherwise(40).cast(pl.Int32).alias("tokens")
     tables = [order_free(plan).with_columns(tokens) for plan in MONOLINGUAL]

@@ -1,4 +1,4 @@
-"""What an audit shows: simulated rows in; verdicts, frames, tables and charts out, each recomputed from the rows."""
+"""What an audit shows of simulated rows: verdicts, frames, tables and charts, recomputed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def falling(effect: float, noise: float, **options: Any) -> pl.DataFrame:
 
 @pytest.fixture(scope="module")
 def log(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
-    """Three treatments, sizes 2 and 3, two languages and two mixtures; retention and attention in one family."""
+    """Three treatments, two sizes, two languages, two mixtures; retention and attention of one."""
     tables = []
     for name, (effect, noise) in EFFECTS.items():
         tables += [
@@ -217,7 +217,7 @@ def test_the_joint_model_is_told_where_there_are_several_languages(
 
 
 def test_verdicts_of_one_family_are_its_sentence(single: RunLog) -> None:
-    """0.1 a position is biased and worst at the last; nothing is fair; little in much noise is undecided."""
+    """0.1 a position is biased and worst at the last; 0 is fair; little in much noise is open."""
     verdicts = single.verdicts.select("treatment", "verdict").rows()
     assert verdicts == list(zip(EFFECTS, ("biased", "fair", "inconclusive"), strict=True))
     said, fair, undecided = single.verdicts["sentence"]
@@ -239,8 +239,9 @@ def test_verdicts_of_one_family_are_its_sentence(single: RunLog) -> None:
 
 
 def test_verdicts_of_several_families_name_the_worst(view: View) -> None:
-    # Of eight families two have one segment in each of two languages, which is no comparison of positions.
-    left_out = "; in mixed plans position 1 is not compared with later positions, which are in another language"
+    # Two of eight families have one segment in each of two languages: positions are not compared.
+    left_out = "; in mixed plans position 1 is not compared with later positions, which are in "
+    left_out += "another language"
     verdicts = view.frame("verdicts").filter(measure="representation")
     assert verdicts["verdict"].to_list() == ["biased", "fair", "inconclusive"]
     biased, fair, undecided = verdicts["sentence"]
@@ -373,7 +374,7 @@ ODD: dict[str, dict[str, Any]] = {
 def test_odd_values_are_strict_json_and_can_be_shown(
     tmp_path: Path, odd: str, inference: str
 ) -> None:
-    """Two sets are the least that a design allows; cosines may be negative; a broken model may give constants."""
+    """The least sets that a design allows; negative cosines; constants of a broken model."""
     log = simulated_log(
         tmp_path / "run", [simulated_rows(**ODD[odd])], spec={"inference": inference}
     )
@@ -382,7 +383,7 @@ def test_odd_values_are_strict_json_and_can_be_shown(
 
 
 def test_languages_that_differ_in_nothing_can_be_shown(tmp_path: Path) -> None:
-    """The same text under two languages: a difference of exactly 0, whose variance may round to less than 0."""
+    """The same text in two languages: a difference of 0, whose variance may round below 0."""
     tables = [falling(0.0, 0.01, plan=(name, name), sets=3, stream=0) for name in ("en", "de")]
     log = simulated_log(tmp_path / "run", tables)
     strict(log)
@@ -433,7 +434,7 @@ def cells_of(table: Table) -> list[list[str]]:
 
 
 def test_the_plain_layout(view: View) -> None:
-    """Sizes and positions down, one language a column; documents of one language and mixed ones stand apart."""
+    """Sizes and positions down, a column per language; mixed documents in tables of their own."""
     alone = table_of(view, "representation-coefficients-paper")
     assert [column.name for column in alone.columns] == ["en", "de"]
     assert [row.heads for row in alone.rows] == [

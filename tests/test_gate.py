@@ -120,8 +120,7 @@ def test_the_first_metric_decides_for_searches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "alone", "among"),
-    [(-0.011, "worse", "worse"), (0.011, "better", "not worse")],
+    ("change", "alone", "among"), [(-0.011, "worse", "worse"), (0.011, "better", "not worse")]
 )
 def test_a_gain_has_to_pass_the_correction_for_several(
     tmp_path: Path, change: float, alone: str, among: str

@@ -1,4 +1,4 @@
-"""Verdicts on the languages of mixed documents: in logs, on pages, in pipelines, and on models to be checked."""
+"""Verdicts on languages of mixed documents: in logs, on pages, in pipelines, of models."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def spoken(
     measure: str = "representation",
     noise: float = 0.002,
 ) -> RunLog:
-    """Position 1 is .1 above; under each treatment English is above others by so much where a document is mixed."""
+    """Position 1 is .1 above; in mixed documents English is above others, by treatment."""
 
     def rows(plan: Plan, treatment: str, lead: float) -> pl.DataFrame:
         def value(position: int, number: int) -> float:
@@ -104,7 +104,7 @@ def test_a_favoured_language_is_biased_everywhere(tmp_path: Path, measure: str, 
 
 
 def test_without_mixed_documents_there_is_a_note(tmp_path: Path) -> None:
-    """Documents in one language say nothing of it; documents in the only language need not be told that."""
+    """Documents in one language say nothing of it, and an only language needs no such note."""
     log = spoken(tmp_path / "several", {"plain": 0.06}, ALONE)
     assert not {"language_verdicts", "languages", "roles"} & set(log.view.frames)
     [note] = [note for note in log.view.notes if "languages have no verdict" in note]
@@ -193,7 +193,7 @@ def test_a_pipeline_without_languages_does_not_pass(tmp_path: Path) -> None:
 
 
 class Bag:
-    """Each word has a direction of its own; inside a text, English words weigh `weight` times as much."""
+    """Each word has its direction; inside a text, English words weigh `weight` times as much."""
 
     def __init__(self, texts: list[str], weight: float) -> None:
         self.places = {
@@ -266,7 +266,7 @@ def test_a_model_that_favours_english_inside_documents(tmp_path: Path, weight: f
 
 @pytest.mark.slow
 def test_a_small_audit_by_hand(tmp_path: Path) -> None:
-    """Both measures of a tiny model: least squares on plan × position and log lengths, with numpy."""
+    """Both measures of a tiny model: numpy's least squares on plan × position and log lengths."""
     log = fairspan.audit(
         tiny_model(tmp_path / "weights", "bert", "mean"),
         corpus=str(write_articles(tmp_path / "corpus", 12)),

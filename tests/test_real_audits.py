@@ -69,8 +69,8 @@ def test_the_demo_finds_what_the_pages_say(
 
 @pytest.mark.slow
 def test_granite_on_articles(granite: SentenceTransformer, shared: Path, tmp_path: Path) -> None:
-    """CLS pooling. 40 such sets gave .879 .749 .742 .769 and .818 .781 .778 .791, with errors of about .005: .011 of
-    eight sets.
+    """CLS pooling. 40 such sets gave .879 .749 .742 .769 and .818 .781 .778 .791, with errors of
+    about .005: .011 of eight sets.
     """
     corpus = shared / "corpora" / "ethereum_org"
     if not corpus.is_dir():

@@ -1,6 +1,7 @@
-"""Logs of any study: read with what its study shows, compared with each other, and put on one page."""
+"""Logs of any study: read with what its study shows, compared, and put on one page."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from fairspan.report.page import Part, make_page
 from fairspan.report.render import require_page
 from fairspan.report.table import Table
 from fairspan.report.text import model_name
-from fairspan.report.view import Card, Section, View
+from fairspan.report.view import Section, View
 from fairspan.runs import log as logs
 from fairspan.runs.arms import Change
 from fairspan.runs.facts import source_name
@@ -38,10 +39,10 @@ def read_log(folder: Path | str) -> RunLog:
 def compare(
     first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None
 ) -> list[Table]:
-    """Two treatments or two runs on the same documents or queries, as tables of paired differences."""
+    """Paired differences of two treatments or runs on the same documents or queries, as tables."""
     with logs.explained(first.folder):
-        found: list[Table] = _comparing(first).compare(first, second, treatments)
-    return found
+        tables: list[Table] = _comparing(first).compare(first, second, treatments)
+    return tables
 
 
 def changes(
@@ -50,7 +51,7 @@ def changes(
     treatments: Sequence[str] | None = None,
     margin: float | None = None,
 ) -> list[Change]:
-    """The same as one verdict for each pair: worse, inconclusive, not worse, fairer (audit) or better (evaluate).
+    """A verdict for each pair: worse, inconclusive, not worse, fairer (audit), better (evaluate).
 
     Args:
         margin: a loss below it counts as none; by default the margin of the first run.
@@ -58,8 +59,8 @@ def changes(
     if margin is not None and not 0 < margin < 1:
         raise DesignError(f"margin must be between 0 and 1, got {margin}.")
     with logs.explained(first.folder):
-        found: list[Change] = _comparing(first).changes(first, second, treatments, margin)
-    return found
+        verdicts: list[Change] = _comparing(first).changes(first, second, treatments, margin)
+    return verdicts
 
 
 def _comparing(log: RunLog) -> Any:
@@ -85,15 +86,14 @@ def save_page(runs: Sequence[RunLog], file: Path | str, title: str | None = None
     labels = _labels(runs)
     parts = [log.part(labels[log.run], ROOM_FOR_ROWS // len(runs)) for log in runs]
     models = ", ".join(dict.fromkeys(model_name(log.model) for log in runs))
-    return write_file(
-        file, make_page(title or f"Side by side: {models}", [_together(runs, labels), *parts])
-    )
+    page = make_page(title or f"Side by side: {models}", [_together(runs, labels), *parts])
+    return write_file(file, page)
 
 
 def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
-    """All verdicts, profiles on common axes, and paired differences from the first run of each kind."""
+    """All verdicts, profiles on common axes, and differences from the first run of each kind."""
     cards = [
-        Card(f"{labels[log.run]}: {card.name}", card.badge, card.tone, card.sentences)
+        replace(card, name=f"{labels[log.run]}: {card.name}")
         for log in runs
         for card in log.view.cards
     ]
@@ -101,16 +101,24 @@ def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
     switch: tuple[str, ...] = ()
     audits = [(labels[log.run], log) for log in runs if log.verb == "audit"]
     if len(audits) > 1:
-        switch, drawn = _module("audit", "view").together(audits)
-        sections += drawn
+        switch, sections = _module("audit", "view").together(audits)
     unfinished = [f"{labels[log.run]}: {log.unfinished}" for log in runs if log.unfinished]
     tables, notes = _paired(runs)
     if tables:
-        intro = "Differences are taken on the same documents or queries, so they are more precise than either side."
+        intro = (
+            "Differences are taken on the same documents or queries, so they are more precise than "
+            "either side."
+        )
         sections.append(Section("Paired differences", intro, tables=tuple(tables)))
-    said = (*unfinished, *notes)
     view = View(
-        "All runs", "", tuple(cards), tuple(sections), {}, notes=said, switch=switch, all_first=True
+        "All runs",
+        "",
+        tuple(cards),
+        tuple(sections),
+        {},
+        notes=(*unfinished, *notes),
+        switch=switch,
+        all_first=True,
     )
     return Part("All runs", view)
 
@@ -130,21 +138,23 @@ def _paired(runs: Sequence[RunLog]) -> tuple[list[Table], list[str]]:
 
 
 def _labels(runs: Sequence[RunLog]) -> dict[str, str]:
-    """Short names of runs: the model and, as far as it takes to tell them apart, what was measured on what."""
+    """Short names of runs: the model and, if it takes that to tell them apart, the corpus."""
     kinds = {"audit": "audit", "evaluate": "search", "collapse": "length", "tune": "tuning"}
     steps = {
         log.run: (f"{model_name(log.model)}: {kinds[log.verb]}", _measured_on(log), log.run[-8:])
         for log in runs
     }
-    found = {}
-    for run, (name, place, ending) in steps.items():
+    labels = {}
+    for run, (name, corpus, ending) in steps.items():
         alike = [other for other in steps.values() if other[0] == name]
+        label = name
         if len({other[1] for other in alike}) > 1:
-            name += f" on {place}"
-        if sum(other[1] == place for other in alike) > 1:
-            name += f" ({ending if sum(other[2] == ending for other in alike) == 1 else run})"
-        found[run] = name
-    return found
+            label += f" on {corpus}"
+        if sum(other[1] == corpus for other in alike) > 1:
+            is_unique = sum(other[2] == ending for other in alike) == 1
+            label += f" ({ending if is_unique else run})"
+        labels[run] = label
+    return labels
 
 
 def _measured_on(log: RunLog) -> str:

@@ -55,7 +55,8 @@ def attention_frame(log: RunLog) -> pl.DataFrame:
         return pl.DataFrame()
     order = rows.select(FAMILY).unique(maintain_order=True).with_row_index("family")
     frames = []
-    for name, layers in layer_groups(int(rows["layer"].max()) + 1).items():  # type: ignore[arg-type]
+    depth = rows["layer"].to_numpy().max() + 1
+    for name, layers in layer_groups(int(depth)).items():
         group = rows.filter(pl.col("layer").is_between(layers.start, layers.stop - 1))
         shares = shares_of(group).join(order, on=FAMILY).sort("family", _ORDER, "number")
         columns = shares.with_columns(

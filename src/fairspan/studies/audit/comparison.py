@@ -208,7 +208,8 @@ class Pairing:
 
 def _position_rows(arm: Arm) -> pl.DataFrame:
     by_position = pl.col("measure").is_in(list(POSITION_MEASURES))
-    return arm.log.rows.filter(by_position, treatment=arm.treatment)
+    rows = arm.log.rows.filter(by_position, treatment=arm.treatment)
+    return rows.select(*_FAMILY, *_PLACE, "document", "tokens", "value")
 
 
 def compare(
@@ -220,14 +221,17 @@ def compare(
     treatment that both have. For each measure there is a table of the spread between positions,
     which is brief, and one of coefficients.
     """
-    pairings = [Pairing(*pair) for pair in pairs_to_compare(first, second, treatments)]
-    frames = {
-        "changes": frame_of(row for pairing in pairings for row in pairing.spreads()),
-        "coefficient-changes": frame_of(
-            row for pairing in pairings for row in pairing.coefficients()
-        ),
-        "language-changes": frame_of(row for pairing in pairings for row in pairing.languages()),
+    rows: dict[str, list[Columns]] = {
+        "changes": [],
+        "coefficient-changes": [],
+        "language-changes": [],
     }
+    for pair in pairs_to_compare(first, second, treatments):
+        pairing = Pairing(*pair)
+        rows["changes"] += pairing.spreads()
+        rows["coefficient-changes"] += pairing.coefficients()
+        rows["language-changes"] += pairing.languages()
+    frames = {kind: frame_of(of_kind) for kind, of_kind in rows.items()}
     tables = []
     for measure in values_of(frames["coefficient-changes"], "measure"):
         for kind, frame in frames.items():

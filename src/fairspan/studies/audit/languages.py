@@ -17,14 +17,7 @@ from fairspan.stats.languages import (
     joint_model,
     language_effects,
 )
-from fairspan.studies.audit.measures import (
-    COMPANIES,
-    COMPANY,
-    Columns,
-    Settings,
-    arrays,
-    contrast,
-)
+from fairspan.studies.audit.measures import COMPANIES, COMPANY, Columns, Settings, arrays, contrast
 from fairspan.studies.audit.positions import judged_together, worst_of
 
 MIXED = pl.col("lead").cast(pl.String) != pl.col("later").cast(pl.String)

@@ -45,8 +45,12 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
     mixed = mixed_effects_of(rows, settings)
     measured = {family.treatment for family in families}
     arms = [Arm(log, name) for name in log.treatments if name in measured]
-    pairings = [Pairing(arms[0], arm) for arm in arms[1:]]
-    gains = [row for pairing in pairings for row in pairing.gains()]
+    gains: list[Columns] = []
+    spreads: list[Columns] = []
+    for arm in arms[1:]:
+        pairing = Pairing(arms[0], arm)
+        gains += pairing.gains()
+        spreads += pairing.spreads()
 
     def frame(columns: Iterable[Columns]) -> pl.DataFrame:
         return frame_of({"model": log.model, **row} for row in columns)
@@ -65,7 +69,7 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
         "roles": frame(row for size in mixed for row in size.roles),
         "joint": frame(joint),
         "attention": attention_frame(log),
-        "changes": frame_of(row for pairing in pairings for row in pairing.spreads()),
+        "changes": frame_of(spreads),
         "gains": frame_of(gains),
         "windows": frame(map(asdict, log.header.windows or ())),
         "unseen": frame(map(asdict, entries.unseen)),
