@@ -27,9 +27,8 @@ class InspectedSegment:
     Attributes:
         number: its position, from 1.
         start, end: its characters in the document's text.
-        tokens: its tokens inside the document.
-        seen: how many of them the model reads.
-        seen_start, seen_end: the characters of it that the model reads; equal where it reads none.
+        seen: how many of its tokens the model reads.
+        seen_start, seen_end: the characters that the model reads; equal where it reads none.
     """
 
     number: int
@@ -50,7 +49,9 @@ class InspectedSegment:
     @property
     def status(self) -> str:
         """ "seen", "cut" where the model reads a part of it, or "never seen"."""
-        return "seen" if self.unseen == 0 else "cut" if self.seen else "never seen"
+        if self.unseen == 0:
+            return "seen"
+        return "cut" if self.seen else "never seen"
 
     @property
     def label(self) -> str:
@@ -64,7 +65,6 @@ class Reading:
 
     Attributes:
         representation: cosine of the document's vector and the segment's own (METHODS: σ).
-        segments: what it reads of each.
         window: how many tokens it reads; None if nothing is known of a limit.
         unseen: how many tokens of the document are never seen.
     """
@@ -77,21 +77,21 @@ class Reading:
 
     @property
     def counted(self) -> tuple[int, ...]:
-        """The places of the segments that it reads to their end; spread and order are about these."""
-        return tuple(place for place, one in enumerate(self.segments) if one.status == "seen")
+        """The indexes of the segments that it reads to their end."""
+        return tuple(k for k, segment in enumerate(self.segments) if segment.status == "seen")
 
     @property
     def share(self) -> tuple[float | None, ...]:
-        """Each segment's part of the sum of the cosines, each times the part of the segment that is read.
+        """Each segment's part of the sum of the cosines, weighted by how much of it is read.
 
-        So a segment that is never seen has 0. Negative cosines count as 0; None throughout if none is positive.
+        Negative cosines count as 0; all shares are None if no cosine is positive.
         """
-        weighed = [
-            max(0.0, cosine) * (one.seen / one.tokens if one.tokens else 1.0)
-            for cosine, one in zip(self.representation, self.segments, strict=True)
+        weighted = [
+            max(0.0, cosine) * (segment.seen / segment.tokens if segment.tokens else 1.0)
+            for cosine, segment in zip(self.representation, self.segments, strict=True)
         ]
-        total = sum(weighed)
-        return tuple(one / total if total else None for one in weighed)
+        total = sum(weighted)
+        return tuple(value / total if total else None for value in weighted)
 
     @property
     def fair(self) -> float:
@@ -100,42 +100,42 @@ class Reading:
 
     @property
     def ordered(self) -> list[int]:
-        """The numbers of the counted segments, the worst represented first; empty if fewer than two count."""
-        places = (
-            sorted(self.counted, key=self.representation.__getitem__)
-            if len(self.counted) > 1
-            else []
-        )
-        return [place + 1 for place in places]
+        """The numbers of the counted segments, the worst represented first; empty if only one."""
+        ordered = sorted(self.counted, key=self.representation.__getitem__)
+        return [index + 1 for index in ordered] if len(ordered) > 1 else []
 
     @property
     def spread(self) -> float | None:
-        """Between the best and the worst represented of the counted segments; None for fewer than two."""
-        cosines = [self.representation[one - 1] for one in self.ordered]
+        """Between the best and the worst represented of the counted segments."""
+        cosines = [self.representation[number - 1] for number in self.ordered]
         return cosines[-1] - cosines[0] if cosines else None
 
     @property
     def finding(self) -> str:
-        """One sentence: what of the document is not in the vector, and the spread of what is read to its end."""
-        missing, words = f"the vector lacks {self.missing}" if self.missing else "", ""
+        """One sentence: what the vector lacks, and the spread of what is read to its end."""
+        parts = []
+        if self.missing:
+            parts.append(f"the vector lacks {self.missing}")
         if self.ordered:
-            worst, best = self.ordered[0], self.ordered[-1]
-            words = (
-                f"{'of the others, ' if missing else ''}segment {best} is represented best "
+            worst = self.ordered[0]
+            best = self.ordered[-1]
+            parts.append(
+                f"{'of the others, ' if parts else ''}segment {best} is represented best "
                 f"({number(self.representation[best - 1])}) and segment {worst} least "
                 f"({number(self.representation[worst - 1])}): a spread of {number(self.spread)}"
             )
-        return "; ".join(filter(None, (missing, words)))
+        return "; ".join(parts)
 
     @property
     def missing(self) -> str:
-        """The segments that it does not read, or not to their end; empty if it reads all of them."""
-        cut = [one for one in self.segments if one.status == "cut"]
-        gone = [one.number for one in self.segments if one.status == "never seen"]
-        words = [
-            f"{one.unseen:,} of the {one.tokens:,} tokens of segment {one.number}" for one in cut
-        ]
-        return ", and ".join([*([_named(gone)] if gone else []), *words])
+        """The segments that it does not read, or not to their end; empty if it reads all."""
+        unread = [part.number for part in self.segments if part.status == "never seen"]
+        words = [_list_segments(unread)] if unread else []
+        for part in self.segments:
+            if part.status == "cut":
+                tokens = f"{part.unseen:,} of the {part.tokens:,} tokens"
+                words.append(f"{tokens} of segment {part.number}")
+        return ", and ".join(words)
 
 
 @dataclass(frozen=True, repr=False)
@@ -145,15 +145,14 @@ class Inspection(Result):
     Attributes:
         document: its name.
         borders: what the segments were found by.
-        length: tokens of the whole document, prompt and special tokens included.
+        length: of the whole document, prompt and special tokens included.
         unit: "tokens", or "characters" where the model shows no tokenizer.
         show, write: make the view and the page of an inspection.
-        notes: what a reader of the numbers should know.
     """
 
     caveat: ClassVar[str] = (
-        "This is one document: content and position cannot be separated here. For a verdict on the model run "
-        "fairspan audit."
+        "This is one document: content and position cannot be separated here. For a verdict on the "
+        "model run fairspan audit."
     )
 
     model: str
@@ -189,21 +188,22 @@ class Inspection(Result):
     @property
     def warnings(self) -> tuple[str, ...]:
         """What was never seen; and what reads the whole document."""
-        whole = ", ".join(one.treatment for one in self.readings if not one.unseen)
-        remedy = f"The whole document is read by {whole or 'long, or by tiles: name one as a treatment'}."
-        return (*self.cuts, remedy) if self.cuts else ()
+        if not self.cuts:
+            return ()
+        whole = ", ".join(reading.treatment for reading in self.readings if not reading.unseen)
+        remedy = whole or "long, or by tiles: name one as a treatment"
+        return (*self.cuts, f"The whole document is read by {remedy}.")
 
     @property
     def cuts(self) -> tuple[str, ...]:
-        """What was never seen, each in one sentence, and under which treatments unless it is under all."""
-        said: dict[str, list[str]] = {}
+        """What was never seen, each in one sentence, after the treatments unless these are all."""
+        treatments: dict[str, list[str]] = {}
         for reading in self.readings:
             if reading.unseen:
-                said.setdefault(self._unread(reading), []).append(reading.treatment)
-        every = len(self.readings)
+                treatments.setdefault(self._cut(reading), []).append(reading.treatment)
         return tuple(
-            one if len(names) == every else f"{', '.join(names)}: {one}"
-            for one, names in said.items()
+            sentence if len(names) == len(self.readings) else f"{', '.join(names)}: {sentence}"
+            for sentence, names in treatments.items()
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -217,18 +217,22 @@ class Inspection(Result):
             **{name: to_records(frame) for name, frame in self.view.frames.items()},
         }
 
-    def _unread(self, reading: Reading) -> str:
+    def _cut(self, reading: Reading) -> str:
+        """What a treatment does not read, in a sentence."""
+        side = "last"
+        words = ""
         first = next((segment for segment in reading.segments if segment.unseen), None)
-        # A tokenizer may cut at the start.
-        side, words = "last" if first is None or reading.segments[-1].unseen else "first", ""
         if first is not None:
-            body = (
-                self.text[first.seen_end : first.end] or self.text[first.start : first.seen_start]
-            )
-            words = f": {reading.missing}. The unread text begins “{excerpt(body)}”"
+            after = self.text[first.seen_end : first.end]
+            unread = after or self.text[first.start : first.seen_start]
+            words = f": {reading.missing}. The unread text begins “{excerpt(unread)}”"
+            # A tokenizer may cut at the start.
+            if not reading.segments[-1].unseen:
+                side = "first"
         return (
-            f"The {side} {reading.unseen:,} of {self.length:,} {self.unit} ({self.unread(reading)}) are not in the "
-            f"vector, because the model reads {reading.window:,}{words}."
+            f"The {side} {reading.unseen:,} of {self.length:,} {self.unit} "
+            f"({self.unread(reading)}) are not in the vector, because the model reads "
+            f"{reading.window:,}{words}."
         )
 
     def unread(self, reading: Reading) -> str:
@@ -247,7 +251,7 @@ def excerpt(text: str) -> str:
     return (cut[:space] if space > _EXCERPT // 2 else cut).rstrip(" ,;:.") + "…"
 
 
-def _named(numbers: Sequence[int]) -> str:
+def _list_segments(numbers: Sequence[int]) -> str:
     """ "segment 3", "segments 3 and 4", "segments 3 to 7"."""
     if len(numbers) == 1:
         return f"segment {numbers[0]}"

@@ -10,6 +10,7 @@ from typing import Any
 from unicodedata import category
 
 from fairspan.corpus.marked_text import NAMES, MarkedText, Piece, join_segments, mark
+from fairspan.corpus.sentences import Span
 from fairspan.design.lengths import TokenCounter
 from fairspan.design.parts import split_parts
 from fairspan.encoding.tokens import ModelTokens, Seen, read_text
@@ -23,7 +24,7 @@ AnyDocument = str | MarkedText | Sequence[str | Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Lens:
-    """A document whose segments are known; `borders` is what they were found by."""
+    """A document in segments; `borders` is what they were found by."""
 
     text: str
     pieces: tuple[Piece, ...]
@@ -47,15 +48,10 @@ class Lens:
 
     def up_to(self, window: int | None) -> Lens:
         """The same for a model that stops after that many tokens."""
-        if (
-            window is None
-            or window == self.counter.window
-            or not isinstance(self.counter, ModelTokens)
-        ):
+        counter = self.counter
+        if window in (None, counter.window) or not isinstance(counter, ModelTokens):
             return self
-        return replace(
-            self, counter=ModelTokens(self.counter.model, self.counter.prompt, window=window)
-        )
+        return replace(self, counter=ModelTokens(counter.model, counter.prompt, window=window))
 
     @property
     def unseen(self) -> int:
@@ -63,57 +59,67 @@ class Lens:
         return 0 if self.seen is None else int((~self.seen.read).sum())
 
     def segments(self) -> tuple[InspectedSegment, ...]:
-        """What there is to say of each segment before anything is embedded."""
-        texts, seen = self.texts, self.seen
-        spans = [(piece.start, piece.end) for piece in self.pieces]
-        counts = [(n, n) for n in self.counter.count(texts)] if seen is None else seen.count(spans)
-        first, last = (0, len(self.text)) if seen is None or seen.whole else seen.range
-        while category(self.text[last : last + 1] or " ").startswith("M"):
-            last += 1  # A letter is not shown apart from its marks.
-        found = []
-        for number, (piece, (tokens, read)) in enumerate(zip(self.pieces, counts, strict=True)):
-            start, end = max(piece.start, first), min(piece.end, last)
-            if not read or end <= start:
-                start = end = piece.start
-            found.append(
+        """Every segment, with what the model reads of it."""
+        if self.seen is None:
+            counts = [(tokens, tokens) for tokens in self.counter.count(self.texts)]
+        else:
+            counts = self.seen.count([(piece.start, piece.end) for piece in self.pieces])
+        first, last = self._seen_range()
+        segments = []
+        for number, (piece, (tokens, seen)) in enumerate(zip(self.pieces, counts, strict=True), 1):
+            start = max(piece.start, first)
+            end = min(piece.end, last)
+            if not seen or end <= start:
+                start = piece.start
+                end = piece.start
+            segments.append(
                 InspectedSegment(
-                    number=number + 1,
+                    number=number,
                     title=piece.title,
                     language=piece.language,
-                    text=texts[number],
+                    text=self.text[piece.start : piece.end],
                     start=piece.start,
                     end=piece.end,
                     tokens=tokens,
-                    seen=read,
+                    seen=seen,
                     seen_start=start,
                     seen_end=end,
                 )
             )
-        return tuple(found)
+        return tuple(segments)
+
+    def _seen_range(self) -> Span:
+        """The characters that the model reads; a letter is not parted from its marks."""
+        if self.seen is None or self.seen.whole:
+            return 0, len(self.text)
+        first, last = self.seen.range
+        while category(self.text[last : last + 1] or " ").startswith("M"):
+            last += 1
+        return first, last
 
 
 def focus(
     document: AnyDocument, counter: TokenCounter, *, borders: str = "auto", parts: int | None = None
 ) -> Lens:
-    """A document in its segments, of which shares need two, and what the model of `counter` reads of it."""
-    marked = _marked(document, borders, parts)
-    pieces = marked.pieces or tuple(Piece(*span) for span in _parts(marked.text, parts, counter))
+    """A document in its segments, and what the model of `counter` reads of it."""
+    marked = _mark(document, borders, parts)
+    pieces = marked.pieces or tuple(Piece(*span) for span in _split(marked.text, parts, counter))
     if len(pieces) < 2:
-        remedy = (
-            "give two"
-            if marked.borders == "segment"
-            else "choose other borders, or have it split into parts"
-        )
+        remedy = "choose other borders, or have it split into parts"
+        if marked.borders == "segment":
+            remedy = "give two"
         raise DesignError(
             f"the document has one segment {NAMES[marked.borders]}, and shares need two: {remedy}."
         )
     return Lens(marked.text, pieces, marked.borders, counter)
 
 
-def _marked(document: AnyDocument, borders: str, parts: int | None) -> MarkedText:
+def _mark(document: AnyDocument, borders: str, parts: int | None) -> MarkedText:
+    """The text of a document with its segments; without any if it is to be split into parts."""
     if parts is not None and borders not in ("auto", "parts"):
         raise DesignError(
-            f"parts is for a text without borders, and borders={borders} has some: omit one of them."
+            f"parts is for a text without borders, and borders={borders} has some: omit one of "
+            "them."
         )
     if isinstance(document, str) and not isinstance(document, SegmentedText):
         return mark(document, borders if parts is None else "parts")
@@ -126,7 +132,8 @@ def _marked(document: AnyDocument, borders: str, parts: int | None) -> MarkedTex
     return join_segments(document.segments if isinstance(document, SegmentedText) else document)
 
 
-def _parts(text: str, parts: int | None, counter: TokenCounter) -> list[tuple[int, int]]:
+def _split(text: str, parts: int | None, counter: TokenCounter) -> list[Span]:
+    """Parts of about equal length; if no number is given, four, or fewer for few sentences."""
     if parts is not None:
         return split_parts(text, parts, counter)
     for count in range(DEFAULT_PARTS, 1, -1):

@@ -44,14 +44,15 @@ def inspect(
     """Measure how much of each segment is in the vector of one document, under every treatment.
 
     Args:
-        model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2; or, without treatments, any
-            object with `encode(list[str])`.
-        document: a text; or its segments, as texts or tables with `text`, `title` and `language`; or what
-            `fairspan.corpus.document_file.read_document` read.
+        model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2; or, without
+            treatments, any object with `encode(list[str])`.
+        document: a text; or its segments, as texts or tables with `text`, `title` and `language`;
+            or what `fairspan.corpus.document_file.read_document` read.
         treatments: as in `audit`; the first is "before".
-        borders: how the segments of a text are found: "heading", "rule", "blank", "line", "parts", or "auto".
-        parts: number of about equal parts that a text without borders is split into; by default 4, or fewer if it
-            has fewer sentences.
+        borders: how the segments of a text are found: "heading", "rule", "blank", "line", "parts",
+            or "auto".
+        parts: number of about equal parts that a text without borders is split into; by default 4,
+            or fewer if it has fewer sentences.
         prompt: put before every text; by default the model's own document prompt.
         name, model_name: what the result calls the document and the model.
         max_seq_length: as in `audit`; by default treatments in tiles read the whole document.
@@ -61,19 +62,17 @@ def inspect(
     """
     shown = as_progress(progress)
     chosen = as_treatments(treatments)
-    for one in chosen:
-        if one.whitens or one.chunks:
-            reason = (
-                "is fitted on a corpus" if one.whitens else "has no single pass over a document"
-            )
-            raise DesignError(f"{one.name} {reason} and cannot be inspected: run an audit.")
+    for treatment in chosen:
+        if treatment.whitens or treatment.chunks:
+            reason = "has no single pass over a document"
+            if treatment.whitens:
+                reason = "is fitted on a corpus"
+            raise DesignError(f"{treatment.name} {reason} and cannot be inspected: run an audit.")
     loading = Loading(max_seq_length, device, dtype, trust_remote_code)
     if parts is not None:
         require_whole("parts", parts, least=2)
-    subject = open_subject(model, name=model_name, loading=loading, progress=shown).with_prompts(
-        prompt
-    )
-    subject = subject.reading(chosen)
+    subject = open_subject(model, name=model_name, loading=loading, progress=shown)
+    subject = subject.with_prompts(prompt).reading(chosen)
     refuse_unsuited(subject, chosen)
     budget = batch_budget(subject.model, batch_tokens)
     lens = focus(document, subject.counter, borders=borders, parts=parts)
@@ -91,12 +90,12 @@ def look_through(
     lens: Lens, subject: Subject, treated: Sequence[Treated], embed: Embed, *, name: str
 ) -> Inspection:
     """What `inspect` finds, of a model that is loaded and treated."""
-    notes = limit_note(
-        subject, [min(lens.length, *(one.documents.window or lens.length for one in treated))]
-    )
+    encoders = [item.documents for item in treated]
+    windows = [encoder.window or lens.length for encoder in encoders]
+    notes = limit_note(subject, [min(lens.length, *windows)])
     whole = Text(lens.text, lens.length)
     if not subject.is_open and not all(
-        reads_to_end(one.documents, whole, Tally()) for one in treated
+        reads_to_end(encoder, whole, Tally()) for encoder in encoders
     ):
         notes.insert(0, UNREAD)
     return Inspection(
@@ -104,7 +103,7 @@ def look_through(
         document=name,
         text=lens.text,
         borders=NAMES[lens.borders],
-        readings=tuple(_reading(lens, one, embed) for one in treated),
+        readings=tuple(_reading(lens, item, embed) for item in treated),
         length=lens.length,
         unit=lens.counter.unit,
         prompt=subject.prompts["document"],
@@ -117,8 +116,8 @@ def look_through(
 def _reading(lens: Lens, treated: Treated, embed: Embed) -> Reading:
     """What a treatment makes of the document, as far as it reads it."""
     lens = lens.up_to(treated.documents.window)
-    lengths = lens.counter.count_whole(lens.texts)
-    alone = embed(treated.segments, [Text(*own) for own in zip(lens.texts, lengths, strict=True)])
+    texts = map(Text, lens.texts, lens.counter.count_whole(lens.texts))
+    alone = embed(treated.segments, list(texts))
     borders = tuple(piece.start for piece in lens.pieces)
     (whole,) = embed(treated.documents, [Text(lens.text, lens.length, borders=borders)])
     return Reading(

@@ -1,8 +1,8 @@
-"""What an inspection shows: `view_of` its numbers, and a page with the text coloured by the segments' shares."""
+"""What an inspection shows: its numbers, and a page with the text coloured by the shares."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -14,52 +14,49 @@ from fairspan.report.render import render
 from fairspan.report.table import Column, Table
 from fairspan.report.text import model_name, number
 from fairspan.report.view import Card, Section, View
-from fairspan.studies.inspect.inspection import InspectedSegment, Inspection
+from fairspan.studies.inspect.inspection import InspectedSegment, Inspection, Reading
 
 PACKAGE = "fairspan.studies.inspect"
 PICTURE = "shares"
-# The colour scale reaches at least this part of the fair share to both sides, so that small differences stay pale.
+# The colour scale reaches at least this part of the fair share to both sides, so that small
+# differences stay pale.
 _LEAST_REACH = 0.25
 
 
 def view_of(inspection: Inspection) -> View:
     """What one document's inspection has to show."""
     title = f"{inspection.document} through {model_name(inspection.model)}"
-    frames = {
-        "verdicts": _verdicts(inspection),
-        "segments": pl.DataFrame(
-            [{**asdict(one), "status": one.status} for one in inspection.segments]
-        ),
-        "readings": _readings(inspection),
-    }
+    size = f"{inspection.n} segments {inspection.borders}, {inspection.length:,} {inspection.unit}"
+    frames = _frames(inspection)
+    chart = _chart(inspection)
+    table = _table(inspection, frames["readings"])
     return View(
         title=title,
-        heading=f"{title}: {inspection.n} segments {inspection.borders}, {inspection.length:,} {inspection.unit}",
-        cards=tuple(
-            Card(one.treatment, f"{inspection.unread(one)} never seen", "open", (one.finding,))
-            if one.unseen
-            else Card(one.treatment, f"spread {number(one.spread)}", "plain", (one.finding,))
-            for one in inspection.readings
-        ),
-        sections=(
-            Section(
-                "Shares",
-                charts=(_chart(inspection),),
-                tables=(_table(inspection, frames["readings"]),),
-            ),
-        ),
+        heading=f"{title}: {size}",
+        cards=tuple(_card(inspection, reading) for reading in inspection.readings),
+        sections=(Section("Shares", charts=(chart,), tables=(table,)),),
         frames=frames,
         picture=PICTURE,
         remarks=(inspection.caveat,),
         notes=(*inspection.warnings, *inspection.notes),
-        switch=tuple(one.treatment for one in inspection.readings),
+        switch=tuple(reading.treatment for reading in inspection.readings),
     )
 
 
-def _verdicts(inspection: Inspection) -> pl.DataFrame:
-    """Each treatment in one sentence, with its numbers. One document allows no verdict on a model."""
-    return frame_of(
-        {
+def _card(inspection: Inspection, reading: Reading) -> Card:
+    findings = (reading.finding,)
+    if reading.unseen:
+        badge = f"{inspection.unread(reading)} never seen"
+        return Card(reading.treatment, badge, "open", findings)
+    return Card(reading.treatment, f"spread {number(reading.spread)}", "plain", findings)
+
+
+def _frames(inspection: Inspection) -> dict[str, pl.DataFrame]:
+    """Treatments, segments, and both together; null where a measure is not defined."""
+    verdicts = []
+    readings = []
+    for reading in inspection.readings:
+        verdict = {
             "treatment": reading.treatment,
             "sentence": reading.finding,
             "spread": reading.spread,
@@ -67,49 +64,45 @@ def _verdicts(inspection: Inspection) -> pl.DataFrame:
             "window": reading.window,
             "unseen": reading.unseen,
         }
-        for reading in inspection.readings
-    )
-
-
-def _readings(inspection: Inspection) -> pl.DataFrame:
-    """One row for each treatment and segment; null where a measure is not defined."""
-    return frame_of(
-        {
-            "treatment": reading.treatment,
-            "segment": segment.number,
-            "tokens": segment.tokens,
-            "seen": segment.seen,
-            "share": share,
-            "representation": cosine,
-        }
-        for reading in inspection.readings
-        for segment, share, cosine in zip(
-            reading.segments, reading.share, reading.representation, strict=True
-        )
-    ).cast({"share": pl.Float64})
+        verdicts.append(verdict)
+        shares = zip(reading.segments, reading.share, reading.representation, strict=True)
+        for segment, share, cosine in shares:
+            row = {
+                "treatment": reading.treatment,
+                "segment": segment.number,
+                "tokens": segment.tokens,
+                "seen": segment.seen,
+                "share": share,
+                "representation": cosine,
+            }
+            readings.append(row)
+    segments = [{**asdict(segment), "status": segment.status} for segment in inspection.segments]
+    return {
+        "verdicts": frame_of(verdicts),
+        "segments": frame_of(segments),
+        "readings": frame_of(readings).cast({"share": pl.Float64}),
+    }
 
 
 def _chart(inspection: Inspection) -> Chart:
-    """Bars are shares, one panel for each treatment, and a dashed line the fair share (IRF's Figure 2)."""
+    """Bars of shares, one panel for each treatment, with the fair share (IRF's Figure 2)."""
     panels = []
     for place, reading in enumerate(inspection.readings):
-        labels = tuple(
-            f"{one.number} {one.label} ({_meta(one, inspection.unit, whole=True)})"
-            for one in reading.segments
-        )
-        points = tuple(
-            None
-            if share is None
-            else Point(share, note=number(cosine) if one.seen else "unseen", void=not one.seen)
-            for share, cosine, one in zip(
-                reading.share, reading.representation, reading.segments, strict=True
-            )
-        )
-        series = Series(reading.treatment, place, points)
+        labels = []
+        points = []
+        shares = zip(reading.segments, reading.share, reading.representation, strict=True)
+        for segment, share, cosine in shares:
+            meta = _meta(segment, inspection.unit, whole=True)
+            labels.append(f"{segment.number} {segment.label} ({meta})")
+            note = number(cosine) if segment.seen else "unseen"
+            point = None if share is None else Point(share, note=note, void=not segment.seen)
+            points.append(point)
+        series = Series(reading.treatment, place, tuple(points))
         detail = f"{inspection.unread(reading)} never seen" if reading.unseen else ""
-        panels.append(
-            Panel(reading.treatment, labels, (series,), reference=reading.fair, detail=detail)
+        panel = Panel(
+            reading.treatment, tuple(labels), (series,), reference=reading.fair, detail=detail
         )
+        panels.append(panel)
     return Chart(
         PICTURE,
         inspection.document,
@@ -126,45 +119,48 @@ def _chart(inspection: Inspection) -> Chart:
 
 
 def _table(inspection: Inspection, readings: pl.DataFrame) -> Table:
-    labels = {one.number: f"{one.number} {one.label}" for one in inspection.segments}
-    shown = readings.with_columns(
-        pl.col("segment").replace_strict(labels, return_dtype=pl.String).alias("label")
-    )
+    """All numbers, by treatment and segment."""
+    labels = {part.number: f"{part.number} {part.label}" for part in inspection.segments}
+    label = pl.col("segment").replace_strict(labels, return_dtype=pl.String)
     columns = {
         "tokens": Column(inspection.unit, form=",d"),
         "seen": Column("seen", form=",d"),
         "share": Column("share", form=".1%"),
         "representation": Column("cosine"),
     }
-    heads = {"treatment": "treatment", "label": "segment"}
     return Table.from_frame(
-        "numbers", "All numbers", shown, heads=heads, columns=columns, grouped=1, brief=True
+        "numbers",
+        "All numbers",
+        readings.with_columns(label=label),
+        heads={"treatment": "treatment", "label": "segment"},
+        columns=columns,
+        grouped=1,
+        brief=True,
     )
 
 
 def inspection_page(inspection: Inspection) -> str:
     """The whole page, which needs nothing but itself."""
-    pieces, readings = page_pieces(inspection), inspection.readings
-    findings = [f"{one.finding[:1].upper()}{one.finding[1:]}." for one in readings]
+    pieces = page_pieces(inspection)
     treatments = [
         {
-            **{
-                name: getattr(one, name)
-                for name in ("treatment", "fair", "share", "representation")
-            },
-            "finding": said,
-            "status": [segment.status for segment in one.segments],
-            "meta": [_meta(segment, inspection.unit) for segment in one.segments],
+            "treatment": reading.treatment,
+            "fair": reading.fair,
+            "share": reading.share,
+            "representation": reading.representation,
+            "finding": f"{reading.finding[:1].upper()}{reading.finding[1:]}.",
+            "status": [segment.status for segment in reading.segments],
+            "meta": [_meta(segment, inspection.unit) for segment in reading.segments],
         }
-        for one, said in zip(readings, findings, strict=True)
+        for reading in inspection.readings
     ]
     segments = [
         {
-            "number": one.number,
-            "label": one.label,
-            "runs": [(run["seen"], run["marks"]) for run in own],
+            "number": segment.number,
+            "label": segment.label,
+            "runs": [(run.seen, run.marks) for run in runs],
         }
-        for one, own in pieces["segments"]
+        for segment, runs in pieces["segments"]
     ]
     scale = {name: pieces[name] for name in ("low", "high", "top")}
     return render(
@@ -179,62 +175,73 @@ def inspection_page(inspection: Inspection) -> str:
 
 
 def page_pieces(inspection: Inspection) -> dict[str, Any]:
-    """What the templates of an inspection draw with: the segments in runs, and one scale of bars and colours."""
+    """What templates draw with: the segments in runs, and one scale of bars and colours."""
     low, high = colour_range(inspection)
-    shares = [
-        share
-        for one in inspection.readings
-        for share in (one.fair, *one.share)
-        if share is not None
-    ]
-    runs = [_runs(inspection, place) for place in range(inspection.n)]
+    shares = [share for reading in inspection.readings for share in reading.share if share]
+
+    def heat(share: float | None, fair: float) -> float:
+        return 0.5 if share is None else min(1, round((share / fair - low) / (high - low), 4))
+
     return {
         "inspection": inspection,
         "view": inspection.view,
         "model": model_name(inspection.model),
-        "segments": list(zip(inspection.segments, runs, strict=True)),
+        "segments": [
+            (segment, _runs(inspection, place)) for place, segment in enumerate(inspection.segments)
+        ],
         "low": low,
         "high": high,
-        "top": max(shares, default=1.0),
-        "heat": lambda share, fair: (
-            0.5 if share is None else min(1, round((share / fair - low) / (high - low), 4))
-        ),
+        "top": max([inspection.readings[0].fair, *shares]),
+        "heat": heat,
         "meta": _meta,
     }
 
 
 def _meta(segment: InspectedSegment, unit: str, *, whole: bool = False) -> str:
-    """Its language and its length, with how much of that is read unless it is about the `whole` segment."""
-    tokens = (
-        f"{'' if whole or not segment.unseen else f'{segment.seen} of '}{segment.tokens} {unit}"
-    )
+    """Its language and length, and how much of that is read unless it is about the `whole`."""
+    tokens = f"{segment.tokens} {unit}"
+    if segment.unseen and not whole:
+        tokens = f"{segment.seen} of {tokens}"
     return " · ".join(filter(None, (segment.language, tokens)))
 
 
 def colour_range(inspection: Inspection) -> tuple[float, float]:
-    """The ends of the colour scale, in multiples of the fair share, which is in the middle: at most from 0 to 2."""
-    ratios = [
-        share / one.fair for one in inspection.readings for share in one.share if share is not None
-    ]
-    reach = min(1.0, max([_LEAST_REACH, *(abs(ratio - 1) for ratio in ratios)]))
+    """The ends of the colour scale around the fair share, in multiples of it: at most 0 and 2."""
+    reach = _LEAST_REACH
+    for reading in inspection.readings:
+        for share in reading.share:
+            if share is not None:
+                reach = max(reach, abs(share / reading.fair - 1))
+    reach = min(1.0, reach)
     return 1 - reach, 1 + reach
 
 
-def _runs(inspection: Inspection, place: int) -> list[dict[str, Any]]:
-    """A segment's text in runs. For each treatment: whether a run is seen, and what marks the end of what is."""
-    own = [reading.segments[place] for reading in inspection.readings]
-    ends = sorted(
-        {end for one in own for end in (one.start, one.seen_start, one.seen_end, one.end)}
-    )
-    runs: list[dict[str, Any]] = []
-    for start, end in pairwise(ends):
-        seen = [one.seen_start <= start and end <= one.seen_end for one in own]
-        before = runs[-1]["seen"] if runs else [True] * len(own)
+@dataclass(frozen=True, slots=True)
+class TextRun:
+    """A piece of a segment's text: for each treatment, whether it is `seen`, and a mark before it
+    if what was seen ends there.
+    """
+
+    text: str
+    seen: list[bool]
+    marks: list[str]
+
+
+def _runs(inspection: Inspection, place: int) -> list[TextRun]:
+    """The text of a segment, cut where some treatment starts or stops reading."""
+    segments = [reading.segments[place] for reading in inspection.readings]
+    ends = {end for part in segments for end in (part.start, part.end)}
+    ends |= {end for part in segments for end in (part.seen_start, part.seen_end)}
+    before = [True] * len(segments)
+    runs = []
+    for start, end in pairwise(sorted(ends)):
+        seen = [part.seen_start <= start and end <= part.seen_end for part in segments]
         marks = [
-            f"{one.unseen} {inspection.unit} never seen"
-            if one.status == "cut" and was and not now
+            f"{part.unseen} {inspection.unit} never seen"
+            if part.status == "cut" and was and not now
             else ""
-            for one, was, now in zip(own, before, seen, strict=True)
+            for part, was, now in zip(segments, before, seen, strict=True)
         ]
-        runs.append({"text": inspection.text[start:end], "seen": seen, "marks": marks})
+        runs.append(TextRun(inspection.text[start:end], seen, marks))
+        before = seen
     return runs
