@@ -18,11 +18,9 @@ from fairspan.studies.collapse.options import CollapseOptions
 from fairspan.studies.logs import read_log
 
 LENGTHS = (50, 100, 200, 400)
-PLAIN, MILD, STRONG = (
-    as_treatment("none").name,
-    "tempscale+temperature=0.9",
-    "tempscale+temperature=0.8",
-)
+PLAIN = as_treatment("none").name
+MILD = "tempscale+temperature=0.9"
+STRONG = "tempscale+temperature=0.8"
 DOCUMENTS = 40
 HALF = 0.002
 """Half of the width of every interval of a value."""
@@ -31,7 +29,7 @@ Curves = Mapping[str, Sequence[float]]
 
 
 def half_of(weights: Sequence[float]) -> float:
-    """Half of the width of the interval of a contrast: the errors of different cells are not correlated."""
+    """Half of the width of the interval of a contrast of values with uncorrelated errors."""
     return HALF * float(np.sqrt(np.square(weights).sum()))
 
 
@@ -44,20 +42,20 @@ def slope_of(values: Sequence[float], tokens: Sequence[float]) -> tuple[float, f
 def text_rows_of(
     curves: Curves, lengths: Sequence[int], tokens: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Rows whose mean cosines are the curves, and whose distances are twice them, with intervals of one width.
+    """Rows whose mean cosines are the curves and mean distances twice them, all ± HALF.
 
-    Documents deviate from the mean of their cell in directions that are orthogonal to those of all other cells.
+    Documents deviate from the mean of a treatment and length in directions that are orthogonal to
+    those of all others.
     """
     cells = [(name, place) for name in curves for place in range(len(lengths))]
-    centred = np.hstack(
-        [np.ones((DOCUMENTS, 1)), np.random.default_rng(0).normal(size=(DOCUMENTS, len(cells)))]
-    )
-    apart = np.linalg.qr(centred)[0][:, 1:].T
+    noise = np.random.default_rng(0).normal(size=(DOCUMENTS, len(cells)))
+    apart = np.linalg.qr(np.hstack([np.ones((DOCUMENTS, 1)), noise]))[0][:, 1:].T
     error = HALF / stats.t.ppf(0.975, DOCUMENTS - 1)
     gaps = apart * error / np.sqrt((DOCUMENTS - 1) / DOCUMENTS)
     rows = []
     for (name, place), gap in zip(cells, gaps, strict=True):
-        value, own = curves[name][place], {"treatment": name, "part": str(lengths[place])}
+        value = curves[name][place]
+        own = {"treatment": name, "part": str(lengths[place]), "tokens": tokens[place]}
         # Without document i the mean cosine is (Σ a − 2 a_i) / (N − 2).
         cosines = value + gap * (DOCUMENTS - 2) / 2
         measured = {
@@ -67,13 +65,7 @@ def text_rows_of(
         }
         for measure, values in measured.items():
             rows += [
-                {
-                    **own,
-                    "measure": measure,
-                    "document": f"d{i:02}",
-                    "tokens": tokens[place],
-                    "value": one,
-                }
+                {**own, "measure": measure, "document": f"d{i:02}", "value": one}
                 for i, one in enumerate(values)
             ]
     return rows
@@ -82,13 +74,8 @@ def text_rows_of(
 def label_rows_of(curves: Curves, measure: str) -> list[dict[str, Any]]:
     """Tested texts that all have the value of their curve."""
     return [
-        {
-            "treatment": name,
-            "measure": measure,
-            "document": f"t{i}",
-            "part": str(length),
-            "value": value,
-        }
+        {"treatment": name, "measure": measure, "part": str(length), "value": value}
+        | {"document": f"t{i}"}
         for name, values in curves.items()
         for length, value in zip(LENGTHS, values, strict=True)
         for i in range(6)
@@ -149,25 +136,15 @@ def above(*excess: float, base: float = 0.5) -> list[float]:
     return [base + value for value in excess]
 
 
+_BASES = {"hc_dc": 1, "filter_rate": -0.5, "sigma_a": 0.3, "sigma_s": 0.7}
+_BASES |= {"theorem_2": -0.2, "theorem_3": 0.35}
+_LAYERS = {"hc_dc": (0, 1, 2), "sigma_a": (1,)}
 SPECTRA = [
-    spectrum_row(
-        treatment,
-        measure,
-        document,
-        length,
-        layer,
-        base + 0.1 * layer + 0.01 * number + length / 1000,
-    )
+    spectrum_row(treatment, measure, document, length, layer, value + length / 1000)
     for treatment, shift in ((PLAIN, 0.0), (STRONG, 0.5))
-    for measure, base in (
-        ("hc_dc", 1.0 + shift),
-        ("filter_rate", -0.5 + shift),
-        ("sigma_a", 0.3 + shift),
-        ("sigma_s", 0.7 + shift),
-        ("theorem_2", -0.2 + shift),
-        ("theorem_3", 0.35 + shift),
-    )
+    for measure, base in _BASES.items()
     for number, document in enumerate(("a", "b"))
     for length in LENGTHS
-    for layer in ((0, 1, 2) if measure in ("hc_dc",) else (0, 1) if measure != "sigma_a" else (1,))
+    for layer in _LAYERS.get(measure, (0, 1))
+    for value in [base + shift + 0.1 * layer + 0.01 * number]
 ]

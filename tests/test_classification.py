@@ -1,4 +1,4 @@
-"""Classification by length: against scipy's optimiser, sums by hand, and files that are not as they should be."""
+"""Classification by length: against scipy's optimiser and sums by hand; faulty files."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_texts_of_a_document_fall_together_and_stay_there() -> None:
 def test_probabilities_are_those_of_the_penalised_likelihood(classes: int) -> None:
     """Maximised by scipy: Σ ln p − ‖w‖²/2, the intercepts free. Both stop at a slope of about 1e-4.
 
-    With two classes one vector tells them apart, so its penalty is half of that of two opposite ones.
+    With two classes there is one vector, whose penalty is half of that of two opposite ones.
     """
     optimize, special = pytest.importorskip("scipy.optimize"), pytest.importorskip("scipy.special")
     rng = np.random.default_rng(classes)
@@ -108,9 +108,8 @@ def test_probabilities_are_those_of_the_penalised_likelihood(classes: int) -> No
 
     def loss(flat: np.ndarray) -> float:
         logs = special.log_softmax(logits(flat, x[train]), axis=1)
-        return float(
-            -logs[np.arange(120), y[train]].sum() + (flat.reshape(-1, 6)[:, :5] ** 2).sum() / 2
-        )
+        penalty = (flat.reshape(-1, 6)[:, :5] ** 2).sum() / 2
+        return float(penalty - logs[np.arange(120), y[train]].sum())
 
     fitted = optimize.minimize(loss, np.zeros(6 if classes == 2 else 6 * classes), tol=1e-10).x
     p = special.softmax(logits(fitted, x[test]), axis=1)
@@ -125,10 +124,8 @@ def test_probabilities_are_those_of_the_penalised_likelihood(classes: int) -> No
 def test_stopping_early_is_a_note_and_unknown_labels_are_wrong() -> None:
     """pytest turns warnings into errors here."""
     rng = np.random.default_rng(0)
-    vectors, labels = (
-        rng.normal(size=(200, 8)) * np.geomspace(1, 1e5, 8),
-        rng.integers(0, 2, 200).astype(str),
-    )
+    vectors = rng.normal(size=(200, 8)) * np.geomspace(1, 1e5, 8)
+    labels = rng.integers(0, 2, 200).astype(str)
     labels[-1] = "9"
     found, notes = classify(vectors, labels, np.arange(200) < 100)
     assert notes == ["the classifier had not converged when it stopped after 100 iterations"]
@@ -137,8 +134,6 @@ def test_stopping_early_is_a_note_and_unknown_labels_are_wrong() -> None:
 
 def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)  # type: ignore[arg-type]
-    with pytest.raises(
-        MissingExtra,
-        match=r"classification needs scikit-learn .*pip install 'fairspan\[collapse\]'",
-    ):
+    said = r"classification needs scikit-learn .*pip install 'fairspan\[collapse\]'"
+    with pytest.raises(MissingExtra, match=said):
         classify(np.eye(4), np.array(["a", "b"] * 2), np.arange(4) < 2)

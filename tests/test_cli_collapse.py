@@ -27,11 +27,10 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight documents of fourteen sentences of five words."""
     folder = tmp_path_factory.mktemp("corpus") / "articles"
     folder.mkdir()
-    texts = [
-        " ".join(words(5, 100 * k + place) + "." for place in range(14)) for k in range(DOCUMENTS)
-    ]
-    lines = [json.dumps({"id": f"a{k}", "text": text}) + "\n" for k, text in enumerate(texts)]
-    (folder / "en.jsonl").write_text("".join(lines), encoding="utf-8")
+    with (folder / "en.jsonl").open("w", encoding="utf-8") as file:
+        for k in range(DOCUMENTS):
+            text = " ".join(words(5, 100 * k + place) + "." for place in range(14))
+            file.write(json.dumps({"id": f"a{k}", "text": text}) + "\n")
     return folder
 
 

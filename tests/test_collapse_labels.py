@@ -1,4 +1,4 @@
-"""A study of length that also classifies: accuracy by length, and the baselines whitening and last2avg."""
+"""A study of length that also classifies, and its baselines whitening and last2avg."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ pytest.importorskip("sklearn")
 
 LENGTHS = [10, 40]
 STRONG = "tempscale+temperature=0.5"
-# Other padding means a few float32 roundings, which may move a classifier's weights a little, but no label of a text
-# that does not lie on its border.
+# Other padding means a few float32 roundings, which may move a classifier's weights a little, but
+# no label of a text that does not lie on its border.
 CLOSE = 0.011
 
 
@@ -47,26 +47,22 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Ten articles to cut, 120 labelled texts of two classes, and 90 other articles to fit on."""
     folder = tmp_path_factory.mktemp("files")
     rng = np.random.default_rng(5)
-    articles = [
-        {"id": f"a{n}", "text": sentences(rng, 16, WORDS), "language": "en"} for n in range(10)
-    ]
-    others = [
-        {"id": f"o{n}", "text": sentences(rng, 16, WORDS), "language": "en"} for n in range(90)
-    ]
-    labelled = [
-        {
-            "id": f"t{n}",
-            "label": n % 2,
-            "text": sentences(rng, 12, WORDS[:20] if n % 2 else WORDS[50:70]),
-        }
+    rows: dict[str, list[dict[str, Any]]] = {
+        name: [
+            {"id": f"{name[0]}{n}", "text": sentences(rng, 16, WORDS), "language": "en"}
+            for n in range(count)
+        ]
+        for name, count in (("articles", 10), ("others", 90))
+    }
+    words = (WORDS[50:70], WORDS[:20])
+    rows["labelled"] = [
+        {"id": f"t{n}", "label": n % 2, "text": sentences(rng, 12, words[n % 2])}
         for n in range(120)
     ]
-    found = {}
-    for name, rows in (("articles", articles), ("others", others), ("labelled", labelled)):
-        file = folder / f"{name}.jsonl"
-        file.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
-        found[name] = str(file)
-    return found
+    files = {name: folder / f"{name}.jsonl" for name in rows}
+    for name, file in files.items():
+        file.write_text("\n".join(map(json.dumps, rows[name])), encoding="utf-8")
+    return {name: str(file) for name, file in files.items()}
 
 
 @pytest.fixture(scope="module")
@@ -75,13 +71,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
 
 
 def options(files: dict[str, str], **changes: Any) -> dict[str, Any]:
-    plain = {
-        "corpus": files["articles"],
-        "lengths": LENGTHS,
-        "temperatures": [1.0, 0.5],
-        "spectra": 0,
-    }
-    return {**plain, "labelled": files["labelled"], **changes}
+    plain = {"corpus": files["articles"], "labelled": files["labelled"], "lengths": LENGTHS}
+    return {**plain, "temperatures": [1.0, 0.5], "spectra": 0, **changes}
 
 
 def prepared(model: SentenceTransformer, **given: Any) -> PreparedCollapse:
@@ -101,7 +92,7 @@ def log(
 
 
 def told(encode: Callable[..., Any], ready: PreparedCollapse) -> dict[int, tuple[float, float]]:
-    """Accuracy and mean entropy by length, from scikit-learn itself and other batches than the study's."""
+    """Accuracy and mean entropy by length, from scikit-learn itself and other batches."""
     from sklearn.linear_model import LogisticRegression
 
     assert ready.labelled is not None
@@ -131,34 +122,27 @@ def test_accuracy_and_entropy_by_hand(
     }
     for name, one in models.items():
         for length, (accuracy, entropy) in told(one.encode_document, ready).items():
-            correct, unsure, change = (
-                found[name, "correct", length, None],
-                found[name, "entropy", length, None],
-                found[name, "correct", length, PLAIN],
-            )
+            correct = found[name, "correct", length, None]
+            change = found[name, "correct", length, PLAIN]
+            unsure = found[name, "entropy", length, None]["estimate"]
             assert correct["estimate"] == pytest.approx(accuracy, abs=CLOSE)
-            assert unsure["estimate"] == pytest.approx(entropy, abs=1e-3)
+            assert unsure == pytest.approx(entropy, abs=1e-3)
             assert correct["low"] <= correct["estimate"] <= correct["high"]
             plain = found[PLAIN, "correct", length, None]["estimate"]
             assert change["estimate"] == pytest.approx(correct["estimate"] - plain, abs=1e-12)
-    assert max(one["estimate"] for key, one in found.items() if key[1] == "correct") > 0.6, (
-        "something can be learnt"
-    )
+    # Something can be learnt.
+    assert max(one["estimate"] for key, one in found.items() if key[1] == "correct") > 0.6
 
 
 def test_no_document_is_trained_on_and_tested(
     log: RunLog, model: SentenceTransformer, files: dict[str, str]
 ) -> None:
-    """The rows are of tested documents alone, the same under all treatments, with the labels of their own lines."""
+    """Rows are of tested documents alone, the same under all treatments, with their own labels."""
     labelled = prepared(model, **options(files)).labelled
     assert labelled is not None
-    trained = {
-        text.document
-        for text, taken in zip(labelled.cuts.texts, labelled.train, strict=True)
-        if taken
-    }
-    for text, label in zip(labelled.cuts.texts, labelled.labels, strict=True):
-        assert label == str(int(text.document[1:]) % 2)
+    documents = np.array([text.document for text in labelled.cuts.texts])
+    trained = set(documents[labelled.train])
+    assert labelled.labels.tolist() == [str(int(name[1:]) % 2) for name in documents]
     rows = log.rows.filter(pl.col("measure") == "correct")
     tested = [set(own["document"]) for own in rows.partition_by("treatment")]
     assert len(tested) == 4
@@ -167,7 +151,7 @@ def test_no_document_is_trained_on_and_tested(
 
 
 def test_baselines(log: RunLog, model: SentenceTransformer, files: dict[str, str]) -> None:
-    """A whitening is fitted on what is not measured; of a baseline's attention nothing new is said."""
+    """A whitening is fitted on what is not measured; a baseline has no spectra."""
     rows = log.frame("geometry").filter(measure="cosine", length=10).to_dicts()
     means = {one["treatment"]: one["estimate"] for one in rows if one["against"] is None}
     assert abs(means["whitening"]) < abs(means[PLAIN]) / 2

@@ -1,4 +1,4 @@
-"""What a study of length shows: logs written by hand in; verdicts, advice, frames, tables and charts out."""
+"""What a study of length shows of logs that are written by hand."""
 
 from __future__ import annotations
 
@@ -55,13 +55,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     """A study with everything there is to show."""
     labelled = [row for measure in ("correct", "entropy") for row in label_rows_of(LABELS, measure)]
     repeated = [
-        {
-            "treatment": name,
-            "measure": "repeated",
-            "document": "dog / cat",
-            "part": str(times),
-            "value": value,
-        }
+        {"treatment": name, "measure": "repeated", "part": str(times), "value": value}
         for name, values in REPEATED.items()
         for times, value in values.items()
     ]
@@ -91,33 +85,34 @@ def lines(panel: Panel, *, dashed: bool = False) -> dict[str, list[float | None]
     ],
 )
 def test_verdicts(tmp_path: Path, rise: float, word: str, direction: str) -> None:
-    """Straight lines over log2 of length, with intervals of ±0.0009 around their slopes; the margin is 0.005."""
+    """Straight lines over log2 of length, with slopes ±0.0009; the margin is 0.005."""
     curve = above(*(rise * doubling for doubling in range(4)))
     log = study_of(tmp_path, {PLAIN: curve})
     slope, half = slope_of(curve, LENGTHS)
     assert (slope, half) == (pytest.approx(rise), pytest.approx(0.0009, abs=1e-5)), "the premise"
     ends = [f"{end:+.4f}".replace("-", "−") for end in (slope, slope - half, slope + half)]
     sentence = (
-        (f"long texts are {direction} alike than short ones; " if direction else "")
-        + f"mean cosine {ends[0]} [{ends[1]}, {ends[2]}] per doubling of length (0.500 at 50 tokens, "
-        + f"{curve[-1]:.3f} at 400)"
-        + ("" if direction else "; within the margin of ±0.005")
+        f"mean cosine {ends[0]} [{ends[1]}, {ends[2]}] per doubling of length (0.500 at 50 tokens, "
+        f"{curve[-1]:.3f} at 400)"
     )
+    if direction:
+        sentence = f"long texts are {direction} alike than short ones; {sentence}"
+    else:
+        sentence += "; within the margin of ±0.005"
     assert log.verdicts.rows() == [(PLAIN, word, sentence)]
     [card] = log.view.cards
     assert (card.name, card.badge, card.sentences) == (PLAIN, word, (sentence,))
-    assert (
-        repr(log)
-        == f"<m on c: {DOCUMENTS} documents cut to 50, 100, 200, 400 tokens | {PLAIN}: {word}>"
-    )
+    cut = f"{DOCUMENTS} documents cut to 50, 100, 200, 400 tokens"
+    assert repr(log) == f"<m on c: {cut} | {PLAIN}: {word}>"
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_what_is_not_shown_is_inconclusive(tmp_path: Path, sign: int) -> None:
     """±0.0047 ± 0.0009 per doubling: the margin of 0.005 is inside, on whichever side.
 
-    The estimate lies 0.0003 within the margin and has an error of 0.00089/2.02; 5 % and 80 % power of one side need
-    (1.65 + 0.84) errors in 0.0003, so about (2.49 · 0.00044 / 0.0003)² = 13.4 times the 40 documents.
+    The estimate lies 0.0003 within the margin and has an error of 0.00089/2.02; 5 % and 80 % power
+    of one side need (1.65 + 0.84) errors in 0.0003, so about (2.49 · 0.00044 / 0.0003)² = 13.4
+    times the 40 documents.
     """
     log = study_of(tmp_path, {PLAIN: above(*(sign * 0.0047 * doubling for doubling in range(4)))})
     [(_, word, sentence)] = log.verdicts.rows()
@@ -138,12 +133,10 @@ def test_the_margin_decides(tmp_path: Path) -> None:
 
 
 def test_few_documents_are_noted(tmp_path: Path) -> None:
-    many, few = (
-        study_of(tmp_path / str(n), {PLAIN: above(0, 0, 0, 0)}, texts=n).view.notes
-        for n in (30, 29)
-    )
-    assert many == ()
-    assert few == ("29 documents: with fewer than 30, intervals may be too narrow",)
+    curves = {PLAIN: above(0, 0, 0, 0)}
+    assert study_of(tmp_path / "many", curves, texts=30).view.notes == ()
+    [few] = study_of(tmp_path / "few", curves, texts=29).view.notes
+    assert few == "29 documents: with fewer than 30, intervals may be too narrow"
 
 
 def test_one_length_has_neither_verdict_nor_advice(tmp_path: Path) -> None:
@@ -174,7 +167,7 @@ def most(temperature: float) -> str:
     ("curves", "said"),
     [
         pytest.param(
-            # Whatever the order, but for the first treatment, which the others are measured against.
+            # Whatever the order after the first treatment.
             {
                 PLAIN: above(0, 0, 0.05, 0.1),
                 STRONG: above(-0.2, -0.1, -0.05, 0),
@@ -212,14 +205,9 @@ def most(temperature: float) -> str:
             id="one step, then none",
         ),
         pytest.param(
-            {PLAIN: above(0, 0, 0.1, 0.1), STRONG: above(0, 0, 0.05, 0)},
-            [1, 1, most(0.8), 0.8],
-            id="none, then one",
-        ),
-        pytest.param(
-            {PLAIN: above(0, 0.05, 0, 0), MILD: above(0, 0, 0, 0)},
-            [1, 0.9, 1, 1],
-            id="not needed again",
+            {PLAIN: above(0, 0.05, 0.1, 0), MILD: above(0, 0.02, 0, 0)},
+            [1, most(0.9), 0.9, 1],
+            id="none, then one, then not needed",
         ),
         pytest.param(
             {PLAIN: above(0, 0.005 + TWO_SIDED + JUST), MILD: above(0, 0.005 - TWO_SIDED - JUST)},
@@ -254,7 +242,9 @@ def test_advice(tmp_path: Path, curves: Curves, said: list[float | str]) -> None
 
 SEEN = "the mean cosine of two different texts is {} at 50 tokens and {} at 400"
 TRY = "Before you change anything, measure with fairspan evaluate what your search gains."
-ALIKE = f"Long texts look more alike than short ones to m, which makes them harder to tell apart: {SEEN}."
+TO_M = "alike than short ones to m"
+ALIKE = f"Long texts look more {TO_M}, which makes them harder to tell apart: {SEEN}."
+FINE = f"{TO_M}: {SEEN}. Nothing has to be done."
 
 
 @pytest.mark.parametrize(
@@ -263,28 +253,15 @@ ALIKE = f"Long texts look more alike than short ones to m, which makes them hard
         (0.1, 0.0, f"{ALIKE} A softmax temperature of 0.8 is enough to undo this. {TRY}"),
         (0.1, 0.05, f"{ALIKE} Temperature: {most(0.8)}. {TRY}"),
         (0.1, 0.2, f"{ALIKE} Temperature: {NO_OTHER}. {TRY}"),
-        (
-            0.0,
-            0.0,
-            f"Long texts look neither more nor less alike than short ones to m: {SEEN}. Nothing has to be done.",
-        ),
-        (
-            -0.1,
-            0.0,
-            f"Long texts look less alike than short ones to m: {SEEN}. Nothing has to be done.",
-        ),
-        (
-            3 * 0.0047,
-            0.0,
-            f"It is open whether long texts look more alike than short ones to m: {SEEN}.",
-        ),
+        (0.0, 0.0, f"Long texts look neither more nor less {FINE}"),
+        (-0.1, 0.0, f"Long texts look less {FINE}"),
+        (3 * 0.0047, 0.0, f"It is open whether long texts look more {TO_M}: {SEEN}."),
     ],
 )
 def test_what_it_means_comes_first(tmp_path: Path, ends: float, stronger: float, said: str) -> None:
-    """Cosines rise evenly to `ends` above the shortest texts', and to `stronger` at a temperature of 0.8."""
-    curves = {
-        name: above(*np.linspace(0, end, 4)) for name, end in ((PLAIN, ends), (STRONG, stronger))
-    }
+    """Cosines rise evenly by `ends`, and by `stronger` at a temperature of 0.8."""
+    rises = {PLAIN: ends, STRONG: stronger}
+    curves = {name: above(*np.linspace(0, rise, 4)) for name, rise in rises.items()}
     shown = study_of(tmp_path, curves).view
     first, *_, last = curves[PLAIN]
     assert shown.meaning == said.format(f"{first:.3f}", f"{last:.3f}")
@@ -294,7 +271,7 @@ def test_what_it_means_comes_first(tmp_path: Path, ends: float, stronger: float,
 
 
 def test_advice_is_rarely_wrong() -> None:
-    """No temperature is enough by a hair, at any length: 5 % of studies may advise one, with 1.1 % of error over 400.
+    """No temperature is enough by a hair, at any length: 5 % ± 1.1 % of 400 studies may advise one.
 
     Without a correction it is more than half of them.
     """
@@ -319,9 +296,6 @@ def test_advice_is_rarely_wrong() -> None:
             for _, value, _ in suggestions(tried, found, tokens, 0.005, names[0])[1:]
         )
         wrong[1] += any(one.below(0.005 * log2(key[2] / 50)) < 0.05 for key, one in found.items())
-    print(
-        f"wrong advice in {wrong[0] / 4:.1f} % of studies, {wrong[1] / 4:.1f} % without correction"
-    )
     assert wrong[0] <= 0.083 * 400 < wrong[1]
 
 
@@ -348,26 +322,19 @@ def test_a_temperature_is_one_whatever_its_name(tmp_path: Path) -> None:
 
 
 def test_bounds_that_do_not_hold_are_counted(tmp_path: Path) -> None:
-    """Quantity and bound meet text by text and layer by layer; equal is within; without a bound nothing counts."""
-    rows = [
-        spectrum_row(treatment, measure, document, 50, layer, value)
-        for treatment, measure, document, layer, value in [
-            (PLAIN, "sigma_a", "a", 0, 0.5),
-            (PLAIN, "theorem_3", "a", 0, 0.4),
-            (PLAIN, "sigma_a", "a", 1, 0.5),
-            (PLAIN, "theorem_3", "a", 1, 0.6),
-            (PLAIN, "sigma_a", "b", 0, 0.5),
-            (PLAIN, "theorem_3", "b", 0, 0.5),
-            (PLAIN, "sigma_a", "b", 1, 0.9),
-            (STRONG, "sigma_a", "a", 0, 0.9),
-            (STRONG, "theorem_3", "a", 0, 0.2),
-        ]
-    ]
-    # The same document at another length has a bound of its own.
-    rows += [
-        spectrum_row(PLAIN, "sigma_a", "a", 100, 0, 0.1),
-        spectrum_row(PLAIN, "theorem_3", "a", 100, 0, 0.2),
-    ]
+    """By text, length and layer; equal is within; without a bound nothing counts."""
+    rows = []
+    for treatment, document, length, layer, value, bound in [
+        (PLAIN, "a", 50, 0, 0.5, 0.4),
+        (PLAIN, "a", 50, 1, 0.5, 0.6),
+        (PLAIN, "b", 50, 0, 0.5, 0.5),
+        (PLAIN, "b", 50, 1, 0.9, None),
+        (STRONG, "a", 50, 0, 0.9, 0.2),
+        (PLAIN, "a", 100, 0, 0.1, 0.2),
+    ]:
+        rows.append(spectrum_row(treatment, "sigma_a", document, length, layer, value))
+        if bound is not None:
+            rows.append(spectrum_row(treatment, "theorem_3", document, length, layer, bound))
     log = study_of(tmp_path, {PLAIN: [0.5] * 4, STRONG: [0.4] * 4}, rows=rows)
     assert log.frame("bounds").rows() == [
         (PLAIN, "sigma_a", "theorem_3", 1, 4),
@@ -384,9 +351,8 @@ def test_bounds_that_do_not_hold_are_counted(tmp_path: Path) -> None:
 
 def test_frames_are_json(study: RunLog) -> None:
     said = json.loads(json.dumps(study.to_dict(), allow_nan=False))
-    assert len(said["geometry"]) == 2 * (4 + 3 + 4 + 1 + 4 + 3 + 4 + 4 + 1 + 4 + 3 + 1), (
-        "values and differences"
-    )
+    # Values and differences of two treatments and the words, by two measures.
+    assert len(said["geometry"]) == 2 * (4 + 3 + 4 + 1 + 4 + 3 + 4 + 4 + 1 + 4 + 3 + 1)
     assert len(said["classification"]) == 2 * (4 + 4 + 4)
     assert said["notes"] == ["a note"]
     assert said["lengths"] == [
@@ -403,18 +369,10 @@ def test_frames_are_json(study: RunLog) -> None:
 def test_unknown_intervals_are_null(tmp_path: Path) -> None:
     """As three documents leave the distances: without one of them there is no centre of others."""
     log = study_of(tmp_path, {PLAIN: above(0, 0, 0, 0)})
-    blank = (
-        pl.when(pl.col("measure") == "distance_without")
-        .then(None)
-        .otherwise(pl.col("value"))
-        .alias("value")
-    )
-    said = json.loads(
-        json.dumps(replace(log, rows=log.rows.with_columns(blank)).to_dict(), allow_nan=False)
-    )
-    lows = {
-        (one["measure"], one["low"]) for one in said["geometry"] if one["against"] == "shortest"
-    }
+    known = pl.when(pl.col("measure") != "distance_without").then("value")
+    blank = replace(log, rows=log.rows.with_columns(value=known)).to_dict()
+    said = json.loads(json.dumps(blank, allow_nan=False))["geometry"]
+    lows = {(one["measure"], one["low"]) for one in said if one["against"] == "shortest"}
     assert {low for measure, low in lows if measure == "distance"} == {None}
     assert ("cosine", None) not in lows
 
@@ -434,30 +392,21 @@ def test_an_interrupted_study_shows_what_was_finished(tmp_path: Path) -> None:
 
 def test_tables_by_length(study: RunLog) -> None:
     found = table_of(study.view, "geometry")
-    names = {"words": "raw word embeddings"}
     assert [row.heads for row in found.rows] == [
-        (measure, names.get(name, name))
+        (measure, "raw word embeddings" if name == "words" else name)
         for measure in ("mean pairwise cosine", "distance to the centre")
         for name in CURVES
     ]
-    assert [column.name for column in found.columns] == [
-        "50",
-        "100",
-        "200",
-        "400",
-        "each doubling [95 %]",
-    ]
+    names = [column.name for column in found.columns]
+    assert names == ["50", "100", "200", "400", "each doubling [95 %]"]
     assert [cell.text for cell in found.rows[1].cells[:4]] == ["0.400", "0.410", "−0.420", "0.430"]
     # The lengths double, so the slope is (3 (x4 − x1) + (x3 − x2)) / 10.
     slope, half = (3 * 0.2 + 0.05) / 10, HALF / 5**0.5
     assert found.rows[0].cells[4].text == f"+{slope:.4f} [+{slope - half:.4f}, +{slope + half:.4f}]"
     assert found.frame.equals(study.frame("geometry"))
     last = table_of(study.view, "spectra")
-    assert [row.heads[0] for row in last.rows[::2]] == [
-        "σ_a",
-        "Theorem 3's bound on σ_a",
-        "σ_s of the scores",
-    ]
+    heads = [row.heads[0] for row in last.rows[::2]]
+    assert heads == ["σ_a", "Theorem 3's bound on σ_a", "σ_s of the scores"]
     by_hand = [f"{0.3 + 0.1 + 0.005 + length / 1000:.3f}" for length in LENGTHS]
     assert [cell.text for cell in last.rows[0].cells] == by_hand
     # 2 treatments, 2 texts, 4 lengths; 2 layers have a rate, 1 a σ_a.
@@ -477,15 +426,10 @@ def test_every_chart_is_there_and_theory_is_closed(study: RunLog, tmp_path: Path
     kinds = ("overview", "similarity", "classification", "repeated-words", "filter-rates", "theory")
     assert [one.name for one in study.view.charts()] == [f"length-{kind}" for kind in kinds]
     assert study.view.chart().name == "length-overview"
-    assert [section.title for section in study.view.sections] == [
-        "At a glance",
-        "By length",
-        "Theory",
-    ]
-    assert [section.closed for section in study.view.sections] == [False, False, True]
-    assert "<summary>Theory</summary>" in study.save_page(tmp_path / "page.html").read_text(
-        encoding="utf-8"
-    )
+    sections = [(section.title, section.closed) for section in study.view.sections]
+    assert sections == [("At a glance", False), ("By length", False), ("Theory", True)]
+    page = study.save_page(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<summary>Theory</summary>" in page
 
 
 def test_curves_by_length(study: RunLog) -> None:
@@ -501,10 +445,8 @@ def test_curves_by_length(study: RunLog) -> None:
         for one in (one for series in panel.series for one in series.points):
             assert one is not None
             assert (one.low, one.high) == pytest.approx((one.estimate - HALF, one.estimate + HALF))
-    assert [lines(panel) for panel in chart_of(study.view, "length-classification").panels] == [
-        LABELS,
-        LABELS,
-    ]
+    panels = chart_of(study.view, "length-classification").panels
+    assert [lines(panel) for panel in panels] == [LABELS, LABELS]
     [panel] = chart_of(study.view, "length-repeated-words").panels
     assert lines(panel) == {name: list(values.values()) for name, values in REPEATED.items()}
     assert panel.spots == pytest.approx([log2(times) / 2 for times in (1, 2, 4)])
@@ -565,21 +507,13 @@ def test_natural_slopes_are_over_the_lengths_that_texts_have(tmp_path: Path) -> 
     bins = [100, 200, 300, 400]
     tokens = {begin: rng.integers(begin, begin + 100, DOCUMENTS) for begin in bins}
     log = study_of(tmp_path, {PLAIN: [0.5] * 4}, lengths=bins, paired=False)
-    rows = rows_of(
-        [
-            {
-                "treatment": PLAIN,
-                "measure": measure,
-                "document": f"d{begin}-{i}",
-                "part": str(begin),
-            }
-            | {"tokens": int(n), "value": 0.3 + 0.01 * log2(n)}
-            for measure in ("cosine", "distance", "distance_without")
-            for begin in bins
-            for i, n in enumerate(tokens[begin])
-        ]
-    )
-    geometry = replace(log, rows=rows).frame("geometry")
+    rows = []
+    for measure, begin in product(("cosine", "distance", "distance_without"), bins):
+        for i, n in enumerate(tokens[begin]):
+            text = {"document": f"d{begin}-{i}", "part": str(begin), "tokens": int(n)}
+            value = 0.3 + 0.01 * log2(n)
+            rows.append({"treatment": PLAIN, "measure": measure, "value": value, **text})
+    geometry = replace(log, rows=rows_of(rows)).frame("geometry")
     [slope] = geometry.filter(measure="cosine", against="doubling")["estimate"]
     assert slope == pytest.approx(0.01, abs=1e-12)
     means = [0.3 + 0.01 * np.log2(tokens[begin]).mean() for begin in bins]

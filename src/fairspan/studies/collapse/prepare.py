@@ -1,10 +1,10 @@
 """`PreparedCollapse`: a study of length with every text cut and nothing embedded yet."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -121,39 +121,32 @@ class PreparedCollapse:
         analysis = 0.0
         for treatment in self.options.all_treatments:
             encoder = under(treatment).documents
-            seconds = 0.0
-            if treatment.baseline is None:
+            if self.analysed and treatment.baseline is None:
                 analysis = analysis or self._spectra_seconds(encoder.model)
-                seconds = analysis
+            seconds = 0.0 if treatment.baseline else analysis
             pairs = (*fit_pairs(treatment, self.fit, under), (encoder, self.texts))
             lines.append(Work(treatment.name, pairs, seconds=seconds))
         return lines
 
     def _spectra_seconds(self, model: SentenceTransformer) -> float:
-        """The time of all spectra of one treatment, from one text of each length, short ones first.
+        """The time of all spectra of one treatment, which grows with the square of tokens.
 
-        Lengths that the trial has no time for are taken to need time in proportion to the square of
-        their tokens.
+        From a trial of one text of each length, short ones first, that ends after a few seconds.
         """
-        analyse = partial(
-            spectra, model, prompt=self.subject.prompts["document"], layers=self.options.layers
-        )
-        total = 0.0
-        spent = 0.0
-        per_square = 0.0
-        for _, same_length in groupby(self.analysed, key=lambda text: text.length):
-            texts = list(same_length)
-            if spent < _TRIAL_SECONDS:
-                started = time.perf_counter()
-                try:
-                    list(analyse([texts[0].text]))
-                except UnsupportedModel:
-                    return 0.0
-                seconds = time.perf_counter() - started
-                spent += seconds
-                per_square = seconds / texts[0].tokens ** 2
-            total += per_square * sum(text.tokens**2 for text in texts)
-        return total
+        prompt = self.subject.prompts["document"]
+        tried = 0
+        started = time.perf_counter()
+        for length in self.cuts.lengths:
+            text = self.cuts.at(length)[0]
+            try:
+                list(spectra(model, [text.text], prompt=prompt, layers=self.options.layers))
+            except UnsupportedModel:
+                return 0.0
+            seconds = time.perf_counter() - started
+            tried += text.tokens**2
+            if seconds > _TRIAL_SECONDS:
+                break
+        return seconds / tried * sum(text.tokens**2 for text in self.analysed)
 
 
 def prepare_collapse(
@@ -233,12 +226,12 @@ def _reachable(corpus: Corpus, language: str, counter: TokenCounter) -> list[int
 
 def _large_enough(cuts: Cuts) -> Cuts:
     """The lengths that have enough documents for an interval; the others are noted."""
-    counts = {length: len(cuts.at(length)) for length in cuts.lengths}
+    counts = Counter(text.length for text in cuts.texts)
     few = [length for length, count in counts.items() if count < _LEAST]
     if len(few) == len(counts):
         raise DesignError(
-            f"{max(counts.values(), default=0)} documents can be used, and {_LEAST} are needed: "
-            "add documents, name other lengths, or raise the tolerance."
+            f"{max(counts.values())} documents can be used, and {_LEAST} are needed: add "
+            "documents, name other lengths, or raise the tolerance."
         )
     if not few:
         return cuts

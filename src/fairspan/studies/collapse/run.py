@@ -30,10 +30,8 @@ def _measure(prepared: PreparedCollapse, run: Run) -> None:
     treatments = prepared.options.all_treatments
     embedded = sum(text.length for text in prepared.texts)
     analysed = sum(text.tokens for text in prepared.analysed)
-    total = 0
-    for treatment in treatments:
-        total += embedded + prepared.fit.tokens(treatment)
-        total += 0 if treatment.baseline else analysed
+    total = sum(embedded + prepared.fit.tokens(treatment) for treatment in treatments)
+    total += analysed * sum(treatment.baseline is None for treatment in treatments)
     run.progress.start(total)
     for treatment in treatments:
         run.add(_rows(prepared, run, treatment))

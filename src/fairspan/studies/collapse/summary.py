@@ -183,35 +183,27 @@ def _verdict(
     if len(lengths) == 1:
         return "inconclusive", "one length only: nothing to compare"
     slope = intervals[treatment, "cosine", None, "doubling"]
-    word = judge(slope, margin)
-    ends = [
-        (number(intervals[treatment, "cosine", length, None].estimate), name)
-        for length, name in lengths.select("length", "name").rows()
-    ]
+    means = [intervals[treatment, "cosine", length, None].estimate for length in lengths["length"]]
+    begin, *_, end = lengths["name"]
     seen = (
         f"mean cosine {with_bounds(slope, '+.4f')} per doubling of length "
-        f"({ends[0][0]} at {ends[0][1]} tokens, {ends[-1][0]} at {ends[-1][1]})"
+        f"({number(means[0])} at {begin} tokens, {number(means[-1])} at {end})"
     )
-    if word == "biased":
+    if slope.lower(0.975) > margin or slope.upper(0.975) < -margin:
         how = "more" if slope.estimate > 0 else "less"
-        return word, f"long texts are {how} alike than short ones; {seen}"
-    if word == "fair":
-        return word, f"{seen}; within the margin of ±{margin:g}"
+        return "biased", f"long texts are {how} alike than short ones; {seen}"
+    if -margin < slope.lower() and slope.upper() < margin:
+        return "fair", f"{seen}; within the margin of ±{margin:g}"
     texts = lengths["texts"].to_list()
     documents = min(texts) if paired else sum(texts)
     needed = documents_needed(replace(slope, estimate=abs(slope.estimate)), margin, documents)
-    if needed is None:
-        close = f"too close to the margin of ±{margin:g}"
-        return word, f"{close} for any realistic number of documents to decide; {seen}"
-    plural = "" if needed == 1 else "s"
-    return word, f"about {round_up(needed)} more document{plural} would decide; {seen}"
-
-
-def judge(slope: Interval, margin: float) -> str:
-    """Biased: significantly beyond the margin on either side; fair: significantly within both."""
-    if slope.lower(0.975) > margin or slope.upper(0.975) < -margin:
-        return "biased"
-    return "fair" if -margin < slope.lower() and slope.upper() < margin else "inconclusive"
+    outlook = (
+        f"too close to the margin of ±{margin:g} for any realistic number of documents to decide"
+    )
+    if needed is not None:
+        plural = "" if needed == 1 else "s"
+        outlook = f"about {round_up(needed)} more document{plural} would decide"
+    return "inconclusive", f"{outlook}; {seen}"
 
 
 def _temperatures(log: RunLog) -> list[tuple[float, str]]:
@@ -229,14 +221,11 @@ def suggestions(
     margin: float,
     baseline: str,
 ) -> list[tuple[int, float | None, str]]:
-    """Each length, the highest temperature that is shown to be enough for it, or why none is.
+    """Each length, the highest of the `temperatures` that is shown to be enough, or why none is.
 
-    A temperature is enough if it makes texts no more alike than the shortest ones of the plain
-    model, by less than the margin for each doubling of length. By Holm's correction over all
-    temperatures and lengths, the chance that any advice is wrong is at most 5 %.
-
-    Args:
-        temperatures: those that were tried, descending, each with the name of its treatment.
+    Enough makes texts no more alike than the shortest ones of the baseline, by less than the margin
+    for each doubling of length. By Holm's correction over all temperatures and lengths, the chance
+    that any advice is wrong is at most 5 %.
     """
     shortest, *longer = tokens
     advice: list[tuple[int, float | None, str]] = [(shortest, 1.0, "")]

@@ -64,8 +64,8 @@ def view_of(log: RunLog) -> View:
     texts = frames["lengths"]["texts"].to_list()
     notes = list(log.notes)
     if min(texts) < FEW:
-        narrow = f"with fewer than {FEW}, intervals may be too narrow"
-        notes.append(f"{min(texts)} documents: {narrow}")
+        few = f"{min(texts)} documents: with fewer than {FEW}, intervals may be too narrow"
+        notes.append(few)
     sections = [_overview(shown), _by_length(shown)]
     if len(frames["spectra"]):
         sections.append(_theory(shown))
@@ -111,13 +111,7 @@ class _Shown:
         return self.frames[name].filter(pl.col("against").is_null())
 
     def table(
-        self,
-        name: str,
-        title: str,
-        values: pl.DataFrame,
-        notes: Sequence[str] = (),
-        *,
-        brief: bool = True,
+        self, name: str, title: str, values: pl.DataFrame, notes: Sequence[str] = ()
     ) -> Table:
         """Estimates by length, and what a doubling of length adds where that is known."""
         keys = ["measure", "treatment"]
@@ -140,7 +134,7 @@ class _Shown:
             columns=columns,
             grouped=1,
             notes=notes,
-            brief=brief,
+            brief=name != "spectra",
         )
         return replace(table, frame=self.frames[name])
 
@@ -311,9 +305,7 @@ def _theory(shown: _Shown) -> Section:
         notes.append(f"{NAMES[bound]} {holds} {total:,} layers of the texts that were measured")
     measures = ("sigma_a", "theorem_3", "sigma_s")
     values = pl.concat(last_layer.filter(measure=measure) for measure in measures)
-    table = shown.table(
-        "spectra", "Attention of the last layer by length", values, notes, brief=False
-    )
+    table = shown.table("spectra", "Attention of the last layer by length", values, notes)
     charts = (replace(rate_chart, y_label=NAMES["filter_rate"]), bound_chart)
     return Section(
         "Theory",
