@@ -12,12 +12,7 @@ import numpy as np
 import pytest
 
 from fairspan.errors import CorpusError, DesignError, MissingExtra
-from fairspan.studies.collapse.classification import (
-    LabelledText,
-    classify,
-    read_labelled,
-    training_part,
-)
+from fairspan.studies.collapse.classification import classify, read_labelled, training_part
 from tests.saying import said_by
 
 
@@ -36,14 +31,12 @@ def test_labels_are_texts_or_numbers_and_ids_may_be_missing(tmp_path: Path) -> N
         {"label": "good", "text": "fine"},
         {"id": 7, "label": "good", "text": "nice"},
     )
-    assert read_labelled(file) == [
-        LabelledText("x", "0", "bad"),
-        LabelledText("a.jsonl, line 3", "good", "fine"),
-        LabelledText("7", "good", "nice"),
-    ]
+    corpus, labels = read_labelled(file, "en")
+    assert labels == {"x": "0", "a.jsonl, line 3": "good", "7": "good"}
+    assert [corpus.text(name, "en") for name in labels] == ["bad", "fine", "nice"]
     zipped = tmp_path / "a.jsonl.gz"
     zipped.write_bytes(gzip.compress(file.read_bytes()))
-    assert [one.label for one in read_labelled(str(zipped))] == ["0", "good", "good"]
+    assert list(read_labelled(str(zipped), "en")[1].values()) == ["0", "good", "good"]
 
 
 GOOD = {"id": "a", "label": 1, "text": "t"}
@@ -65,7 +58,7 @@ GOOD = {"id": "a", "label": 1, "text": "t"}
 )
 def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, rows: list[object], said: str) -> None:
     file = write(tmp_path / "a.jsonl", *rows)
-    assert said in said_by(read_labelled, file, kind=CorpusError)
+    assert said in said_by(read_labelled, file, "en", kind=CorpusError)
 
 
 def test_texts_of_a_document_fall_together_and_stay_there() -> None:

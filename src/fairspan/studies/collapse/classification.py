@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr  # type: ignore[import-untyped, unused-ignore]
 
+from fairspan.corpus.corpus import Corpus
+from fairspan.corpus.segment import Segment
 from fairspan.errors import CorpusError, DesignError, MissingExtra
 from fairspan.retrieval.entries import entries_by_id
 from fairspan.stats.arrays import Floats
@@ -19,30 +20,23 @@ from fairspan.stats.arrays import Floats
 ITERATIONS = 100
 
 
-@dataclass(frozen=True, slots=True)
-class LabelledText:
-    """A text and its class; the id names its document."""
-
-    id: str
-    label: str
-    text: str
-
-
-def read_labelled(path: Path | str) -> list[LabelledText]:
-    """The texts of a JSONL file, plain or gzipped, with `text`, `label` and perhaps `id`.
+def read_labelled(path: Path | str, language: str) -> tuple[Corpus, dict[str, str]]:
+    """The texts of a JSONL file with `text`, `label` and perhaps `id`, and their labels by id.
 
     Labels are texts or whole numbers. A text without an id is named after its line.
     """
-    texts = [
-        LabelledText(id, entry.id("label"), entry.text("text"))
-        for id, entry in entries_by_id(Path(path), "id", optional=True)
-    ]
-    if not texts:
+    segments = []
+    labels = {}
+    for id, entry in entries_by_id(Path(path), "id", optional=True):
+        labels[id] = entry.id("label")
+        segments.append(Segment(id, language, entry.text("text")))
+    classes = set(labels.values())
+    if not classes:
         raise CorpusError(f"{path} is empty: it needs one text per line, with 'text' and 'label'.")
-    if len({text.label for text in texts}) < 2:
-        same = f"all {len(texts)} texts have the label {texts[0].label!r}"
+    if len(classes) == 1:
+        same = f"all {len(labels)} texts have the label {classes.pop()!r}"
         raise CorpusError(f"{path}: {same}; give at least 2 classes.")
-    return texts
+    return Corpus.from_segments("labelled", segments), labels
 
 
 def training_part(

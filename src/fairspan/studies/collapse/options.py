@@ -135,7 +135,7 @@ class CollapseOptions(StudyOptions):
 
         _, language = self.read_corpus()
         if self.labelled is not None:
-            read_labelled(self.labelled)
+            read_labelled(self.labelled, language)
         if self.fit_corpus is not None:
             Corpus.read(self.fit_corpus, [language], partial=True)
 

@@ -13,7 +13,6 @@ from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.treatment import Treatment
 from fairspan.corpus.corpus import Corpus
-from fairspan.corpus.segment import Segment
 from fairspan.design.cuts import Cuts, LengthText, cut_documents, natural_lengths
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.encoder import Text
@@ -192,11 +191,8 @@ def prepare_collapse(
 
 def _read_and_cut(path: str, language: str, cut: Callable[..., Cuts], seed: int) -> Labelled:
     """The labelled texts of a file, cut and split into parts to train on and to test."""
-    texts = read_labelled(path)
-    segments = [Segment(text.id, language, text.text) for text in texts]
-    corpus = Corpus.from_segments("labelled", segments)
+    corpus, label_of = read_labelled(path, language)
     cuts = cut(corpus, documents=_MOST_LABELLED)
-    label_of = {text.id: text.label for text in texts}
     documents = [text.document for text in cuts.texts]
     labels = [label_of[document] for document in documents]
     train = training_part(documents, labels, seed=seed)
