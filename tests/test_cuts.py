@@ -251,7 +251,6 @@ def test_whole_documents_in_bins() -> None:
         "2 of 7 documents are longer than the model's 300 tokens and were not used",
     )
     assert not cuts.paired
-    assert natural_lengths(corpus, "en", Words(), width=500).lengths == (0, 500)
 
 
 def test_no_document_that_fits() -> None:

@@ -20,11 +20,11 @@ from hypothesis import strategies as st
 
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
-from fairspan.design.design import DESIGNS, Design, order_count, orders
+from fairspan.design.design import DESIGNS, Design, order_count
 from fairspan.design.documents import Documents, build_documents, fitting_opening
 from fairspan.design.lengths import measure_segments
 from fairspan.design.plan import LanguagePlan, choose_plans, language_plans, languages_of
-from fairspan.design.sets import draw_sets
+from fairspan.design.sets import draw_sets, orders
 from fairspan.errors import DesignError
 from tests.saying import said_by
 

@@ -301,6 +301,18 @@ def test_the_probability_is_that_of_t(estimate: float, error: float, freedom: fl
     assert stated == pytest.approx(stats.t.sf(0, freedom, loc=estimate, scale=error))
 
 
+@pytest.mark.parametrize("gap", [0.006, 0.012, 0.02])
+def test_with_what_is_lacking_four_in_five_are_decided(gap: float) -> None:
+    """If the estimate is the truth. 400 samples at 80 %: a standard error of 2 %, and the number
+    has two digits.
+    """
+    more = lacking(t_interval(gap, 0.01, 99), 100, gap) or 0
+    drawn = np.random.default_rng(0).normal(gap, 0.1, (400, 100 + more))
+    error = drawn.std(1, ddof=1) / (100 + more) ** 0.5
+    lower = drawn.mean(1) - stats.t.ppf(0.975, 99 + more) * error
+    assert (lower > 0).mean() == pytest.approx(0.8, abs=0.08)
+
+
 def test_more_is_lacking_the_larger_the_error() -> None:
     """About (1.96 + 0.84)² · 100 · (error / gap)² clusters in all, and a little more for t."""
     assert [lacking(t_interval(0.02, error, 99), 100, 0.02) for error in (0.005, 0.01, 0.04)] == [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fairspan.corpus.wikipedia import plain_text
+from fairspan.corpus.wikipedia import dump
 from fairspan.corpus.wikipedia.downloads import dump_files, find_sitelinks
 from fairspan.corpus.wikipedia.dump import read_pages, recognise
 from fairspan.corpus.wikipedia.sitelinks import item_of
@@ -135,7 +135,7 @@ def test_wikis_with_two_names(tmp_path: Path) -> None:
 def test_a_missing_package_is_named_before_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plain_text, "find_spec", lambda name: None)
+    monkeypatch.setattr(dump, "find_spec", lambda name: None)
     with pytest.raises(
         MissingExtra, match=r"mwparserfromhell: pip install 'fairspan\[wikipedia\]'"
     ):

@@ -47,8 +47,8 @@ class PerSide:
     document: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "query", check_temperature(self.query))
-        object.__setattr__(self, "document", check_temperature(self.document))
+        for side in ("query", "document"):
+            object.__setattr__(self, side, check_temperature(getattr(self, side)))
 
 
 Temperature = float | PerSide
@@ -84,9 +84,6 @@ class Calibration:
         tile_size: most tokens in a tile, "window" for as many as the plain model reads, or None for
             no tiles. The tiles of a text differ by at most one token. A token sees its own tile and
             shared tokens (special tokens, prompt), and positions restart in every tile.
-
-    >>> Calibration.preset("long").tile_size
-    'window'
     """
 
     basket_size: int = 128
@@ -112,18 +109,15 @@ class Calibration:
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if value not in choices:
-                raise DesignError(
-                    f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}."
-                )
+                listed = ", ".join(map(repr, choices))
+                raise DesignError(f"{name} must be one of {listed}, got {value!r}.")
         if self.sides != "both" and isinstance(self.temperature, PerSide):
-            raise DesignError(
-                f"sides={self.sides!r} already limits the calibration to one side: give one "
-                "temperature."
-            )
-        if self.tile_size not in (None, WINDOW) and not _is_whole(self.tile_size, 1):
-            raise DesignError(
-                f"tile_size must be a whole number of tokens, or 'window', got {self.tile_size!r}."
-            )
+            limited = f"sides={self.sides!r} already limits the calibration to one side"
+            raise DesignError(f"{limited}: give one temperature.")
+        size = self.tile_size
+        if size not in (None, WINDOW) and not _is_whole(size, 1):
+            wanted = "a whole number of tokens, or 'window'"
+            raise DesignError(f"tile_size must be {wanted}, got {size!r}.")
 
     @classmethod
     def preset(cls, name: str) -> Calibration:
@@ -132,9 +126,8 @@ class Calibration:
         if stem == "tiles" and is_count(size):
             return PRESETS["tiles"].but(tile_size=int(size))
         if name not in (*PRESETS, "none"):
-            raise DesignError(
-                f"there is no preset {name!r}. Presets: {', '.join(PRESETS)}, or such as tiles-128."
-            )
+            presets = f"{', '.join(PRESETS)}, or such as tiles-128"
+            raise DesignError(f"there is no preset {name!r}. Presets: {presets}.")
         return PRESETS["plain" if name == "none" else name]
 
     def but(self, **changes: Any) -> Calibration:
@@ -152,7 +145,7 @@ class Calibration:
         return replace(self, sides="both", temperature=temperature_of(self.temperature, side))
 
     def acts_on(self, side: Side) -> bool:
-        """Whether texts of that side come out different from the plain model's."""
+        """Whether texts of that side get other vectors than from the plain model."""
         return self.tiles_on(side) or self.on(side).strength > 0 or self.on(side).temperature != 1
 
     def tiles_on(self, side: Side) -> bool:
@@ -161,7 +154,6 @@ class Calibration:
 
     @property
     def acts(self) -> bool:
-        """Whether any text comes out different from the plain model's."""
         return self.acts_on("query") or self.acts_on("document")
 
     @property
@@ -171,19 +163,17 @@ class Calibration:
 
     def layer_numbers(self, depth: int) -> frozenset[int]:
         """The 0-based layers in baskets of a model with `depth` attention layers."""
-        named = {"all": 0, "last_half": depth // 2, "last": depth - 1}
-        match self.layers:
-            case tuple(numbers):
-                chosen: Sequence[int] = numbers
-            case int(count):
-                chosen = range(depth - count, depth)
-            case name:
-                chosen = range(named[name], depth)
+        first = {"all": 0, "last_half": depth // 2, "last": depth - 1}
+        chosen: Sequence[int]
+        if isinstance(self.layers, tuple):
+            chosen = self.layers
+        elif isinstance(self.layers, int):
+            chosen = range(depth - self.layers, depth)
+        else:
+            chosen = range(first[self.layers], depth)
         if min(chosen) < 0 or max(chosen) >= depth:
-            raise DesignError(
-                f"layers={self.layers} asks for more than the model's {depth} layers, which are "
-                f"numbered 0 to {depth - 1}."
-            )
+            numbers = f"the model's {depth} layers, which are numbered 0 to {depth - 1}"
+            raise DesignError(f"layers={self.layers} asks for more than {numbers}.")
         return frozenset(chosen)
 
     def special_baskets(self, pooling: Pooling) -> tuple[str, str]:
@@ -196,7 +186,7 @@ class Calibration:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, with the version of its layout."""
-        layers = list(self.layers) if isinstance(self.layers, tuple) else self.layers
+        layers = [*self.layers] if isinstance(self.layers, tuple) else self.layers
         return {"format": self.FORMAT, **asdict(self), "layers": layers}
 
     @classmethod
@@ -207,10 +197,9 @@ class Calibration:
         changes = dict(values)
         layout = changes.pop("format", cls.FORMAT)
         if layout != cls.FORMAT:
-            raise DesignError(
-                f"this calibration has layout {layout!r}, and this fairspan reads layout "
-                f"{cls.FORMAT}: write it again with this version, or install the one that wrote it."
-            )
+            layouts = f"layout {layout!r}, and this fairspan reads layout {cls.FORMAT}"
+            remedy = "write it again with this version, or install the one that wrote it"
+            raise DesignError(f"this calibration has {layouts}: {remedy}.")
         return cls().but(**changes)
 
     def to_json(self) -> str:
@@ -235,25 +224,22 @@ def as_calibration(calibration: AnyCalibration | None, **changes: Any) -> Calibr
     A string that is no preset's name means a file if it looks like a path or exists. Fields alone
     change "long", or the defaults of `Calibration` if one of them is about baskets.
     """
+    base = PRESETS["long"]
     match calibration:
         case None:
-            base = PRESETS["long"]
             if _OF_BASKETS & changes.keys():
                 base = PRESETS["paper" if changes.get("tile_size") is None else "plain"]
         case Calibration():
             base = calibration
         case Mapping():
             base = Calibration.from_dict(calibration)
-        case Path():
+        case str() if not _names_file(calibration):
+            base = Calibration.preset(calibration)
+        case str() | Path():
             base = read_calibration(calibration)
-        case str():
-            read = read_calibration if _names_file(calibration) else Calibration.preset
-            base = read(calibration)
         case _:
-            raise DesignError(
-                f"a calibration is a preset's name ({', '.join(PRESETS)}) or a Calibration, got "
-                f"{calibration!r}."
-            )
+            forms = f"a preset's name ({', '.join(PRESETS)}) or a Calibration"
+            raise DesignError(f"a calibration is {forms}, got {calibration!r}.")
     return base.but(**changes)
 
 
@@ -263,11 +249,7 @@ def _names_file(name: str) -> bool:
 
 
 def read_calibration(path: str | Path) -> Calibration:
-    """The calibration in a JSON file, or in the `calibration.json` of a folder.
-
-    Raises:
-        DesignError: if there is none, or it cannot be read.
-    """
+    """The calibration in a JSON file, or in the `calibration.json` of a folder."""
     file = Path(path)
     try:
         file = file / CALIBRATION_FILE if file.is_dir() else file
@@ -295,7 +277,7 @@ def _is_whole(value: Any, least: int) -> bool:
 
 
 def _parse_temperature(value: Any) -> Temperature:
-    """A temperature as a caller or a JSON file may write it: a number, or a mapping by side."""
+    """A temperature from a number, or from a mapping by side as in JSON."""
     if isinstance(value, PerSide):
         return value
     if isinstance(value, Mapping):

@@ -26,7 +26,6 @@ from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, Calibration, 
 from fairspan.errors import DesignError, FairspanError, require_list
 
 PLAIN = "plain"
-"""The unmodified model, as people see it; "none" is accepted too."""
 DEFAULT_TREATMENTS = (PLAIN, "tiles")
 CLOSED_TREATMENTS = (PLAIN, "chunk-mean")
 """The default for a model that only gives vectors, which allows no other."""
@@ -45,8 +44,7 @@ class Treatment:
     """A calibration under the name that rows and tables show.
 
     Attributes:
-        by_segments: whether a document's baskets, tiles or chunks are its segments, where they are
-            known, not runs of tokens.
+        by_segments: whether a document's baskets, tiles or chunks are its segments, where known.
         baseline: what is calibrated in place of the plain model: "last2avg"; "whitening", fitted on
             documents for both sides, of which "whitening-256" keeps 256 dimensions; "chunk-mean",
             the mean of the vectors of a document's chunks, of at most 64 tokens in "chunk-mean-64".
@@ -59,18 +57,16 @@ class Treatment:
 
     @property
     def acts(self) -> bool:
-        """Whether anything is different from the plain model."""
         return self.calibration.acts or self.baseline is not None
 
     @property
     def whitens(self) -> bool:
-        """Whether a whitening is fitted, on texts that are never tested."""
-        return self.baseline is not None and self.baseline.startswith("whitening")
+        return (self.baseline or "").startswith("whitening")
 
     @property
     def chunks(self) -> bool:
         """Whether a document is embedded chunk by chunk."""
-        return self.baseline is not None and self.baseline.startswith("chunk-mean")
+        return (self.baseline or "").startswith("chunk-mean")
 
     @property
     def number(self) -> int | None:
@@ -79,33 +75,29 @@ class Treatment:
         return int(suffix) if suffix.isdecimal() else None
 
     def chunk_size(self, default: int = CHUNK_TOKENS) -> int | str:
-        """How long a chunk may be: a number, or "window" for what the plain model reads."""
+        """Most tokens in a chunk, or "window" for what the plain model reads."""
         return "window" if self.baseline == "chunk-mean-window" else self.number or default
 
     @property
     def for_documents(self) -> Calibration:
-        """What documents are embedded with."""
         return self.calibration.on("document")
 
     @property
     def for_queries(self) -> Calibration:
-        """What queries are embedded with."""
         return self.calibration.on("query")
 
     @property
     def for_segments(self) -> Calibration:
-        """What segments alone are embedded with, on the side of documents.
+        """What segments alone are embedded with: the same as documents if `sides` is "both".
 
-        They are treated as documents, unless the calibration is limited to one side: with
-        sides="document" the plain model embeds them (IRF's control experiment), with sides="query"
-        only they are calibrated.
+        With sides="document" the plain model embeds them (IRF's control experiment), with
+        sides="query" only they are calibrated.
         """
         if self.calibration.sides == "document":
             return PRESETS[PLAIN]
         return self.calibration.but(sides="both").on("document")
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form, which `from_dict` reads."""
         return {**asdict(self), "calibration": self.calibration.to_dict()}
 
     @classmethod
@@ -119,13 +111,7 @@ AnyTreatment = Treatment | Calibration | str | Mapping[str, Any]
 
 
 def as_treatment(treatment: AnyTreatment) -> Treatment:
-    """A treatment from its name, a calibration, or a table of fields with a name.
-
-    >>> as_treatment("128-last").calibration.layers
-    'last'
-    >>> as_treatment("paper+basket_size=64").calibration.basket_size
-    64
-    """
+    """A treatment from its name, a calibration, or a table of fields with a name."""
     match treatment:
         case Treatment():
             return treatment
@@ -135,9 +121,8 @@ def as_treatment(treatment: AnyTreatment) -> Treatment:
             return _parse(treatment, treatment, {})
         case Mapping():
             return _read_table(treatment)
-    raise DesignError(
-        f"a treatment is a name such as 'plain' or 'paper', or a Calibration, got {treatment!r}."
-    )
+    forms = "a name such as 'plain' or 'paper', or a Calibration"
+    raise DesignError(f"a treatment is {forms}, got {treatment!r}.")
 
 
 def as_treatments(
@@ -164,21 +149,19 @@ def shown_name(name: str) -> str:
 
 
 def require_use_of_fit(fit_corpus: str | None, treatments: Sequence[Treatment]) -> None:
-    """Raise if a corpus to fit on was named, and no treatment is fitted."""
+    """Raise if a corpus was named to fit on, and no treatment is fitted."""
     if fit_corpus is not None and not any(treatment.whitens for treatment in treatments):
         raise DesignError("no treatment is fitted, so fit_corpus would do nothing: omit it.")
 
 
 def _read_table(table: Mapping[str, Any]) -> Treatment:
-    """A treatment from a table such as {"name": "mine", "preset": "tiles", "temperature": 0.9}.
-
-    It starts from its `preset`, from its own name if that has a base, or from "paper" or tiles.
-    """
+    """A treatment from a table such as {"name": "mine", "preset": "tiles", "temperature": 0.9}."""
     changes = dict(table)
     name = changes.pop("name", None)
     written = changes.pop("preset", None)
     if not isinstance(name, str) or not name.strip():
         raise DesignError(f"a treatment given as a table needs a name, got {dict(table)!r}.")
+    # Without a preset, the name itself may have a base.
     if written is None and changes and _parse_base(shown_name(name).split("+")[0].strip()) is None:
         written = "paper" if changes.get("tile_size") is None else PLAIN
     return _parse(written or name, name, changes)
@@ -191,9 +174,8 @@ def _parse(written: str, name: str, more: Mapping[str, Any]) -> Treatment:
     cuts = {cut: changes.pop(cut) for cut in _CUTS if cut in changes}
     for cut, value in cuts.items():
         if value != "segments":
-            raise DesignError(
-                f"{cut} can be segments, as in tiles+tiles=segments, or omitted, got {value!r}."
-            )
+            allowed = "segments, as in tiles+tiles=segments, or omitted"
+            raise DesignError(f"{cut} can be {allowed}, got {value!r}.")
     base = _parse_base(word)
     if base is None:
         raise DesignError(
@@ -224,9 +206,8 @@ def _parse_change(part: str) -> tuple[str, Any]:
     """The field and the value of a change, such as "basket_size=64"."""
     field, equals, value = part.partition("=")
     if not equals:
-        raise DesignError(
-            f"a field of a treatment is written name=value, as in +basket_size=64, got {part!r}."
-        )
+        form = "name=value, as in +basket_size=64"
+        raise DesignError(f"a field of a treatment is written {form}, got {part!r}.")
     try:
         return field.strip(), json.loads(value)
     except json.JSONDecodeError:
@@ -235,20 +216,15 @@ def _parse_change(part: str) -> tuple[str, Any]:
 
 def _require_cuts(treatment: Treatment, cuts: Mapping[str, Any]) -> None:
     """Raise unless a treatment has the baskets, tiles or chunks that are to be segments."""
+    shown = f"the treatment {treatment.name!r}"
     if treatment.chunks and cuts and "chunks" not in cuts:
-        raise DesignError(
-            f"the treatment {treatment.name!r} embeds chunks: make these segments with "
-            "chunks=segments."
-        )
+        raise DesignError(f"{shown} embeds chunks: make these segments with chunks=segments.")
     tiled = treatment.calibration.tile_size is not None
-    present = {
-        "baskets": tiled or treatment.calibration.strength > 0 or treatment.chunks,
-        "tiles": tiled,
-        "chunks": treatment.chunks,
-    }
+    baskets = tiled or treatment.calibration.strength > 0 or treatment.chunks
+    present = {"baskets": baskets, "tiles": tiled, "chunks": treatment.chunks}
     for cut in cuts:
         if not present[cut]:
-            raise DesignError(f"the treatment {treatment.name!r} has no {cut}: {_CUTS[cut]}.")
+            raise DesignError(f"{shown} has no {cut}: {_CUTS[cut]}.")
 
 
 def _name_of(calibration: Calibration) -> str:

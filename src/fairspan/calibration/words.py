@@ -13,20 +13,13 @@ _LAYERS = {
 
 
 def in_words(calibration: Calibration) -> str:
-    """Such as "tiles of 64 tokens at temperature 0.8 on documents".
-
-    >>> in_words(Calibration.preset("tiles"))
-    'tiles of 64 tokens at temperature 0.8'
-    >>> in_words(Calibration.preset("paper").but(basket_size=64, sides="document"))
-    'baskets of 64 tokens on documents'
-    """
+    """Such as "tiles of 64 tokens at temperature 0.8 on documents"."""
     if not calibration.acts:
         return "the plain model"
     cuts = []
-    if calibration.tile_size == WINDOW:
-        cuts.append("tiles as large as the window")
-    elif calibration.tile_size is not None:
-        cuts.append(f"tiles of {calibration.tile_size} tokens")
+    if calibration.tile_size is not None:
+        size = calibration.tile_size
+        cuts.append("tiles as large as the window" if size == WINDOW else f"tiles of {size} tokens")
     if calibration.strength > 0:
         cuts.append(_baskets(calibration))
     words = [" and ".join(cuts)] if cuts else []
@@ -39,7 +32,7 @@ def in_words(calibration: Calibration) -> str:
 
 
 def _baskets(calibration: Calibration) -> str:
-    """Size of baskets; strength and layers where they are not the published ones."""
+    """Their size; strength and layers where they are not the published ones."""
     words = f"baskets of {calibration.basket_size} tokens"
     if calibration.strength != 1:
         words += f" at strength {calibration.strength:g}"

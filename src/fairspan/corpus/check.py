@@ -18,17 +18,15 @@ def check(
 ) -> dict[str, Any]:
     """Numbers of segments and their lengths, in the tokens that `count` counts, or in characters.
 
-    Returns:
-        `aligned`, the segments that exist in every language; `languages`, for each one the number
-        of its segments, and their lengths by percentile; `sets`, by number of segments per
-        document, how many documents share no segment.
+    `aligned` are the segments that exist in every language; `sets`, by number of segments per
+    document, how many documents share no segment.
     """
     for size in sizes:
         require_whole("sizes", size)
     languages = {}
     for language in corpus.languages:
         texts = [corpus.text(id, language) for id in corpus.ids([language])]
-        lengths = [len(text) for text in texts] if count is None else count(texts)
+        lengths = [*map(len, texts)] if count is None else count(texts)
         shares = np.percentile(lengths, PERCENTILES, method="inverted_cdf")
         by_share = dict(zip(map(str, PERCENTILES), map(int, shares), strict=True))
         languages[language] = {"segments": len(lengths), **by_share}

@@ -16,16 +16,7 @@ from fairspan.errors import CorpusError, require_list
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Corpus:
-    """Segments, each with its id and its language.
-
-    Attributes:
-        segments: as they were read; their order is that of `languages` and `ids`.
-        notes: what a reader of results should know about how the corpus was read.
-
-    >>> segments = [Segment("a", "en", "Hello."), Segment("a", "de", "Hallo.")]
-    >>> Corpus.from_segments("two", segments).languages
-    ('en', 'de')
-    """
+    """Segments, in the order of `languages` and `ids`; `notes` are for readers of results."""
 
     name: str
     segments: tuple[Segment, ...]
@@ -33,14 +24,13 @@ class Corpus:
     _by_language: dict[str, dict[str, Segment]] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Group the segments by language; an error if an id occurs twice in one."""
+        """Group the segments by language."""
         by_language: dict[str, dict[str, Segment]] = {}
         for segment in self.segments:
             ids = by_language.setdefault(segment.language, {})
             if segment.id in ids:
-                raise CorpusError(
-                    f"{self.name} has two segments {segment.id!r} in {segment.language!r}."
-                )
+                twice = f"{segment.id!r} in {segment.language!r}"
+                raise CorpusError(f"{self.name} has two segments {twice}.")
             ids[segment.id] = segment
         if not by_language:
             raise CorpusError(f"{self.name} has no segments.")
@@ -48,7 +38,6 @@ class Corpus:
 
     @classmethod
     def from_segments(cls, name: str, segments: Iterable[Segment]) -> Corpus:
-        """A corpus of these segments; languages may have different ids."""
         return cls(name, tuple(segments))
 
     @classmethod
@@ -63,8 +52,8 @@ class Corpus:
                 records may have a field `language`; a .txt or .md file or a folder of them; the
                 name of a dataset on the Hugging Face hub with one split or one configuration per
                 language, or of one of its splits, as name:split; or records in Python.
-            languages: those to read, by default all. Only these are checked. Records without a
-                language are in the one that is named here, or else in "und".
+            languages: those to read, by default all. Records without a language are in the one that
+                is named here, or else in "und".
             partial: accept that some segments lack a translation; `ids` then gives the others.
         """
         wanted = parse_languages(languages)
@@ -93,7 +82,7 @@ class Corpus:
 
     def ids(self, languages: Sequence[str] | None = None) -> tuple[str, ...]:
         """The ids that exist in all of these languages (by default all of the corpus's)."""
-        tables = [self._by_language[language] for language in self._chosen(languages)]
+        tables = self._tables(languages)
         every = dict.fromkeys(segment.id for segment in self.segments)
         return tuple(id for id in every if all(id in table for table in tables))
 
@@ -109,14 +98,15 @@ class Corpus:
 
     def select(self, languages: Sequence[str]) -> Corpus:
         """Only these languages, in this order."""
-        tables = [self._by_language[language] for language in self._chosen(languages)]
+        tables = self._tables(languages)
         segments = tuple(segment for table in tables for segment in table.values())
         return Corpus(self.name, segments, self.notes)
 
-    def _chosen(self, languages: Sequence[str] | None) -> tuple[str, ...]:
+    def _tables(self, languages: Sequence[str] | None) -> list[dict[str, Segment]]:
+        """The segments of these languages by id."""
         chosen = parse_languages(languages) or self.languages
         _require_there(self.name, chosen, self.languages)
-        return chosen
+        return [self._by_language[language] for language in chosen]
 
     @property
     def fingerprint(self) -> str:

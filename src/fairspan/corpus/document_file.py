@@ -19,13 +19,7 @@ _JSON_BEGINS = ('{"', '["', "[{")
 
 
 def read_document(source: Path | str, borders: str = "auto") -> MarkedText:
-    """A document with its segments marked, or without marks if nothing shows them.
-
-    Args:
-        source: a file, read by its ending (.md, .json, .jsonl, all others plain text); or "-" for
-            stdin, which is JSON if it begins like a JSON object or list, and plain text otherwise.
-        borders: see `fairspan.corpus.marked_text.mark`; JSON with segments takes no other borders.
-    """
+    """The document in a file, or in stdin ("-"), with borders as in `marked_text.mark`."""
     piped = str(source) == STDIN
     try:
         content = sys.stdin.buffer.read() if piped else Path(source).read_bytes()
@@ -43,11 +37,10 @@ def read_document(source: Path | str, borders: str = "auto") -> MarkedText:
 def parse_document(
     text: str, label: str, borders: str = "auto", *, named: bool = True
 ) -> MarkedText:
-    """The document in a text, read by the ending of its file's name.
+    """The document in a text with its segments marked, or without marks if nothing shows them.
 
-    Args:
-        label: what errors call it.
-        named: whether `label` is a file's name; if not, the beginning of the text decides.
+    The ending of `label`, as errors call the text, says its format; if it is not `named` like a
+    file, the beginning of the text does.
     """
     ending = Path(label).suffix.lower() if named else ""
     bare_json = not named and "".join(text[:200].split()).startswith(_JSON_BEGINS)

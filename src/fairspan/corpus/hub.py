@@ -18,10 +18,10 @@ _SECONDS = 3.0
 
 
 class Repository:
-    """A dataset's configurations and splits, in one revision."""
+    """A dataset, by its name on the hub or the path of a clone, in one revision."""
 
     def __init__(self, name: str) -> None:
-        """The dataset of a name on the hub, or of the path of a clone."""
+        """Find out its configurations."""
         self.name = name
         try:
             self._library = import_module("datasets")
@@ -85,7 +85,7 @@ class Dataset:
     def __init__(
         self, names: dict[str, str], revision: str | None, table: Any, fields: Fields
     ) -> None:
-        """The split of these names, whose rows are those of a streamed table."""
+        """A split from a streamed table."""
         self.name = ":".join(names.values())
         split = (table.info.splits or {}).get(names["split"])
         self.total = int(getattr(split, "num_examples", 0) or 0)
@@ -108,10 +108,9 @@ def _failed(name: str, what: str, error: Exception) -> CorpusError:
 
 
 def _revision(name: str) -> str | None:
-    """The revision that the hub has now; an error if it does not answer within seconds.
+    """The revision that the hub has now; None for a clone, and for a dataset that is only cached.
 
-    The library itself would keep trying for half a minute. None for a clone, and for a dataset that
-    is only in the cache.
+    An error if it does not answer within seconds: the library would try for half a minute.
     """
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError

@@ -44,12 +44,9 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class MarkedText:
-    """A document's text as it is to be embedded, and its segments.
+    """A document's text as it is to be embedded, and its segments, if borders are known.
 
-    Attributes:
-        pieces: in the order of the text; what is between them is in no segment. Empty if no border
-            is known.
-        borders: how they were found, one of `NAMES`; "parts" if no border is known.
+    What is between the pieces is in no segment. `borders` is a key of `NAMES`.
     """
 
     text: str
@@ -58,11 +55,7 @@ class MarkedText:
 
 
 def join_segments(segments: Sequence[str | Mapping[str, Any]]) -> MarkedText:
-    """Segments joined by one space, as in an audit.
-
-    Args:
-        segments: texts, or mappings with `text` and optionally `title` and `language`.
-    """
+    """Texts, or mappings with `text`, `title` and `language`, joined as in an audit."""
     if isinstance(segments, str | bytes) or not isinstance(segments, Sequence):
         raise CorpusError(f"segments are a list, got {describe(segments)}.")
     if not segments:
@@ -79,12 +72,10 @@ def join_segments(segments: Sequence[str | Mapping[str, Any]]) -> MarkedText:
 
 
 def mark(text: str, borders: str = "auto", *, markdown: bool = False) -> MarkedText:
-    """A text with its segments, found by what is in it.
+    """A text with its segments.
 
-    Args:
-        borders: "heading", "rule", "blank", "line"; "parts" marks nothing. "auto" uses the headings
-            of a Markdown text, and in any other text the rules between blank lines, if there are
-            any.
+    "parts" marks nothing. "auto" uses the headings of a Markdown text, and in any other text the
+    rules between blank lines, if there are any.
     """
     if borders not in BORDERS:
         raise CorpusError(f"borders must be one of {', '.join(BORDERS)}, got {borders!r}.")
@@ -108,11 +99,7 @@ def mark(text: str, borders: str = "auto", *, markdown: bool = False) -> MarkedT
 
 
 def paragraphs(text: str) -> list[Span]:
-    """The characters of each run of lines between blank ones, without white space at its ends.
-
-    >>> paragraphs("One.\\nStill one.\\n\\n  Two.")
-    [(0, 15), (19, 23)]
-    """
+    """The characters of each run of lines between blank ones, without white space at its ends."""
     return [stripped(text, *match.span()) for match in _PARAGRAPH.finditer(text)]
 
 
@@ -138,16 +125,6 @@ def _without_rules(runs: Sequence[str]) -> MarkedText:
     return replace(join_segments(kept), borders="rule")
 
 
-@dataclass(frozen=True, slots=True)
-class _Heading:
-    """The characters of a heading, its level, and its words."""
-
-    start: int
-    end: int
-    level: int
-    title: str
-
-
 def _sections(text: str) -> Iterator[Piece]:
     """The sections of a Markdown text, each with its heading.
 
@@ -155,13 +132,13 @@ def _sections(text: str) -> Iterator[Piece]:
     before the first border is a section if it has words outside headings, and belongs to the first
     section otherwise.
     """
-    headings = list(_headings(text))
-    levels = Counter(heading.level for heading in headings)
-    top = min((level for level, times in levels.items() if times > 1), default=None)
-    borders = [heading for heading in headings if top in (None, heading.level)]
+    levels, headings = _headings(text)
+    top = min((level for level, times in Counter(levels).items() if times > 1), default=None)
+    numbers = [number for number, level in enumerate(levels) if top in (None, level)]
+    borders = [headings[number] for number in numbers]
     starts = [heading.start for heading in borders]
     titles = [heading.title for heading in borders]
-    before = headings[: headings.index(borders[0])] if borders else []
+    before = headings[: numbers[0]] if borders else []
     opening = text[: starts[0]] if borders else text
     words = opening
     for heading in reversed(before):
@@ -176,8 +153,10 @@ def _sections(text: str) -> Iterator[Piece]:
         yield Piece(*stripped(text, start, end), title or None)
 
 
-def _headings(text: str) -> Iterator[_Heading]:
-    """The headings of a Markdown text outside code blocks and front matter."""
+def _headings(text: str) -> tuple[list[int], list[Piece]]:
+    """The levels and the headings of a Markdown text outside code blocks and front matter."""
+    levels = []
+    headings = []
     lines = text.split("\n")
     starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
     skipped = 0
@@ -192,4 +171,6 @@ def _headings(text: str) -> Iterator[_Heading]:
             first, last = opening.map
             title = " ".join(words.content.split())
             end = starts[skipped + last] - 1
-            yield _Heading(starts[skipped + first], end, int(opening.tag[1]), title)
+            levels.append(int(opening.tag[1]))
+            headings.append(Piece(starts[skipped + first], end, title))
+    return levels, headings

@@ -29,9 +29,8 @@ _LANGUAGE = re.compile(r"[a-z]{2,3}(-([A-Za-z]{2,8}|\d{3}))*|simple")
 class RawCorpus:
     """A corpus as it is read, before its languages are aligned.
 
-    Attributes:
-        spoken: the language of each file or split that is in one language.
-        languages: all that there are, also those that were not asked for.
+    `spoken` is the language of each file or split that is in one language; `languages` are also
+    those that were not asked for.
     """
 
     name: str
@@ -91,17 +90,21 @@ def _open_files(path: Path, languages: Sequence[str] | None, fields: Fields) -> 
     by_language = all(
         _LANGUAGE.fullmatch(stem) or stem in (languages or ()) for stem in spoken.values()
     )
+    raw = RawCorpus(name, [Files(str(path), files, fields)])
     if not by_language or any(label.endswith(TEXTS) for label in files):
         others = [file for file in path.rglob("*") if file.suffix.lower() in _DOCUMENTS]
-        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-        notes = (f"not read, since it is not plain text: {others[0].name}{more}",) if others else ()
-        return RawCorpus(name, [Files(str(path), files, fields)], notes=notes)
+        if others:
+            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+            raw.notes = (f"not read, since it is not plain text: {others[0].name}{more}",)
+        return raw
+    raw.spoken = spoken
     if len(files) == 1:  # its records may name other languages
-        return RawCorpus(name, [Files(str(path), files, fields)], spoken)
+        return raw
     if languages is not None:
         files = {label: file for label, file in files.items() if spoken[label] in languages}
-    present = [*dict.fromkeys(spoken.values())]
-    return RawCorpus(name, [Files(str(path), files, fields)], spoken, present)
+        raw.sources = [Files(str(path), files, fields)]
+    raw.languages = [*dict.fromkeys(spoken.values())]
+    return raw
 
 
 def _stem(name: str) -> str:
@@ -180,8 +183,8 @@ def _language(raw: RawCorpus, row: Row) -> str | None:
     if not isinstance(language, str) or not language.strip():
         raise CorpusError(f"'language' must be text such as \"en\", got {describe(language)}.")
     if of_file not in (None, language) and len(raw.spoken) > 1:
-        shown = describe(language)
-        raise CorpusError(f"'language' is {shown}, but the file is read as {of_file!r}.")
+        wrong = f"'language' is {describe(language)}"
+        raise CorpusError(f"{wrong}, but the file is read as {of_file!r}.")
     return language
 
 

@@ -27,13 +27,9 @@ _SLICE = 16384
 
 
 class Cursor(NamedTuple):
-    """A position in a source.
+    """A position in a source: a file, and its rows and uncompressed bytes before the position.
 
-    Attributes:
-        file: number of the file, from 0.
-        row: rows or lines of the file before this position.
-        offset: bytes of the file before this position, uncompressed; 0 if rows are counted.
-        done: how much of the whole source is before this position, in the source's unit.
+    `offset` is 0 if rows are counted; `done` is how much of the source is read, in its own unit.
     """
 
     file: int = 0
@@ -77,7 +73,7 @@ ReadRow = tuple[Row | Fault, Cursor]
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The names of a record's text and id, and what else is read; `id` is optional if not named."""
+    """The fields that are read; a record may lack `more`, and "id" if `id` is None."""
 
     text: str = "text"
     id: str | None = None
@@ -86,8 +82,8 @@ class Fields:
     def columns(self, label: str, present: Iterable[str]) -> list[str]:
         """The columns of a table that are read; an error if a required one is missing."""
         present = list(present)
-        for name in filter(None, (self.text, self.id)):
-            if name not in present:
+        for name in (self.text, self.id):
+            if name is not None and name not in present:
                 listed = ", ".join(present)
                 raise CorpusError(f"{label} has no column '{name}'. Columns there: {listed}.")
         wanted = dict.fromkeys((self.id or "id", self.text, *self.more))
@@ -159,9 +155,8 @@ def unreadable(path: Path | str, error: Exception) -> CorpusError:
 
 
 def damaged(path: Path) -> CorpusError:
-    return CorpusError(
-        f"{path.name} is damaged or cut off. Download it again, and run the same command."
-    )
+    remedy = "Download it again, and run the same command."
+    return CorpusError(f"{path.name} is damaged or cut off. {remedy}")
 
 
 def read_file(label: str, path: Path, start: Cursor, fields: Fields) -> Iterator[ReadRow]:
@@ -174,10 +169,7 @@ def read_file(label: str, path: Path, start: Cursor, fields: Fields) -> Iterator
 
 
 def lines(path: Path, start: Cursor = START) -> Iterator[tuple[int, bytes, Cursor]]:
-    """The lines of a file, counted from 1, without a byte order mark, each with its end.
-
-    `done` counts the file's bytes.
-    """
+    """The lines of a file, counted from 1, without a byte order mark, each with its end."""
     with opened(path) as (raw, file):
         offset = file.seek(start.offset)
         for number, line in enumerate(file, start=start.row + 1):
@@ -211,7 +203,7 @@ def parse_line(label: str, number: int, line: bytes) -> Row | Fault:
 
 
 def read_parquet(label: str, path: Path, start: Cursor, fields: Fields) -> Iterator[ReadRow]:
-    """The rows of a file from a position on, with the columns of `fields`; `done` counts bytes."""
+    """The rows of a file from a position on, with the columns of `fields`."""
     import polars as pl
 
     try:

@@ -7,11 +7,7 @@ Span = tuple[int, int]
 
 
 def sentences(text: str, language: str) -> list[Span]:
-    """The characters of each sentence, without the white space around it, in order.
-
-    >>> sentences("Dr. Li came. She left.", "en")
-    [(0, 12), (13, 22)]
-    """
+    """The characters of each sentence, without the white space around it, in order."""
     # Languages without rules of their own use those of English.
     boundaries = sentencex.get_sentence_boundaries(language or "en", text)
     spans = [stripped(text, part["start_index"], part["end_index"]) for part in boundaries]

@@ -34,26 +34,23 @@ SourceLike = str | Path | Iterable[Mapping[str, Any]]
 
 
 class Files:
-    """JSON Lines, Parquet or text files, in the order of their names; `done` counts their bytes."""
+    """JSON Lines, Parquet or text files by their labels; `done` counts their bytes."""
 
     def __init__(self, name: str, paths: Mapping[str, Path], fields: Fields) -> None:
-        """Files by their labels; names, sizes and times are their identity."""
+        """Their labels, sizes and times are their identity."""
         self.name = name
         self._fields = fields
         self._files = list(paths.items())
         self._sizes = []
         digest = hashlib.sha256()
         for label, path in self._files:
-            state = path.stat()
-            self._sizes.append(state.st_size)
-            stamp = f"{label}\0{state.st_size}\0{state.st_mtime_ns}\n"
+            stat = path.stat()
+            self._sizes.append(stat.st_size)
+            stamp = f"{label}\0{stat.st_size}\0{stat.st_mtime_ns}\n"
             digest.update(stamp.encode("utf-8", "surrogateescape"))
         self.total = sum(self._sizes)
-        self.identity = {
-            "files": len(self._files),
-            "bytes": self.total,
-            "state": digest.hexdigest()[:16],
-        }
+        state = digest.hexdigest()[:16]
+        self.identity = {"files": len(self._files), "bytes": self.total, "state": state}
 
     def rows(self, start: Cursor = START) -> Iterator[ReadRow]:
         """The records from a position on."""
@@ -82,9 +79,7 @@ class Records:
     def rows(self, start: Cursor = START) -> Iterator[ReadRow]:
         """The records from a position on."""
         waiting: Iterator[Any] = iter(self._records)
-        skipped = start.row
-        if waiting is self._records:
-            skipped -= self._used
+        skipped = start.row - (self._used if waiting is self._records else 0)
         for number, fields in enumerate(islice(waiting, skipped, None), start=start.row + 1):
             self._used = number
             row: Row | Fault = Row(self.name, number, fields)
@@ -94,21 +89,11 @@ class Records:
 
 
 Source = Files | Records | Dataset
-"""Records that can be read from any position on.
-
-Errors and manifests use its `name`; `total` is `Cursor.done` at the end, or 0 if that is not known;
-`identity` has to stay the same from one call to the next.
-"""
+"""`total` is `Cursor.done` at the end, or 0; `identity` is the same from one call to the next."""
 
 
 def open_source(source: SourceLike, fields: Fields) -> Source:
-    """The records of a file, a folder, a list, or a dataset.
-
-    A dataset is named as `name`, `name:split` or `name:configuration:split`.
-
-    Raises:
-        CorpusError: if there is no such source, or nothing in it that could be read.
-    """
+    """The records of a file, a folder, a list, or a dataset."""
     if not isinstance(source, str | Path):
         return Records(source)
     path = Path(source).expanduser()
@@ -133,25 +118,20 @@ def find_dataset(name: str | Path) -> tuple[Repository, tuple[str | None, str | 
 
 
 def files_of(path: Path) -> dict[str, Path]:
-    """The files that a file or a folder is read from, by name: its data, or texts if it has none.
-
-    Files and folders whose names begin with a dot are not read.
-    """
+    """The files of a path that are read, by name: its data, or texts if it has none."""
     if path.is_file():
         if not path.name.endswith(ENDINGS):
             raise CorpusError(f"{path} cannot be read: its name must end in {', '.join(ENDINGS)}.")
         return {path.name: path}
     try:
-        below = {
-            file.relative_to(path).as_posix(): file for file in path.rglob("*") if file.is_file()
-        }
+        below = {file.relative_to(path).as_posix(): file for file in path.rglob("*")}
+        every = sorted(name for name, file in below.items() if file.is_file())
     except OSError as error:
         raise unreadable(path, error) from None
-    every = {name: file for name, file in sorted(below.items()) if "/." not in f"/{name}"}
     for endings in ((*LINES, *PARQUET), TEXTS):
-        files = {name: file for name, file in every.items() if name.endswith(endings)}
-        if files:
-            return files
+        names = [name for name in every if name.endswith(endings) and "/." not in f"/{name}"]
+        if names:
+            return {name: below[name] for name in names}
     raise CorpusError(
         f"{path} holds no file that ends in {', '.join((*LINES, *PARQUET, *TEXTS))}. Texts in "
         "several languages are files such as en.jsonl and de.jsonl, with lines like "

@@ -14,16 +14,14 @@ from fairspan.errors import DesignError
 
 Start = Literal["beginning", "random"]
 Counts = NDArray[np.int64]
+_BIN = 100
 
 
 @dataclass(frozen=True, slots=True)
 class LengthText:
-    """A text and its length.
+    """A text of a document, with the length asked for, or the beginning of its bin.
 
-    Attributes:
-        document: the id of the segment that it is, or is a part of.
-        length: the length asked for, or the beginning of its bin.
-        tokens: its actual length, without prompt and special tokens.
+    `tokens` is its actual length, without prompt and special tokens.
     """
 
     document: str
@@ -35,7 +33,7 @@ class LengthText:
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Texts ordered by length and then by document, and notes on how they were made."""
+    """Texts ordered by length and then by document."""
 
     texts: tuple[LengthText, ...]
     notes: tuple[str, ...]
@@ -58,7 +56,7 @@ class Cuts:
 
 @dataclass(frozen=True, slots=True)
 class _Cutter:
-    """Cuts documents to `wanted` lengths; `room` is the longest text that fits into the model."""
+    """Cuts documents to the wanted lengths; `room` is the longest text that fits into the model."""
 
     language: str
     wanted: Counts
@@ -70,7 +68,7 @@ class _Cutter:
     def cut(self, document: str, text: str, chance: float) -> tuple[list[LengthText], Counts]:
         """A text for every length, or none; and which lengths some beginning reaches.
 
-        `chance` in [0, 1) chooses among the sentences from which every length is reached.
+        `chance` in [0, 1) chooses among the sentences to begin with.
         """
         until, spans = _count_sentences(text, self.language, self.counter)
         begins = (until - np.diff(until, prepend=0))[: 1 if self.start == "beginning" else None]
@@ -92,8 +90,7 @@ class _Cutter:
         return [LengthText(document, self.language, *row) for row in rows], reached
 
     def _close(self, tokens: Counts) -> NDArray[np.bool_]:
-        """Which of tokens[..., lengths] are within the tolerance."""
-        # The slack keeps a length that is exactly on the limit inside it, whatever the rounding.
+        """Which of tokens[..., lengths] are within the tolerance, whatever the rounding."""
         gaps = np.abs(tokens - self.wanted)
         return np.asarray(gaps <= self.tolerance * self.wanted + 1e-9)
 
@@ -111,15 +108,10 @@ def cut_documents(
 ) -> Cuts:
     """Each document cut to every one of `lengths`, so that all lengths have the same topics.
 
-    A text ends at the sentence border nearest to the wanted length, the shorter one of two, and
-    never beyond the model's window. A document is used if every length has a border of its own
-    within `tolerance`, a share of that length; a note counts the others.
-
-    Args:
-        documents: how many to use at most, drawn at random.
-        start: the document's "beginning", or a "random" sentence among those from which every
-            length is reached. All texts of a document start there, so longer ones contain the
-            shorter ones.
+    A text ends at the sentence border nearest to the wanted length, and never beyond the model's
+    window. A document is used if every length has a border of its own within `tolerance`, a share
+    of that length. All texts of a document start at the same sentence: at its "beginning", or at a
+    "random" one among those from which every length is reached.
     """
     wanted = np.array(sorted(set(lengths)), dtype=np.int64)
     room = _require_lengths(wanted, counter, tolerance)
@@ -184,17 +176,13 @@ def natural_lengths(
     language: str,
     counter: TokenCounter,
     *,
-    width: int = 100,
     documents: int | None = None,
     seed: int = 0,
 ) -> Cuts:
-    """Whole documents in bins of `width` tokens, [0, width), …, as in LC Figs. 1 and 3.
+    """Whole documents in bins of 100 tokens, [0, 100), …, as in LC Figs. 1 and 3.
 
-    Long documents may have other topics than short ones; `cut_documents` rules that out. Documents
-    longer than the model's window are not used, and a note counts them.
-
-    Args:
-        documents: how many to use at most in each bin, drawn at random.
+    Long documents may have other topics than short ones; `cut_documents` rules that out. At most
+    `documents` are drawn for each bin. Those longer than the model's window are not used.
     """
     ids = sorted(corpus.ids([language]))
     texts = [corpus.text(name, language) for name in ids]
@@ -202,14 +190,13 @@ def natural_lengths(
     fits = [length <= (counter.window or length) for length in counter.count_whole(texts)]
     window = f"the model's {counter.window} {counter.unit}"
     if not any(fits):
-        raise DesignError(
-            f"none of {len(ids)} documents in {language!r} fits into {window}: the shortest has "
-            f"{min(counts)}. Cut them to fixed lengths, or take a model with a longer window."
-        )
+        none = f"none of {len(ids)} documents in {language!r} fits into {window}"
+        remedy = "Cut them to fixed lengths, or take a model with a longer window."
+        raise DesignError(f"{none}: the shortest has {min(counts)}. {remedy}")
     bins: dict[int, list[int]] = {}
     for number in np.random.default_rng(seed).permutation(len(ids)).tolist():
         if fits[number]:
-            bins.setdefault(counts[number] // width * width, []).append(number)
+            bins.setdefault(counts[number] // _BIN * _BIN, []).append(number)
     binned = tuple(
         LengthText(ids[number], language, begin, texts[number], counts[number])
         for begin in sorted(bins)

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
 from math import factorial
-from typing import TYPE_CHECKING
 
 from fairspan.errors import DesignError, require_list, require_whole
-
-if TYPE_CHECKING:
-    import numpy as np
 
 DESIGNS = ("latin", "permutations", "williams")
 MOST_PERMUTATIONS = 8
@@ -62,13 +57,12 @@ class Design:
         self._set_documents()
         require_whole("sets", self.sets, least=2)
         require_whole("seed", self.seed, least=0)
-        low = self.min_tokens
-        high = self.max_tokens
         for name in ("min_tokens", "max_tokens", "opening"):
             if getattr(self, name) is not None:
                 require_whole(name, getattr(self, name))
-        limits = f"min_tokens={low} is above max_tokens={high}."
-        _require(low is None or high is None or low <= high, limits)
+        low = self.min_tokens or 1
+        high = self.max_tokens or low
+        _require(low <= high, f"min_tokens={low} is above max_tokens={high}.")
         ratio = self.length_ratio
         if ratio is not None:
             missing = "length_ratio compares with one language: give length_language as well."
@@ -111,24 +105,6 @@ def _require(condition: bool, message: str) -> None:
         raise DesignError(message)
 
 
-def orders(design: str, n: int, rng: np.random.Generator) -> np.ndarray:
-    """[orders, n], each row the segment (0…n-1) at each position.
-
-    - "latin": the n rotations of a random order. Every segment is once at every position.
-    - "williams": as latin, and every segment directly precedes every other equally often: n orders
-      if n is even, 2n if it is odd.
-    - "permutations": all n! orders.
-    """
-    import numpy as np
-
-    names = rng.permutation(n)
-    if design == "latin":
-        return np.asarray(names[(np.arange(n)[:, None] + np.arange(n)) % n])
-    if design == "williams":
-        return np.asarray(names[_williams(n)])
-    return np.array(list(permutations(range(n))))
-
-
 def order_count(design: str, n: int) -> int:
     """How many documents a set of n segments becomes."""
     if design != "permutations":
@@ -139,12 +115,3 @@ def order_count(design: str, n: int) -> int:
             f"estimates the same quantity from {n} orders."
         )
     return factorial(n)
-
-
-def _williams(n: int) -> np.ndarray:
-    """Williams's square: the zigzag 0, n-1, 1, … and its rotations, mirrored as well for odd n."""
-    import numpy as np
-
-    zigzag = np.array([(k // 2) if k % 2 == 0 else (n - 1 - k // 2) for k in range(n)])
-    square = (zigzag + np.arange(n)[:, None]) % n
-    return square if n % 2 == 0 else np.concatenate([square, square[:, ::-1]])

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairspan.corpus.sentences import Span
-from fairspan.design.design import Design, orders
+from fairspan.design.design import Design
 from fairspan.design.lengths import Key, Material, TokenCounter
 from fairspan.design.plan import LanguagePlan, languages_of
-from fairspan.design.sets import Draw, draw_sets
+from fairspan.design.sets import Draw, draw_sets, orders
 from fairspan.errors import DesignError
 
 SEPARATOR = " "
@@ -19,15 +19,10 @@ _LEAST_OPENING = 16
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One text and what it is made of.
+    """One text and what it is made of: the segment at each position.
 
-    Attributes:
-        set, order: numbers from 0; a set is the same segment ids in every language plan.
-        keys: id and language of the segment at each position.
-        text: the segments joined by one space.
-        spans: the characters of each segment in the text.
-        tokens: the length of each segment alone.
-        length: the length of the whole text as the model reads it.
+    A set is the same segment ids in every language plan; `tokens` are the lengths of the segments
+    alone, `length` is that of the text as the model reads it.
     """
 
     set: int
@@ -50,12 +45,7 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """All documents of an audit, their segments, and notes on the draw.
-
-    Attributes:
-        shared: for each size, whether some segment is in more than one set.
-        disjoint: for each size, how many sets from the first on have no segment in common.
-    """
+    """All documents of an audit and their segments; `shared` and `disjoint` sets by size."""
 
     documents: tuple[Document, ...]
     segments: dict[Key, str]
@@ -72,10 +62,9 @@ class Documents:
 def build_documents(
     material: Material, plans: Sequence[LanguagePlan], design: Design, counter: TokenCounter
 ) -> Documents:
-    """Draw the sets of every size and build each in every order and language plan.
+    """The drawn sets of every size, each in every order and language plan.
 
-    The sets of a size are the same in every plan. Every size has its own random stream, so that
-    adding a size does not change the others.
+    Every size has its own random stream, so that adding a size does not change the others.
     """
     languages = languages_of(plans)
     lengths = {segment: material.longest(segment, languages) for segment in material.ids}
@@ -127,14 +116,13 @@ def _draw(
     redraw = design.too_long == "redraw"
     least = sum(ordered[:n] if redraw else ordered[-n:])
     if room is not None and least > room:
-        opening = f"opening={room // n}"
-        limit = opening if redraw else f"max_tokens={room // n} or {opening}"
-        use = f"use {limit}, " if room >= n else ""
+        limit = "" if redraw else f"max_tokens={room // n} or "
+        use = f"use {limit}opening={room // n}, " if room >= n else ""
+        other = "" if redraw else ", or let long sets be redrawn: too_long=redraw"
         raise DesignError(
             f"the {n} {'shortest' if redraw else 'longest'} segments have {least} {counter.unit}, "
             f"and the model reads {counter.window}: {use}use fewer segments per document or a "
-            "model with a longer window"
-            f"{'' if redraw else ', or let long sets be redrawn: too_long=redraw'}."
+            f"model with a longer window{other}."
         )
     draw = draw_sets(material.ids, n, design.sets_of(n), rng, lengths=lengths, room=room)
     if len(draw.sets) < 2:
@@ -164,16 +152,14 @@ def _join(
 
 def _measured(joined: Sequence[Document], counter: TokenCounter) -> tuple[Document, ...]:
     """Documents with their lengths; an error if the model would truncate one."""
-    whole = counter.count_whole([document.text for document in joined])
-    documents = tuple(
-        replace(document, length=length) for document, length in zip(joined, whole, strict=True)
-    )
+    whole = zip(joined, counter.count_whole([document.text for document in joined]), strict=True)
+    documents = tuple(replace(document, length=length) for document, length in whole)
     longest = max(documents, key=lambda document: document.length)
     if counter.window is not None and longest.length > counter.window:
-        size = f"{longest.length} {counter.unit} and the model reads {counter.window}"
         raise DesignError(
-            f"document {longest.name} has {size}: lower max_tokens, take the beginnings of "
-            "segments with opening, or put fewer into a document."
+            f"document {longest.name} has {longest.length} {counter.unit} and the model reads "
+            f"{counter.window}: lower max_tokens, take the beginnings of segments with opening, or "
+            "put fewer into a document."
         )
     return documents
 

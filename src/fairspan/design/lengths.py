@@ -22,14 +22,13 @@ class TokenCounter(Protocol):
     def window(self) -> int | None:
         """The longest text that the model reads whole; None if no limit is known."""
 
-    def count(self, texts: Sequence[str]) -> list[int]:
-        """The length of each text's own content."""
+    def count(self, texts: Sequence[str]) -> list[int]: ...
 
     def count_whole(self, texts: Sequence[str]) -> list[int]:
         """The length of each text with prompt and special tokens."""
 
     def cut(self, texts: Sequence[str], length: int) -> list[str]:
-        """The first `length` tokens of each text, as text."""
+        """The beginning of each text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +50,9 @@ def measure_segments(
 ) -> Material:
     """Every segment that exists in all `languages` and is within the design's length limits."""
     where = ", ".join(languages)
-    if design.length_language not in (None, *languages):
-        wrong = f"length_language={design.length_language}"
-        raise DesignError(f"{wrong} is not among the languages {where}.")
+    limited = design.length_language
+    if limited not in (None, *languages):
+        raise DesignError(f"length_language={limited} is not among the languages {where}.")
     # Sorted, so that a draw does not depend on the order in which languages or files were named.
     ids = sorted(corpus.ids(languages))
     keys = [(segment, language) for segment in ids for language in languages]
@@ -66,7 +65,7 @@ def measure_segments(
         first = f"their first {design.opening} {counter.unit}"
         notes.append(f"{cut} of {len(texts)} segments were cut to {first}")
     lengths = dict(zip(keys, counter.count(texts), strict=True))
-    kept = tuple(segment for segment in ids if within_limits(segment, languages, lengths, design))
+    kept = tuple(segment for segment in ids if _within_limits(segment, languages, lengths, design))
     if len(kept) < len(ids):
         outside = f"{len(ids) - len(kept)} of {len(ids)} segments"
         notes.append(f"{outside} are outside the length limits and were not used")
@@ -87,19 +86,15 @@ def measure_segments(
     return Material(kept, dict(zip(keys, texts, strict=True)), lengths, tuple(notes))
 
 
-def within_limits(
+def _within_limits(
     segment: str, languages: Sequence[str], lengths: Mapping[Key, int], design: Design
 ) -> bool:
     """Whether a segment is within a design's length limits in these languages."""
     low = design.min_tokens or 0
     high = design.max_tokens or float("inf")
-    limited = languages if design.length_language is None else (design.length_language,)
-    if not all(low <= lengths[segment, language] <= high for language in limited):
-        return False
-    if design.length_ratio is None or design.length_language is None:
-        return True
-    centre = lengths[segment, design.length_language]
-    return all(
-        abs(lengths[segment, language] - centre) <= design.length_ratio * centre
-        for language in languages
-    )
+    counts = {language: lengths[segment, language] for language in languages}
+    if design.length_language is None:
+        return all(low <= count <= high for count in counts.values())
+    centre = counts[design.length_language]
+    most = float("inf") if design.length_ratio is None else design.length_ratio * centre
+    return low <= centre <= high and all(abs(count - centre) <= most for count in counts.values())

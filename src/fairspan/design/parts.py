@@ -15,12 +15,7 @@ def split_parts(text: str, count: int, counter: TokenCounter) -> list[Span]:
 
     Paragraphs stay whole, but those that are longer than an equal part are divided into sentences,
     and all are if there would be fewer of them than parts.
-
-    Raises:
-        DesignError: if the text has fewer sentences than parts.
     """
-    if count < 2:
-        raise DesignError(f"parts must be at least 2, got {count}.")
     whole = paragraphs(text)
     lengths = counter.count([text[start:end] for start, end in whole])
     longer = [length > sum(lengths) / count for length in lengths]
@@ -45,11 +40,7 @@ def _divided(text: str, paragraphs: Sequence[Span], at_sentences: Sequence[bool]
 
 
 def balance(lengths: Sequence[int], count: int) -> list[int]:
-    """The first unit of each of `count` runs of units, with borders nearest to equal shares.
-
-    >>> balance([5, 1, 1, 1, 4], 3)
-    [0, 1, 4]
-    """
+    """The first unit of each of `count` runs of units, with borders nearest to equal shares."""
     ends = np.cumsum(lengths)
     starts = [0]
     for part in range(1, count):

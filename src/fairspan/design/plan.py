@@ -22,11 +22,7 @@ class LanguagePlan:
 def language_plans(
     languages: Sequence[str], mixed: str | Iterable[str]
 ) -> tuple[LanguagePlan, ...]:
-    """One monolingual plan per language, and the mixed ones.
-
-    Args:
-        mixed: plans written lead:later, such as "de:en"; or "all" for every ordered pair.
-    """
+    """One plan per language, and the mixed ones: lead:later, or "all" for every ordered pair."""
     plans = [LanguagePlan(language, language) for language in languages]
     if mixed == "all":
         pairs = [(lead, later) for later in languages for lead in languages if lead != later]
@@ -35,9 +31,8 @@ def language_plans(
         for plan in [mixed] if isinstance(mixed, str) else mixed:
             lead, _, later = plan.partition(":")
             if not lead.strip() or not later.strip():
-                raise DesignError(
-                    f"a mixed plan is written lead:later, such as de:en, or 'all', got {plan!r}."
-                )
+                form = "lead:later, such as de:en, or 'all'"
+                raise DesignError(f"a mixed plan is written {form}, got {plan!r}.")
             plans.append(LanguagePlan(lead.strip(), later.strip()))
     if not plans:
         raise DesignError("an audit needs at least one language, for example languages=en.")
@@ -45,7 +40,7 @@ def language_plans(
 
 
 def languages_of(plans: Iterable[LanguagePlan]) -> tuple[str, ...]:
-    """Every language that a plan needs, in order of appearance."""
+    """Every language of the plans, in order of appearance."""
     return tuple(dict.fromkeys(language for plan in plans for language in (plan.lead, plan.later)))
 
 

@@ -1,15 +1,15 @@
-"""Sets of distinct segments, disjoint while the corpus lasts."""
+"""Sets of distinct segments, disjoint while the corpus lasts, and their orders."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, permutations
 from math import comb
 
 import numpy as np
 
-# Up to so many possible sets, the rest is listed once a deal brings nothing new.
+# Up to this many possible sets, the rest is listed once a deal brings nothing new.
 _FEW = 20_000
-# With more, so many deals without a new set end the draw.
+# With more, this many deals without a new set end the draw.
 _PATIENCE = 100
 
 
@@ -44,8 +44,7 @@ def draw_sets(
     """Up to `count` different sets of n segments.
 
     The corpus is shuffled and dealt out, and shuffled again once it is used up, so no segment is in
-    many more sets than another. If a set does not fit into `room`, its longest segment is put aside
-    for that deal.
+    many more sets than another.
     """
     drawn: dict[frozenset[str], tuple[str, ...]] = {}
     lengths = lengths or {}
@@ -55,8 +54,8 @@ def draw_sets(
         fresh = [members for members in dealt if frozenset(members) not in drawn]
         barren = 0 if fresh else barren + 1
         if not fresh and comb(len(ids), n) <= _FEW:
-            every = [members for members in combinations(ids, n) if frozenset(members) not in drawn]
-            rest = [members for members in every if _fits(members, lengths, room)]
+            fitting = [members for members in combinations(ids, n) if _fits(members, lengths, room)]
+            rest = [members for members in fitting if frozenset(members) not in drawn]
             fresh = [rest[number] for number in rng.permutation(len(rest))]
             barren = _PATIENCE
         drawn.update({frozenset(members): members for members in fresh[: count - len(drawn)]})
@@ -99,6 +98,7 @@ def _deal(
             sets.append(tuple(hand))
             hand = []
         else:
+            # Put aside for this deal.
             hand.remove(max(hand, key=lambda segment: lengths[segment]))
     return sets
 
@@ -114,3 +114,23 @@ def _too_long(ids: Sequence[str], n: int, lengths: Mapping[str, int], room: int 
         if not _fits([segment, *others], lengths, room):
             long.add(segment)
     return long
+
+
+def orders(design: str, n: int, rng: np.random.Generator) -> np.ndarray:
+    """[orders, n], each row the segment (0…n-1) at each position.
+
+    - "latin": the n rotations of a random order. Every segment is once at every position.
+    - "williams": as latin, and every segment directly precedes every other equally often: n orders
+      if n is even, 2n if it is odd.
+    - "permutations": all n! orders.
+    """
+    names = rng.permutation(n)
+    if design == "permutations":
+        return np.array(list(permutations(range(n))))
+    rotations = np.arange(n)[:, None]
+    if design == "latin":
+        return np.asarray(names[(np.arange(n) + rotations) % n])
+    # Williams's square: the zigzag 0, n-1, 1, … and its rotations, mirrored as well for odd n.
+    zigzag = np.array([(k // 2) if k % 2 == 0 else (n - 1 - k // 2) for k in range(n)])
+    square = (zigzag + rotations) % n
+    return np.asarray(names[square if n % 2 == 0 else np.concatenate([square, square[:, ::-1]])])

@@ -46,12 +46,10 @@ class Sample:
 
     def of(self, clusters: NDArray[np.bool_]) -> Sample:
         """The same on some clusters only."""
-        return Sample(
-            {
-                name: PositionSums(sums.sums[clusters], sums.counts[clusters])
-                for name, sums in self.sums.items()
-            }
-        )
+        some = {}
+        for name, sums in self.sums.items():
+            some[name] = PositionSums(sums.sums[clusters], sums.counts[clusters])
+        return Sample(some)
 
     def crossed(self, plain: str, names: Sequence[str], first: NDArray[np.bool_]) -> Sample:
         """The plain arm, and one of names[1] in the `first` clusters and names[0] elsewhere."""
@@ -96,7 +94,6 @@ class Choice:
 
     Attributes:
         name: the candidate that both halves prefer, or the one of two that all clusters prefer.
-        preferred: the candidate of each half.
         crossed: the tasks under the plain model and, as `CHOSEN`, each half under the candidate
             that the other half prefers; `gain` is the gain of quality between these two.
         gains: of every candidate on all clusters.
@@ -115,7 +112,7 @@ class Choice:
 
 
 def choose(samples: Sequence[Sample], plain: str, names: Sequence[str], seed: int) -> Choice:
-    """Halve the clusters of every task, let each half prefer a candidate, and cross the two."""
+    """The choice of a random half of every task's clusters, crossed with that of the other."""
     rng = np.random.default_rng(seed)
     halved = [(sample, rng.permutation(sample.clusters) % 2 == 0) for sample in samples]
     first = prefer([sample.of(half) for sample, half in halved], names)

@@ -45,9 +45,8 @@ class Robust:
 
     def contrasts(self, weights: Floats) -> Intervals:
         """The interval of each row of weights[J, K] on the coefficients."""
-        return t_intervals(
-            self.estimates(weights), self._errors(weights), self.degrees_of_freedom(weights)
-        )
+        freedom = self.degrees_of_freedom(weights)
+        return t_intervals(self.estimates(weights), self._errors(weights), freedom)
 
     def estimates(self, weights: Floats) -> Floats:
         """Each row of weights[J, K] on the coefficients; 0 if it is within rounding error."""
@@ -88,7 +87,7 @@ class Robust:
 
 
 def robust(fit: LeastSquares, sets: Groups, segments: Groups, *, inference: str = "auto") -> Robust:
-    """Cluster a fit by set, and with "two-way" also by segment.
+    """A fit clustered by set, and with "two-way" also by segment.
 
     "auto" is "two-way" if some segment occurs in more than one set, "cr1" from 40 sets on, and
     "cr2" below.

@@ -26,8 +26,7 @@ NODES = 4000
 class Compared:
     """A family of J differences with one verdict, each a row of weights[J, K] on a fit.
 
-    `names` say what is compared with what; `either_way` names the larger of the two first; `scope`
-    is what a verdict is limited to, if it is.
+    With `either_way`, a verdict names the larger of two first; `scope` is what it is limited to.
     """
 
     robust: Robust
@@ -47,11 +46,9 @@ class Verdict:
     """What the data say about fairness within a margin: of all differences, and of each (`kinds`).
 
     Attributes:
-        worst: which difference is largest, among the significant ones if biased; `subject` and
-            `against` are its names.
+        worst: which difference is largest, among the significant ones if biased.
         estimate, low, high: its plain 95 % interval, as in tables and figures. The decision itself
             is stricter for "biased" (Holm) and uses the usual 90 % for "fair".
-        sets_needed: for "inconclusive", the result of `further_sets`.
         measure: what is done to a segment: "represented" or "retained".
     """
 
@@ -69,12 +66,7 @@ class Verdict:
     scope: str = ""
 
     def sentence(self) -> str:
-        """The verdict in words.
-
-        >>> names = ("position 4", "position 1")
-        >>> Verdict("biased", ("biased",), 0.02, 0, *names, -0.09, -0.1, -0.08, None).sentence()
-        'biased: position 4 is 0.09 less represented than position 1 [−0.10, −0.08]'
-        """
+        """Such as "biased: position 4 is 0.09 less represented than position 1 [−0.10, −0.08]"."""
         if self.kind == "fair":
             return f"fair within ±{self.margin:g}" + (f" {self.scope}" if self.scope else "")
         if self.kind == "biased":
@@ -104,10 +96,9 @@ class Verdict:
 def equivalence(compared: Compared, margin: float) -> tuple[Floats, Floats]:
     """Both tests of each difference, as p-values [J] and [J].
 
-    The first is against |difference| ≥ margin: the larger of two one-sided p-values (TOST). To be
-    fair, all must be small: an intersection-union test, which needs no correction. The second is
-    against |difference| ≤ margin: twice the smaller one-sided p-value. One is enough to be biased,
-    so it needs a correction over everything that is tested together.
+    The first is against |difference| ≥ margin (TOST). To be fair, all must be small: an
+    intersection-union test, which needs no correction. The second is against |difference| ≤ margin,
+    two-sided. One is enough to be biased, so it needs a correction over all that are tested.
     """
     below_floor, above_floor = compared.robust.tails(compared.weights, -margin)
     below_roof, above_roof = compared.robust.tails(compared.weights, margin)
@@ -118,12 +109,11 @@ def equivalence(compared: Compared, margin: float) -> tuple[Floats, Floats]:
 def decide(
     families: Sequence[Compared], margin: float = 0.02, *, measure: str = "represented"
 ) -> list[Verdict]:
-    """Fair, biased or inconclusive, for families of differences that are judged together.
+    """The verdict on each of several families of differences that are judged together.
 
     fair: every |difference| is significantly less than the margin. biased: at least one is
     significantly more, after Holm's correction over all families, so that the chance of any wrong
-    "biased" is at most 5 %. Two positions on either side of the one they are compared with can
-    differ by twice the margin.
+    "biased" is at most 5 %.
     """
     tests = [equivalence(family, margin) for family in families]
     ends = np.cumsum([len(beyond) for _, beyond in tests])
@@ -146,7 +136,7 @@ def _verdict(
     measure: str,
 ) -> Verdict:
     """The verdict on differences that are significantly inside[J] or outside[J] the margin."""
-    kinds = [_kind(fair, biased) for fair, biased in zip(inside, outside, strict=True)]
+    kinds = tuple(map(_kind, inside, outside))
     kind = _kind(bool(inside.all()), bool(outside.any()))
     worst = int(np.where(outside | (kind != "biased"), np.abs(family.estimate), -1.0).argmax())
     shown = family.robust.contrasts(family.weights)[worst]
@@ -158,7 +148,7 @@ def _verdict(
     if family.either_way and shown.estimate < 0:
         names = names[::-1]
         ends = (-shown.estimate, -shown.high, -shown.low)
-    return Verdict(kind, tuple(kinds), margin, worst, *names, *ends, needed, measure, family.scope)
+    return Verdict(kind, kinds, margin, worst, *names, *ends, needed, measure, family.scope)
 
 
 def _kind(inside: bool, outside: bool) -> Kind:
@@ -170,9 +160,8 @@ def _kind(inside: bool, outside: bool) -> Kind:
 def further_sets(compared: Compared, margin: float, *, comparisons: int) -> int | None:
     """Further sets for the decision that the estimates point to, in 80 % of cases.
 
-    None if more than 100,000. It takes the estimates as the truth and new sets to be like those
-    seen. The chance of a decision over all comparisons at once has no closed form: it is integrated
-    over 4000 fixed points. `comparisons` are corrected for.
+    It takes the estimates as the truth and new sets to be like those seen. The chance of a decision
+    over all comparisons at once has no closed form: it is integrated over fixed points.
     """
     seen = compared.sets
     estimate = compared.estimate
@@ -186,7 +175,7 @@ def further_sets(compared: Compared, margin: float, *, comparisons: int) -> int 
     error_noise = rng.standard_normal((NODES, 1))
 
     def decided(further: int) -> bool:
-        """Whether that many more sets decide for what the estimates point to, often enough."""
+        """Whether that many more sets decide often enough."""
         sets = seen + further
         scale = np.sqrt(seen / sets)
         freedom = freedom_seen * (sets - 1) / (seen - 1)
@@ -233,14 +222,10 @@ def clusters_needed(change: Interval, gap: float, seen: int, level: float) -> in
 
 
 def judge_loss(low: float, high: float, margin: float, gain: LossKind) -> LossKind:
-    """Judge the interval of a loss, positive if things got worse: a test of non-inferiority.
+    """What the interval of a loss shows, positive if things got worse: a test of non-inferiority.
 
     "not worse" has to be shown: the interval ends before the margin. `gain` is the word if it ends
-    below 0. "worse": it begins above 0. Anything else, NaN included, is "inconclusive".
-
-    >>> losses = ((-0.01, 0.005), (0.002, 0.03), (-0.01, 0.03))
-    >>> [judge_loss(low, high, 0.01, gain="better") for low, high in losses]
-    ['not worse', 'worse', 'inconclusive']
+    below 0. NaN is "inconclusive".
     """
     if high <= margin:
         return gain if high < 0 else "not worse"

@@ -46,9 +46,9 @@ def cosines(vectors: ArrayLike) -> Floats:
 def cosine_without(means: Floats) -> Floats:
     """The mean pairwise cosine without each document in turn, from the `cosines` [N] of all.
 
-    The pairs of document i are counted twice in Σ_j (N − 1) a_j, once for each of their ends. NaN
-    for two documents.
+    NaN for two documents.
     """
+    # A document's pairs are counted twice in the sum, once for each of their ends.
     return share(means.sum() - 2 * means, np.full(len(means), len(means) - 2.0))
 
 
@@ -95,8 +95,7 @@ def theorem_2_bound(sigma_a: ArrayLike, value_norms: ArrayLike) -> Floats:
     residual connection, feed-forward part and normalisation may exceed it. σ_1 = max_h ‖W_V^h‖₂,
     and σ_a is the mean over heads, so that σ_a · σ_1 · H ≥ Σ_h σ_a^h ‖W_V^h‖₂.
 
-    Args:
-        sigma_a: [..., H]. value_norms: [..., K], ‖W_V^h‖₂.
+    Of sigma_a[..., H] and value_norms[..., K], ‖W_V^h‖₂.
     """
     heads = np.asarray(sigma_a, np.float64).sum(-1)
     return np.asarray(np.log(heads * np.asarray(value_norms, np.float64).max(-1)))

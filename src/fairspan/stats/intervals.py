@@ -17,9 +17,8 @@ from fairspan.stats.distributions import t_below, t_quantile, t_ratio
 class Interval:
     """An estimate with its limits. What is not defined is NaN.
 
-    Attributes:
-        standard_error, degrees_of_freedom, p_value: of the t distribution behind the limits,
-            two-sided against 0; NaN if the limits come from a bootstrap.
+    The last three are of the t distribution behind the limits, two-sided against 0; NaN if these
+    come from a bootstrap.
     """
 
     estimate: float
@@ -85,11 +84,9 @@ def largest_growth(
     so bootstrap and jackknife are too narrow. These 95 % limits are made of t tests of single
     differences. It grows by less than c if every b_i is less than c above 0 or some a_j: tests that
     share 2.5 %, of which a_i gets half. It grows by more than c if some b_i is more than c above
-    every a_j: at most n²/4 of the b_i can be the largest at once, and these share 2.5 %
-    (Bonferroni, the first step of Holm's correction).
+    every a_j: at most n²/4 of the b_i can be the largest at once, and these share 2.5 %.
 
     Args:
-        means: a and b.
         covariances: [J, J], of a, of b, and of b with a.
         families: how many are judged by the worst: their lower limits hold together at 97.5 %.
     """

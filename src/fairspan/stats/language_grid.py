@@ -14,7 +14,7 @@ from fairspan.stats.resampling import Statistic
 
 
 def as_grid(means: Floats) -> Floats:
-    """[..., L, L], by query and document, without the overall mean."""
+    """[..., L, L], by query and document."""
     side = isqrt(means.shape[-1] - 1)
     return means[..., 1:].reshape(*means.shape[:-1], side, side)
 
@@ -71,10 +71,8 @@ def share_distance(means: Floats) -> Floats:
 def peer(ranks: Floats, languages: Codes) -> float:
     """PEER, the probability of equal expected rank, of documents at ranks[n] (arXiv 2405.00978).
 
-    The p-value for one query of the Kruskal–Wallis test of the ranks by languages[n]:
-    H = (n − 1) · Σ_g n_g (r̄_g − r̄)² / Σ_i (r_i − r̄)², against χ² with one degree of freedom
-    fewer than languages; 1 if there is one language. Ranks are places in the list of all documents,
-    as in the authors' program.
+    The p-value for one query of the Kruskal–Wallis test of the ranks by languages[n]; 1 if there is
+    one language. Ranks are places in the list of all documents, as in the authors' program.
     """
     _, codes, sizes = np.unique(languages, return_inverse=True, return_counts=True)
     freedom = len(sizes) - 1

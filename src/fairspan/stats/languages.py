@@ -41,8 +41,7 @@ class AveragedEffect:
 
     Attributes:
         names: positions 2…n, or languages; each contrast compares one with the baseline.
-        over: for each name the levels averaged over with equal weights: those at which both it and
-            the baseline occur.
+        over: for each name the levels at which both it and the baseline occur.
         p_value: of the test that all contrasts are 0.
         refused: names that never occur together with the baseline.
     """
@@ -59,11 +58,10 @@ class AveragedEffect:
 class JointModel:
     """value ~ position × language × company + log(tokens), clustered by set.
 
-    The company of a row is the rest of its document, as far as that matters: a segment that is the
-    only one in its language is not compared with one among others in the same language. The
-    coefficients are the means of the conditions that occur (`cells`), at the mean log length, and
-    then the slope. What would need other conditions is refused. `no_slope` is the reason if there
-    is no slope.
+    The company of a row is the rest of its document: a segment that is the only one in its language
+    is not compared with one among others in the same language. The coefficients are the means of
+    the conditions that occur (`cells`), at the mean log length, and then the slope; `no_slope` is
+    the reason if there is none.
     """
 
     positions: int
@@ -81,10 +79,7 @@ class JointModel:
         return self.robust.contrasts(np.eye(len(self.cells) + 1)[-1:])[0]
 
     def effect(self, factor: Literal["position", "language"]) -> AveragedEffect:
-        """Positions 2…n against position 1, or languages against the first.
-
-        Each is averaged over the levels of the other factor that it shares with the baseline.
-        """
+        """Positions 2…n against position 1, or languages against the first."""
         place = 0 if factor == "position" else 1
         companies = list(dict.fromkeys(company for _, _, company in self.cells))
         levels: dict[int | str, dict[Level, Floats]] = {}
@@ -133,11 +128,7 @@ def joint_model(
     companies: tuple[ArrayLike, Sequence[str]] | None = None,
     inference: str = "auto",
 ) -> JointModel:
-    """Fit value ~ position × language × company + log(tokens), clustered by set.
-
-    If the tokens of segments hardly vary inside conditions, the model has no slope and says why.
-    `companies` are a code for each row, and the name of each code.
-    """
+    """The model of values[N]; `companies` are a code for each row, and the name of each code."""
     numbers = np.asarray(positions)
     spoken = np.asarray(languages).astype(str)
     names, codes = np.unique(spoken, return_inverse=True)
@@ -184,8 +175,8 @@ class LanguageEffects:
     """value ~ position × plan + log(tokens) over mixed plans, clustered by set.
 
     Two languages are compared in the documents that consist of just these two, in both orders: at
-    each position the first language in one plan minus the second in the other, with equal weights
-    for positions. In the model, the company of a segment is the other language.
+    each position the first language in one plan minus the second in the other. In the model, the
+    company of a segment is the other language.
     """
 
     plans: tuple[LeadLater, ...]
@@ -213,9 +204,8 @@ class LanguageEffects:
     def role(self, language: str, role: Role) -> tuple[tuple[str, ...], dict[str, Interval]] | None:
         """A language where it leads others or follows them; None if it never does.
 
-        Returns:
-            the languages beside it, and means over these with equal weights: its "own", that of
-            the "others" in the same documents, and their "gap" between position 1 and later ones.
+        The languages beside it, and means over these with equal weights: its "own", that of the
+        "others" in the same documents, and their "gap" between position 1 and later ones.
         """
         side = 0 if role == "lead" else 1
         plans = [plan for plan in self.plans if plan[side] == language]
@@ -251,11 +241,9 @@ def language_effects(
     *,
     inference: str = "auto",
 ) -> LanguageEffects:
-    """Fit the model of mixed documents.
+    """The model of values[N] in mixed documents; `plans` are codes [N], and the plan of each code.
 
-    Args:
-        plans: a code for each row, and the plan of each code.
-        tokens: lengths of segments; None compares languages at the lengths that they have.
+    Without tokens[N], languages are compared at the lengths that they have.
     """
     codes, named = plans
     spoken = list(dict.fromkeys(language for plan in named for language in plan))

@@ -55,12 +55,9 @@ def fit_cells(
 ) -> tuple[LeastSquares, Codes]:
     """Least squares of outcome[N] on the means of cells and, if given, the slope of a column [N].
 
-    A design with all orders has each segment at each position hundreds of times. Rows that agree in
-    all regressors and clusters enter the fit and every clustered covariance only as a sum, so
-    replacing w of them by √w·(x, mean of y) changes no number.
-
-    Returns:
-        the fit, and for each of its rows one of the rows that it replaces.
+    Also, for each row of the fit, one of the rows that it replaces: rows that agree in all
+    regressors and clusters enter the fit and every clustered covariance only as a sum, so replacing
+    w of them by √w·(x, mean of y) changes no number.
     """
     same = cells
     for labels in clusters:
@@ -92,7 +89,7 @@ class Clustered:
 
 
 def cluster(fit: LeastSquares, groups: Groups, *, leverages: bool = True) -> Clustered:
-    """Sum a fit over clusters of its rows."""
+    """The sums of a fit over clusters of its rows."""
     rotated = fit.regressors @ fit.root
     scores = groups.sums(rotated * fit.residuals[:, None])
     blocks = _grams(rotated, groups) if leverages else np.empty((0, 0, 0))

@@ -45,11 +45,7 @@ def position_effects(
     *,
     inference: str = "auto",
 ) -> PositionEffects:
-    """Estimate the position effects of values[N] at positions[N] (1…n) in sets[N].
-
-    Args:
-        segments: [N]; if some segment occurs in more than one set, "auto" clusters by both.
-    """
+    """The position effects of values[N] at positions[N] (1…n) in sets[N], of segments[N]."""
     cells = group(positions)
     robust = regress(np.asarray(values, np.float64), cells, sets, segments, inference=inference)
     means = np.eye(cells.count)
@@ -88,11 +84,8 @@ def unevenness(
 ) -> dict[str, Interval]:
     """Measures of how much position means differ, each with its cluster-bootstrap interval.
 
-    Returns:
-        spread: it cannot be negative, so its interval says nothing about fairness; the joint test
-            does.
-        gini, psi (1 − smallest/largest), first_second, first_last: shares of a mean, NaN if a
-            position mean is zero or negative, as cosines may be.
+    The spread cannot be negative, so its interval says nothing about fairness. The others are
+    shares of a mean, NaN if a position mean is zero or negative, as cosines may be.
     """
     resampled = resample(position_sums(values, positions, sets), rng=rng, draws=draws)
     measures: dict[str, Statistic] = {
@@ -134,9 +127,8 @@ def gini_test(
 ) -> float:
     """The p-value of the Gini of position means if values are permuted inside each document.
 
-    Every document must have each position once. In a Latin design every segment occurs once at
-    every position, so segments cancel from the observed means but not from permuted ones: there the
-    test is conservative.
+    Every document must have each position once. In a Latin design, segments cancel from the
+    observed means but not from permuted ones: there the test is conservative.
     """
     table = group(documents).by_position(positions, int(positions.max()), values)
     observed = gini(table.mean(0))

@@ -39,11 +39,10 @@ class QueryCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryEffects:
-    """The mean of a metric over all queries and in each position group [G].
+    """The mean of a metric overall and in each position group [G], with bootstrap intervals.
 
-    With cluster-bootstrap intervals. `psi` is 1 − smallest/largest group mean: it cannot be
-    negative, so its interval says nothing about whether the groups are equal. `harmonic` is the
-    harmonic mean of the group means.
+    `psi` is 1 − smallest/largest group mean: it cannot be negative, so its interval says nothing
+    about whether the groups are equal. `harmonic` is the harmonic mean of the group means.
     """
 
     overall: Interval
@@ -81,10 +80,9 @@ def query_effects(
     rng: np.random.Generator,
     draws: int = 1999,
 ) -> QueryEffects:
-    """Means of values[N] ≥ 0, one row per query, overall and by groups[N].
+    """Means of values[N] ≥ 0, one row per query, overall and by groups[N], drawn by clusters[N].
 
-    Groups are numbered from 1 to G; queries with 0 are in none and count overall only. Queries with
-    the same label in clusters[N] are not independent: they are drawn together.
+    Groups are numbered from 1 to G; queries with 0 are in none and count overall only.
     """
     sums = query_sums(values, groups, clusters)
     samples = resample(sums, rng=rng, draws=draws)
@@ -106,11 +104,7 @@ def query_change(
     rng: np.random.Generator,
     swaps: int = 9999,
 ) -> QueryChange:
-    """Compare first[N] and second[N], the values of two treatments for the same queries.
-
-    All 2^clusters swaps are enumerated if they are no more than `swaps`. Otherwise the observed
-    sample counts as one more draw, so the tests are valid at any number of them.
-    """
+    """The change from first[N] to second[N], the values of two treatments for the same queries."""
     before = query_sums(first, groups, clusters)
     both = before.beside(query_sums(second, groups, clusters))
     numbers = range(1, before.sums.shape[1])
@@ -166,8 +160,7 @@ def clusters_to_decide(change: Interval, clusters: int, margin: float) -> int | 
     """About how many more clusters answer the open question in 80 % of cases.
 
     If a loss beyond the margin is not ruled out, they rule it out or show a loss. Otherwise they
-    show a gain or rule out one beyond the margin. The estimate is taken as the truth; up to 30
-    clusters at least; None if the change has no interval.
+    show a gain or rule out one beyond the margin. None if the change has no interval.
     """
     wanted = change.estimate if change.low >= -margin else -change.estimate
     least = clusters_needed(change, max(wanted, margin - wanted), clusters, 0.975)
@@ -226,7 +219,11 @@ def of_groups(measure: Statistic) -> Statistic:
 def swap_tests(
     both: PositionSums, changes: list[Statistic], rng: np.random.Generator, swaps: int
 ) -> list[float]:
-    """Two-sided p-values of changes of means[..., 2n] if the two halves are swapped by cluster."""
+    """Two-sided p-values of changes of means[..., 2n] if the two halves are swapped by cluster.
+
+    All 2^clusters swaps are enumerated if they are no more than `swaps`. Otherwise the observed
+    sample counts as one more draw, so the tests are valid at any number of them.
+    """
     clusters, columns = both.sums.shape
     enumerated = clusters < 60 and 2**clusters <= swaps
     total = 2**clusters if enumerated else swaps
@@ -239,10 +236,9 @@ def swap_tests(
         # Two sums, not one of differences: a treatment that gets nothing must be exactly 0.
         means = (kept @ both.sums + (1 - kept) @ swapped) / counts
         # A sample in which a change is not defined counts against it.
-        hits += [
-            np.count_nonzero(~(np.abs(change(means)) < abs(seen) - slack))
-            for change, seen in zip(changes, observed, strict=True)
-        ]
+        for number, change in enumerate(changes):
+            smaller = np.abs(change(means)) < abs(observed[number]) - slack
+            hits[number] += np.count_nonzero(~smaller)
     extra = 0 if enumerated else 1
     p_values = np.where(np.isnan(observed), np.nan, (hits + extra) / (total + extra))
     return [*map(float, p_values)]

@@ -41,13 +41,12 @@ class PositionSums:
 
     def beside(self, other: PositionSums) -> PositionSums:
         """The positions of both, n and n, of the same clusters."""
-        return PositionSums(
-            np.hstack([self.sums, other.sums]), np.hstack([self.counts, other.counts])
-        )
+        sums = np.hstack([self.sums, other.sums])
+        return PositionSums(sums, np.hstack([self.counts, other.counts]))
 
 
 def position_sums(values: Floats, positions: Codes, sets: ArrayLike) -> PositionSums:
-    """Add values[N] up by set and position."""
+    """The sums of values[N] by set and position."""
     groups = clusters_of(sets)
     n = int(positions.max())
     return PositionSums(groups.by_position(positions, n, values), groups.by_position(positions, n))
@@ -78,8 +77,7 @@ class Resampled:
     def interval(self, statistic: Statistic) -> Interval:
         """The bias-corrected and accelerated 95 % interval (BCa; Efron 1987) of a statistic.
 
-        Samples in which it has no value are dropped; if they are more than one in ten, there is no
-        interval.
+        There is none if it has no value in more than one sample in ten.
         """
         estimate = float(statistic(self.sums.observed))
         if not np.isfinite(estimate):
@@ -165,13 +163,10 @@ def mean_interval(intervals: Sequence[Interval]) -> Interval:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Jackknife:
-    """K estimates from one or more independent samples of documents.
+    """Estimates [K] from one or more independent samples of documents.
 
-    Attributes:
-        estimates: [K].
-        samples: for each, the influences [R, K] of its documents on every estimate, 0 if they are
-            not part of it. The squares of a contrast of the columns sum to its variance. Contrasts
-            between estimates from the same documents are paired.
+    A sample has the influences [R, K] of its documents on every estimate, 0 if they are not part of
+    it. The squares of a contrast of the columns sum to its variance.
     """
 
     estimates: Floats

@@ -1,8 +1,7 @@
 """Building a comparable corpus from dumps: align, read language by language, write.
 
-Work in progress is in `.work`: one file for Wikidata's links and one for every file of a dump, each
-written as a whole. Their names contain a digest of their inputs, so a build continues with those
-that it finds.
+Work in progress is in `.work`: a file for Wikidata's links and one for every file of a dump. Their
+names contain a digest of their inputs, so a build continues with those that it finds.
 """
 
 import hashlib
@@ -56,7 +55,11 @@ def build(
             raise CorpusError(f"{folder}: choose another folder, or delete it.")
         shutil.rmtree(work, ignore_errors=True)
         return built
-    formats = _formats(request)
+    formats = {language: recognise(request.dumps[language][0]) for language in request.languages}
+    nameless = [f"{language} ({name})" for language, name in formats.items() if name != CIRRUS]
+    if request.sitelinks is None and nameless:
+        wrong = f"the dump of {nameless[0]} does not name Wikidata items"
+        raise CorpusError(f"{wrong}: give sitelinks.")
     try:
         work.mkdir(parents=True, exist_ok=True)
         articles = _read_languages(work, request, asked, tokenizer, progress)
@@ -66,16 +69,6 @@ def build(
         reason = first_line(error)
         raise CorpusError(f"{out} cannot be written ({reason}). What was done is kept.") from error
     return manifest
-
-
-def _formats(request: BuildRequest) -> dict[str, str]:
-    """The format of every language's dump; an error if none names Wikidata items."""
-    formats = {language: recognise(request.dumps[language][0]) for language in request.languages}
-    nameless = [f"{language} ({name})" for language, name in formats.items() if name != CIRRUS]
-    if request.sitelinks is None and nameless:
-        wrong = f"the dump of {nameless[0]} does not name Wikidata items"
-        raise CorpusError(f"{wrong}: give sitelinks.")
-    return formats
 
 
 def _read_languages(
@@ -137,7 +130,7 @@ def _open_links(
 
 
 def _read(reader: LanguageReader, work: Path, key: str, progress: BuildProgress) -> Articles:
-    """The articles of a language, file by file; files that were read before are not read again."""
+    """The articles of a language; files that were read before are not read again."""
     articles = Articles()
     for number, path in enumerate(reader.request.dumps[reader.language]):
         file = work / f"{reader.language}-{key}-{number}.jsonl"
@@ -161,11 +154,11 @@ def _write_corpus(
 ) -> dict[str, Any]:
     """One file per language, then `corpus.json`, which makes the corpus complete."""
     items = sorted(articles[request.order[-1]].by_item)
-    common = [
-        item
-        for item in items
-        if request.similar({name: part.by_item[item].tokens for name, part in articles.items()})
-    ]
+    common = []
+    for item in items:
+        tokens = {name: part.by_item[item].tokens for name, part in articles.items()}
+        if request.similar(tokens):
+            common.append(item)
     if not common:
         wrong = f"none of {len(items):,} articles has similar lengths in all languages"
         raise CorpusError(f"{wrong}: widen length_ratio.")
@@ -212,7 +205,7 @@ def _write(work: Path, file: Path, lines: Iterable[bytes]) -> str:
 
 
 def _unfinished(work: Path) -> Path:
-    """The name of a file while it is written; one per process, so that two builds do not mix."""
+    """A file while it is written; one per process, so that two builds do not mix."""
     return work / f"{os.getpid()}.part"
 
 

@@ -27,30 +27,19 @@ _SITELINKS = re.compile(r"wikidatawiki-(\d+|latest)-wb_items_per_site\.sql(\.gz)
 
 
 def database(language: str) -> str:
-    """The name of a Wikipedia's database.
-
-    >>> database("en"), database("yue"), database("zh_yue")
-    ('enwiki', 'zh_yuewiki', 'zh_yuewiki')
-    """
+    """The name of a Wikipedia's database, such as "enwiki", or "zh_yuewiki" for "yue"."""
     code = language.lower().replace("_", "-")
     return _DATABASES.get(code, code.replace("-", "_")) + "wiki"
 
 
 def prefix_of(language: str) -> str:
-    """The language in addresses.
-
-    >>> prefix_of("nb"), prefix_of("be-tarask"), prefix_of("yue")
-    ('no', 'be-tarask', 'zh-yue')
-    """
+    """The language in addresses, such as "zh-yue" for "yue"."""
     name = database(language).removesuffix("wiki")
     return name.replace("be_x_old", "be-tarask").replace("_", "-")
 
 
 def dump_files(path: Path, language: str) -> tuple[Path, ...]:
-    """The files of a dump: a file, or those of the language in a folder.
-
-    The newest date, and the first format of CirrusSearch, XML and Parquet, if there is one.
-    """
+    """A file itself, or the newest of the language in a folder, in the first format there."""
     if not path.is_dir():
         return (path,)
     names = _names(path)

@@ -7,19 +7,15 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 from xml.etree import ElementTree
 
 from fairspan.corpus.rows import START, Fields, Row, opened, read_parquet
 from fairspan.corpus.wikipedia.downloads import database
-from fairspan.corpus.wikipedia.plain_text import (
-    from_extract,
-    from_index,
-    from_wikitext,
-    need_parser,
-)
-from fairspan.errors import CorpusError
+from fairspan.corpus.wikipedia.plain_text import from_extract, from_index, from_wikitext
+from fairspan.errors import CorpusError, MissingExtra
 
 XML = "pages-articles XML"
 CIRRUS = "CirrusSearch"
@@ -39,7 +35,7 @@ class Page:
     Attributes:
         size: bytes of its source, a cheap bound on the length of its text.
         clean: makes its plain text; called only for wanted pages, possibly in another process.
-        revision, item: the numbers of its revision and Wikidata item, if the dump has them.
+        item: the number of its Wikidata item, if the dump has it.
         fault: why it is no article, such as "redirect"; None if it may be one.
     """
 
@@ -56,11 +52,7 @@ Pages = Iterator[tuple[Page, int]]
 
 
 def read_pages(path: Path, language: str) -> Pages:
-    """The pages of a file's main namespace, each with how many bytes of the file have been read.
-
-    Raises:
-        CorpusError: no dump, a dump of another wiki, or one that is cut off, after its last page.
-    """
+    """The pages of a file's main namespace, each with how many bytes of the file have been read."""
     readers = {XML: _read_xml, CIRRUS: _read_cirrus, PARQUET: _read_parquet}
     return readers[recognise(path)](path, language)
 
@@ -72,17 +64,18 @@ def recognise(path: Path) -> str:
     if start.startswith(b"PAR1"):
         return PARQUET
     if b"<mediawiki" in start[:2000]:
-        need_parser()
+        if find_spec("mwparserfromhell") is None:
+            extra = "pip install 'fairspan[wikipedia]'"
+            raise MissingExtra(f"wikitext needs mwparserfromhell: {extra}.")
         return XML
     if start.startswith(b"{") and (b'"index"' in start[:200] or b'"namespace"' in start):
         return CIRRUS
-    raise CorpusError(
-        f"{path.name} is not a dump that can be read. Formats: {XML}, {CIRRUS} and {PARQUET}."
-    )
+    formats = f"{XML}, {CIRRUS} and {PARQUET}"
+    raise CorpusError(f"{path.name} is not a dump that can be read. Formats: {formats}.")
 
 
 def _require_wiki(path: Path, wiki: str, language: str) -> None:
-    """Raise if a dump names a database, `wiki`, that is not the Wikipedia of the language."""
+    """Raise if the database that a dump names is not the Wikipedia of the language."""
     wanted = database(language)
     if wiki and wanted not in (wiki, database(wiki.removesuffix("wiki"))):
         other = f"the Wikipedia of {language!r} is {wanted}"

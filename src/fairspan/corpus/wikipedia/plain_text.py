@@ -3,11 +3,8 @@
 import re
 from collections.abc import Iterable
 from html import unescape
-from importlib.util import find_spec
 from typing import Any
 from unicodedata import normalize
-
-from fairspan.errors import MissingExtra
 
 # Tags whose content is no prose, besides those that mwparserfromhell knows as invisible.
 _DROPPED = re.compile(
@@ -38,20 +35,11 @@ _TITLE = 120
 """A shorter line that does not end like a sentence is a heading, a caption or an item of a list."""
 
 
-def need_parser() -> None:
-    """Raise if mwparserfromhell is not installed, before anything is read."""
-    if find_spec("mwparserfromhell") is None:
-        raise MissingExtra("wikitext needs mwparserfromhell: pip install 'fairspan[wikipedia]'.")
-
-
 def from_wikitext(text: str, hidden: frozenset[str]) -> str:
     """The prose of wikitext, without headings, lists, tables, references and files.
 
     Templates are dropped, since only their wiki can expand them; so are parentheses that lose a
-    part with them.
-
-    Args:
-        hidden: prefixes of links that show no text, to files and categories, in lower case.
+    part with them. `hidden` prefixes of links show no text.
     """
     import mwparserfromhell
     from mwparserfromhell.nodes import Heading, Tag, Wikilink
@@ -115,11 +103,7 @@ def _prose(paragraphs: Iterable[str]) -> str:
 
 
 def _close_gaps(text: str) -> str:
-    """A paragraph without the traces of templates.
-
-    >>> _close_gaps("Ann ( ; born ) , a  poet (1900–1980), wrote «  » .")
-    'Ann, a poet (1900–1980), wrote.'
-    """
+    """A paragraph without the traces of templates, such as empty parentheses."""
     for _ in range(3):  # parentheses within parentheses
         text = _PARENTHESES.sub(lambda match: "" if _GONE.search(match[1]) else match[0], text)
     text = _SPACES.sub(" ", _QUOTES.sub("", text))

@@ -73,11 +73,9 @@ class Articles:
 
 @dataclass(frozen=True, slots=True)
 class LanguageReader:
-    """Reads the dump of one language after those of others.
+    """Reads the dump of one language; `common` are the items of the languages before.
 
-    Attributes:
-        common: the items of the languages before; None for the first.
-        links: Wikidata's; None if the dump names the items of its pages.
+    `links` are Wikidata's, or None if the dump names the items of its pages.
     """
 
     request: BuildRequest
@@ -153,8 +151,8 @@ def _cleaned(
                     yield first, texts.result()
             yield from ((first, texts.result()) for first, texts in waiting)
         except BrokenProcessPool:
-            reason = "a worker process was killed, possibly because memory ran out."
-            raise CorpusError(reason) from None
+            lost = "a worker process was killed, possibly because memory ran out."
+            raise CorpusError(lost) from None
 
 
 def _clean(wanted: Wanted) -> list[str]:

@@ -87,20 +87,19 @@ class BuildRequest:
     @property
     def order(self) -> tuple[str, ...]:
         """The order of reading: the smallest dump first, so that less of later ones is cleaned."""
-
-        def size(language: str) -> int:
-            return sum(size for _, size, _ in stamps(self.dumps[language]))
-
-        return tuple(sorted(self.languages, key=lambda language: (size(language), language)))
+        sizes = {}
+        for language in self.languages:
+            sizes[language] = sum(size for _, size, _ in stamps(self.dumps[language]))
+        return tuple(sorted(sizes, key=lambda language: (sizes[language], language)))
 
     def asked(self, tokenizer: Tokenizer) -> dict[str, Any]:
         """What decides the corpus, without paths of this machine."""
+        dumps = {}
+        for language in self.languages:
+            dumps[language] = [stamp[:2] for stamp in stamps(self.dumps[language])]
         return asdict(self) | {
             "languages": list(self.languages),
-            "dumps": {
-                language: [stamp[:2] for stamp in stamps(self.dumps[language])]
-                for language in self.languages
-            },
+            "dumps": dumps,
             "sitelinks": None if self.sitelinks is None else self.sitelinks.name,
             "model": {"name": tokenizer.name, "tokenizer": tokenizer.fingerprint},
         }

@@ -28,11 +28,7 @@ def item_of(links: sqlite3.Connection, language: str, title: str) -> int | None:
 def write_sitelinks(
     path: Path, languages: Sequence[str], file: Path, reached: Callable[[int, str], None]
 ) -> None:
-    """Reduce Wikidata's table to an SQLite file, in bounded memory; `reached` takes the bytes read.
-
-    Raises:
-        CorpusError: among others, if no item has a page in every language.
-    """
+    """Reduce Wikidata's table to an SQLite file; `reached` takes the bytes read."""
     file.unlink(missing_ok=True)
     with closing(sqlite3.connect(file)) as links:
         links.executescript("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
@@ -51,11 +47,8 @@ def write_sitelinks(
             [len(languages)],
         )
         if links.execute("SELECT count(*) FROM link").fetchone() == (0,):
-            wikis = ", ".join(map(database, languages))
-            raise CorpusError(
-                f"no item of {path.name} has a page in all of {wikis}, as wb_items_per_site would "
-                "name it."
-            )
+            wikis = f"{', '.join(map(database, languages))}, as wb_items_per_site would name it"
+            raise CorpusError(f"no item of {path.name} has a page in all of {wikis}.")
         links.execute("DROP TABLE every")
         links.commit()
 
@@ -71,20 +64,14 @@ def _links(
         while block := file.read(_BLOCK):
             block += file.readline()
             last = block.rstrip().rpartition(b"\n")[2]
-            rows = row.findall(block)
-            yield (
-                [(int(item), sites[site], _plain(title)) for item, site, title in rows],
-                raw.tell(),
-            )
+            batch = [
+                (int(item), sites[site], _plain(title)) for item, site, title in row.findall(block)
+            ]
+            yield batch, raw.tell()
     if not last.endswith((b";", b"*/")) and not last.startswith(b"--"):
         raise damaged(path)
 
 
 def _plain(title: bytes) -> str:
-    """A title without the escapes of SQL.
-
-    >>> _plain(rb"Jeanne d\\'Arc")
-    "Jeanne d'Arc"
-    """
-    text = title.decode("utf-8", "replace")
-    return _ESCAPE.sub(lambda match: match[1] or "'", text)
+    """A title without the escapes of SQL."""
+    return _ESCAPE.sub(lambda match: match[1] or "'", title.decode("utf-8", "replace"))
