@@ -30,11 +30,11 @@ _CHOICES = {
 
 
 def check_temperature(value: Any) -> float:
-    """`value` as a temperature in (0, 1], or an error that says so."""
+    """`value` as a temperature in (0, 1]."""
     if not _is_number(value) or not 0 < value <= 1:
+        hint = "1 changes nothing; 0.8 is the published default."
         raise DesignError(
-            f"temperature must be a number above 0 and at most 1, got {value!r}. "
-            "1 changes nothing; 0.8 is the published default."
+            f"temperature must be a number above 0 and at most 1, got {value!r}. {hint}"
         )
     return float(value)
 
@@ -100,7 +100,7 @@ class Calibration:
     FORMAT: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
-        """Bring fields into one form, and raise for values that are not allowed."""
+        """Bring fields into one form."""
         require_whole("basket_size", self.basket_size)
         object.__setattr__(self, "layers", _parse_layers(self.layers))
         object.__setattr__(self, "temperature", _parse_temperature(self.temperature))
@@ -177,7 +177,7 @@ class Calibration:
         return frozenset(chosen)
 
     def special_baskets(self, pooling: Pooling) -> tuple[str, str]:
-        """`bos` and `eos` as they act under that pooling: "basket", "equal" or "original"."""
+        """`bos` and `eos` as they act under that pooling."""
         if pooling == "mean":
             return "basket", "basket"
         auto_eos = "equal" if pooling == "lasttoken" else "basket"
@@ -238,8 +238,10 @@ def as_calibration(calibration: AnyCalibration | None, **changes: Any) -> Calibr
         case str() | Path():
             base = read_calibration(calibration)
         case _:
-            forms = f"a preset's name ({', '.join(PRESETS)}) or a Calibration"
-            raise DesignError(f"a calibration is {forms}, got {calibration!r}.")
+            raise DesignError(
+                f"a calibration is a preset's name ({', '.join(PRESETS)}) or a Calibration, got "
+                f"{calibration!r}."
+            )
     return base.but(**changes)
 
 
@@ -289,18 +291,17 @@ def _parse_temperature(value: Any) -> Temperature:
 
 
 def _parse_layers(value: Any) -> Layers:
-    """Layers as a name, a number of last layers, or sorted numbers."""
+    """A name, a number of last layers, or sorted numbers."""
     if isinstance(value, str) and value in LAYER_NAMES:
         return value
     if _is_whole(value, 1):
         return int(value)
-    several = isinstance(value, (list, tuple, set, frozenset)) and len(value) > 0
+    several = isinstance(value, list | tuple | set | frozenset) and value
     if several and all(_is_whole(number, 0) for number in value):
         return tuple(sorted(set(value)))
-    raise DesignError(
-        f"layers must be {', '.join(map(repr, LAYER_NAMES))}, the number of last layers (1 or "
-        f"more), or a list of 0-based layer numbers, got {value!r}."
-    )
+    names = ", ".join(map(repr, LAYER_NAMES))
+    forms = f"{names}, the number of last layers (1 or more), or a list of 0-based layer numbers"
+    raise DesignError(f"layers must be {forms}, got {value!r}.")
 
 
 PRESETS: dict[str, Calibration] = {

@@ -31,7 +31,7 @@ CLOSED_TREATMENTS = (PLAIN, "chunk-mean")
 """The default for a model that only gives vectors, which allows no other."""
 CHUNK_TOKENS = 128
 _BASELINES = ("whitening", "last2avg", "chunk-mean")
-# What a document is cut into, and how a treatment gets it.
+# How a treatment gets what it cuts a document into.
 _CUTS = {
     "baskets": "give it a strength above 0 or a tile_size",
     "tiles": "give it a tile_size such as 64",
@@ -121,8 +121,9 @@ def as_treatment(treatment: AnyTreatment) -> Treatment:
             return _parse(treatment, treatment, {})
         case Mapping():
             return _read_table(treatment)
-    forms = "a name such as 'plain' or 'paper', or a Calibration"
-    raise DesignError(f"a treatment is {forms}, got {treatment!r}.")
+    raise DesignError(
+        f"a treatment is a name such as 'plain' or 'paper', or a Calibration, got {treatment!r}."
+    )
 
 
 def as_treatments(
@@ -178,10 +179,9 @@ def _parse(written: str, name: str, more: Mapping[str, Any]) -> Treatment:
             raise DesignError(f"{cut} can be {allowed}, got {value!r}.")
     base = _parse_base(word)
     if base is None:
-        raise DesignError(
-            f"there is no treatment {written!r}: begin with {', '.join([*PRESETS, *_BASELINES])} "
-            "or a name such as 128-last_half, and change fields with +, as in paper+basket_size=64."
-        )
+        bases = f"{', '.join([*PRESETS, *_BASELINES])} or a name such as 128-last_half"
+        change = "change fields with +, as in paper+basket_size=64"
+        raise DesignError(f"there is no treatment {written!r}: begin with {bases}, and {change}.")
     calibration, baseline = base
     treatment = Treatment(shown_name(name), calibration.but(**changes), bool(cuts), baseline)
     _require_cuts(treatment, cuts)
@@ -215,7 +215,7 @@ def _parse_change(part: str) -> tuple[str, Any]:
 
 
 def _require_cuts(treatment: Treatment, cuts: Mapping[str, Any]) -> None:
-    """Raise unless a treatment has the baskets, tiles or chunks that are to be segments."""
+    """Raise unless a treatment has what is to be segments."""
     shown = f"the treatment {treatment.name!r}"
     if treatment.chunks and cuts and "chunks" not in cuts:
         raise DesignError(f"{shown} embeds chunks: make these segments with chunks=segments.")
@@ -228,7 +228,7 @@ def _require_cuts(treatment: Treatment, cuts: Mapping[str, Any]) -> None:
 
 
 def _name_of(calibration: Calibration) -> str:
-    """A name that `as_treatment` reads as this calibration: a preset's, with changes."""
+    """A name that `as_treatment` reads as this calibration."""
     for name, preset in PRESETS.items():
         if calibration == preset:
             return name

@@ -118,7 +118,7 @@ class Corpus:
 
 
 def parse_languages(languages: Sequence[str] | None) -> tuple[str, ...] | None:
-    """The languages asked for, each once; None for all."""
+    """The languages asked for; None for all."""
     if languages is None:
         return None
     if isinstance(languages, str) or not all(isinstance(name, str) for name in languages):
@@ -152,7 +152,6 @@ def _require_aligned(raw: RawCorpus, languages: Sequence[str]) -> None:
             gaps.append(f"{language} lacks {', '.join(lacking[:3])}{more}")
     if gaps:
         counts = ", ".join(f"{language} {len(present)}" for language, present in ids.items())
-        raise CorpusError(
-            f"the languages of {raw.name} do not have the same segments ({counts}): "
-            f"{'; '.join(gaps)}. Complete them, or set partial to use only the ids that they share."
-        )
+        wrong = f"the languages of {raw.name} do not have the same segments ({counts})"
+        remedy = "Complete them, or set partial to use only the ids that they share."
+        raise CorpusError(f"{wrong}: {'; '.join(gaps)}. {remedy}")

@@ -52,7 +52,6 @@ def parse_document(
             return _from_json(_json(text), borders)
         return mark(text, borders, markdown=ending in MARKDOWN)
     except CorpusError as error:
-        # Some messages begin with a line or a segment, as in "line 3: …".
         placed = str(error).startswith(("line ", "segment "))
         raise CorpusError(f"{label}{', ' if placed else ': '}{error!s}") from None
 
@@ -84,6 +83,5 @@ def _from_json(value: Any, borders: str) -> MarkedText:
 def _join(segments: Any, borders: str) -> MarkedText:
     if borders == "auto":
         return join_segments(segments)
-    raise CorpusError(
-        f"the segments are given in the file, so borders={borders} cannot be used: omit it."
-    )
+    reason = "the segments are given in the file"
+    raise CorpusError(f"{reason}, so borders={borders} cannot be used: omit it.")

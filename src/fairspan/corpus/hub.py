@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,12 @@ class Repository:
     def __init__(self, name: str) -> None:
         """Find out its configurations."""
         self.name = name
-        try:
-            self._library = import_module("datasets")
-        except ModuleNotFoundError as error:
-            if error.name != "datasets":
-                raise
+        if find_spec("datasets") is None:
             raise MissingExtra(
                 f"there is no file or folder {name!r}, and looking for a Hugging Face dataset of "
                 "that name needs a library that is not installed: pip install 'fairspan[datasets]'."
-            ) from None
+            )
+        self._library = import_module("datasets")
         self._revision = _revision(name)
         self._configurations: list[str] = self._call("get_dataset_config_names")
 
@@ -49,7 +47,7 @@ class Repository:
         return self.open(None, language, fields)
 
     def open(self, configuration: str | None, split: str | None, fields: Fields) -> Dataset:
-        """A split; a name that is None stands for the only one that there is."""
+        """A split; None stands for the only one."""
         configuration = self._chosen("configuration", configuration, self._configurations)
         split = self._chosen("split", split, self._call("get_dataset_split_names", configuration))
         table = self._call("load_dataset", configuration, split=split, streaming=True)
@@ -65,7 +63,7 @@ class Repository:
         raise CorpusError(f"{self.name} {wrong}: name one of {', '.join(present[:8])}, as {forms}.")
 
     def _call(self, function: str, *arguments: str, **options: Any) -> Any:
-        """The result of a function of the library; whatever it raises as a CorpusError."""
+        """The result of a function of the library."""
         if self._revision is not None:
             options["revision"] = self._revision
         try:
@@ -80,7 +78,7 @@ class Repository:
 
 
 class Dataset:
-    """The rows of one split; `done` counts them. It is a `fairspan.corpus.source.Source`."""
+    """The rows of one split; `done` counts them."""
 
     def __init__(
         self, names: dict[str, str], revision: str | None, table: Any, fields: Fields
@@ -117,15 +115,15 @@ def _revision(name: str) -> str | None:
 
     if Path(name).exists() or constants.HF_HUB_OFFLINE:
         return None
+    revision: str | None = None
     try:
-        revision: str | None = HfApi().dataset_info(name, timeout=_SECONDS).sha
-        return revision
+        revision = HfApi().dataset_info(name, timeout=_SECONDS).sha
     except (HfHubHTTPError, HFValidationError):
-        return None  # it answers; loading finds out what is wrong
+        pass  # it answers; loading finds out what is wrong
     except Exception:
         if not (Path(constants.HF_HUB_CACHE) / f"datasets--{name.replace('/', '--')}").exists():
             raise CorpusError(f"there is no file or folder {name!r}, and {_UNREACHED}.") from None
-    return None
+    return revision
 
 
 def _state(clone: Path) -> str | None:

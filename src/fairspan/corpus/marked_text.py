@@ -108,8 +108,8 @@ def _segment(number: int, value: object) -> Segment:
     fields = {"text": value} if isinstance(value, str) else value
     try:
         if not isinstance(fields, Mapping):
-            shown = describe(value)
-            raise CorpusError(f"a text or an object with 'text' is expected, got {shown}.")
+            expected = "a text or an object with 'text' is expected"
+            raise CorpusError(f"{expected}, got {describe(value)}.")
         language = UNKNOWN if fields.get("language") is None else fields["language"]
         segment = Segment(str(number), language, text_of(fields, "text"), fields.get("title"))
     except CorpusError as error:
@@ -129,8 +129,7 @@ def _sections(text: str) -> Iterator[Piece]:
     """The sections of a Markdown text, each with its heading.
 
     Borders are the headings of the highest level that occurs twice, or all if none does. The text
-    before the first border is a section if it has words outside headings, and belongs to the first
-    section otherwise.
+    before the first one is a section only if it has words outside headings.
     """
     levels, headings = _headings(text)
     top = min((level for level, times in Counter(levels).items() if times > 1), default=None)

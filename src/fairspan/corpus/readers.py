@@ -1,7 +1,5 @@
 """From the records of any source to segments in languages; errors name the file and the line."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,10 +14,8 @@ from fairspan.errors import CorpusError
 
 SAMPLE = "sample"
 LONG_SAMPLE = "long-sample"
-"""The corpora that come with fairspan: paragraphs in several languages, and long English essays."""
 EMBEDDED = {name: Path(__file__).parent / "data" / name for name in (SAMPLE, LONG_SAMPLE)}
 SAMPLE_LANGUAGES = ("en", "zh", "de", "it", "ko", "hi")
-# Documents that are not text and often lie beside those that are.
 _DOCUMENTS = (".pdf", ".docx", ".doc", ".odt", ".html", ".htm", ".epub", ".rtf")
 # Codes such as en, pt-BR or zh-min-nan, and Wikipedia's Simple English.
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-([A-Za-z]{2,8}|\d{3}))*|simple")
@@ -42,11 +38,7 @@ class RawCorpus:
 
 
 def read_segments(source: SourceLike, languages: Sequence[str] | None) -> RawCorpus:
-    """The segments of a source in the languages asked for, by default all.
-
-    Records without a field `language` are in the language of their file (`en.jsonl` in a folder,
-    the split of a dataset), or else in the one language that is asked for, or in `UNKNOWN`.
-    """
+    """The segments of a source in the languages asked for, by default all."""
     raw = _open(source, languages, Fields(more=("language", "title")))
     rows = chain.from_iterable(part.rows() for part in raw.sources)
     _collect(raw, (row for row, _ in rows), languages)
@@ -80,10 +72,10 @@ def _open_files(path: Path, languages: Sequence[str] | None, fields: Fields) -> 
     files = files_of(path)
     name = path.resolve().name
     if any(label.startswith("queries.jsonl") for label in files):
-        raise CorpusError(
-            f"{path} holds questions, and a corpus holds texts. Use it as a task of evaluate, or "
-            "give only the file of its documents as the corpus."
+        remedy = (
+            "Use it as a task of evaluate, or give only the file of its documents as the corpus."
         )
+        raise CorpusError(f"{path} holds questions, and a corpus holds texts. {remedy}")
     if path.is_file():
         return RawCorpus(_stem(name), [Files(str(path), files, fields)])
     spoken = {label: _stem(label) for label in files}
@@ -112,7 +104,7 @@ def _stem(name: str) -> str:
 
 
 def _collect(raw: RawCorpus, rows: Iterable[Row | Fault], languages: Sequence[str] | None) -> None:
-    """Add the segments to the corpus; an error names the first wrong record and counts others."""
+    """Add the segments to the corpus."""
     places: dict[tuple[str, str], str] = {}
     faults: list[Fault] = []
     # Whether the first record has an id and a language: then all need them.
@@ -122,7 +114,7 @@ def _collect(raw: RawCorpus, rows: Iterable[Row | Fault], languages: Sequence[st
         if isinstance(row, Fault):
             faults.append(row)
             continue
-        if row.file.endswith(TEXTS) and not str(row.fields.get("text", "")).strip():
+        if row.file.endswith(TEXTS) and not row.fields["text"].strip():
             empty += 1
             continue
         try:
@@ -189,13 +181,12 @@ def _language(raw: RawCorpus, row: Row) -> str | None:
 
 
 def _align_by_number(raw: RawCorpus) -> None:
-    """Row numbers align languages that are equally long; a note says so."""
+    """Accept row numbers as ids of languages that are equally long."""
     lengths = Counter(segment.language for segment in raw.segments)
     if len(set(lengths.values())) > 1:
         counts = ", ".join(f"{language} {length}" for language, length in lengths.items())
-        raise CorpusError(
-            f"{raw.name} has no 'id', and row numbers cannot replace it, because its languages "
-            f"differ in length ({counts}): give translations the same 'id'."
-        )
-    note = f"{raw.name} has no 'id': row numbers are used as ids and must match across languages."
-    raw.notes += (note,)
+        reason = f"because its languages differ in length ({counts})"
+        wrong = f"{raw.name} has no 'id', and row numbers cannot replace it, {reason}"
+        raise CorpusError(f"{wrong}: give translations the same 'id'.")
+    numbers = "row numbers are used as ids and must match across languages"
+    raw.notes += (f"{raw.name} has no 'id': {numbers}.",)

@@ -1,7 +1,5 @@
 """`Row`: one record of any source; and readers of files in JSON Lines, Parquet and plain text."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json
@@ -80,7 +78,7 @@ class Fields:
     more: tuple[str, ...] = ()
 
     def columns(self, label: str, present: Iterable[str]) -> list[str]:
-        """The columns of a table that are read; an error if a required one is missing."""
+        """The columns of a table that are read."""
         present = list(present)
         for name in (self.text, self.id):
             if name is not None and name not in present:
@@ -120,7 +118,7 @@ def text_of(fields: Mapping[str, Any], name: str, *, empty: bool = False) -> str
 
 
 def decode(content: bytes, what: str = "line") -> str:
-    """A line or a file as text; an error that names the first byte that is not UTF-8."""
+    """A line or a file as text."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -130,7 +128,7 @@ def decode(content: bytes, what: str = "line") -> str:
 
 @contextmanager
 def opened(path: Path) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
-    """A file, and its content out of gzip, bz2 or plain; failures become a CorpusError."""
+    """A file, and its content out of gzip, bz2 or plain."""
     try:
         with path.open("rb") as raw:
             start = raw.read(3)
@@ -179,7 +177,7 @@ def lines(path: Path, start: Cursor = START) -> Iterator[tuple[int, bytes, Curso
 
 
 def read_lines(label: str, path: Path, start: Cursor = START) -> Iterator[ReadRow]:
-    """The objects of a JSON Lines file from a position on; blank lines are skipped but counted."""
+    """The objects of a JSON Lines file from a position on."""
     for number, line, after in lines(path, start):
         if line.strip():
             yield parse_line(label, number, line.rstrip()), after

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from fairspan.errors import CorpusError
 
 UNKNOWN = "und"
-"""The ISO 639 code of an unknown language."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -3,7 +3,7 @@
 import sentencex
 
 Span = tuple[int, int]
-"""The first character of a part of a text, and the first after it."""
+"""The first character of a part of a text, and the first one after it."""
 
 
 def sentences(text: str, language: str) -> list[Span]:

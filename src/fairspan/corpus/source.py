@@ -1,7 +1,5 @@
 """`Source`: the records of files, folders, datasets and lists, from any position on."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sized
@@ -53,7 +51,7 @@ class Files:
         self.identity = {"files": len(self._files), "bytes": self.total, "state": state}
 
     def rows(self, start: Cursor = START) -> Iterator[ReadRow]:
-        """The records from a position on."""
+        """The records from a position on, in the order of the files' names."""
         before = sum(self._sizes[: start.file])
         for number, (label, path) in enumerate(self._files[start.file :], start=start.file):
             begin = start if number == start.file else Cursor(number)
@@ -104,14 +102,14 @@ def open_source(source: SourceLike, fields: Fields) -> Source:
 
 
 def find_dataset(name: str | Path) -> tuple[Repository, tuple[str | None, str | None]]:
-    """A dataset, and the configuration and the split in its name, for names that are no file."""
+    """A dataset, and the configuration and the split in its name."""
     place, *parts = str(name).split(":")
     may_be = _ON_HUB.fullmatch(str(name)) and not str(name).endswith(ENDINGS)
     if not isinstance(name, str) or not (may_be or Path(place).is_dir()):
+        hub = "the Hugging Face hub, named as owner/name or owner/name:split"
         raise CorpusError(
             f"there is no file or folder {str(name)!r}. Texts are read from files that end in "
-            f"{', '.join(ENDINGS)}, from folders of them, and from datasets on the Hugging Face "
-            "hub, named as owner/name or owner/name:split."
+            f"{', '.join(ENDINGS)}, from folders of them, and from datasets on {hub}."
         )
     configuration = parts[0] if len(parts) == 2 else None
     return Repository(place), (configuration, parts[-1] if parts else None)

@@ -40,7 +40,6 @@ class Cuts:
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """The lengths asked for, or the beginnings of the bins, ascending."""
         return tuple(dict.fromkeys(text.length for text in self.texts))
 
     @property
@@ -137,10 +136,10 @@ def cut_documents(
         counts = zip(wanted, reached, strict=True)
         by_length = ", ".join(f"{length}: {count}" for length, count in counts)
         other = ", start at a random sentence" if start == "beginning" else ""
+        remedy = f"Raise the tolerance, name fewer lengths{other}, or use longer documents."
         raise DesignError(
             f"none of {seen} documents in {language!r} has a {border} (documents that have one, by "
-            f"length in {counter.unit}: {by_length}). Raise the tolerance, name fewer lengths"
-            f"{other}, or use longer documents."
+            f"length in {counter.unit}: {by_length}). {remedy}"
         )
     notes = []
     if len(kept) < seen:
@@ -197,17 +196,17 @@ def natural_lengths(
     for number in np.random.default_rng(seed).permutation(len(ids)).tolist():
         if fits[number]:
             bins.setdefault(counts[number] // _BIN * _BIN, []).append(number)
-    binned = tuple(
-        LengthText(ids[number], language, begin, texts[number], counts[number])
-        for begin in sorted(bins)
-        for number in sorted(bins[begin][:documents])
-    )
+    binned = []
+    for begin in sorted(bins):
+        for number in sorted(bins[begin][:documents]):
+            text = LengthText(ids[number], language, begin, texts[number], counts[number])
+            binned.append(text)
     longer = f"{fits.count(False)} of {len(ids)} documents are longer than {window}"
-    return Cuts(binned, () if all(fits) else (f"{longer} and were not used",))
+    return Cuts(tuple(binned), () if all(fits) else (f"{longer} and were not used",))
 
 
 def _count_sentences(text: str, language: str, counter: TokenCounter) -> tuple[Counts, list[Span]]:
-    """The tokens of a text up to the end of each sentence [S], and the sentences' characters."""
+    """The tokens of a text up to the end of each sentence [S], and the sentences."""
     spans = sentences(text, language)
     ends = [*(begin for begin, _ in spans[1:]), *(end for _, end in spans[-1:])]
     pieces = [text[begin:end] for (begin, _), end in zip(spans, ends, strict=True)]

@@ -1,7 +1,5 @@
 """`Design`: which documents an audit builds, and the orders of their segments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import factorial
@@ -85,12 +83,12 @@ class Design:
         """Keep the numbers of documents by whole sizes; JSON has the sizes as text."""
         counts = self.documents
         by_size = isinstance(counts, Mapping) and all(str(n).isdecimal() for n in counts)
-        wrong = f"documents must be numbers by size, such as {{4: 1008}}, got {counts!r}."
-        _require(by_size, wrong)
+        form = "documents must be numbers by size, such as {4: 1008}"
+        _require(by_size, f"{form}, got {counts!r}.")
         object.__setattr__(self, "documents", {int(n): count for n, count in counts.items()})
         for n, count in self.documents.items():
-            wrong = f"documents names size {n}, which is not among the sizes {list(self.sizes)}."
-            _require(n in self.sizes, wrong)
+            other = f"which is not among the sizes {list(self.sizes)}"
+            _require(n in self.sizes, f"documents names size {n}, {other}.")
             require_whole("documents", count)
 
     def sets_of(self, n: int) -> int:
@@ -110,8 +108,6 @@ def order_count(design: str, n: int) -> int:
     if design != "permutations":
         return n if design == "latin" or n % 2 == 0 else 2 * n
     if n > MOST_PERMUTATIONS:
-        raise DesignError(
-            f"all {n}! = {factorial(n)} orders of a set are too many: use the latin design, which "
-            f"estimates the same quantity from {n} orders."
-        )
+        latin = f"use the latin design, which estimates the same quantity from {n} orders"
+        raise DesignError(f"all {n}! = {factorial(n)} orders of a set are too many: {latin}.")
     return factorial(n)

@@ -93,7 +93,7 @@ def build_documents(
 def fitting_opening(
     material: Material, plans: Sequence[LanguagePlan], design: Design, counter: TokenCounter
 ) -> int | None:
-    """The opening of segments that fits if not even the shortest make a document; else None."""
+    """The opening that fits if not even the shortest segments make a document; else None."""
     lengths = sorted(material.longest(segment, languages_of(plans)) for segment in material.ids)
     rooms = [(n, room) for n in design.sizes if (room := _room(n, counter)) is not None]
     if design.too_long == "error" or all(sum(lengths[:n]) <= room for n, room in rooms):
@@ -126,15 +126,14 @@ def _draw(
         )
     draw = draw_sets(material.ids, n, design.sets_of(n), rng, lengths=lengths, room=room)
     if len(draw.sets) < 2:
-        raise DesignError(
-            f"only {len(draw.sets)} sets of {n} can be made of {len(material.ids)} segments, and "
-            "intervals need 2: add texts or put fewer segments into a document."
-        )
+        few = f"only {len(draw.sets)} sets of {n} can be made of {len(material.ids)} segments"
+        remedy = "add texts or put fewer segments into a document"
+        raise DesignError(f"{few}, and intervals need 2: {remedy}.")
     return draw
 
 
 def _room(n: int, counter: TokenCounter) -> int | None:
-    """Tokens for the segments of a document: the window less special tokens, prompt, n joints."""
+    """Tokens for segments: the window less special tokens, prompt and n joints."""
     return None if counter.window is None else counter.window - counter.count_whole([""])[0] - n
 
 
@@ -174,8 +173,8 @@ def _notes(draw: Draw, n: int, design: Design) -> list[str]:
     if draw.shared:
         others = f"the other {count - draw.disjoint} reuse segments"
         notes.append(f"the corpus yields {draw.disjoint} disjoint sets; {others}")
-    if draw.passed_over:
-        long = len(draw.passed_over)
+    long = len(draw.passed_over)
+    if long:
         segments = "1 segment is" if long == 1 else f"{long} segments are"
         notes.append(f"{segments} too long for the model's window and not used")
     return [f"n={n}: {note}" for note in notes]

@@ -33,7 +33,7 @@ class TokenCounter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """The segments that documents may be built from."""
+    """Segments for documents."""
 
     ids: tuple[str, ...]
     texts: Mapping[Key, str]
@@ -48,7 +48,7 @@ class Material:
 def measure_segments(
     corpus: Corpus, languages: Sequence[str], design: Design, counter: TokenCounter
 ) -> Material:
-    """Every segment that exists in all `languages` and is within the design's length limits."""
+    """Every segment that exists in all languages and is within the design's limits."""
     where = ", ".join(languages)
     limited = design.length_language
     if limited not in (None, *languages):

@@ -58,9 +58,9 @@ def choose_plans(
         first = "en" if "en" in whole.languages else whole.languages[0]
         chosen = whole.select([*dict.fromkeys([first, *also])])
         notes = list(chosen.notes)
-        others = {segment.id for segment in whole.segments} - {*whole.ids([first])}
+        others = len({segment.id for segment in whole.segments} - {*whole.ids([first])})
         if others:
-            texts = f"{counted(len(others), 'text')} in other languages than {first}"
+            texts = f"{counted(others, 'text')} in other languages than {first}"
             notes.append(f"left out: {texts}; name languages to use them")
         return language_plans([first], ()), Corpus(chosen.name, chosen.segments, tuple(notes))
     if languages is None and mixed == "all":

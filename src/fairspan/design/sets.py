@@ -15,11 +15,9 @@ _PATIENCE = 100
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """The sets that were drawn, each a tuple of segment ids.
+    """The sets that were drawn, the first of which are disjoint.
 
-    Attributes:
-        disjoint: how many of them, from the first on, share no segment with each other.
-        passed_over: ids that no set could take because their documents would not fit.
+    `passed_over` are ids that no set could take because their documents would not fit.
     """
 
     sets: tuple[tuple[str, ...], ...]

@@ -46,12 +46,11 @@ def group(labels: ArrayLike) -> Groups:
 
 
 def clusters_of(labels: ArrayLike, name: str = "set") -> Groups:
-    """Clusters by their labels; at least two, because clustered errors compare clusters."""
+    """Clusters by their labels, at least two."""
     groups = group(labels)
     if groups.count < 2:
-        raise DesignError(
-            f"clustered errors need rows from at least 2 different {name}s, got {groups.count}."
-        )
+        needed = f"rows from at least 2 different {name}s"
+        raise DesignError(f"clustered errors need {needed}, got {groups.count}.")
     return groups
 
 

@@ -59,7 +59,7 @@ class Sample:
 
 
 def make_sample(values: Mapping[str, ArrayLike], groups: ArrayLike, clusters: ArrayLike) -> Sample:
-    """A sample from the values [Q] of each candidate; groups [Q] count from 1, with 0 for none."""
+    """A sample from values[Q] of each candidate; groups[Q] count from 1, with 0 for none."""
     return Sample({name: query_sums(column, groups, clusters) for name, column in values.items()})
 
 
@@ -83,7 +83,7 @@ def gain(samples: Sequence[Sample], first: str, second: str) -> Interval:
 def prefer(samples: Sequence[Sample], names: Sequence[str]) -> str:
     """The candidate of the highest quality; the first of equal ones.
 
-    Preferring a milder one within the error or the margin loses more (docs/findings/tuning.md).
+    Preferring a milder one within the error loses more (docs/findings/tuning.md).
     """
     return max(names, key=lambda name: quality(samples, name))
 
@@ -126,9 +126,8 @@ def choose(samples: Sequence[Sample], plain: str, names: Sequence[str], seed: in
 def judge(choice: Choice, changes: Sequence[Interval], margin: float) -> Finding:
     """What the numbers say about a choice, with changes of quality on tasks that must not lose.
 
-    "use" if the gain is above 0 and no task loses the margin; "loss" if one is shown to lose;
-    "no gain" if a gain beyond the margin is ruled out for every candidate; otherwise "probably" if
-    the best estimate is a gain, and "open" if it is not.
+    "use" if the gain is above 0 and no task loses the margin; "no gain" if a gain beyond the margin
+    is ruled out for every candidate; "probably" if at least the best estimate is a gain.
     """
     if any(change.high < 0 and change.low <= -margin for change in changes):
         return "loss"

@@ -38,10 +38,7 @@ def t_ratio(difference: ArrayLike, standard_error: ArrayLike) -> Floats:
 
 
 def holm(p_values: ArrayLike) -> Floats:
-    """Holm's (1979) adjusted p-values: each may be compared with the level for the whole family.
-
-    NaN stays NaN and is not counted.
-    """
+    """Holm's (1979) adjusted p-values; NaN stays NaN and is not counted."""
     column = np.asarray(p_values, np.float64)
     tested = np.flatnonzero(~np.isnan(column))
     order = tested[np.argsort(column[tested], kind="stable")]

@@ -76,9 +76,9 @@ class Verdict:
             ends = f"[{self.low:.{digits}f}, {self.high:.{digits}f}]".replace("-", "−")
             return f"biased: {self.subject} is {size} {than} {ends}"
         if self.sets_needed is None:
-            pair = f"{self.subject} against {self.against}"
-            close = f"{pair} is too close to the margin of ±{self.margin:g}"
-            return f"inconclusive: {close}; no realistic number of sets would decide"
+            close = f"{self.subject} against {self.against} is too close to the margin"
+            none = "no realistic number of sets would decide"
+            return f"inconclusive: {close} of ±{self.margin:g}; {none}"
         sets = "set" if self.sets_needed == 1 else "sets"
         return f"inconclusive: about {round_up(self.sets_needed)} more {sets} would decide"
 
@@ -208,10 +208,7 @@ def documents_needed(change: Interval, margin: float, documents: int) -> int | N
 
 
 def clusters_needed(change: Interval, gap: float, seen: int, level: float) -> int | None:
-    """How many clusters in all make a gap significant at a one-sided level in 80 % of cases.
-
-    If the estimate is the truth; None if more than 100,000, or if the change has no interval.
-    """
+    """How many clusters in all make a gap significant at a one-sided level in 80 % of cases."""
 
     def decided(clusters: int) -> bool:
         freedom = change.degrees_of_freedom * (clusters - 1) / (seen - 1)

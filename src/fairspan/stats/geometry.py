@@ -91,9 +91,8 @@ def slope_weights(lengths: ArrayLike) -> Floats:
 def theorem_2_bound(sigma_a: ArrayLike, value_norms: ArrayLike) -> Floats:
     """LC Theorem 2 for several heads (LC §E.2): log(σ_a · σ_1 · H).
 
-    It bounds log(‖HC[X_{l+1}]‖/‖HC[X_l]‖) of the heads alone; a layer with its output projection,
-    residual connection, feed-forward part and normalisation may exceed it. σ_1 = max_h ‖W_V^h‖₂,
-    and σ_a is the mean over heads, so that σ_a · σ_1 · H ≥ Σ_h σ_a^h ‖W_V^h‖₂.
+    It bounds log(‖HC[X_{l+1}]‖/‖HC[X_l]‖) of the heads alone; a whole layer may exceed it.
+    σ_1 = max_h ‖W_V^h‖₂, and σ_a is the mean over heads.
 
     Of sigma_a[..., H] and value_norms[..., K], ‖W_V^h‖₂.
     """
@@ -105,8 +104,7 @@ def theorem_3_bound(lengths: ArrayLike, sigma_s: ArrayLike) -> Floats:
     """LC Theorem 3, an upper bound on σ_a: √(L / (2 √(1 + e^{−2σ_s²}) (L − 1)^{3/2} + 1)).
 
     The inner root ends before (L − 1), as in LC's proof (equation 21). Trained attention may exceed
-    it: the bound assumes scores that are Gaussian, independent, of mean 0 and of moderate variance,
-    and replaces sums of their exponentials by Fenton's approximation.
+    it: the bound assumes scores that are Gaussian, independent, of mean 0 and of moderate variance.
     """
     length = np.asarray(lengths, np.float64)
     inner = np.sqrt(1 + np.exp(-2 * np.asarray(sigma_s, np.float64) ** 2))

@@ -1,7 +1,5 @@
 """`Interval`: an estimate with its limits. `Intervals`: several of them, as arrays."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from math import isqrt

@@ -38,8 +38,7 @@ def across(means: Floats) -> Floats:
 def lag_to_own(language: int | None = None) -> Statistic:
     """Of mean log ranks: how much later a document comes if it is not in the query's language.
 
-    The mean of m(q, d) − m(q, q) over the query languages q ≠ d, for documents in the language d
-    or, with None, in all.
+    The mean of m(q, d) − m(q, q) over q ≠ d, for documents in one language d, or in all.
     """
 
     def statistic(means: Floats) -> Floats:

@@ -19,19 +19,16 @@ from fairspan.stats.equivalence import Compared
 from fairspan.stats.intervals import Interval, Intervals
 
 Condition = tuple[int, str, str]
-"""A position, a language and its company; the company is empty if the model has none."""
-
+"""A position, a language and its company, which is empty if the model has none."""
 Level = tuple[int | str, str]
 """A position or a language, with its company."""
-
 LeadLater = tuple[str, str]
 """The language of the first segment of a document, and that of the others."""
-
 Role = Literal["lead", "later", ""]
 """Position 1, the later positions, or all of them."""
 
-# The least standard deviation of log(tokens) inside conditions: one token in fifty. Below it, the
-# effect of doubling a length would be extrapolated from single tokens.
+# Of log(tokens) inside conditions. Below it, the effect of doubling a length would be extrapolated
+# from single tokens.
 LEAST_DEVIATION = 0.02
 
 
@@ -75,7 +72,7 @@ class JointModel:
         return self.robust.contrasts(self.weights(condition)[None])[0]
 
     def slope(self) -> Interval:
-        """The change of value with one unit of log(tokens), of a model that has it."""
+        """The change of value with one unit of log(tokens)."""
         return self.robust.contrasts(np.eye(len(self.cells) + 1)[-1:])[0]
 
     def effect(self, factor: Literal["position", "language"]) -> AveragedEffect:

@@ -115,8 +115,8 @@ def cr2(clustered: Clustered) -> Floats:
 def two_way(fit: LeastSquares, first: Groups, second: Groups) -> Floats:
     """Cameron, Gelbach and Miller (2011): V_a + V_b − V_ab, each a CR1 with its own factor.
 
-    If this has a negative eigenvalue, V_ab is not subtracted: V_a + V_b is positive semi-definite
-    and errs to the wide side. Clipping would call some contrast free of error.
+    If this has a negative eigenvalue, V_a + V_b, which errs to the wide side. Clipping would call
+    some contrast free of error.
     """
     labels = (first, second, crossed(first, second))
     covariances = [cr1(cluster(fit, groups, leverages=False)) for groups in labels]

@@ -18,11 +18,7 @@ _VALUES_AT_A_TIME = 1 << 18
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PositionEffects(Intervals):
-    """Least squares of values on position, baseline position 1.
-
-    The arrays [n] are β0 (the mean at position 1), then β2…βn (each position minus position 1).
-    `means` are the coefficients of the fit.
-    """
+    """β0 (the mean at position 1), then β2…βn (each position minus position 1)."""
 
     means: Intervals
     sets: int

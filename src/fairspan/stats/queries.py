@@ -57,10 +57,9 @@ class QueryChange:
     """Second treatment minus first on the same queries, each number with its paired interval.
 
     t intervals with the jackknife error over clusters (CR3) hold with few clusters, where those of
-    a bootstrap are too short. The p-values, of `overall` and `psi`, are two-sided, of randomisation
-    tests: if the treatments are interchangeable, swapping their values in whole clusters changes
-    nothing. That is more than an equal PSI, so its test may also detect another kind of change.
-    `worst` is the difference of the smallest group means, whichever groups these are.
+    a bootstrap are too short. The p-values, of `overall` and `psi`, are of `swap_tests`: that the
+    treatments are interchangeable, which is more than an equal PSI. `worst` is the difference of
+    the smallest group means, whichever groups these are.
     """
 
     overall: Interval

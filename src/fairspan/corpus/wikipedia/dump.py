@@ -1,7 +1,5 @@
 """Dumps of a Wikipedia, page by page: pages-articles XML, CirrusSearch and Parquet."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -30,9 +30,8 @@ _SMALL = 20_000_000
 
 Progress = Callable[[int, str], None]
 """Takes the number of bytes read so far, and a count of what they contain."""
-
-Wanted = list[tuple[int, Page]]
-"""Pages with their items."""
+Wanted = tuple[int, Page]
+"""A page with its item."""
 
 
 class Article(NamedTuple):
@@ -45,13 +44,13 @@ class Article(NamedTuple):
 
 @dataclass(slots=True)
 class Articles:
-    """The accepted articles of a language, by item; `counts` of "pages" and of others by reason."""
+    """The accepted articles of a language, and counts of "pages" and of others by reason."""
 
     by_item: dict[int, Article] = field(default_factory=dict)
     counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, file: Path) -> None:
-        """Add those of a file of `LanguageReader`. Of two pages of one item, the first is kept."""
+        """Add those of a file of `LanguageReader`, but no second page of one item."""
         start = 0
         with file.open("rb") as lines:
             for line in lines:
@@ -99,10 +98,8 @@ class LanguageReader:
                     counts["too short" if tokens < least else "too long"] += 1
         yield json.dumps(counts).encode() + b"\n"
 
-    def _wanted(
-        self, path: Path, counts: Counter[str], reached: Progress
-    ) -> Iterator[tuple[int, Page]]:
-        """Pages that may be accepted, with their items."""
+    def _wanted(self, path: Path, counts: Counter[str], reached: Progress) -> Iterator[Wanted]:
+        """Pages that may be accepted."""
         least, _ = self.request.bounds(self.language)
         for page, position in read_pages(path, self.language):
             counts["pages"] += 1
@@ -133,15 +130,13 @@ class LanguageReader:
         return json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
-def _cleaned(
-    pages: Iterator[tuple[int, Page]], processes: int
-) -> Iterator[tuple[Wanted, list[str]]]:
+def _cleaned(pages: Iterator[Wanted], processes: int) -> Iterator[tuple[list[Wanted], list[str]]]:
     """Pages with their texts, in order, cleaned in that many processes."""
     batches = iter(lambda: list(islice(pages, _TEXTS)), [])
     if processes == 1:
         yield from ((batch, _clean(batch)) for batch in batches)
         return
-    waiting: deque[tuple[Wanted, Future[list[str]]]] = deque()
+    waiting: deque[tuple[list[Wanted], Future[list[str]]]] = deque()
     with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_end_with_parent) as pool:
         try:
             for batch in batches:
@@ -155,12 +150,12 @@ def _cleaned(
             raise CorpusError(lost) from None
 
 
-def _clean(wanted: Wanted) -> list[str]:
+def _clean(wanted: list[Wanted]) -> list[str]:
     return [page.clean() for _, page in wanted]
 
 
 def _end_with_parent() -> None:
-    """Leave Ctrl-C to the parent process, and end with it however that ends."""
+    """Leave Ctrl-C to the parent process, and end with it."""
 
     def watch() -> None:
         if (parent := parent_process()) is not None:

@@ -1,7 +1,5 @@
 """Wikidata's table of the pages of items in wikis, reduced to items that have all languages."""
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
