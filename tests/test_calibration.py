@@ -1,7 +1,5 @@
 """`Calibration` as a value: defaults, presets, refusals, and the round trip through JSON."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

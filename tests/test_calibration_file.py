@@ -1,7 +1,5 @@
 """A calibration in a file: read in Python and in commands, refused in one line with its path."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

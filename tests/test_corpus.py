@@ -1,7 +1,5 @@
 """`Corpus`: what it holds, how its languages are aligned, and that all formats are equal."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess

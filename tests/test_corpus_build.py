@@ -1,7 +1,5 @@
 """A corpus from dumps: the whole way, and the same bytes whatever interrupts it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -62,6 +60,10 @@ def asked(folder: Path, wikis: Wikis, **changes: Any) -> BuildRequest:
     return BuildRequest(tuple(wikis), dumps, links, **{**LENGTHS, **changes})
 
 
+def make(out: Path, request: BuildRequest) -> dict[str, Any]:
+    return build(out, request, WordTokenizer())
+
+
 def files(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
 
@@ -73,13 +75,13 @@ def ids(folder: Path, language: str = "en") -> list[str]:
 
 def built_ids(out: Path, request: BuildRequest) -> list[str]:
     """Those of English in a corpus that is built now."""
-    build(out, request, WordTokenizer())
+    make(out, request)
     return ids(out)
 
 
 def test_the_whole_way(tmp_path: Path) -> None:
     request = asked(tmp_path / "dumps", topics(LANGUAGES, WORDS))
-    manifest = build(tmp_path / "out", request, WordTokenizer())
+    manifest = make(tmp_path / "out", request)
     assert [*files(tmp_path / "out")] == ["corpus.json", "de.jsonl", "en.jsonl", "it.jsonl"]
     assert Corpus.read(tmp_path / "out").ids() == ("Q3", "Q7", "Q11", "Q40")
     first = json.loads((tmp_path / "out" / "en.jsonl").read_text(encoding="utf-8").splitlines()[0])
@@ -109,18 +111,14 @@ def test_formats_processes_and_the_order_of_pages_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wikis = topics(LANGUAGES, {item: 60 + item for item in range(1, 160)})
-    build(tmp_path / "out", asked(tmp_path / "dumps", wikis), WordTokenizer())
+    make(tmp_path / "out", asked(tmp_path / "dumps", wikis))
     with monkeypatch.context() as patch:
         patch.setattr(reading, "_SMALL", 0)
         patch.setattr("os.cpu_count", lambda: 2)
-        build(tmp_path / "several", asked(tmp_path / "dumps", wikis), WordTokenizer())
+        make(tmp_path / "several", asked(tmp_path / "dumps", wikis))
     assert files(tmp_path / "several") == files(tmp_path / "out")
     swapped: Wikis = {language: pages[::-1] for language, pages in wikis.items()}
-    build(
-        tmp_path / "swapped",
-        asked(tmp_path / "swap", swapped, writers={"de": write_xml}),
-        WordTokenizer(),
-    )
+    make(tmp_path / "swapped", asked(tmp_path / "swap", swapped, writers={"de": write_xml}))
     # Only XML keeps the paragraphs of a text.
     rows, others = (
         [json.loads(line) for line in (tmp_path / one / "de.jsonl").read_text("utf-8").splitlines()]
@@ -147,7 +145,7 @@ def test_alignment_by_the_items_of_the_dumps(tmp_path: Path) -> None:
         CorpusError,
         match=r"dump of it \(wikimedia/wikipedia Parquet\) does not name Wikidata items",
     ):
-        build(tmp_path / "other", other, WordTokenizer())
+        make(tmp_path / "other", other)
 
 
 def test_pages_that_are_no_articles_are_left_out(tmp_path: Path) -> None:
@@ -159,7 +157,7 @@ def test_pages_that_are_no_articles_are_left_out(tmp_path: Path) -> None:
     wikis["de"][2] = MadePage(203, "Topic 3 in de", 150, 3, kind="disambiguation")
     links = write_sitelinks(tmp_path, wikis)
     wikis["en"].pop(4)
-    made = build(tmp_path / "out", asked(tmp_path, wikis, links=links), WordTokenizer())
+    made = make(tmp_path / "out", asked(tmp_path, wikis, links=links))
     assert ids(tmp_path / "out") == ["Q4"]
     # German is read first.
     assert made["dumps"]["de"]["left_out"] == {"disambiguation": 1}
@@ -172,17 +170,10 @@ def test_lengths_beside_one_language(tmp_path: Path, smallest: str) -> None:
     """English has 100 to 200 words, German half to one and a half times as many, whichever is read
     first.
     """
-    lengths = {
-        1: (100, 50),
-        2: (100, 49),
-        3: (200, 300),
-        4: (200, 301),
-        5: (150, 150),
-        6: (99, 99),
-        7: (201, 201),
-    }
-    lengths |= {8: (100, 151), 9: (200, 99)}
-    wikis = topics(["en", "de"], {item: {"en": en, "de": de} for item, (en, de) in lengths.items()})
+    english = [100, 100, 200, 200, 150, 99, 201, 100, 200]
+    german = [50, 49, 300, 301, 150, 99, 201, 151, 99]
+    lengths = [{"en": en, "de": de} for en, de in zip(english, german, strict=True)]
+    wikis = topics(["en", "de"], dict(enumerate(lengths, start=1)))
     more = "de" if smallest == "en" else "en"
     wikis[more] += [
         MadePage(1000 + number, f"Other {number}", 400, 1000 + number) for number in range(60)
@@ -203,11 +194,7 @@ def test_a_draw_depends_on_the_seed_alone(tmp_path: Path) -> None:
     assert {*draw(items, 10, 1)} < {*first}
     assert len({*draw([item for item in items if item != first[0]], 20, 1)} & {*first}) == 19
     assert draw(items, 20, 2) != first
-    made = build(
-        tmp_path / "out",
-        asked(tmp_path / "d", topics(LANGUAGES, WORDS), limit=2, seed=5),
-        WordTokenizer(),
-    )
+    made = make(tmp_path / "out", asked(tmp_path / "d", topics(LANGUAGES, WORDS), limit=2, seed=5))
     drawn = [f"Q{item}" for item in draw([3, 7, 11, 40], 2, 5)]
     assert ids(tmp_path / "out") == ids(tmp_path / "out", "it") == drawn
     assert (made["articles"], made["found"]) == (2, 4)
@@ -221,7 +208,7 @@ def test_of_two_pages_of_an_item_the_first_is_taken(tmp_path: Path) -> None:
         write_cirrus(tmp_path, "en", wikis["en"], "20260102"),
     )
     dumps = {"en": parts, "de": (write_cirrus(tmp_path, "de", wikis["de"]),)}
-    made = build(tmp_path / "out", BuildRequest(("en", "de"), dumps, **LENGTHS), WordTokenizer())
+    made = make(tmp_path / "out", BuildRequest(("en", "de"), dumps, **LENGTHS))
     assert Corpus.read(tmp_path / "out").segment("Q2", "en").title == "First page"
     assert made["asked"]["dumps"]["en"] == [[part.name, part.stat().st_size] for part in parts]
 
@@ -229,14 +216,14 @@ def test_of_two_pages_of_an_item_the_first_is_taken(tmp_path: Path) -> None:
 def test_a_finished_corpus_is_left_alone(tmp_path: Path) -> None:
     wikis = topics(LANGUAGES, WORDS)
     request = asked(tmp_path / "dumps", wikis)
-    first = build(tmp_path / "out", request, WordTokenizer())
+    first = make(tmp_path / "out", request)
     stamps = {file: file.stat().st_mtime_ns for file in (tmp_path / "out").iterdir()}
-    second = build(tmp_path / "out", request, WordTokenizer())
+    second = make(tmp_path / "out", request)
     assert first == second
     assert {file: file.stat().st_mtime_ns for file in (tmp_path / "out").iterdir()} == stamps
     other = asked(tmp_path / "dumps", {one: wikis[one] for one in ("en", "de")}, max_tokens=190)
     with pytest.raises(CorpusError, match=r"out holds a corpus with another languages: choose"):
-        build(tmp_path / "out", other, WordTokenizer())
+        make(tmp_path / "out", other)
 
 
 def many(folder: Path) -> BuildRequest:
@@ -276,7 +263,7 @@ class Stopping(WordTokenizer):
 def test_a_build_goes_on_where_it_was_interrupted(tmp_path: Path) -> None:
     """Files that were read are not read again, and the bytes are those of a build in one go."""
     request, tokenizer = many(tmp_path / "dumps"), Stopping(2)
-    build(tmp_path / "reference", request, WordTokenizer())
+    make(tmp_path / "reference", request)
     interruptions = 0
     while True:
         try:
@@ -312,7 +299,7 @@ def test_builds_that_are_killed_go_on_to_the_same_bytes(tmp_path: Path) -> None:
     """SIGKILL at any moment, several times in one build; later each time, so that slow machines end
     as well.
     """
-    build(tmp_path / "reference", many(tmp_path / "dumps"), WordTokenizer())
+    make(tmp_path / "reference", many(tmp_path / "dumps"))
     rng = np.random.default_rng(0)
     kills = 0
     for round in range(3):

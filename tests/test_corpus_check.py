@@ -1,7 +1,5 @@
 """`check` and `fairspan corpus check`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hugging Face datasets, from clones of dataset repositories in a folder: nothing is fetched."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """What is wrong with a file is told in one line, with the file and the line."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

@@ -1,10 +1,9 @@
 """Texts of known length, against a search of all sentence borders and each text tokenised anew."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,25 +16,21 @@ from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
 from fairspan.corpus.sentences import sentences
 from fairspan.design.cuts import Cuts, cut_documents, natural_lengths
+from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import CorpusError
 from tests.saying import said_by
 from tests.test_design import Words
 
 LANGUAGES = ("zh", "hi", "ko")
+WORDS = Words()
 
 
 def document(lengths: Sequence[int], name: str = "a") -> str:
     """Sentences of so many words, each word naming its document and place."""
     words = iter(range(sum(lengths)))
-    return " ".join(
-        " ".join(
-            f"X{name}{next(words)}" if place == 0 else f"x{name}{next(words)}"
-            for place in range(length)
-        )
-        + "."
-        for length in lengths
-    )
+    texts = [" ".join(f"x{name}{next(words)}" for _ in range(length)) for length in lengths]
+    return " ".join(f"X{text[1:]}." for text in texts)
 
 
 def corpus_of(*documents: Sequence[int]) -> Corpus:
@@ -44,6 +39,12 @@ def corpus_of(*documents: Sequence[int]) -> Corpus:
         "made",
         [Segment(name, "en", document(d, name)) for name, d in zip(names, documents, strict=True)],
     )
+
+
+def cut_english(
+    corpus: Corpus, lengths: Sequence[int], counter: TokenCounter = WORDS, **options: Any
+) -> Cuts:
+    return cut_documents(corpus, "en", lengths, counter, **options)
 
 
 def ends(cuts: Cuts, name: str = "d00") -> list[int]:
@@ -92,8 +93,8 @@ def test_by_trying_every_border(
     corpus = corpus_of(lengths)
 
     def cut() -> Cuts:
-        return cut_documents(
-            corpus, "en", wanted, Words(window), seed=seed, tolerance=tolerance, start=start
+        return cut_english(
+            corpus, wanted, Words(window), seed=seed, tolerance=tolerance, start=start
         )
 
     if not possible:
@@ -110,30 +111,23 @@ def test_by_trying_every_border(
 def test_every_start_that_reaches_is_drawn() -> None:
     """Twelve sentences of ten words; 40 is reached from the first nine."""
     corpus = corpus_of([10] * 12)
-    begins = {
-        cut_documents(corpus, "en", [20, 40], Words(), start="random", seed=seed)
-        .texts[0]
-        .text.split()[0]
-        for seed in range(150)
-    }
+    drawn = [cut_english(corpus, [20, 40], start="random", seed=seed) for seed in range(150)]
+    begins = {cuts.texts[0].text.split()[0] for cuts in drawn}
     assert begins == {f"Xd00{10 * place}" for place in range(9)}
 
 
 def test_every_length_has_the_same_documents() -> None:
     """The third is too short, and the fourth has no border near 10."""
     corpus = corpus_of([10, 10, 20], [11, 9, 19, 5], [10, 10], [20, 20, 20])
-    cuts = cut_documents(corpus, "en", [10, 20, 40], Words())
+    cuts = cut_english(corpus, [10, 20, 40])
     assert cuts.paired
-    assert [[text.document for text in cuts.at(length)] for length in (10, 20, 40)] == [
-        ["d00", "d01"]
-    ] * 3
+    for length in (10, 20, 40):
+        assert [text.document for text in cuts.at(length)] == ["d00", "d01"]
     assert cuts.notes == (
         "2 of 4 documents have no sentence border within 10% of every length and were not used",
     )
     assert {(text.language, text.length) for text in cuts.texts} == {
-        ("en", 10),
-        ("en", 20),
-        ("en", 40),
+        ("en", length) for length in (10, 20, 40)
     }
 
 
@@ -148,7 +142,7 @@ def test_a_draw_of_documents() -> None:
                 counted.extend(texts)
                 return super().count(texts)
 
-        cuts = cut_documents(corpus, "en", [10, 20], Noting(), documents=documents, seed=seed)
+        cuts = cut_english(corpus, [10, 20], Noting(), documents=documents, seed=seed)
         assert cuts.paired
         if documents == 7:
             assert len({text.split()[0] for text in counted}) <= 2 * 64, (
@@ -167,9 +161,9 @@ def test_never_beyond_the_window() -> None:
     border at 31, though nearer to 30, is not taken."""
     counter = Words(window=35, prompt=3)
     corpus = corpus_of([10, 18, 3, 9])
-    assert ends(cut_documents(corpus, "en", [10, 30], Words())) == [10, 31]
-    assert ends(cut_documents(corpus, "en", [10, 30], counter)) == [10, 28]
-    said = said_by(cut_documents, corpus, "en", [10, 30, 31, 60], counter)
+    assert ends(cut_english(corpus, [10, 30])) == [10, 31]
+    assert ends(cut_english(corpus, [10, 30], counter)) == [10, 28]
+    said = said_by(cut_english, corpus, [10, 30, 31, 60], counter)
     assert said.startswith(
         "texts of 31, 60 tokens do not fit: the model reads 35, of which 30 are text. "
         "Use lengths up"
@@ -191,40 +185,33 @@ def test_a_text_that_grows_when_cut_out_is_counted_again() -> None:
             return [count + 2 for count in self.count(texts)]
 
     corpus = corpus_of([10, 90], [10, 88])
-    cuts = cut_documents(corpus, "en", [10, 100], Grows())
+    cuts = cut_english(corpus, [10, 100], Grows())
     assert [text.tokens for text in cuts.at(100)] == [105, 103]
-    cuts = cut_documents(corpus, "en", [10, 100], Grows(window=105))
+    cuts = cut_english(corpus, [10, 100], Grows(window=105))
     assert [text.document for text in cuts.at(100)] == ["d01"]
-    cuts = cut_documents(corpus, "en", [10, 100], Grows(), tolerance=0.04)
+    cuts = cut_english(corpus, [10, 100], Grows(), tolerance=0.04)
     assert [text.document for text in cuts.at(100)] == ["d01"]
     assert cuts.notes[0].startswith("1 of 2 documents")
 
 
 def test_texts_without_sentence_ends_and_with_long_sentences() -> None:
-    corpus = Corpus.from_segments(
-        "made",
-        [
-            Segment("a", "en", "no end " * 50),
-            Segment("b", "en", document([70, 5])),
-            Segment("c", "en", "word"),
-        ],
-    )
-    said = said_by(cut_documents, corpus, "en", [20, 75], Words())
+    texts = {"a": "no end " * 50, "b": document([70, 5]), "c": "word"}
+    segments = [Segment(name, "en", text) for name, text in texts.items()]
+    corpus = Corpus.from_segments("made", segments)
+    said = said_by(cut_english, corpus, [20, 75])
     assert said.startswith(
         "none of 3 documents in 'en' has a sentence border within 10% of every length"
     )
     assert "20: 0, 75: 1)" in said
     assert "random sentence" in said
-    assert ends(cut_documents(corpus, "en", [100], Words()), "a") == [100], (
-        "a text of one sentence has its end"
-    )
+    assert ends(cut_english(corpus, [100]), "a") == [100], "a text of one sentence has its end"
 
 
 def test_values_that_cannot_be() -> None:
     corpus = corpus_of([10])
-    assert "got none" in said_by(cut_documents, corpus, "en", [], Words())
-    assert "got 0, 10" in said_by(cut_documents, corpus, "en", [10, 0], Words())
-    assert "got 1.0" in said_by(cut_documents, corpus, "en", [10], Words(), tolerance=1.0)
+    assert "got none" in said_by(cut_english, corpus, [])
+    assert "got 0, 10" in said_by(cut_english, corpus, [10, 0])
+    assert "got 1.0" in said_by(cut_english, corpus, [10], tolerance=1.0)
     with pytest.raises(CorpusError, match="xx"):
         cut_documents(corpus, "xx", [10], Words())
 
@@ -238,14 +225,9 @@ def test_whole_documents_in_bins() -> None:
     """
     corpus = corpus_of([99], [100], [50, 49], [199], [298], [299], [500])
     cuts = natural_lengths(corpus, "en", Words(window=300))
-    binned = [
-        ("d00", 0, 99),
-        ("d02", 0, 99),
-        ("d01", 100, 100),
-        ("d03", 100, 199),
-        ("d04", 200, 298),
-    ]
-    assert [(text.document, text.length, text.tokens) for text in cuts.texts] == binned
+    assert [text.document for text in cuts.texts] == ["d00", "d02", "d01", "d03", "d04"]
+    assert [text.length for text in cuts.texts] == [0, 0, 100, 100, 200]
+    assert [text.tokens for text in cuts.texts] == [99, 99, 100, 199, 298]
     assert all(text.text == corpus.text(text.document, "en") for text in cuts.texts)
     assert cuts.notes == (
         "2 of 7 documents are longer than the model's 300 tokens and were not used",
@@ -289,7 +271,7 @@ def test_wikipedia_in_minilms_tokens(minilm: SentenceTransformer, shared: Path, 
     corpus = Corpus.from_segments("part", whole.segments[:24])
     counter = ModelTokens(minilm)
     lengths = [50, 100, 200, 400]
-    cuts = cut_documents(corpus, "en", lengths, counter, start=start)
+    cuts = cut_english(corpus, lengths, counter, start=start)
     check(cuts, corpus, "en", counter)
     assert len(cuts.at(50)) >= (18 if start == "random" else 3)
     if start == "beginning":
@@ -301,7 +283,7 @@ def test_wikipedia_in_minilms_tokens(minilm: SentenceTransformer, shared: Path, 
                 for length in lengths
             ]
             assert ends(cuts, name) == nearest
-    assert "of which 510 are text" in said_by(cut_documents, corpus, "en", [400, 800], counter)
+    assert "of which 510 are text" in said_by(cut_english, corpus, [400, 800], counter)
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -311,9 +293,7 @@ def test_other_scripts(minilm: SentenceTransformer, language: str) -> None:
     cuts = cut_documents(corpus, language, [30, 60, 120], counter, tolerance=0.3, start="random")
     check(cuts, corpus, language, counter, 0.3)
     whole = natural_lengths(corpus, language, counter)
-    assert [text.tokens // 100 * 100 for text in whole.texts] == [
-        text.length for text in whole.texts
-    ]
+    assert all(text.tokens // 100 * 100 == text.length for text in whole.texts)
 
 
 def test_a_tokenizer_that_knows_no_borders() -> None:
@@ -328,10 +308,5 @@ def test_a_tokenizer_that_knows_no_borders() -> None:
     )
     tokenizer.train_from_iterator([segment.text for segment in corpus.segments], trainer)
     counter = ModelTokens(SimpleNamespace(tokenizer=tokenizer, max_seq_length=512))
-    check(
-        cut_documents(corpus, "zh", [40, 80], counter, tolerance=0.3, start="random"),
-        corpus,
-        "zh",
-        counter,
-        0.3,
-    )
+    cuts = cut_documents(corpus, "zh", [40, 80], counter, tolerance=0.3, start="random")
+    check(cuts, corpus, "zh", counter, 0.3)

@@ -1,7 +1,5 @@
 """Spread of vectors against loops over all pairs, the jackknife by hand, and simulated coverage."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from typing import Any
 
@@ -9,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.random import default_rng
 
 from fairspan.stats.geometry import (
     MEASURES,
@@ -49,7 +48,7 @@ def interval(measure: str, vectors: np.ndarray) -> Interval:
 
 def cloud(count: int, dimensions: int = 8, seed: int = 0, common: float = 0.7) -> np.ndarray:
     """Vectors around a common direction, of very different norms."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     return (rng.normal(size=(count, dimensions)) + common) * rng.lognormal(size=(count, 1))
 
 
@@ -99,7 +98,7 @@ def test_distances_are_the_plain_ones_but_for_the_number_of_documents() -> None:
     centre = many.mean(0)
     euclidean = np.linalg.norm(many - centre, axis=1).mean()
     assert measured("distance", many) == pytest.approx(euclidean, rel=1e-3)
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     few = [many[rng.choice(2000, 20, replace=False)] for _ in range(100)]
     plain = np.mean([np.linalg.norm(rows - rows.mean(0), axis=1).mean() for rows in few])
     assert plain < euclidean - 0.02, "the premise: a document's share of its own centroid"
@@ -137,7 +136,7 @@ def test_values_without_each_document(measure: str) -> None:
 def test_the_jackknife_by_hand() -> None:
     """Of a mean it is the standard error of the mean, and the interval is that of a t test."""
     stats = pytest.importorskip("scipy.stats")
-    values = np.random.default_rng(0).normal(size=12)
+    values = default_rng(0).normal(size=12)
     left = np.array([np.delete(values, i).mean() for i in range(12)])
     found = Jackknife(np.array([values.mean()]), (influences(left[:, None]),)).contrast(
         np.array([1.0])
@@ -153,7 +152,7 @@ def test_the_jackknife_by_hand() -> None:
 def test_two_samples_are_welchs() -> None:
     """Means of two samples of different size, against scipy's t test for unequal variances."""
     stats = pytest.importorskip("scipy.stats")
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     first, second = rng.normal(size=9), 3 * rng.normal(size=15)
     own = []
     for number, values in enumerate((first, second)):
@@ -172,7 +171,7 @@ def test_differences_and_slopes_are_paired() -> None:
     """What the documents share cancels: taken apart, the same clouds give a difference far less
     sure.
     """
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     first = cloud(60, common=0.4)
     clouds = [first, first + 0.1 + 0.05 * rng.normal(size=first.shape), first + 0.2]
     found = jackknife("cosine", *clouds)
@@ -189,7 +188,7 @@ def test_differences_and_slopes_are_paired() -> None:
     assert slope.low < expected < slope.high
 
 
-TOPICS = unit(np.random.default_rng(5).normal(size=(8, 32)))
+TOPICS = unit(default_rng(5).normal(size=(8, 32)))
 FIRST = np.eye(32)[0]
 
 
@@ -208,7 +207,7 @@ def cosine_of_many(vectors: np.ndarray) -> float:
 @pytest.mark.slow
 def test_paired_differences_and_slopes_cover() -> None:
     """Documents at four lengths, each closer to the common direction than before, 300 times."""
-    rng = np.random.default_rng(12)
+    rng = default_rng(12)
     lengths, pulls = [50, 100, 200, 400], [0.0, 0.1, 0.2, 0.4]
 
     def draw(count: int) -> list[np.ndarray]:

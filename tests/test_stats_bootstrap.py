@@ -1,9 +1,8 @@
 """Resampled intervals against scipy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from numpy.random import default_rng
 
 from fairspan.stats.positions import spread
 from fairspan.stats.resampling import position_sums, resample
@@ -18,9 +17,9 @@ def test_resampled_intervals_are_scipys() -> None:
     moves its ranks by a random amount too, so 0.15.
     """
     stats = pytest.importorskip("scipy.stats")
-    rows = make_rows(np.random.default_rng(6), 25, effects=EFFECTS)
+    rows = make_rows(default_rng(6), 25, effects=EFFECTS)
     sums = position_sums(*rows.columns)
-    found = resample(sums, rng=np.random.default_rng(0), draws=9999).interval(spread)
+    found = resample(sums, rng=default_rng(0), draws=9999).interval(spread)
     means = sums.sums / sums.counts
 
     def of_sets(numbers: np.ndarray, axis: int = -1) -> np.ndarray:
@@ -37,8 +36,8 @@ def test_resampled_intervals_are_scipys() -> None:
 
 def test_positions_missing_from_most_sets_leave_no_interval() -> None:
     """Position 4 in one set of nine: about a third of the samples lack it."""
-    rows = make_rows(np.random.default_rng(6), 9)
+    rows = make_rows(default_rng(6), 9)
     kept = rows.keep(np.flatnonzero((rows.positions < 4) | (rows.sets == 0)))
-    found = resample(position_sums(*kept.columns), rng=np.random.default_rng(0)).interval(spread)
+    found = resample(position_sums(*kept.columns), rng=default_rng(0)).interval(spread)
     assert np.isfinite(found.estimate)
     assert np.isnan(found.low)

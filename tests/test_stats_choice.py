@@ -2,12 +2,11 @@
 the figures say.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from scipy import stats  # type: ignore[import-untyped, unused-ignore]
 
 from fairspan.stats import choice
@@ -34,7 +33,7 @@ FINE, E = Interval(0.0, -0.0099, 0.01), 1e-9
 
 def uneven(seed: int = 0) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """12 clusters of 2 to 6 queries, in three groups or in none."""
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     labels = np.repeat(np.arange(12), rng.integers(2, 7, 12))
     groups = rng.integers(0, 4, len(labels))
     return {name: rng.random(len(labels)) for name in (PLAIN, "a", "b")}, groups, labels
@@ -46,7 +45,7 @@ def by_means(
     """Every cluster has a query in each group; arms have exactly these means there, and noise of
     their own.
     """
-    rng, places = np.random.default_rng(1), len(next(iter(means.values())))
+    rng, places = default_rng(1), len(next(iter(means.values())))
     drawn = {name: noise * rng.uniform(-1, 1, (clusters, places)) for name in means}
     values = {
         name: (np.array(means[name]) + own - own.mean(0)).ravel() for name, own in drawn.items()
@@ -110,12 +109,7 @@ def test_differences_are_those_of_a_jackknife_by_hand(seed: int) -> None:
             [groups >= 0],
             1,
         ),
-        (
-            psi_interval(both(sample)),
-            psi_gap,
-            [groups == number for number in (1, 2, 3)],
-            3,
-        ),
+        (psi_interval(both(sample)), psi_gap, [groups == number for number in (1, 2, 3)], 3),
     ):
         whole, inside = gap(groups >= 0), np.unique(clusters[np.any(columns, axis=0)])
         squares = [(gap(clusters != left) - whole) ** 2 for left in inside]
@@ -139,7 +133,7 @@ def test_psi_does_not_fall_because_quality_rises(groups: tuple[float, ...]) -> N
     A share of 5 % over 300 runs has a standard error of 1.3 %. The jackknife of PSI itself shows
     one in 7 to 18 %.
     """
-    rng, shares, shown = np.random.default_rng(0), np.tile(groups, 100), [0, 0]
+    rng, shares, shown = default_rng(0), np.tile(groups, 100), [0, 0]
     numbers, clusters = np.tile(np.arange(1, 6), 100), np.repeat(np.arange(100), 5)
     for _ in range(300):
         chance = rng.random(500)
@@ -180,7 +174,7 @@ def test_the_best_is_preferred_and_of_equal_ones_the_first() -> None:
 
 
 def halves(seed: int, clusters: Sequence[int]) -> list[np.ndarray]:
-    rng = np.random.default_rng(seed)
+    rng = default_rng(seed)
     return [rng.permutation(count) % 2 == 0 for count in clusters]
 
 
@@ -206,7 +200,7 @@ def prefer_by_hand(values: Mapping[str, Sequence[np.ndarray]], names: Sequence[s
 def test_every_cluster_is_judged_by_the_half_that_did_not_choose(
     sizes: tuple[int, ...], seed: int
 ) -> None:
-    rng, first, names = np.random.default_rng(10 + seed), halves(seed, sizes), ["b", "c", "a"]
+    rng, first, names = default_rng(10 + seed), halves(seed, sizes), ["b", "c", "a"]
     levels = {PLAIN: 0.0, "a": 0.02, "b": 0.04, "c": 0.06}
     values = {
         name: [rng.normal(level, 0.15, size) for size in sizes] for name, level in levels.items()
@@ -307,7 +301,7 @@ def test_with_what_is_lacking_four_in_five_are_decided(gap: float) -> None:
     has two digits.
     """
     more = lacking(t_interval(gap, 0.01, 99), 100, gap) or 0
-    drawn = np.random.default_rng(0).normal(gap, 0.1, (400, 100 + more))
+    drawn = default_rng(0).normal(gap, 0.1, (400, 100 + more))
     error = drawn.std(1, ddof=1) / (100 + more) ** 0.5
     lower = drawn.mean(1) - stats.t.ppf(0.975, 99 + more) * error
     assert (lower > 0).mean() == pytest.approx(0.8, abs=0.08)

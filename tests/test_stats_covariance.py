@@ -1,13 +1,13 @@
 """Clustered covariances against statsmodels and their definitions written out with N×N matrices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from fairspan.stats.arrays import group
 from fairspan.stats.contrasts import Robust, regress, robust
@@ -32,7 +32,7 @@ CLOSE = 1e-8
 
 @pytest.fixture(params=MAKERS, ids=["latin", "uneven"])
 def rows(request: pytest.FixtureRequest) -> Rows:
-    made: Rows = request.param(np.random.default_rng(11), effects=(0.0, -0.02, -0.05, -0.04))
+    made: Rows = request.param(default_rng(11), effects=(0.0, -0.02, -0.05, -0.04))
     return made
 
 
@@ -64,10 +64,10 @@ def test_cr1_is_statsmodels(rows: Rows, inference: str, use_t: bool) -> None:
     theirs = statsmodels_fit(rows, rows.sets, use_t)
     ours = judged(fit(rows.values, design(rows)), rows, inference)
     found = ours.contrasts(np.eye(4))
-    np.testing.assert_allclose(ours.covariance, theirs.cov_params(), rtol=CLOSE, atol=1e-14)
-    np.testing.assert_allclose(found.standard_error, theirs.bse, rtol=CLOSE)
-    np.testing.assert_allclose(found.p_value, theirs.pvalues, rtol=CLOSE)
-    np.testing.assert_allclose(np.stack([found.low, found.high], 1), theirs.conf_int(), rtol=CLOSE)
+    assert_allclose(ours.covariance, theirs.cov_params(), rtol=CLOSE, atol=1e-14)
+    assert_allclose(found.standard_error, theirs.bse, rtol=CLOSE)
+    assert_allclose(found.p_value, theirs.pvalues, rtol=CLOSE)
+    assert_allclose(np.stack([found.low, found.high], 1), theirs.conf_int(), rtol=CLOSE)
     wald = theirs.wald_test(DIFFERENCES, use_f=use_t, scalar=True)
     assert ours.joint(DIFFERENCES) == pytest.approx(wald.pvalue, rel=CLOSE)
 
@@ -76,7 +76,7 @@ def test_two_way_is_statsmodels(rows: Rows) -> None:
     """Crossed clusters, so that the three terms differ, with effects strong enough that V_ab is
     less than both.
     """
-    rng = np.random.default_rng(3)
+    rng = default_rng(3)
     shared = rng.integers(0, 15, len(rows.values))
     rows = replace(
         rows, values=rows.values + rng.normal(0, 0.2, (15, 4))[shared, rows.positions - 1]
@@ -84,9 +84,9 @@ def test_two_way_is_statsmodels(rows: Rows) -> None:
     theirs = statsmodels_fit(rows, np.stack([rows.sets, shared], 1), use_t=True)
     fitted = fit(rows.values, design(rows))
     found = two_way(fitted, group(rows.sets), group(shared))
-    np.testing.assert_allclose(found, theirs.cov_params(), rtol=CLOSE, atol=1e-14)
+    assert_allclose(found, theirs.cov_params(), rtol=CLOSE, atol=1e-14)
     both = robust(fitted, group(rows.sets), group(shared), inference="two-way").contrasts(np.eye(4))
-    np.testing.assert_allclose(both.p_value, theirs.pvalues, rtol=CLOSE)
+    assert_allclose(both.p_value, theirs.pvalues, rtol=CLOSE)
     assert both.degrees_of_freedom[0] == 8
 
 
@@ -120,7 +120,7 @@ def adjustment(hat: np.ndarray, power: float) -> np.ndarray:
 
 def test_cr2_is_its_definition(rows: Rows) -> None:
     ours = cr2(clustered_by_set(rows))
-    np.testing.assert_allclose(ours, by_definition(rows, 0.5), rtol=CLOSE, atol=1e-14)
+    assert_allclose(ours, by_definition(rows, 0.5), rtol=CLOSE, atol=1e-14)
 
 
 def working_vectors(rows: Rows, weights: np.ndarray) -> np.ndarray:
@@ -144,7 +144,7 @@ def test_degrees_of_freedom_are_their_definition(rows: Rows) -> None:
     inner = p @ p.transpose(0, 2, 1)
     expected = np.trace(inner, axis1=1, axis2=2) ** 2 / (inner**2).sum((1, 2))
     found = [hotelling(clustered_by_set(rows), row[None]) for row in weights]
-    np.testing.assert_allclose(found, expected, rtol=CLOSE)
+    assert_allclose(found, expected, rtol=CLOSE)
 
 
 def test_degrees_of_freedom_of_a_joint_test_are_their_definition(rows: Rows) -> None:
@@ -170,16 +170,14 @@ def test_degrees_of_freedom_of_a_joint_test_are_their_definition(rows: Rows) -> 
 
 def test_balanced_sets_have_one_less_degrees_of_freedom() -> None:
     """Then CR2 is the paired t-test."""
-    rows = make_rows(np.random.default_rng(2), documents=12)
+    rows = make_rows(default_rng(2), documents=12)
     clustered = clustered_by_set(rows)
-    np.testing.assert_allclose(
-        [hotelling(clustered, row[None]) for row in np.eye(4)], 11, rtol=1e-10
-    )
+    assert_allclose([hotelling(clustered, row[None]) for row in np.eye(4)], 11, rtol=1e-10)
 
 
 def test_one_cluster_that_decides_a_coefficient() -> None:
     """Only set 0 has position 3: CR2 takes the pseudo-inverse."""
-    rows = make_rows(np.random.default_rng(4), n=3)
+    rows = make_rows(default_rng(4), n=3)
     kept = rows.keep(np.flatnonzero((rows.sets == 0) | (rows.positions < 3)))
     assert np.isfinite(cr2(clustered_by_set(kept))).all()
 
@@ -191,7 +189,7 @@ def test_merged_rows_give_what_all_rows_give(inference: str) -> None:
 
     Every inference, against the same fit on the rows as they are.
     """
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     sets, positions = np.repeat(np.arange(6), 40), np.tile(np.repeat(np.arange(4), 10), 6)
     segments = sets * 4 + rng.integers(0, 4, len(sets))
     design = np.column_stack([*(positions == p for p in range(4)), np.log(segments + 2)]).astype(
@@ -204,9 +202,7 @@ def test_merged_rows_give_what_all_rows_give(inference: str) -> None:
     merged = regress(values, group(positions), sets, segments, design[:, -1], inference=inference)
     found, expected = (one.contrasts(np.eye(5)) for one in (merged, whole))
     for name in ("estimate", "standard_error", "degrees_of_freedom", "p_value", "low", "high"):
-        np.testing.assert_allclose(
-            getattr(found, name), getattr(expected, name), rtol=1e-6, err_msg=name
-        )
+        assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-6, err_msg=name)
 
 
 def test_later_positions_against_any_other() -> None:
@@ -217,7 +213,7 @@ def test_later_positions_against_any_other() -> None:
 def test_two_way_clusters_are_as_many_as_the_fewer() -> None:
     """Eight sets that share six segments have t(5), and not t(7)."""
     sets, segments = np.repeat(np.arange(8), 3), (np.arange(24) * 5) % 6
-    values = np.random.default_rng(0).normal(size=24)
+    values = default_rng(0).normal(size=24)
     found = regress(values, group(np.tile([0, 1, 2], 8)), sets, segments)
     assert (found.inference, found.clusters) == ("two-way", 6)
     assert found.degrees_of_freedom(np.eye(3)).tolist() == [5, 5, 5]

@@ -1,11 +1,11 @@
 """Secondary measures and paired comparisons, by hand and in the long run."""
 
-from __future__ import annotations
-
 from itertools import permutations, product
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from scipy import stats
 
 from fairspan.stats.equivalence import judge_loss
@@ -38,21 +38,19 @@ def test_measures_by_hand() -> None:
 
 
 def test_shares_of_means_that_are_not_positive_are_nan() -> None:
-    rows = make_rows(np.random.default_rng(0), 20, effects=(0.0, -0.7, 0.0, 0.0))
-    found = unevenness(*rows.columns, rng=np.random.default_rng(0), draws=99)
+    rows = make_rows(default_rng(0), 20, effects=(0.0, -0.7, 0.0, 0.0))
+    found = unevenness(*rows.columns, rng=default_rng(0), draws=99)
     for name in ("gini", "psi", "first_second", "first_last"):
         assert np.isnan(found[name].estimate)
     assert np.isfinite(found["spread"].low)
     assert np.isnan(
-        gini_test(
-            rows.values, rows.positions, rows.documents, rng=np.random.default_rng(0), draws=99
-        )
+        gini_test(rows.values, rows.positions, rows.documents, rng=default_rng(0), draws=99)
     )
 
 
 def test_all_measures_together() -> None:
-    rows = make_rows(np.random.default_rng(0), effects=EFFECTS)
-    found = unevenness(*rows.columns, rng=np.random.default_rng(0), draws=499)
+    rows = make_rows(default_rng(0), effects=EFFECTS)
+    found = unevenness(*rows.columns, rng=default_rng(0), draws=499)
     means = position_effects(*rows.columns).means.estimate
     for name in ("spread", "gini", "psi", "first_second", "first_last"):
         interval = found[name]
@@ -65,7 +63,7 @@ def test_gini_permutes_inside_documents() -> None:
     """Without position effects p-values are at least as large as uniform ones; with them it sees
     them.
     """
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     fair, biased = make_rows(rng, 40, noise=0.0), make_rows(rng, 40, effects=EFFECTS)
     assert gini_test(
         biased.values, biased.positions, biased.documents, rng=rng, draws=999
@@ -78,7 +76,7 @@ def test_gini_permutes_inside_documents() -> None:
 
 
 def test_a_paired_comparison_is_one_of_differences() -> None:
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     rows = make_rows(rng, 30, effects=EFFECTS)
     second = (
         rows.values
@@ -92,7 +90,7 @@ def test_a_paired_comparison_is_one_of_differences() -> None:
     table = (second - rows.values).reshape(30, 4, 4).mean(1)
     gaps = table[:, 1:] - table[:, :1]
     error = change.standard_error[1:]
-    np.testing.assert_allclose(error, gaps.std(0, ddof=1) / np.sqrt(30), rtol=1e-8)
+    assert_allclose(error, gaps.std(0, ddof=1) / np.sqrt(30), rtol=1e-8)
     assert (error < first.standard_error[1:] / 2).all(), "pairing pays"
     found = spread_change(rows.values, second, rows.positions, rows.sets, families=3)
     assert found.estimate == pytest.approx(
@@ -130,7 +128,7 @@ def test_sizes_mind_both_signs() -> None:
 
     Of two positions, the size is the spread.
     """
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     rows = make_rows(rng, 50, effects=EFFECTS, noise=0.005)
     second = (
         rows.values
@@ -142,7 +140,7 @@ def test_sizes_mind_both_signs() -> None:
         for values in (rows.values, second, second - rows.values)
     )
     found = size_changes(before, after, change)
-    np.testing.assert_allclose(
+    assert_allclose(
         [one.estimate for one in found], np.abs(after.estimate) - np.abs(before.estimate)
     )
     for place, one in enumerate(found):
@@ -174,7 +172,7 @@ def test_errors_of_a_gate_are_rare() -> None:
 
     A wrong verdict has 2.5 %; a share of that size over 500 runs has a standard error of 0.7 %.
     """
-    rng, runs = np.random.default_rng(0), 500
+    rng, runs = default_rng(0), 500
     positions, sets = np.tile(np.arange(1, 5), 40), np.repeat(np.arange(40), 4)
     asked = [("worse", 0), ("not worse", 0), ("fairer", 0), ("worse", 1), ("not worse", 1)]
     print(f"\n{'truth':22}deviation  worse  not worse  fairer | BCa: worse  not worse (%)")
@@ -210,11 +208,9 @@ def test_errors_of_a_gate_are_rare() -> None:
 
 def test_the_normal_limit_has_the_moments_of_permutations() -> None:
     """Covariances of 20,000 draws of both, on rows of unequal variance and skew."""
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     table = 0.5 + rng.exponential(0.1, (60, 4)) * rng.uniform(0.2, 2, (60, 1))
-    drawn, limit = (
-        draw(table, np.random.default_rng(1), 20_000) for draw in (_permuted_means, _limit_means)
-    )
-    np.testing.assert_allclose(limit.mean(0), drawn.mean(0), atol=4 * drawn.std() / 20_000**0.5)
+    drawn, limit = (draw(table, default_rng(1), 20_000) for draw in (_permuted_means, _limit_means))
+    assert_allclose(limit.mean(0), drawn.mean(0), atol=4 * drawn.std() / 20_000**0.5)
     # The standard error of a variance over m draws is a share √(2/m) = 1 % of it.
-    np.testing.assert_allclose(np.cov(limit.T), np.cov(drawn.T), atol=0.05 * np.cov(drawn.T).max())
+    assert_allclose(np.cov(limit.T), np.cov(drawn.T), atol=0.05 * np.cov(drawn.T).max())

@@ -1,11 +1,10 @@
 """Verdicts on simulated models, and whether as many sets as they ask for are enough."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
 from scipy import stats
 
 from fairspan.stats.distributions import holm
@@ -18,9 +17,7 @@ from tests.test_stats_rows import make_rows
 def simulated(
     effects: tuple[float, ...], noise: float, sets: int = 30, seed: int = 0
 ) -> PositionEffects:
-    rows = make_rows(
-        np.random.default_rng(seed), sets, n=len(effects), effects=effects, noise=noise
-    )
+    rows = make_rows(default_rng(seed), sets, n=len(effects), effects=effects, noise=noise)
     return position_effects(*rows.columns)
 
 
@@ -113,7 +110,7 @@ def test_as_many_sets_as_asked_for_decide(
     found = verdict(pilot)
     assert found.kind == "inconclusive"
     assert found.sets_needed is not None
-    rng = np.random.default_rng(9)
+    rng = default_rng(9)
     kinds = [verdict(like(pilot, sets + found.sets_needed, rng)).kind for _ in range(400)]
     assert kinds.count(kind) / 400 == pytest.approx(0.8, abs=0.08)
 
@@ -149,7 +146,7 @@ def test_many_families_at_the_margin_are_rarely_biased(monkeypatch: pytest.Monke
     60 % of runs.
     """
     monkeypatch.setattr("fairspan.stats.equivalence.further_sets", lambda *_, **__: None)
-    rng, runs = np.random.default_rng(0), 40
+    rng, runs = default_rng(0), 40
     together = alone = 0
     for _ in range(runs):
         families = [paired(0.02, rng) for _ in range(FAMILIES)]
@@ -197,7 +194,7 @@ def test_later_positions_against_the_second() -> None:
     """The same numbers as of rows without position 1, up to the small-sample factor of CR2, which
     both have as 1.
     """
-    rows = make_rows(np.random.default_rng(0), 30, effects=(0.3, 0.0, -0.02, -0.1), noise=0.02)
+    rows = make_rows(default_rng(0), 30, effects=(0.3, 0.0, -0.02, -0.1), noise=0.02)
     values, positions, sets, *_ = (np.asarray(column) for column in rows.columns)
     [found] = decide([position_effects(values, positions, sets).compared(2)])
     kept = positions > 1
@@ -254,7 +251,7 @@ def test_so_many_documents_decide_in_four_of_five_cases(truth: float) -> None:
     seen = 12
     needed = documents_needed(t_interval(truth, 0.04 / seen**0.5, seen - 1), MARGIN, seen)
     assert needed is not None
-    total, rng = seen + needed, np.random.default_rng(1)
+    total, rng = seen + needed, default_rng(1)
     values = rng.normal(truth, 0.04, (500, total))
     means, errors = values.mean(1), values.std(1, ddof=1) / total**0.5
     above = means - stats.t.ppf(0.975, total - 1) * errors > MARGIN

@@ -1,9 +1,9 @@
 """The joint model against statsmodels' formula of it, and what empty cells do to it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from fairspan.errors import DesignError
 from fairspan.stats.intervals import Interval
@@ -60,7 +60,7 @@ def contrast(model: JointModel, first: Condition, second: Condition) -> Interval
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, np.ndarray]:
-    return plan_rows(np.random.default_rng(0), MONOLINGUAL)
+    return plan_rows(default_rng(0), MONOLINGUAL)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_it_is_statsmodels_formula(rows: dict[str, np.ndarray], model: JointMode
     other = theirs.t_test("C(languages)[T.en] + C(positions)[T.3]:C(languages)[T.en] = 0")
     assert ours.estimate == pytest.approx(other.effect[0], rel=1e-8)
     assert ours.standard_error == pytest.approx(other.sd[0, 0], rel=1e-8)
-    np.testing.assert_allclose([ours.low, ours.high], other.conf_int()[0], rtol=1e-8)
+    assert_allclose([ours.low, ours.high], other.conf_int()[0], rtol=1e-8)
 
 
 def test_averages_are_averages_of_cells(model: JointModel) -> None:
@@ -96,7 +96,7 @@ def test_averages_are_averages_of_cells(model: JointModel) -> None:
         np.mean([contrast(model, (p, k, ""), (1, k, "")).estimate for k in LANGUAGES])
         for p in (2, 3)
     ]
-    np.testing.assert_allclose(effect.contrasts.estimate, by_hand, rtol=1e-10)
+    assert_allclose(effect.contrasts.estimate, by_hand, rtol=1e-10)
     assert effect.p_value < 1e-6
     spoken = model.effect("language")
     assert (spoken.names, spoken.baseline) == (("en", "fr"), "de")
@@ -105,14 +105,14 @@ def test_averages_are_averages_of_cells(model: JointModel) -> None:
         np.mean([contrast(model, (p, k, ""), (p, "de", "")).estimate for p in (1, 2, 3)])
         for k in ("en", "fr")
     ]
-    np.testing.assert_allclose(spoken.contrasts.estimate, by_hand, rtol=1e-9, atol=1e-12)
+    assert_allclose(spoken.contrasts.estimate, by_hand, rtol=1e-9, atol=1e-12)
 
 
 def test_an_empty_cell_is_left_out_and_named() -> None:
     """German and English alone, and German behind an English lead: French nowhere, English
     everywhere.
     """
-    rows = plan_rows(np.random.default_rng(1), [("en", "en"), ("en", "de")], sets=12)
+    rows = plan_rows(default_rng(1), [("en", "en"), ("en", "de")], sets=12)
     model = joint_model(**rows)
     assert len(model.cells) == 5
     assert np.isfinite(contrast(model, (2, "de", ""), (2, "en", "")).p_value)
@@ -121,7 +121,7 @@ def test_an_empty_cell_is_left_out_and_named() -> None:
 
 
 def test_one_mixed_plan_cannot_tell_position_from_language() -> None:
-    model = joint_model(**plan_rows(np.random.default_rng(1), [("en", "de")], sets=12))
+    model = joint_model(**plan_rows(default_rng(1), [("en", "de")], sets=12))
     for factor, words in (
         ("position", "no language is at position 1 and at a later one"),
         ("language", "no other language is where de is"),
@@ -174,7 +174,7 @@ def test_company_is_kept_apart() -> None:
 
     So positions are not compared over both, and languages are, at the same position.
     """
-    rows = plan_rows(np.random.default_rng(1), [("en", "de"), ("de", "en")], sets=12)
+    rows = plan_rows(default_rng(1), [("en", "de"), ("de", "en")], sets=12)
     alone = np.where(rows["positions"] == 1, 1, 2)
     model = joint_model(**rows, companies=(alone, COMPANIES))
     with pytest.raises(DesignError, match="later one in the same company"):
@@ -182,12 +182,10 @@ def test_company_is_kept_apart() -> None:
     spoken = model.effect("language")
     assert spoken.over == (((1, "alone"), (2, "not alone"), (3, "not alone")),)
     plain = joint_model(**rows)
-    np.testing.assert_allclose(
+    assert_allclose(
         spoken.contrasts.estimate, plain.effect("language").contrasts.estimate, rtol=1e-9
     )
-    beside = plan_rows(
-        np.random.default_rng(1), [("en", "de"), ("de", "en"), ("en", "en")], sets=12
-    )
+    beside = plan_rows(default_rng(1), [("en", "de"), ("de", "en"), ("en", "en")], sets=12)
     same = np.arange(len(beside["positions"])) % 27 >= 18
     company = np.where(same, 0, np.where(beside["positions"] == 1, 1, 2))
     assert (
@@ -200,7 +198,7 @@ def test_a_language_that_is_never_beside_the_first_is_named() -> None:
     """French leads English documents, German and English are alone: German against English is known
     all the same.
     """
-    rows = plan_rows(np.random.default_rng(1), [("de", "de"), ("en", "en"), ("fr", "en")], sets=12)
+    rows = plan_rows(default_rng(1), [("de", "de"), ("en", "en"), ("fr", "en")], sets=12)
     mixed = np.arange(len(rows["positions"])) % 27 >= 18
     company = np.where(mixed, np.where(rows["positions"] == 1, 1, 2), 0)
     found = joint_model(**rows, companies=(company, COMPANIES)).effect("language")
@@ -210,11 +208,11 @@ def test_a_language_that_is_never_beside_the_first_is_named() -> None:
         "language"
     )
     # The slope of the lengths is estimated from more rows, so up to its error.
-    np.testing.assert_allclose(found.contrasts.estimate, alone.contrasts.estimate, atol=0.005)
+    assert_allclose(found.contrasts.estimate, alone.contrasts.estimate, atol=0.005)
 
 
 def test_one_language_has_no_language_effect() -> None:
-    model = joint_model(**plan_rows(np.random.default_rng(1), [("en", "en")], sets=12))
+    model = joint_model(**plan_rows(default_rng(1), [("en", "en")], sets=12))
     with pytest.raises(DesignError, match="no other language is where en is"):
         model.effect("language")
     assert len(model.effect("position").contrasts) == 2

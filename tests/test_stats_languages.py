@@ -2,10 +2,9 @@
 wrong.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from numpy.random import default_rng
 
 from fairspan.stats.equivalence import Verdict, decide
 from fairspan.stats.languages import LanguageEffects, LeadLater, language_effects
@@ -70,7 +69,7 @@ def test_it_is_statsmodels_contrast(n: int) -> None:
     coding of theirs.
     """
     api = pytest.importorskip("statsmodels.api")
-    rows = mixed_rows(np.random.default_rng(0), ALL, favour={"en": 0.04}, n=n, slope=0.03)
+    rows = mixed_rows(default_rng(0), ALL, favour={"en": 0.04}, n=n, slope=0.03)
     found = effects_of(rows, ALL)
     assert found.pairs == (("en", "de"), ("en", "hi"), ("de", "hi"))
     cells = rows["plans"] * n + rows["positions"] - 1
@@ -107,7 +106,7 @@ def test_a_favoured_language_is_found_and_named_first() -> None:
     """Hindi gains .05, six errors of √2 · .02/√40 = .0045 beyond the margin; English against German
     gains nothing.
     """
-    rows = mixed_rows(np.random.default_rng(1), ALL, favour={"hi": 0.05})
+    rows = mixed_rows(default_rng(1), ALL, favour={"hi": 0.05})
     [found] = language_verdicts([effects_of(rows, ALL)])
     assert found.kind == "biased"
     assert found.kinds[1:] == ("biased", "biased")
@@ -122,7 +121,7 @@ def test_lengths_are_taken_out_of_languages() -> None:
     """Value grows with length only, and Hindi is longer by .5 in logs: .1 · .5 = .05 as measured,
     then nothing.
     """
-    rows = mixed_rows(np.random.default_rng(2), ALL, slope=0.1, noise=0.005)
+    rows = mixed_rows(default_rng(2), ALL, slope=0.1, noise=0.005)
     same, plain = (effects_of(rows, ALL, lengths=lengths) for lengths in (True, False))
     [fair], [biased] = language_verdicts([same]), language_verdicts([plain])
     assert (fair.kind, fair.sentence()) == ("fair", "fair within ±0.02")
@@ -131,7 +130,7 @@ def test_lengths_are_taken_out_of_languages() -> None:
 
 
 def test_a_language_in_each_role_is_a_mean_of_plans() -> None:
-    rows = mixed_rows(np.random.default_rng(3), ALL, favour={"en": 0.04}, n=3)
+    rows = mixed_rows(default_rng(3), ALL, favour={"en": 0.04}, n=3)
     found = effects_of(rows, ALL, lengths=False)
     leads, follows = found.role("en", "lead"), found.role("en", "later")
     assert leads is not None
@@ -161,7 +160,7 @@ def test_a_language_in_each_role_is_a_mean_of_plans() -> None:
 
 def test_one_order_is_not_compared() -> None:
     plans: list[LeadLater] = [("en", "de"), ("de", "en"), ("hi", "en")]
-    rows = mixed_rows(np.random.default_rng(4), plans)
+    rows = mixed_rows(default_rng(4), plans)
     found = effects_of(rows, plans)
     assert found.pairs == (("en", "de"),)
     assert found.role("hi", "later") is None
@@ -178,7 +177,7 @@ def test_verdicts_are_rarely_wrong_at_the_margin(monkeypatch: pytest.MonkeyPatch
     truth in 95 %.
     """
     monkeypatch.setattr("fairspan.stats.equivalence.further_sets", lambda *_, **__: None)
-    rng = np.random.default_rng(5)
+    rng = default_rng(5)
     wrong = {"biased": 0, "fair": 0}
     covered = 0
     for _ in range(RUNS):
@@ -197,11 +196,11 @@ def test_verdicts_are_rarely_wrong_at_the_margin(monkeypatch: pytest.MonkeyPatch
 def test_sizes_are_corrected_together() -> None:
     """Alone, a pair is just significant; among twelve pairs it is not."""
     for seed in range(200):
-        rows = mixed_rows(np.random.default_rng(seed), favour={"en": 0.032})
+        rows = mixed_rows(default_rng(seed), favour={"en": 0.032})
         alone = effects_of(rows)
         ends = alone.differences()
         if 0.0205 < ends.low[0] < 0.0225:
             break
     assert language_verdicts([alone])[0].kind == "biased"
-    quiet = [effects_of(mixed_rows(np.random.default_rng(1000 + place))) for place in range(11)]
+    quiet = [effects_of(mixed_rows(default_rng(1000 + place))) for place in range(11)]
     assert language_verdicts([alone, *quiet])[0].kind == "inconclusive"

@@ -1,7 +1,5 @@
 """PEER against scipy, and the measures of a grid of languages."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

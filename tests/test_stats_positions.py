@@ -1,9 +1,9 @@
 """Position effects: by hand on a balanced design, in the long run by simulation, and at size."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from fairspan.stats.positions import PositionEffects, difference_weights, marker, position_effects
 from tests.test_stats_rows import UNEVEN, make_rows
@@ -13,19 +13,19 @@ def test_balanced_latin_is_a_paired_t_test() -> None:
     """With equal sets, βp is the mean of the sets' own differences, and CR1's error theirs but for
     its factor.
     """
-    rows = make_rows(np.random.default_rng(0), documents=50, effects=(0.0, -0.01, -0.02, -0.03))
+    rows = make_rows(default_rng(0), documents=50, effects=(0.0, -0.01, -0.02, -0.03))
     table = rows.values.reshape(50, 4, 4).mean(1)
     gaps = table[:, 1:] - table[:, :1]
     found = position_effects(*rows.columns)
     assert found.robust.inference == "cr1"
-    np.testing.assert_allclose(found.estimate, [table[:, 0].mean(), *gaps.mean(0)], rtol=1e-10)
+    assert_allclose(found.estimate, [table[:, 0].mean(), *gaps.mean(0)], rtol=1e-10)
     factor = np.sqrt((800 - 1) / (800 - 4))
-    np.testing.assert_allclose(
+    assert_allclose(
         found.standard_error[1:], factor * gaps.std(0, ddof=1) / np.sqrt(50), rtol=1e-10
     )
-    np.testing.assert_allclose(found.degrees_of_freedom, 49)
-    np.testing.assert_allclose(found.means.estimate, table.mean(0), rtol=1e-10)
-    np.testing.assert_allclose(
+    assert_allclose(found.degrees_of_freedom, 49)
+    assert_allclose(found.means.estimate, table.mean(0), rtol=1e-10)
+    assert_allclose(
         found.means.standard_error, factor * table.std(0, ddof=1) / np.sqrt(50), rtol=1e-10
     )
 
@@ -36,11 +36,9 @@ def test_what_rounding_does_is_zero(size: float, sign: str) -> None:
 
     All 50 sets differ alike: anything is significant.
     """
-    rows = make_rows(np.random.default_rng(0), documents=50)
+    rows = make_rows(default_rng(0), documents=50)
     values = (
-        0.7
-        + size * (rows.positions == 2)
-        + np.random.default_rng(1).normal(0, size / 10, len(rows.values))
+        0.7 + size * (rows.positions == 2) + default_rng(1).normal(0, size / 10, len(rows.values))
     )
     found = position_effects(values, rows.positions, rows.sets)
     assert marker(found.p_value[1]) == sign
@@ -50,7 +48,7 @@ def test_what_rounding_does_is_zero(size: float, sign: str) -> None:
 
 def test_small_balanced_latin_is_exactly_the_paired_t_test() -> None:
     stats = pytest.importorskip("scipy.stats")
-    rows = make_rows(np.random.default_rng(0), documents=9)
+    rows = make_rows(default_rng(0), documents=9)
     table = rows.values.reshape(9, 4, 4).mean(1)
     found = position_effects(*rows.columns)
     assert found.robust.inference == "cr2"
@@ -79,7 +77,7 @@ def test_nine_sets_are_covered(documents: int | tuple[int, ...]) -> None:
     """300 samples without position effects, three differences each: a share has an error of at most
     0.013.
     """
-    rng = np.random.default_rng(20)
+    rng = default_rng(20)
     hits: dict[str, list[np.ndarray]] = {"auto": [], "z": []}
     rejected = []
     for _ in range(300):
@@ -97,7 +95,7 @@ def test_nine_sets_are_covered(documents: int | tuple[int, ...]) -> None:
 
 
 def test_auto_looks_at_sets_and_segments() -> None:
-    rng = np.random.default_rng(1)
+    rng = default_rng(1)
     few, many = make_rows(rng, 39), make_rows(rng, 40)
     assert position_effects(*few.columns).robust.inference == "cr2"
     assert position_effects(*many.columns).robust.inference == "cr1"
@@ -112,7 +110,7 @@ def test_segments_shared_between_sets_are_covered() -> None:
 
     Clustering by set alone fails.
     """
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     place = np.arange(4)
     hits: dict[str, list[np.ndarray]] = {"auto": [], "cr1": []}
     for _ in range(1000):
@@ -136,7 +134,7 @@ def test_segments_shared_between_sets_are_covered() -> None:
 
 
 def test_too_few_sets_for_a_joint_test_give_none() -> None:
-    rows = make_rows(np.random.default_rng(0), documents=3)
+    rows = make_rows(default_rng(0), documents=3)
     found = position_effects(*rows.columns)
     assert np.isnan(joint_p(found))
     assert np.isfinite(found.p_value).all()
@@ -145,8 +143,8 @@ def test_too_few_sets_for_a_joint_test_give_none() -> None:
 def test_values_without_any_noise() -> None:
     """No error at all: a difference is certain, and none is none."""
     found = position_effects([0.5, 0.4, 0.5] * 3, [1, 2, 3] * 3, np.repeat([0, 1, 2], 3))
-    np.testing.assert_allclose(found.estimate, [0.5, -0.1, 0.0], atol=1e-12)
-    np.testing.assert_allclose(found.standard_error, 0, atol=1e-12)
+    assert_allclose(found.estimate, [0.5, -0.1, 0.0], atol=1e-12)
+    assert_allclose(found.standard_error, 0, atol=1e-12)
     assert found.p_value[1] < 1e-9
 
 

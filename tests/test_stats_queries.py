@@ -1,7 +1,5 @@
 """Statistics over queries: by hand, against scipy and statsmodels, and in the long run."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,6 +7,8 @@ from itertools import product
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 from scipy import stats
 
 from fairspan.errors import DesignError
@@ -88,15 +88,15 @@ def test_psi_and_harmonic_mean_by_hand() -> None:
     assert shortfall(means) == pytest.approx(0.5)
     assert harmonic_mean(means) == pytest.approx(3 / (1 / 0.6 + 1 / 0.3 + 1 / 0.4))
     some = np.array([[0.6, 0.0, 0.4], [0.0, 0.0, 0.0], [0.5, np.nan, 0.0], [0.2, 0.2, 0.2]])
-    np.testing.assert_allclose(shortfall(some), [1, np.nan, np.nan, 0])
-    np.testing.assert_allclose(harmonic_mean(some), [0, 0, np.nan, 0.2])
+    assert_allclose(shortfall(some), [1, np.nan, np.nan, 0])
+    assert_allclose(harmonic_mean(some), [0, 0, np.nan, 0.2])
 
 
 def test_means_and_counts_by_hand() -> None:
     """Overall is over queries: not over groups, and with those in no group."""
     values = [1.0, 0.5, 0.0, 0.25, 1.0, 0.2]
     groups, clusters = [1, 1, 2, 1, 0, 0], ["a", "a", "b", "b", "b", "c"]
-    found = query_effects(values, groups, clusters, rng=np.random.default_rng(0), draws=99)
+    found = query_effects(values, groups, clusters, rng=default_rng(0), draws=99)
     assert found.overall.estimate == pytest.approx(2.95 / 6)
     assert [one.estimate for one in found.groups] == pytest.approx([1.75 / 3, 0])
     assert (found.psi.estimate, found.harmonic.estimate) == (1, 0)
@@ -108,7 +108,7 @@ def test_changes_by_hand() -> None:
     first = [0.8, 0.6, 0.2, 0.4, 0.5, 0.5, 0.9]
     second = [0.4, 0.4, 0.6, 0.6, 0.6, 0.4, 0.1]
     groups, clusters = [1, 1, 2, 2, 3, 3, 0], [1, 2, 1, 2, 1, 2, 2]
-    found = query_change(first, second, groups, clusters, rng=np.random.default_rng(0))
+    found = query_change(first, second, groups, clusters, rng=default_rng(0))
     assert found.overall.estimate == pytest.approx((3.1 - 3.9) / 7)
     assert [one.estimate for one in found.groups] == pytest.approx([-0.3, 0.3, 0.0])
     assert found.worst.estimate == pytest.approx(0.4 - 0.3)
@@ -123,8 +123,8 @@ def test_changes_of_means_have_the_t_intervals_of_their_clusters() -> None:
     """Of clusters of one size the jackknife error is that of their means, so that scipy's t
     interval is the same.
     """
-    queries = make_queries(np.random.default_rng(1), 9)
-    found = change_of(queries, np.random.default_rng(0))
+    queries = make_queries(default_rng(1), 9)
+    found = change_of(queries, default_rng(0))
     gaps = (queries.second - queries.first).reshape(9, 12)
     inside = queries.groups.reshape(9, 12)
     for ours, table in (
@@ -139,8 +139,8 @@ def test_changes_of_uneven_clusters_have_the_error_of_cr3() -> None:
     """A mean of unlike clusters and a measure of group means: the statistic without each cluster,
     by hand.
     """
-    queries = uneven_queries(np.random.default_rng(1))
-    found = change_of(queries, np.random.default_rng(0))
+    queries = uneven_queries(default_rng(1))
+    found = change_of(queries, default_rng(0))
 
     def means(values: np.ndarray, kept: np.ndarray) -> np.ndarray:
         return np.array([values[kept & (queries.groups == group)].mean() for group in (1, 2, 3)])
@@ -166,10 +166,10 @@ def test_a_change_counts_the_clusters_that_have_its_queries() -> None:
     """Three of thirty clusters have queries of the second group: two degrees of freedom; with one,
     no interval.
     """
-    queries = make_queries(np.random.default_rng(7))
+    queries = make_queries(default_rng(7))
     for clusters in (3, 1):
         groups = np.where((queries.groups == 2) & (queries.clusters >= clusters), 0, queries.groups)
-        rng = np.random.default_rng(0)
+        rng = default_rng(0)
         found = change_of(queries, rng, 9, groups=groups)
         if clusters == 1:
             assert np.isnan(found.groups[1].low)
@@ -183,7 +183,7 @@ def test_a_change_counts_the_clusters_that_have_its_queries() -> None:
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_enumerated_tests_are_scipys(seed: int, hits: bool) -> None:
     """All 2^10 swaps of ten uneven clusters, which scipy swaps by their numbers."""
-    queries = uneven_queries(np.random.default_rng(seed), hits=hits)
+    queries = uneven_queries(default_rng(seed), hits=hits)
     one, two = (
         query_sums(values, queries.groups, queries.clusters)
         for values in (queries.first, queries.second)
@@ -207,7 +207,7 @@ def test_enumerated_tests_are_scipys(seed: int, hits: bool) -> None:
             n_resamples=np.inf,
         ).pvalue
 
-    found = change_of(queries, np.random.default_rng(0), swaps=1024)
+    found = change_of(queries, default_rng(0), swaps=1024)
     assert found.p_value == pytest.approx(theirs(lambda means: means[..., 0]), abs=1e-12)
     assert found.p_psi == pytest.approx(theirs(lambda means: shortfall(means[..., 1:])), abs=1e-12)
     assert found.p_value != found.p_psi
@@ -217,7 +217,7 @@ def simulate(
     make: Callable[[np.random.Generator], Queries], *, runs: int
 ) -> tuple[dict[str, float], dict[str, float]]:
     """How often intervals hold the truth, and how often equal treatments are told apart at 5 %."""
-    rng = np.random.default_rng(11)
+    rng = default_rng(11)
     held: list[dict[str, bool]] = []
     told: list[dict[str, bool]] = []
     for _ in range(runs):
@@ -268,7 +268,7 @@ def test_as_many_clusters_more_decide() -> None:
     more = clusters_to_decide(t_interval(0.02, 0.06 / np.sqrt(20), 19), 20, margin=0.01)
     assert more is not None
     assert more > 30
-    samples = np.random.default_rng(4).normal(0.02, 0.06, (2000, 20 + more))
+    samples = default_rng(4).normal(0.02, 0.06, (2000, 20 + more))
     ratios = samples.mean(1) / samples.std(1, ddof=1) * np.sqrt(20 + more)
     assert np.mean(ratios > 1.98) == pytest.approx(0.8, abs=0.04)
     assert clusters_to_decide(Interval(0.1), 20, 0.01) is None
@@ -291,9 +291,7 @@ def test_as_many_clusters_more_rule_out_a_loss() -> None:
     more = clusters_to_decide(change, 100, margin=0.01)
     # Rounded up to two digits, of t instead of the normal.
     assert more == pytest.approx(by_hand, abs=100)
-    samples = np.random.default_rng(4).normal(
-        -0.005, change.standard_error * 10, (1000, 100 + more)
-    )
+    samples = default_rng(4).normal(-0.005, change.standard_error * 10, (1000, 100 + more))
     lows = samples.mean(1) - 1.96 * samples.std(1, ddof=1) / np.sqrt(100 + more)
     # A share of .8 over 1000 samples has a standard error of .013.
     assert np.mean(lows > -0.01) == pytest.approx(0.8, abs=0.05)
@@ -301,9 +299,9 @@ def test_as_many_clusters_more_rule_out_a_loss() -> None:
 
 def test_differences_are_seen() -> None:
     """The second treatment evens the groups out and leaves the overall mean as it was."""
-    queries = make_queries(np.random.default_rng(6), 60)
+    queries = make_queries(default_rng(6), 60)
     second = queries.first * np.array([1.0, 0.75, 1.5])[queries.groups]
-    found = change_of(queries, np.random.default_rng(0), 9999, second=second)
+    found = change_of(queries, default_rng(0), 9999, second=second)
     assert found.psi.high < 0
     assert found.worst.low > 0
     assert found.groups[0].high < 0 < found.groups[1].low
@@ -312,9 +310,9 @@ def test_differences_are_seen() -> None:
 
 def test_a_group_that_gets_nothing() -> None:
     """PSI is 1 and the harmonic mean 0, also in bootstrap samples: none of them is left out."""
-    queries = make_queries(np.random.default_rng(7))
+    queries = make_queries(default_rng(7))
     values = np.where(queries.groups == 2, 0.0, queries.first)
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     found = query_effects(values, queries.groups, queries.clusters, rng=rng, draws=99)
     assert ends(found.psi) == (1, 1, 1)
     assert ends(found.harmonic) == ends(found.groups[1]) == (0, 0, 0)
@@ -328,7 +326,7 @@ def test_swaps_that_leave_a_treatment_nothing_count_against_a_change() -> None:
     """In each cluster only one treatment gets anything: two of the 2^7 swaps give all of it to one
     of them.
     """
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     clusters, groups = np.repeat(np.arange(7), 3), np.tile([1, 2, 3], 7)
     given, to_first = rng.random(21), np.repeat(rng.permutation([1, 0, 0, 0, 0, 0, 0]), 3)
 
@@ -352,8 +350,8 @@ def query_mean(queries: Queries) -> np.ndarray:
 
 
 def test_what_is_not_defined_is_nan() -> None:
-    queries = make_queries(np.random.default_rng(7))
-    rng = np.random.default_rng(0)
+    queries = make_queries(default_rng(7))
+    rng = default_rng(0)
     for groups in (np.zeros(360, int), (queries.groups > 0).astype(int)):
         one = query_effects(queries.first, groups, queries.clusters, rng=rng, draws=99)
         assert np.isfinite(ends(one.overall)).all()
@@ -370,8 +368,8 @@ def test_what_is_not_defined_is_nan() -> None:
 
 
 def test_holm_by_hand() -> None:
-    np.testing.assert_allclose(holm([0.01, 0.04, 0.03]), [0.03, 0.06, 0.06])
-    np.testing.assert_allclose(holm([np.nan, 0.3, 0.4, np.nan]), [np.nan, 0.6, 0.6, np.nan])
+    assert_allclose(holm([0.01, 0.04, 0.03]), [0.03, 0.06, 0.06])
+    assert_allclose(holm([np.nan, 0.3, 0.4, np.nan]), [np.nan, 0.6, 0.6, np.nan])
     assert holm([]).shape == (0,)
 
 
@@ -380,16 +378,14 @@ def test_holm_is_statsmodels() -> None:
         # What statsmodels imports is not ours to mend.
         warnings.simplefilter("ignore")
         multitest = pytest.importorskip("statsmodels.stats.multitest")
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     for size in (1, 2, 7, 30):
         p_values = np.round(rng.random(size) ** 4, 2)
-        np.testing.assert_allclose(
+        assert_allclose(
             holm(p_values), multitest.multipletests(p_values, method="holm")[1], rtol=1e-12
         )
 
 
 def test_one_cluster_is_refused() -> None:
     with pytest.raises(DesignError, match="at least 2 different clusters, got 1"):
-        query_effects(
-            [0.5, 0.2, 0.1, 0.9], [1, 2, 1, 2], [0, 0, 0, 0], rng=np.random.default_rng(0)
-        )
+        query_effects([0.5, 0.2, 0.1, 0.9], [1, 2, 1, 2], [0, 0, 0, 0], rng=default_rng(0))

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.random import default_rng
+from numpy.testing import assert_allclose
 
 from fairspan.errors import DesignError
 from fairspan.stats.arrays import group
@@ -76,7 +78,7 @@ def make_rows(
 def uneven_rows(rng: np.random.Generator, **options: Any) -> Rows:
     """Sets of very different sizes, and one row in ten missing."""
     rows = make_rows(rng, UNEVEN, **options)
-    return rows.keep(np.flatnonzero(np.random.default_rng(5).random(len(rows.values)) > 0.1))
+    return rows.keep(np.flatnonzero(default_rng(5).random(len(rows.values)) > 0.1))
 
 
 def test_labels_of_any_kind_group_alike() -> None:
@@ -102,16 +104,16 @@ def test_one_set_is_refused() -> None:
 
 
 def test_least_squares_solves_the_normal_equations() -> None:
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     x, y = rng.normal(size=(30, 4)), rng.normal(size=30)
     fitted = fit(y, x)
-    np.testing.assert_allclose(fitted.coefficients, np.linalg.lstsq(x, y)[0], rtol=1e-10)
-    np.testing.assert_allclose(fitted.root @ fitted.root.T, np.linalg.inv(x.T @ x), rtol=1e-10)
-    np.testing.assert_allclose(x.T @ fitted.residuals, 0, atol=1e-12)
+    assert_allclose(fitted.coefficients, np.linalg.lstsq(x, y)[0], rtol=1e-10)
+    assert_allclose(fitted.root @ fitted.root.T, np.linalg.inv(x.T @ x), rtol=1e-10)
+    assert_allclose(x.T @ fitted.residuals, 0, atol=1e-12)
 
 
 def test_what_rows_cannot_decide_is_refused() -> None:
-    rng = np.random.default_rng(0)
+    rng = default_rng(0)
     x = rng.normal(size=(30, 3))
     with pytest.raises(DesignError, match="30 rows are too few for 3 coefficients"):
         fit(rng.normal(size=30), np.column_stack([x[:, 0], x[:, 1], x[:, 0] - x[:, 1]]))
@@ -123,8 +125,8 @@ def test_distributions_are_scipys() -> None:
     """Also at fractional and infinite degrees of freedom."""
     stats = pytest.importorskip("scipy.stats")
     t, df = np.array([-3.0, 0.1, 2.5, 1.96]), np.array([3.1, 8, 500.5, np.inf])
-    np.testing.assert_allclose(t_below(t, df), stats.t.cdf(t, df), rtol=1e-12)
-    np.testing.assert_allclose(t_quantile(0.975, df), stats.t.ppf(0.975, df), rtol=1e-10)
+    assert_allclose(t_below(t, df), stats.t.cdf(t, df), rtol=1e-12)
+    assert_allclose(t_quantile(0.975, df), stats.t.ppf(0.975, df), rtol=1e-10)
     assert f_above(2.5, 3, 7.3) == pytest.approx(stats.f.sf(2.5, 3, 7.3), rel=1e-12)
     assert f_above(2.5, 3, np.inf) == pytest.approx(stats.chi2.sf(7.5, 3), rel=1e-12)
     np.testing.assert_array_equal(t_ratio([0, 1, -1, 3], [0, 0, 0, 2]), [0, np.inf, -np.inf, 1.5])

@@ -1,7 +1,5 @@
 """`Treatment`: the grammar of names, tables in a configuration, and which side is embedded how."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -135,10 +133,7 @@ def test_tables(table: dict[str, Any], wanted: Calibration | Treatment) -> None:
             {"name": "mine", "preset": "paper", "tiles": "segments"},
             "'mine' has no tiles: give it a tile_size",
         ),
-        (
-            "tempscale+baskets=segments",
-            "has no baskets: give it a strength above 0 or a tile_size",
-        ),
+        ("tempscale+baskets=segments", "has no baskets: give it a strength above 0 or a tile_size"),
         ("tiles+tile_size=0", "a whole number of tokens, or 'window', got 0"),
         ("paper+tile_reach=1", "no field 'tile_reach'"),
         ({"preset": "paper"}, "needs a name, got {'preset': 'paper'}"),
@@ -193,18 +188,13 @@ CALIBRATIONS = st.builds(
     bos=st.sampled_from(["auto", "basket", "equal", "original"]),
     eos=st.sampled_from(["auto", "basket", "equal", "original"]),
     short_texts=st.sampled_from(["calibrate", "leave"]),
-    temperature=st.one_of(
-        st.floats(0.01, 1),
-        st.just(PerSide(query=1.0, document=0.8)),
-    ),
+    temperature=st.one_of(st.floats(0.01, 1), st.just(PerSide(query=1.0, document=0.8))),
     scale_position_bias=st.booleans(),
 )
 
 
 TILED = st.builds(
-    Calibration.but,
-    CALIBRATIONS,
-    tile_size=st.one_of(st.just("window"), st.integers(1, 4096)),
+    Calibration.but, CALIBRATIONS, tile_size=st.one_of(st.just("window"), st.integers(1, 4096))
 )
 
 

@@ -1,7 +1,5 @@
 """Files of dumps: found by name, read page by page in every format, refused in one line."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import sqlite3

@@ -2,8 +2,6 @@
 little along.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from fairspan.corpus.wikipedia.plain_text import from_extract, from_index, from_wikitext

@@ -1,7 +1,5 @@
 """The word control against rows looked up by hand; repeated words against the tokenizer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
