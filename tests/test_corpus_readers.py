@@ -60,10 +60,9 @@ def test_every_fault_has_its_file_and_line(tmp_path: Path, line: bytes, message:
 
 
 def test_json_that_python_cannot_hold(tmp_path: Path) -> None:
-    (tmp_path / "en.jsonl").write_bytes(b"[" * 200_000 + b"\n" + b'{"id": ' + b"9" * 5000 + b"}\n")
-    assert said(tmp_path).startswith("en.jsonl, line 1: JSON that cannot be read (")
-    (tmp_path / "en.jsonl").write_bytes(b'{"id": ' + b"9" * 5000 + b"}\n")
-    assert said(tmp_path).startswith("en.jsonl, line 1: JSON that cannot be read (")
+    for content in (b"[" * 200_000, b'{"id": ' + b"9" * 5000 + b"}"):
+        (tmp_path / "en.jsonl").write_bytes(content)
+        assert said(tmp_path).startswith("en.jsonl, line 1: JSON that cannot be read (")
 
 
 def test_the_first_fault_and_how_many_more(tmp_path: Path) -> None:
@@ -89,16 +88,6 @@ def test_the_first_fault_and_how_many_more(tmp_path: Path) -> None:
         b'{"id": "a", "text": "One text.", "language": null}',
         b'{"id": "a", "text": "One text.", "score": NaN}',
     ],
-    ids=[
-        "BOM",
-        "blank end",
-        "no newline",
-        "CRLF",
-        "blank start",
-        "language",
-        "null language",
-        "NaN",
-    ],
 )
 def test_harmless_differences(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "en.jsonl").write_bytes(content)
@@ -123,13 +112,9 @@ def test_a_language_that_is_not_the_file_s(tmp_path: Path) -> None:
 def test_a_language_that_only_some_lines_have(tmp_path: Path) -> None:
     path = tmp_path / "all.jsonl"
     path.write_bytes(b'{"id": "a", "text": "x", "language": "en"}\n{"id": "b", "text": "y"}\n')
-    assert (
-        said(path, ["en"])
-        == "all.jsonl, line 2: there is no field 'language'. Fields there: id, text."
-    )
-    path.write_bytes(
-        b'{"id": "a", "text": "x", "language": "en"}\n{"id": "b", "text": "y", "language": 4}\n'
-    )
+    missing = "there is no field 'language'. Fields there: id, text."
+    assert said(path, ["en"]) == f"all.jsonl, line 2: {missing}"
+    path.write_bytes(path.read_bytes().replace(b'"y"}', b'"y", "language": 4}'))
     assert said(path) == "all.jsonl, line 2: 'language' must be text such as \"en\", got 4."
 
 
@@ -160,11 +145,8 @@ def test_parquet_faults_have_their_row(tmp_path: Path) -> None:
 
 
 def test_a_cut_off_gzip_file(tmp_path: Path) -> None:
-    whole = gzip.compress(
-        b"".join(
-            json.dumps({"id": n, "text": os.urandom(40).hex()}).encode() + b"\n" for n in range(900)
-        )
-    )
+    rows = [json.dumps({"id": n, "text": os.urandom(40).hex()}) for n in range(900)]
+    whole = gzip.compress("\n".join(rows).encode())
     path = tmp_path / "en.jsonl.gz"
     path.write_bytes(whole[: len(whole) // 2])
     assert said(tmp_path).startswith("en.jsonl.gz is damaged or cut off.")

@@ -1,14 +1,14 @@
-"""What a user can put right. Messages name an option by its keyword: `too_long` is `--too-long` in a command."""
+"""What a user can put right. Messages name an option by its keyword, such as `too_long`."""
 
 from collections.abc import Iterable
 
 
 class FairspanError(Exception):
-    """Base of every error that fairspan raises on purpose; raised itself if a log, a store or an endpoint fails."""
+    """Base of fairspan's own errors; raised itself if a log, a store or an endpoint fails."""
 
 
-class UnsupportedModel(FairspanError):  # noqa: N818 - a public name that reads as a sentence when caught
-    """The model cannot be calibrated, loaded or exported, or doing so would change nothing or the wrong thing."""
+class UnsupportedModel(FairspanError):  # noqa: N818 - a public name that reads well when caught
+    """The model cannot be calibrated, loaded or exported, or only without effect or wrongly."""
 
 
 class MissingExtra(FairspanError):  # noqa: N818 - as above
@@ -40,6 +40,6 @@ def require_list(
 
 
 def first_line(error: Exception) -> str:
-    """What is said of an error that comes from elsewhere, in one line."""
-    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return (said.strip().splitlines() or [type(error).__name__])[0]
+    """The first line of an error's message, or the name of its class."""
+    message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return (message.strip().splitlines() or [type(error).__name__])[0]
