@@ -1,4 +1,4 @@
-"""What an inspection shows: numbers written by hand in; frames, chart, table, terminal and page out."""
+"""What an inspection with given numbers shows: frames, chart, table, terminal and page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COSINES = {"none": (0.8, 0.4, 0.2), "paper": (0.5, 0.45, 0.4), "tempscale": (0.6
 
 
 def made(**changes: Any) -> Inspection:
-    """Three segments, the second cut and the third never seen, under three treatments that read alike."""
+    """Three segments, the second cut and the third never seen, under three treatments."""
     texts = ["First words of a text. " * 12, EVIL_TEXT, "第三段的文字 और कुछ शब्द"]
     titles, languages = [EVIL_TITLE, None, 'a "quoted" & long title ' * 6], ["en", None, "zh"]
     segments, place = [], 0
@@ -66,7 +66,7 @@ def read() -> Inspection:
 
 
 def alone(cosines: tuple[float, ...]) -> Inspection:
-    """The same document under one treatment that reads all of it and shows no more than its cosines."""
+    """The same document under one treatment that reads all of it."""
     seen: dict[str, Any] = {"segments": read().segments, "window": 200, "unseen": 0}
     return made(readings=(Reading("none", cosines, **seen),))
 
@@ -102,7 +102,7 @@ def test_frames_hold_everything() -> None:
 
 
 def test_what_is_never_seen_has_no_share_and_only_what_is_read_whole_a_spread() -> None:
-    """Of the second 6 of 20 tokens are read and of the third none: the first has nothing to be compared with."""
+    """Of the second 6 of 20 tokens are read, of the third none: only the first counts."""
     found = made().verdicts
     assert found["spread"].to_list() == [None] * 3
     assert found["counted"].to_list() == [1] * 3
@@ -180,7 +180,7 @@ def test_bars_are_shares_beside_the_fair_one() -> None:
         assert panel.reference == pytest.approx(1 / 3)
     first, second, third = chart_of(made().view, "shares").panels[0].labels
     assert first == f"1 {EVIL_TITLE} (en · 60 tokens)"
-    # Panels share their labels, and treatments do not read alike: what is unread is said in the panel.
+    # Panels share their labels: what a treatment does not read is said in its panel.
     assert second.endswith("(20 tokens)")
     assert third.endswith("(zh · 15 tokens)")
     plain, *_, tiles = chart_of(further().view, "shares").panels
@@ -233,7 +233,7 @@ def test_markup_in_a_text_stays_text() -> None:
 
 
 def test_a_page_knows_what_each_treatment_reads() -> None:
-    """The runs of a text meet at the end of what any treatment reads, and the first treatment's marks are shown."""
+    """Runs end where any treatment stops reading; the first treatment's marks are shown."""
     source = inspection_page(further())
     [data] = Page(source).charts
     assert [one["status"][1:] for one in data["treatments"]] == [
@@ -302,17 +302,15 @@ def test_the_switch_sets_chips_and_bars_to_the_numbers(
         for _ in range(place):
             page.keyboard.press("ArrowDown")
         assert page.locator("[data-name]").inner_text() == reading.treatment
-        assert page.locator("[data-chip]").all_inner_texts() == [
-            number(share, ".1%") for share in reading.share
-        ]
-        assert page.locator("[data-share]").all_inner_texts() == [
-            number(share, ".1%") for share in reading.share
-        ]
+        shares = [number(share, ".1%") for share in reading.share]
+        assert page.locator("[data-chip]").all_inner_texts() == shares
+        assert page.locator("[data-share]").all_inner_texts() == shares
         assert page.locator("[data-cosine]").all_inner_texts() == [
             number(one) for one in reading.representation
         ]
         widths = page.evaluate(
-            """[...document.querySelectorAll("[data-fill]")].map((fill) => fill.getBoundingClientRect().width
+            """[...document.querySelectorAll("[data-fill]")].map((fill) =>
+                fill.getBoundingClientRect().width
                 / fill.parentElement.getBoundingClientRect().width)"""
         )
         assert widths == pytest.approx([(share or 0) / top for share in reading.share], abs=0.01)
@@ -322,7 +320,8 @@ def test_the_switch_sets_chips_and_bars_to_the_numbers(
             left = marks.nth(0).evaluate("mark => parseFloat(mark.style.left)")
             assert left == pytest.approx(100 * (before.share[0] or 0) / top, abs=1e-6)
         heats = page.evaluate(
-            """[...document.querySelectorAll(".segment")].map((one) => Number(one.style.getPropertyValue("--v")))"""
+            """[...document.querySelectorAll(".segment")].map(
+                (one) => Number(one.style.getPropertyValue("--v")))"""
         )
         low, high = colour_range(inspection)
         assert heats == pytest.approx(

@@ -1,4 +1,4 @@
-"""A tuning on tiny models: every answer and what is written for it, documents as they are, groups, and options."""
+"""A tuning on tiny models: answers and what is written for them, documents, groups, options."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _brief(monkeypatch: pytest.MonkeyPatch) -> None:
 def write_asked(
     folder: Path, documents: int, seed: int = 0, prompts: tuple[str, str] = ("", "")
 ) -> Path:
-    """Every document is asked for once, by four of its words: every third time the first ones, or else the last."""
+    """Every document is asked for once: every third by its first four words, others by the last."""
     texts = [words(16 + number % 5, 1000 * seed + number).split() for number in range(documents)]
     asked = [
         " ".join(text[:4] if number % 3 == 0 else text[-4:]) for number, text in enumerate(texts)
@@ -77,7 +77,7 @@ def write_asked(
 
 
 def write_texts(folder: Path, sentences: Sequence[int], languages: Sequence[str] = ()) -> Path:
-    """Documents of so many sentences of five words: a file for each language, or Markdown without a language."""
+    """Documents of so many sentences of five words: a file for each language, or Markdown."""
     folder.mkdir()
     for shift, language in enumerate(languages or [""]):
         lines = []
@@ -94,7 +94,7 @@ def write_texts(folder: Path, sentences: Sequence[int], languages: Sequence[str]
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Collections, short notes, and notes of which every other one is beyond a window of 64 tokens."""
+    """Collections, short notes, and notes of which every other one exceeds 64 tokens."""
     place = tmp_path_factory.mktemp("place")
     for seed, (name, count) in enumerate({"few": DOCUMENTS, "guard": 24}.items()):
         write_asked(place / name, count, seed)
@@ -127,7 +127,7 @@ def tuned(make_tiny: Make, place: Path, tmp_path: Path) -> Tuned:
 
 @contextmanager
 def crafted(gains: Gains) -> Iterator[None]:
-    """What searches find, replaced: 0.5, and a gain that spreads; "tiles-8 on guard-test" is one on one task only."""
+    """Replaces what searches find: 0.5 and a gain that spreads, on all tasks or "on" one."""
     search = Searching.index_and_search
 
     def found(
@@ -228,7 +228,7 @@ def test_every_answer(
 def test_a_choice_is_compared_with_chunks_and_can_be_used(
     tuned: Tuned, place: Path, make_tiny: Make
 ) -> None:
-    """Chunks as long as its tiles are measured after the choice. Figures by hand: a gain with a known spread."""
+    """Chunks as long as its tiles are measured after the choice. Numbers by hand."""
     with crafted(LIKELY):
         log = tuned(place / "few")
     assert log.rows["treatment"].unique(maintain_order=True).to_list() == [
@@ -274,7 +274,7 @@ def test_averaged_chunks_are_never_chosen(
 
 
 def test_no_more_is_counted_than_was_announced(tuned: Tuned, place: Path) -> None:
-    """Also if both candidates are tried on the guard, which is not known before, and all lengths of queries are."""
+    """Also if both candidates are tried on the guard, and all lengths of queries."""
     counts = list[list[float]]()
 
     class Counted(Silent):
@@ -323,7 +323,7 @@ def test_each_half_is_judged_by_what_the_other_prefers(tuned: Tuned, place: Path
 
 
 def test_a_choice_that_varies_too_much(tuned: Tuned, place: Path) -> None:
-    """The halves confirm each other, and the candidate by itself does not gain: no guard is to blame."""
+    """The halves confirm each other, and the candidate by itself does not gain."""
     sign = np.where(np.argsort(np.argsort(FIRST, kind="stable")) % 2, 1, -1)
     gains = {
         MILD: np.where(FIRST, 0.3 + sign, 0.05 + sign / 100),
@@ -343,7 +343,7 @@ def test_a_choice_that_varies_too_much(tuned: Tuned, place: Path) -> None:
 
 
 def test_documents_beyond_the_window(tuned: Tuned, place: Path, make_tiny: Make) -> None:
-    """`long` reads them whole, and changes no other; the plain model reads their beginning, which is noted."""
+    """`long` reads them whole and changes no other; that the plain model cuts them is noted."""
     near = limited(make_tiny)
     asked: Asked = {"model": near, "corpus": str(place / "notes"), "candidates": ["long", TILES]}
     with crafted({"long": 0.2}):
@@ -373,7 +373,7 @@ def test_documents_beyond_the_window(tuned: Tuned, place: Path, make_tiny: Make)
 
 @pytest.mark.parametrize("candidate", ["tiles-100", MILD])
 def test_all_documents_are_used(tuned: Tuned, place: Path, make_tiny: Make, candidate: str) -> None:
-    """Tiles may be longer than chunks can be. Where nothing reads documents whole, they are shortened."""
+    """Tiles may be longer than chunks. Where nothing reads documents whole, they are shortened."""
     with crafted({candidate: 0.2}):
         log = tuned(model=limited(make_tiny), corpus=str(place / "notes"), candidates=[candidate])
     assert (log.verdicts["treatment"][0], log.header.to_json()["tasks"][0]["documents"]) == (
@@ -421,7 +421,7 @@ def test_queries_are_shortened_until_the_plain_model_misses_some(
 def test_a_forecast_is_exact(
     tuned: Tuned, place: Path, tmp_path: Path, make_tiny: Make, kind: str
 ) -> None:
-    """To the token, but for chunks: those of the window are documents here, whose vectors are there already."""
+    """To the token, but for chunks: here they are documents, whose vectors are stored already."""
     kinds: dict[str, Asked] = {
         "collection": {"tasks": str(place / "few"), "guards": [str(place / "guard")]},
         "documents": {"corpus": str(place / "short"), "query_tokens": 20},
@@ -484,7 +484,7 @@ def test_parts_are_pages_grouped_by_position(tuned: Tuned, tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_a_model_with_prompts(tuned: Tuned, place: Path, tmp_path: Path) -> None:
-    """As if the words of the prompts were part of every text, which scaled attention makes of them."""
+    """As if the words of the prompts were part of every text."""
     log = tuned(place / "few", prompt="w1 w2 ", query_prompt="w3 ", candidates=[MILD])
     written = write_asked(tmp_path / "written", DOCUMENTS, prompts=("w1 w2 ", "w3 "))
     by_hand = tuned(written, "by hand", candidates=[MILD])
@@ -508,10 +508,7 @@ def test_a_model_with_prompts(tuned: Tuned, place: Path, tmp_path: Path) -> None
         ({"candidates": ["whitening"]}, "cannot be written to calibration.json"),
         ({"candidates": ["tiles+tiles=segments"]}, "cannot be written to calibration.json"),
         ({"tasks": [""]}, "a task is 'pages', 'passages'"),
-        (
-            {"tasks": "pages:a", "corpus": "b"},
-            "corpus is for passages, pages: omit it for pages:a",
-        ),
+        ({"tasks": "pages:a", "corpus": "b"}, "corpus is for passages, pages: omit it for pages:a"),
         ({"size": 3}, "size is for pages: omit it for passages"),
         (
             {"tasks": "beir:a", "query_tokens": 20},
@@ -553,7 +550,7 @@ def test_options_go_to_the_tasks_that_take_them() -> None:
 
 
 def test_a_guard_on_which_little_changes(tuned: Tuned, place: Path) -> None:
-    """What changes 3 of 24 documents, all for the better, may still lose rarely. What changes none cannot."""
+    """What changes 3 of 24 documents may still lose rarely. What changes none cannot."""
     with crafted({TILES: 0.4}):
         log = tuned(place / "few", guards=str(place / "guard"), candidates=[TILES])
     on_guard = (pl.col("task") == "guard") & (pl.col("treatment") == TILES)

@@ -82,6 +82,7 @@ class TuneOptions(StudyOptions, TaskOptions):
     query_tokens: int | None = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
+        """Bring tasks and guards into one form, and raise for values that are not allowed."""
         usual = (PAGES if self.parts else PASSAGES,)
         object.__setattr__(self, "tasks", _as_names("tasks", self.tasks) or usual)
         object.__setattr__(self, "guards", _as_names("guards", self.guards))
