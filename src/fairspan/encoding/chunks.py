@@ -60,6 +60,14 @@ def chunk_documents(
     return chunks
 
 
+def chunk_texts(
+    documents: Sequence[Text], counter: TokenCounter, size: int | str
+) -> list[list[str]]:
+    """Every document's chunks; see `chunk_documents`."""
+    chunks = zip(documents, chunk_documents(documents, counter, size), strict=True)
+    return [[document.text[slice(*span)] for span in spans] for document, spans in chunks]
+
+
 def room_of(counter: TokenCounter) -> int | None:
     """How many tokens a text may have, prompt and special ones aside; None without a limit."""
     return None if counter.window is None else counter.window - counter.count_whole([""])[0]
@@ -188,11 +196,7 @@ class ChunkEncoder(Encoder):
         """The chunks of every text."""
         new = {text: self._segments(text) for text in texts if text not in self._chunks}
         segments = [segment for text_segments in new.values() for segment in text_segments]
-        spans_of = chunk_documents(segments, self._counter, self._size)
-        pieces = [
-            [segment.text[slice(*span)] for span in spans]
-            for segment, spans in zip(segments, spans_of, strict=True)
-        ]
+        pieces = chunk_texts(segments, self._counter, self._size)
         lengths = iter(self._counter.count_whole(list(chain.from_iterable(pieces))))
         chunks = iter([tuple(Text(piece, next(lengths)) for piece in row) for row in pieces])
         for text, text_segments in new.items():

@@ -117,19 +117,6 @@ class Endpoint:
         settings = [self.url, self.model, self.dimensions, self.body, self.query_body]
         return json.dumps(["endpoint", *settings])
 
-    @property
-    def description(self) -> dict[str, Any]:
-        """What a log says of it."""
-        return {
-            "endpoint": self.url,
-            "dimensions": self.received.dimension or self.dimensions,
-            "body": self.body,
-            "query_body": self.query_body,
-            "answers_name": list(self.received.models),
-            "requests": self.received.requests,
-            "prompt_tokens": self.received.tokens,
-        }
-
     def on(self, side: Side) -> Endpoint:
         """The same endpoint for texts of one side only."""
         endpoint = copy.copy(self)

@@ -67,10 +67,10 @@ def fill(
     *,
     budget: int,
     tally: Tally,
-    progress: Progress,
+    progress: Progress = lambda tokens: None,
 ) -> None:
     """Embed every text that the store has no vector for; each batch is stored at once."""
-    different = {_keys(encoder, text): text for text in texts}
+    different = {keys_of(encoder, text): text for text in texts}
     absent = store.missing([key for keys in different for key in keys])
     wanted = {keys: text for keys, text in different.items() if not absent.isdisjoint(keys)}
     tally.found += len(different) - len(wanted)
@@ -271,12 +271,12 @@ def _run(encoder: Encoder, batch: Sequence[Text]) -> Results:
         vectors = [(vector,) for vector in encoder.vectors(batch)]
     # A text without spans has one key only.
     return [
-        dict(zip(_keys(encoder, text), text_vectors, strict=False))
+        dict(zip(keys_of(encoder, text), text_vectors, strict=False))
         for text, text_vectors in zip(batch, vectors, strict=True)
     ]
 
 
-def _keys(encoder: Encoder, text: Text) -> tuple[bytes, ...]:
+def keys_of(encoder: Encoder, text: Text) -> tuple[bytes, ...]:
     """Where the vector of a text is stored, and where those of its spans are, if it has any."""
     return (encoder.key(text), encoder.span_key(text)) if text.spans else (encoder.key(text),)
 

@@ -47,7 +47,6 @@ class Treated:
     Attributes:
         model: what is calibrated: the plain model, or the baseline made of it.
         fingerprint: what the keys of its vectors begin with.
-        prompts: by side.
         normalise: whether chunks and their mean are set to length 1, for comparison by cosine.
     """
 
@@ -55,7 +54,7 @@ class Treated:
     fingerprint: str
     treatment: Treatment
     prompts: Mapping[str, str]
-    normalise: bool = True
+    normalise: bool
 
     @cached_property
     def documents(self) -> Encoder:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,14 @@ from fairspan.calibration.treatment import Treatment
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
 from fairspan.design.lengths import TokenCounter
-from fairspan.encoding.chunks import chunk_documents, room_of
+from fairspan.encoding.chunks import chunk_texts, room_of
 from fairspan.encoding.encoder import Text
 from fairspan.errors import CorpusError
 from fairspan.runs.identity import hash_of
 
 # The longest text to fit on. Longer segments are cut into several at the ends of sentences.
 _LONGEST = {"tokens": 128, "characters": 512}
-# Texts for each dimension. With fewer, the whitening fits the noise of the sample; more would
-# change little.
+# Texts for each dimension: fewer fit the noise of the sample, more would change little.
 _LEAST = 2
 _MOST = 10
 # Texts that share this many characters from the beginning of one of them are parts of one text.
@@ -38,7 +38,7 @@ class FitPart:
 
     @property
     def text_hashes(self) -> list[str]:
-        """A hash of the texts; an empty list where there are none."""
+        """A hash of the texts, if there are any."""
         return [hash_of([text.text for text in self.texts])] if self.texts else []
 
 
@@ -58,13 +58,8 @@ def choose_fit_part(
     text, or a tested text begins in it. The rest is cut into texts of at most 128 tokens.
 
     Args:
-        model: whose vectors are whitened.
         source: the corpus to take texts from.
-        languages: those to read of it; None for all.
         tested: every text that is measured, queries included.
-
-    Raises:
-        CorpusError: if there is no corpus, or it leaves too few texts.
     """
     whitened = [treatment for treatment in treatments if treatment.whitens]
     if not whitened:
@@ -144,11 +139,6 @@ def _occurring(heads: Collection[str], texts: Iterable[str]) -> set[str]:
 def _pieces(segments: Sequence[Segment], counter: TokenCounter) -> list[str]:
     """Every segment in texts of whole sentences."""
     texts = [Text(segment.text, 0, language=segment.language) for segment in segments]
-    size = _LONGEST["tokens" if counter.unit == "tokens" else "characters"]
-    room = room_of(counter)
-    if room is not None:
-        size = min(size, room)
-    chunks = chunk_documents(texts, counter, size)
-    return [
-        text.text[slice(*span)] for text, spans in zip(texts, chunks, strict=True) for span in spans
-    ]
+    longest = _LONGEST[counter.unit]
+    chunks = chunk_texts(texts, counter, min(longest, room_of(counter) or longest))
+    return list(chain.from_iterable(chunks))

@@ -29,11 +29,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keep other processes from writing the folder; the lock ends with this process at the latest.
-
-    Raises:
-        FairspanError: if another process holds it, or the folder cannot be written.
-    """
+    """Keep other processes from writing the folder; raise if one of them is writing it."""
     lock = FileLock(folder / LOCK, timeout=0)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)

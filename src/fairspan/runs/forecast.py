@@ -1,29 +1,34 @@
-"""`Forecast`: what a study would embed, and how long that takes by a short trial."""
+"""`Forecast`: what a study would embed or send, and how long that takes by a short trial."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fairspan.calibration.treatment import Treatment
+from fairspan.encoding.chunks import innermost
 from fairspan.encoding.encoder import Encoder, Text
 from fairspan.encoding.endpoint import Endpoint
-from fairspan.encoding.fill import Tally, fill
+from fairspan.encoding.fill import Tally, fill, keys_of
 from fairspan.encoding.store import Store, default_store
+from fairspan.errors import FairspanError
 from fairspan.report.text import duration
-from fairspan.runs.bases import Treated
+from fairspan.runs.bases import Pair, Treated
 from fairspan.runs.fit_part import FitPart
-from fairspan.runs.header import Sending
+from fairspan.runs.header import USUAL_CHARACTERS, Sending
 from fairspan.runs.prepared import Prepared, Work
-from fairspan.runs.running import Run
-from fairspan.runs.sending import plan_sending
 from fairspan.runs.subject import Subject, batch_budget
 
 _TRIAL_SECONDS = 1.5
+# The first request to an endpoint has a few texts from everywhere in the run.
+_SAMPLE = 8
+# The cosine of two answers of one model for one text, with room for half precision.
+_SAME = 0.99
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +39,6 @@ class Forecast:
         rows: one for each treatment or stage: its name, its facts, its tokens and seconds.
         unit: what `tokens` are: "tokens", or "characters" for a model without a tokenizer.
         seconds: predicted from a short trial on this machine; None for an endpoint.
-        sending: what would be sent to an endpoint.
     """
 
     model: str
@@ -55,21 +59,23 @@ class Forecast:
         return asdict(self)
 
 
-def forecast(prepared: Prepared, run: Run | None = None) -> Forecast:
+def forecast(
+    prepared: Prepared,
+    under: Callable[[Treatment], Treated] | None = None,
+    store: Store | None = None,
+) -> Forecast:
     """What a run would embed, with the time of a small part of it.
 
-    To an endpoint a few texts are sent, and their vectors kept. For a run that is under way, what
-    its store has is not counted.
+    To an endpoint a few texts are sent, and their vectors kept. A run that is under way has its
+    own models `under` treatments, and what its store has is not counted.
     """
     subject = prepared.subject
-    work = prepared.work(
-        run.under if run else lambda treatment: on_trial(subject, treatment, prepared.fit)
-    )
+    work = prepared.work(under or partial(on_trial, subject, fit=prepared.fit))
     sending = _plan(subject.model, work, prepared) if isinstance(subject.model, Endpoint) else None
     counted: set[bytes] = set()
     rows: list[dict[str, Any]] = []
     for stage in work:
-        tokens = sum(_count(*pair, counted, run.store if run else None) for pair in stage.pairs)
+        tokens = sum(_count(*pair, counted, store) for pair in stage.pairs)
         seconds = None if sending else _predicted_seconds(stage, tokens)
         rows.append({"name": stage.name, **stage.facts, "tokens": tokens, "seconds": seconds})
     return Forecast(
@@ -103,9 +109,7 @@ def _count(
     encoder: Encoder, texts: Sequence[Text], counted: set[bytes], store: Store | None
 ) -> int:
     """The tokens of texts whose vectors are neither stored nor `counted`; adds them to these."""
-    keys = [
-        {encoder.key(text), *([encoder.span_key(text)] if text.spans else [])} for text in texts
-    ]
+    keys = [set(keys_of(encoder, text)) for text in texts]
     missing = set().union(*keys)
     if store is not None:
         missing = store.missing(missing)
@@ -159,10 +163,57 @@ def _seconds(encoder: Encoder, texts: Sequence[Text]) -> float:
     started = time.perf_counter()
     with Store(":memory:") as store:
         budget = len(texts) * max(text.length for text in texts)
-        fill(encoder, texts, store, budget=budget, tally=Tally(), progress=lambda tokens: None)
+        fill(encoder, texts, store, budget=budget, tally=Tally())
     return time.perf_counter() - started
 
 
 def _middle(texts: Sequence[Text]) -> list[Text]:
     ordered = sorted(texts, key=lambda text: text.length)
     return ordered[len(ordered) // 2 :][:4]
+
+
+def plan_sending(
+    endpoint: Endpoint, pairs: Iterable[Pair], store: Store, *, budget: int, tally: Tally
+) -> Sending:
+    """What a run sends to an endpoint; a few texts are sent at once, to learn their tokens.
+
+    Raises if some vectors are stored, and the endpoint has changed since then.
+    """
+    inner = [innermost(encoder, texts) for encoder, texts in pairs]
+    wanted = {encoder.key(text): (encoder, text) for encoder, texts in inner for text in texts}
+    absent = store.missing(wanted)
+    missing = [pair for key, pair in wanted.items() if key in absent]
+    stored = [pair for key, pair in wanted.items() if key not in absent]
+    # Before the request below, which is too small to measure with.
+    unmeasured = endpoint.received.tokens is None
+    if missing and stored:
+        # Before anything is stored, so that the store never has vectors of two models as one's.
+        _refuse_changed(*min(stored, key=lambda pair: pair[1].length), store)
+    if missing and unmeasured:
+        encoder = missing[0][0]
+        texts = [text for other, text in missing if other is encoder]
+        sample = texts[:: max(1, len(texts) // _SAMPLE)][:_SAMPLE]
+        fill(encoder, sample, store, budget=budget, tally=tally)
+    received = endpoint.received
+    characters = sum(text.length for _, text in missing)
+    per_token = received.characters / received.tokens if received.tokens else None
+    return Sending(
+        texts=len(missing),
+        characters=characters,
+        tokens=round(characters / (per_token or USUAL_CHARACTERS)),
+        characters_per_token=per_token,
+        stored=len(stored),
+    )
+
+
+def _refuse_changed(encoder: Encoder, text: Text, store: Store) -> None:
+    """Raise if a text has another vector now than in the store: these are two models."""
+    (now,) = encoder.vectors([text])
+    key = encoder.key(text)
+    before = store.get([key])[key]
+    same = now.shape == before.shape
+    if not same or now @ before < _SAME * np.linalg.norm(now) * np.linalg.norm(before):
+        raise FairspanError(
+            f"{encoder.model!r} gives another vector than before for the text that begins "
+            f"{text.text[:40]!r}: the model behind it has changed. Measure it with another store."
+        )

@@ -17,13 +17,19 @@ from fairspan.runs.folder import HEADER
 from fairspan.runs.identity import library_versions
 
 FORMAT = 2
-# A field whose entry is missing where the value is None,
-OPTIONAL = {"optional": True}
-# and a dataclass whose entries stand among those of its owner; None if they are missing.
-INLINE = {"inline": True}
 # Of a token, where a server does not count tokens: about what English has.
 USUAL_CHARACTERS = 4.0
 Entries = TypeVar("Entries")
+
+
+def optional() -> Any:
+    """A field whose entry is missing where the value is None."""
+    return field(default=None, metadata={"optional": True})
+
+
+def inlined() -> Any:
+    """A dataclass whose entries stand among those of its owner; None if they are missing."""
+    return field(default=None, metadata={"inline": True})
 
 
 def now() -> str:
@@ -48,7 +54,7 @@ class TransformerInfo:
 
 @dataclass(frozen=True, slots=True)
 class EndpointInfo:
-    """An endpoint, with what is known of it from its answers."""
+    """An endpoint, with what its answers said."""
 
     endpoint: str
     dimensions: int | None
@@ -65,9 +71,9 @@ class ModelInfo:
 
     name: str
     fingerprint: str | None
-    prompts: dict[str, str] | None = field(default=None, metadata=OPTIONAL)
-    transformer: TransformerInfo | None = field(default=None, metadata=INLINE)
-    endpoint: EndpointInfo | None = field(default=None, metadata=INLINE)
+    prompts: dict[str, str] | None = optional()
+    transformer: TransformerInfo | None = inlined()
+    endpoint: EndpointInfo | None = inlined()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ class CorpusInfo:
     name: str
     fingerprint: str
     languages: list[str]
-    segments: int | None = field(default=None, metadata=OPTIONAL)
+    segments: int | None = optional()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +89,6 @@ class TaskInfo:
     """What is searched.
 
     Attributes:
-        fingerprints: of the queries and documents of every index.
         clusters: groups of queries that share documents.
         positions: what evidence is counted by: "segments", "fifths", or None.
         languages: those of queries and documents, if several are searched at once.
@@ -91,13 +96,13 @@ class TaskInfo:
 
     source: str
     names: list[str]
-    fingerprints: list[str] | None = field(default=None, metadata=OPTIONAL)
-    indexes: int | None = field(default=None, metadata=OPTIONAL)
+    fingerprints: list[str] | None = optional()
+    indexes: int | None = optional()
     queries: int
     documents: int
     positions: str | None = None
-    clusters: int | None = field(default=None, metadata=OPTIONAL)
-    languages: list[str] | None = field(default=None, metadata=OPTIONAL)
+    clusters: int | None = optional()
+    languages: list[str] | None = optional()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +110,7 @@ class WindowInfo:
     """How far a treatment reads one kind of text, and how many of these texts were cut.
 
     Attributes:
-        texts: "documents", "segments" or "queries"; or "evidence", for the part of documents that
-            has to be read for a query's evidence to be seen.
+        texts: "documents", "segments", "queries", or "evidence": documents up to the end of it.
         window: None where no limit is known.
     """
 
@@ -142,19 +146,16 @@ class Machine:
 class Timings:
     """How long a run took and what it computed; empty until it ends."""
 
-    seconds: float | None = field(default=None, metadata=OPTIONAL)
-    texts_computed: int | None = field(default=None, metadata=OPTIONAL)
-    tokens_computed: int | None = field(default=None, metadata=OPTIONAL)
-    texts_from_store: int | None = field(default=None, metadata=OPTIONAL)
-    batches_halved: int | None = field(default=None, metadata=OPTIONAL)
+    seconds: float | None = optional()
+    texts_computed: int | None = optional()
+    tokens_computed: int | None = optional()
+    texts_from_store: int | None = optional()
+    batches_halved: int | None = optional()
 
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """What is sent to an endpoint, and what the store has already.
-
-    `characters_per_token` is None if the endpoint counts no tokens.
-    """
+    """What is sent to an endpoint; `characters_per_token` is None if it counts no tokens."""
 
     texts: int
     characters: int
@@ -182,11 +183,9 @@ class Header:
     """What a log says of its run.
 
     Attributes:
-        key: of `quick_key`; None if the run can only be found by its name.
+        key: see `key_of`; None if the run can only be found by its name.
         spec: what was asked, as JSON holds it.
-        sources: what was read.
         plans: languages of documents, in audits and of pages.
-        notes: what a reader has to know; a run adds to it.
         study: entries that only this kind of study has: its dataclass, or as they were read.
     """
 
@@ -198,11 +197,11 @@ class Header:
     seed: int = 0
     spec: dict[str, Any]
     sources: list[str] = field(default_factory=list)
-    corpus: CorpusInfo | None = field(default=None, metadata=OPTIONAL)
-    task: TaskInfo | None = field(default=None, metadata=OPTIONAL)
-    plans: list[str] | None = field(default=None, metadata=OPTIONAL)
-    documents: int | None = field(default=None, metadata=OPTIONAL)
-    windows: list[WindowInfo] | None = field(default=None, metadata=OPTIONAL)
+    corpus: CorpusInfo | None = optional()
+    task: TaskInfo | None = optional()
+    plans: list[str] | None = optional()
+    documents: int | None = optional()
+    windows: list[WindowInfo] | None = optional()
     status: str = "running"
     started: str = field(default_factory=now)
     finished: str | None = None
@@ -212,8 +211,8 @@ class Header:
     rows: int = 0
     timings: Timings = field(default_factory=Timings)
     notes: list[str] = field(default_factory=list)
-    sending: Sending | None = field(default=None, metadata=OPTIONAL)
-    study: Any = field(default=None, metadata=INLINE)
+    sending: Sending | None = optional()
+    study: Any = inlined()
 
     @property
     def complete(self) -> bool:
@@ -280,11 +279,7 @@ def to_entries(value: Any) -> Any:
 
 
 def read_entries(kind: type[Entries], entries: Any, name: str = "it") -> Entries:
-    """A dataclass from the entries of a JSON object; others are ignored.
-
-    Raises:
-        ValueError: if an entry is missing or of another type.
-    """
+    """A dataclass from the entries of a JSON object; a ValueError says what is wrong with them."""
     if not isinstance(entries, Mapping):
         raise ValueError(f"{name} is no object")
     hints = get_type_hints(kind)
@@ -292,18 +287,14 @@ def read_entries(kind: type[Entries], entries: Any, name: str = "it") -> Entries
     for entry in fields(kind):  # type: ignore[arg-type]
         hint = hints[entry.name]
         if entry.metadata.get("inline") and hint is not Any:
-            values[entry.name] = _read_inline(hint, entries)
+            inner = get_args(hint)[0]
+            if fields(inner)[0].name in entries:
+                values[entry.name] = read_entries(inner, entries)
         elif entry.name in entries:
             values[entry.name] = _read(hint, entries[entry.name], entry.name)
         elif entry.default is MISSING and entry.default_factory is MISSING:
             raise ValueError(f"{entry.name} is missing")
     return kind(**values)
-
-
-def _read_inline(hint: Any, entries: Mapping[str, Any]) -> Any:
-    """The dataclass whose first entry is there, or None."""
-    kind = get_args(hint)[0]
-    return read_entries(kind, entries) if fields(kind)[0].name in entries else None
 
 
 def _read(hint: Any, value: Any, name: str) -> Any:

@@ -7,24 +7,15 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a finished run is found without a model
     from fairspan.runs.prepared import Prepared
 
-_LIBRARIES = (
-    "fairspan",
-    "torch",
-    "transformers",
-    "sentence-transformers",
-    "tokenizers",
-    "numpy",
-    "scipy",
-    "polars",
-)
-# Those that compute vectors; their patch releases are taken to keep them.
+# What computes vectors; patch releases are taken to keep them.
 _ENGINES = ("torch", "transformers", "sentence-transformers")
+_LIBRARIES = ("fairspan", *_ENGINES, "tokenizers", "numpy", "scipy", "polars")
 _TEXTS = ("documents", "segments", "queries")
 
 
@@ -33,14 +24,11 @@ class Identity:
     """Two runs with the same identity have the same result.
 
     Attributes:
-        name: what logs call the model.
-        weights: hash of the weights, active adapters and tokenizer, or of an object's `identity`;
-            None for an object without one, whose results are not found again.
+        weights: the fingerprint of the subject, None for an object whose results are not kept.
         calibrations: those that the model has before any treatment.
         windows: tokens that are read, by treatment and kind of text; None for any number.
-        counted: tokens that texts may have, by side; see `Subject`.
+        counted: tokens that texts may have, by side.
         texts: hashes of everything that was read: corpora, tasks, labels, texts to fit on.
-        options: all options that are not `DISPLAY_ONLY`, and the treatments that they mean.
     """
 
     name: str
@@ -83,10 +71,7 @@ class Identity:
 
 
 def vector_prefix(weights: str) -> str:
-    """What the keys of a model's vectors in the store begin with.
-
-    Encoders add the calibration, the prompt, the side, the window and the text.
-    """
+    """What the keys of a model's vectors in the store begin with."""
     return hash_of([weights, engine_versions()])
 
 
@@ -107,10 +92,4 @@ def engine_versions() -> dict[str, str]:
 
 def library_versions() -> dict[str, str]:
     """The versions of everything that a run computes with."""
-    versions = {}
-    for library in _LIBRARIES:
-        try:
-            versions[library] = version(library)
-        except PackageNotFoundError:
-            continue
-    return versions
+    return {library: version(library) for library in _LIBRARIES}

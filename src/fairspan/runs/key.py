@@ -29,8 +29,7 @@ def key_of(options: StudyOptions) -> str | None:
     """A hash of what decides a result; None if that cannot be known without reading it.
 
     Files count by names, sizes and times, a model on the hub by the files of its snapshot, an
-    object by its `identity`. Objects without one, code that comes with a model, and datasets on
-    the hub are not known.
+    object by its `identity`.
     """
     try:
         states = [_model_state(options), *map(_source_state, options.sources)]

@@ -34,10 +34,7 @@ ROOM_FOR_ROWS = 2_500_000
 class RunLog(Result):
     """What a run left on disk, and what its study shows of it.
 
-    Attributes:
-        header: what `run.json` says.
-        rows: one measured value per row; see `fairspan.runs.rows.SCHEMA`.
-        show: makes the view of such a log.
+    `rows` has one measured value per row; see `fairspan.runs.rows.SCHEMA`.
     """
 
     folder: Path

@@ -19,7 +19,6 @@ class Work:
     """One line of a forecast: what a treatment or a stage embeds.
 
     Attributes:
-        name: of the treatment or the stage.
         pairs: texts with what embeds them. Speed is measured with the last pair that has texts.
         seconds: of what is done beside embedding.
         facts: further columns, such as the number of documents.

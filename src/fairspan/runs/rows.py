@@ -48,26 +48,21 @@ def position_rows(
 
     `label` has the columns run, model, treatment and measure.
     """
-    columns: dict[str, list[Any]] = {}
+    tables = []
     for document, numbers in zip(documents, values, strict=True):
-        repeated = {
+        segments, languages = zip(*document.keys, strict=True)
+        columns = {
             "set": document.set,
             "order": document.order,
             "document": document.name,
-            "lead": document.plan.lead,
-            "later": document.plan.later,
-            "n": document.n,
-        }
-        for name, value in repeated.items():
-            columns.setdefault(name, []).extend([value] * document.n)
-        segments, languages = zip(*document.keys, strict=True)
-        by_position = {
             "position": range(1, document.n + 1),
             "segment": segments,
             "language": languages,
+            "lead": document.plan.lead,
+            "later": document.plan.later,
+            "n": document.n,
             "tokens": document.tokens,
-            "value": numbers.tolist(),
+            "value": numbers,
         }
-        for name, items in by_position.items():
-            columns.setdefault(name, []).extend(items)
-    return as_rows({**label, **columns})
+        tables.append(as_rows({**label, **columns}))
+    return pl.concat(tables)

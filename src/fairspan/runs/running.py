@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -14,23 +13,18 @@ from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.fill import Tally, fill, reads_to_end
 from fairspan.encoding.store import Store
 from fairspan.errors import FairspanError
-from fairspan.runs.bases import Embed, Pair, Treated, embed_through
+from fairspan.runs.bases import Pair, Treated
+from fairspan.runs.forecast import plan_sending
 from fairspan.runs.header import Header
 from fairspan.runs.log import LogWriter
 from fairspan.runs.prepared import Prepared
 from fairspan.runs.progress import Progress
-from fairspan.runs.sending import plan_sending
 from fairspan.runs.subject import Subject
 
 
 @dataclass(frozen=True)
 class Run:
-    """Where the texts of a study are embedded, and where its rows and notes go.
-
-    Attributes:
-        budget: tokens in a batch.
-        tally: counts what was embedded.
-    """
+    """Where the texts of a study are embedded, `budget` tokens in a batch, and its rows go."""
 
     prepared: Prepared
     writer: LogWriter
@@ -52,14 +46,7 @@ class Run:
         """The columns that all rows of the run share."""
         return {"run": self.header.run, "model": self.subject.name}
 
-    @cached_property
-    def embed(self) -> Embed:
-        return embed_through(
-            self.store, budget=self.budget, tally=self.tally, progress=self.progress.advance
-        )
-
     def add(self, rows: pl.DataFrame) -> None:
-        """Add rows to the log."""
         self.writer.add(rows)
 
     def note(self, text: str) -> None:
@@ -70,16 +57,15 @@ class Run:
     def under(self, treatment: Treatment) -> Treated:
         return self.subject.under(treatment, fit=self.prepared.fit, embed=self.embed)
 
+    def embed(self, encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
+        """[texts, dimension], their vectors, from the store or computed."""
+        self.fill(encoder, texts)
+        return np.stack(self.read([encoder.key(text) for text in texts]))
+
     def fill(self, encoder: Encoder, texts: Sequence[Text]) -> None:
         """Embed what the store does not have."""
-        fill(
-            encoder,
-            texts,
-            self.store,
-            budget=self.budget,
-            tally=self.tally,
-            progress=self.progress.advance,
-        )
+        advance = self.progress.advance
+        fill(encoder, texts, self.store, budget=self.budget, tally=self.tally, progress=advance)
 
     def read(self, keys: Sequence[bytes]) -> list[np.ndarray]:
         """The stored vectors of these keys, in order."""

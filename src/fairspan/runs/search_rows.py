@@ -29,7 +29,6 @@ class Ranking:
     Attributes:
         documents: the ids of everything that was searched.
         numbers: [Q, k], the documents that were found for each query, best first.
-        clusters: the number of every cluster of queries.
         label: columns that are the same in all rows.
     """
 
@@ -68,11 +67,9 @@ class Ranking:
         wanted = [_best(task.relevant[query.id]) for query in queries]
         positions = [measured.positions.get(query.id) for query in queries]
         numbered = bool(task.lead or task.across)
-        spoken = (
-            {document.id: document.language for document in task.documents}
-            if task.across == MIXED
-            else {}
-        )
+        spoken: dict[str, str] = {}
+        if task.across == MIXED:
+            spoken = {document.id: document.language for document in task.documents}
         return {
             **self.label,
             "set": [self.clusters[query.cluster or query.id] for query in queries],
@@ -105,18 +102,13 @@ class Ranking:
     def rank_rows(self, ranks: np.ndarray) -> pl.DataFrame:
         """One row for each of `pairs`, given their [P] ranks, with the columns of its query."""
         names = [self.documents[number] for number in self.pairs[:, 1]]
-        of_query = {
-            name: [column[query] for query in self.pairs[:, 0]]
-            if isinstance(column, list)
-            else column
-            for name, column in self._columns.items()
-        }
-        of_document = {
-            "document": names,
-            "tokens": [self.measured.lengths[name] for name in names],
-        }
-        values = ranks.astype(np.float64)
-        return as_rows({**of_query, "measure": "rank", **of_document, "value": values})
+        of_query = as_rows(self._columns)[self.pairs[:, 0]]
+        return of_query.with_columns(
+            pl.Series("document", names),
+            pl.Series("tokens", [self.measured.lengths[name] for name in names], pl.Int32),
+            pl.Series("value", ranks, pl.Float64),
+            measure=pl.lit("rank"),
+        )
 
     def language_rows(self) -> pl.DataFrame:
         """Which languages are in the first ranks of a search among all translations.

@@ -28,7 +28,6 @@ class Searching:
     """Tasks, one for each index, in the tokens of the model that searches them.
 
     Attributes:
-        metrics: what every query is scored with.
         chunk_tokens: length of the longest chunk, in indexes of chunks; or "window".
         with_ranks: whether there are rows for the rank of every document that answers a query.
         may_cut: whether a model may read only the beginning of long documents.
@@ -63,32 +62,31 @@ class Searching:
         )
         return list(dict.fromkeys(texts))
 
-    def lengths(self) -> dict[str, list[int]]:
-        """Tokens of documents, of queries, and of documents up to each query's evidence."""
-        documents = {
+    @cached_property
+    def _tokens(self) -> dict[str, int]:
+        """The length of every document by its id."""
+        return {
             document.id: searched.lengths[document.id]
             for searched in self.tasks
             for document in searched.task.documents
         }
+
+    def lengths(self) -> dict[str, list[int]]:
+        """Tokens of documents, of queries, and of documents up to each query's evidence."""
         added = 1 + self.subject.counter.count_whole([""])[0]
+        positions = [place for searched in self.tasks for place in searched.positions.values()]
         return {
-            "documents": list(documents.values()),
+            "documents": list(self._tokens.values()),
             "queries": [text.length for text in self.queries()],
-            "evidence": [
-                position.offset + added
-                for searched in self.tasks
-                for position in searched.positions.values()
-            ],
+            "evidence": [position.offset + added for position in positions],
         }
 
     def plan(self, index: str) -> IndexPlan:
         """What an index has to embed; the plain model and every treatment read its chunks whole."""
-        lengths = {
-            name: length for searched in self.tasks for name, length in searched.lengths.items()
-        }
         readers = (as_treatment(PLAIN), *self.subject.treatments)
         counter = replace(self.subject, treatments=readers, whole=True).counter
-        return plan_index(index, list(self.documents.values()), lengths, counter, self.chunk_tokens)
+        documents = list(self.documents.values())
+        return plan_index(index, documents, self._tokens, counter, self.chunk_tokens)
 
     def index_and_search(
         self, run: Run, treated: Treated, plan: IndexPlan
@@ -149,18 +147,14 @@ class Searching:
 def measure_tasks(
     subject: Subject, tasks: Sequence[RetrievalTask], too_long: str | None = None
 ) -> tuple[MeasuredTask, ...]:
-    """Tasks in the model's tokens.
-
-    Where positions are compared, truncated documents would bias the comparison: by default they
-    are left out there, and cut elsewhere.
-    """
+    """Tasks in the model's tokens."""
     counters = (subject.counters["document"], subject.counters["query"])
     how = too_long or usual_way(tasks[0])
     return tuple(measure_task(task, *counters, too_long=how) for task in tasks)
 
 
 def usual_way(task: RetrievalTask) -> str:
-    """The default for documents that the model does not read whole."""
+    """The default for documents that are not read whole, which would bias positions if cut."""
     return "leave-out" if task.evidence else "cut"
 
 

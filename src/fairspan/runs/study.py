@@ -34,7 +34,6 @@ class Study(Generic[Options, Ready]):
     Attributes:
         prepare: reads and builds everything that is to be embedded.
         measure: embeds it and adds rows to the log.
-        view: what a log shows.
         finish: what is done with a complete log, whether it was just measured or found.
     """
 

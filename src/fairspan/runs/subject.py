@@ -37,9 +37,8 @@ _TEXTS: dict[Side, str] = {"document": "documents", "query": "queries"}
 class Subject:
     """The model of a study, with its prompts and the length that texts may have.
 
-    How long texts may be: every treatment has a window for each kind of text (`window`), the
-    number of tokens that it reads; None for any number. A study builds texts for all its
-    treatments together, so that the window of a side (`counters[side].window`) follows from theirs:
+    How long texts may be: every treatment reads `window` tokens of each kind of text; None for any
+    number. The window of a side, `counters[side].window`, follows from those of all treatments:
 
     - if texts have to be read `whole` by every treatment, it is the shortest of their windows;
     - otherwise it is the longest, and there is none if some treatment reads any length;
@@ -48,11 +47,8 @@ class Subject:
     - where this gives no limit, `asked` is the limit.
 
     Attributes:
-        name: what logs call it.
         prompts: what is put before the texts of each side, "document" and "query".
         asked: the window that was asked for; None for the model's own.
-        treatments: those of the study.
-        whole: whether every treatment has to read texts whole.
         limit: the model's own limit in tokens, if it was loaded here.
     """
 
@@ -71,10 +67,7 @@ class Subject:
 
     @cached_property
     def fingerprint(self) -> str | None:
-        """A hash of the weights, or of an object's `identity`.
-
-        None for an object that has none, whose vectors are not kept.
-        """
+        """A hash of the weights, or of an object's `identity`; without one vectors are not kept."""
         if self.is_open:
             return fingerprint(self.model)
         identity = identity_of(self.model)
@@ -121,11 +114,7 @@ class Subject:
         return length is not None and plain is not None and plain < length < ANY_LENGTH
 
     def reading(self, treatments: Sequence[Treatment], *, whole: bool = False) -> Subject:
-        """The same for texts that these treatments read.
-
-        Raises:
-            DesignError: if a longer window was asked for than the one of all of them.
-        """
+        """The same for texts that these treatments read; raise if a longer window was asked for."""
         subject = replace(self, treatments=tuple(treatments), whole=whole)
         window = subject.counter.window
         if self.asked is None or window is None or window >= self.asked:
@@ -170,12 +159,11 @@ class Subject:
     @property
     def info(self) -> ModelInfo:
         """What a log says of it."""
-        info = ModelInfo(self.name, self.fingerprint)
+        prompts = dict(self.prompts)
         if isinstance(self.model, Endpoint):
-            endpoint = EndpointInfo(**self.model.description)
-            return replace(info, prompts=dict(self.prompts), endpoint=endpoint)
+            return ModelInfo(self.name, self.fingerprint, prompts, endpoint=_answered(self.model))
         if not isinstance(self.model, SentenceTransformer):
-            return info
+            return ModelInfo(self.name, self.fingerprint)
         transformer = TransformerInfo(
             window=self.counter.window,
             similarity=self.similarity,
@@ -184,7 +172,7 @@ class Subject:
             calibrations=self.calibrations,
             parameters=sum(weight.numel() for weight in self.model.parameters()),
         )
-        return replace(info, prompts=dict(self.prompts), transformer=transformer)
+        return ModelInfo(self.name, self.fingerprint, prompts, transformer)
 
     def with_prompts(self, document: str | None, query: str | None = None) -> Subject:
         """The same with these prompts; None keeps the model's own."""
@@ -208,13 +196,24 @@ class Subject:
         fit: FitPart | None = None,
         lasting: bool = True,
     ) -> Treated:
-        """The model under a treatment; `embed` embeds what it is fitted on.
-
-        Only for `lasting` keys of vectors are the weights hashed.
-        """
+        """The model under a treatment; for `lasting` keys of vectors the weights are hashed."""
         prefix = vector_prefix(self.fingerprint) if lasting and self.fingerprint else ""
         plain = Treated(self.model, prefix, treatment, self.prompts, self.similarity == "cosine")
         return treat(plain, fit=fit or FitPart(), embed=embed)
+
+
+def _answered(endpoint: Endpoint) -> EndpointInfo:
+    """What is known of an endpoint so far."""
+    received = endpoint.received
+    return EndpointInfo(
+        endpoint=endpoint.url,
+        dimensions=received.dimension or endpoint.dimensions,
+        body=endpoint.body,
+        query_body=endpoint.query_body,
+        answers_name=list(received.models),
+        requests=received.requests,
+        prompt_tokens=received.tokens,
+    )
 
 
 def batch_budget(model: SentenceTransformer | Encodes, batch_tokens: int | None = None) -> int:

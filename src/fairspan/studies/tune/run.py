@@ -39,7 +39,8 @@ class Tuning:
         """Every candidate on the tasks, the choice on the guards, and chunks to compare it with."""
         tasks = self.prepared.tasks
         self.run.progress.stage("timing a few texts")
-        self.run.progress.stage(forecast(self.prepared, self.run).sentence)
+        expected = forecast(self.prepared, self.run.under, self.run.store)
+        self.run.progress.stage(expected.sentence)
         for task in tasks:
             self.run.progress.start(task.tokens(task.lengths))
             self.entries.query_tokens[task.name] = self._query_tokens(task)
