@@ -136,14 +136,14 @@ def test_chunks_are_stored_under_the_plain_models_keys() -> None:
     text, tally, done = Text(f"{FIRST} {SECOND} {THIRD}", 38), Tally(), list[int]()
     with Store(":memory:") as store:
         fill(encoder, [text, text], store, budget=100, tally=tally, progress=done.append)
-        assert (tally.computed, tally.found, sum(done)) == (2, 0, 76)
+        assert (tally.computed, tally.stored, sum(done)) == (2, 0, 76)
         chunks = [Text(f"{FIRST} {SECOND}", 22), Text(THIRD, 15)]
         assert not store.missing([plain.key(chunk) for chunk in chunks])
         np.testing.assert_array_equal(
             store.get([encoder.key(text)])[encoder.key(text)], encoder.vectors([text])[0]
         )
         fill(encoder, [text], store, budget=100, tally=tally, progress=done.append)
-        assert (tally.computed, tally.found, sum(done)) == (2, 1, 114)
+        assert (tally.computed, tally.stored, sum(done)) == (2, 1, 114)
 
 
 @pytest.mark.parametrize(("name", "size"), [("chunk-mean-8", 8), ("chunk-mean-window", 20)])

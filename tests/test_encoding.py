@@ -125,12 +125,12 @@ def test_each_text_is_encoded_once(store: Store) -> None:
     encoder, told = Known(), []
     tally = run_fill(encoder, texts + texts[:3], store, progress=told.append)
     assert sorted(encoder.encoded) == sorted(text.text for text in texts)
-    assert (tally.computed, tally.found, tally.halved) == (6, 0, 0)
+    assert (tally.computed, tally.stored, tally.halved) == (6, 0, 0)
     assert tally.computed_tokens == 72
     assert_stored(store, encoder, texts)
     again = run_fill(encoder, texts, store, progress=told.append)
     assert len(encoder.encoded) == 6
-    assert (again.computed, again.found) == (0, 6)
+    assert (again.computed, again.stored) == (0, 6)
     assert sum(told) == 72 + sum(text.length for text in texts[:3]) + 72
 
 
@@ -147,7 +147,7 @@ def test_spans_come_from_the_same_pass_and_are_asked_for_on_their_own(store: Sto
     for text in spanned:
         by_hand = np.outer([2.0, 3.0], answer(text)).astype(np.float32)
         assert np.array_equal(stored[encoder.span_key(text)].reshape(2, 6), by_hand)
-    assert run_fill(encoder, spanned, store).found == 2
+    assert run_fill(encoder, spanned, store).stored == 2
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_vector_that_is_none_is_refused_and_the_others_are_kept(
     # Once the model is put right, only those three are left to do.
     del encoder.bad[texts[1].text]
     tally = run_fill(encoder, texts, store, budget=40)
-    assert (tally.computed, tally.found) == (3, 3)
+    assert (tally.computed, tally.stored) == (3, 3)
 
 
 def test_a_batch_that_fails_loses_none_before_it(store: Store) -> None:
@@ -237,7 +237,7 @@ def test_a_batch_that_fails_loses_none_before_it(store: Store) -> None:
     assert_stored(store, encoder, texts[:2])
     failing[0] = False
     tally = run_fill(encoder, texts, store, budget=40)
-    assert (tally.computed, tally.found) == (5, 2)
+    assert (tally.computed, tally.stored) == (5, 2)
     assert encoder.encoded == [text.text for text in texts], "no text went through the model twice"
 
 

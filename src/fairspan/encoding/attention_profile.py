@@ -27,8 +27,7 @@ class AttentionRow:
         masses: [layers, tokens], summing to 1 over the tokens of each layer.
         offsets: [tokens, 2], the characters of the text that each token stands for, counted without
             the prompt; `NO_CHARACTER` twice for special and prompt tokens.
-        special: [tokens] bool, the tokens that the tokenizer added.
-        prompt: [tokens] bool, the tokens that lie in the prompt.
+        special, prompt: [tokens] bool, the tokens that the tokenizer added; those of the prompt.
     """
 
     masses: np.ndarray
@@ -56,15 +55,9 @@ def attention_rows(
     then the plain average over the pooled rows, without the prompt's if the model omits those. In
     the calibrated layers of a calibrated model these are the calibrated weights.
 
-    No L×L tensor is made for this. The texts go one by one through a copy on the same weights.
-
     Args:
         texts: strings. In a calibrated model a `SegmentedText` has its segments as baskets.
         prompt: what to put before every text; None for the model's own on this side.
-
-    Raises:
-        UnsupportedModel: at once, if the model's attention cannot be reached, or a text is longer
-            than the model's window or has no tokens.
     """
     return map(_row, record(model, texts, _RowRecorder, prompt=prompt, side=side))
 
@@ -148,9 +141,8 @@ def by_segment(row: AttentionRow, spans: Sequence[Span]) -> Profile:
 def by_bins(row: AttentionRow, bins: int = 20) -> Profile:
     """The mass of `bins` equal parts of the content tokens.
 
-    A token that straddles a border gives each side its part: the mass up to a border is read off
-    the cumulated masses by linear interpolation. The rest is `special` tokens and the prompt's,
-    `other`.
+    A token that straddles a border gives each side its part. The rest is `special` tokens and the
+    prompt's, `other`.
     """
     content = row.masses[:, row.content]
     count = content.shape[1]

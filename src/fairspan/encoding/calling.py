@@ -33,19 +33,7 @@ def described(documented: Any) -> dict[str, str]:
 def call_of(options: Callable[P, T]) -> Callable[[Callable[[T], R]], Callable[P, R]]:
     """Turn a function of a dataclass into one of its fields, which are the verb's keywords.
 
-    Type checkers see the keywords through `P`, `help()` and editors through the signature and the
-    docstring.
-
-    >>> from dataclasses import dataclass
-    >>> @dataclass(frozen=True)
-    ... class Sum:
-    ...     left: int
-    ...     right: int = 1
-    >>> @call_of(Sum)
-    ... def add(options: Sum) -> int:
-    ...     return options.left + options.right
-    >>> add(1), add(left=1, right=2)
-    (2, 3)
+    Type checkers see them through `P`, editors and `help()` in the signature and the docstring.
     """
     accepted = inspect.signature(options)
 

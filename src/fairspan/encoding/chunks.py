@@ -15,6 +15,8 @@ from fairspan.model.averages import mean_vector
 Item = TypeVar("Item")
 Piece = tuple[Span, int]
 """The characters of a sentence, or of a part of one, and how many tokens they have."""
+# Characters of texts whose chunks an encoder remembers; each takes at most four bytes.
+_REMEMBERED = 2**26
 
 
 def chunk_tokens(size: int | str, counter: TokenCounter) -> int:
@@ -34,8 +36,7 @@ def chunk_documents(
     """The characters of every document's chunks: runs of whole sentences of up to `size` tokens.
 
     They are as few as possible, and as even as sentences allow. A sentence that is longer than a
-    chunk is cut between tokens into even pieces. A document that fits is one chunk. Together the
-    chunks hold every sentence.
+    chunk is cut between tokens into even pieces.
     """
     size = chunk_tokens(size, counter)
     most = size + counter.count_whole([""])[0]
@@ -150,8 +151,7 @@ def grouped(
 ) -> list[list[Item]]:
     """Neighbouring items, given with their tokens, in groups that are filled up to `room`.
 
-    Args:
-        between: tokens between two items.
+    Two items have `between` tokens between them.
     """
     groups: list[list[Item]] = []
     used = 0
@@ -168,9 +168,8 @@ def grouped(
 class ChunkEncoder(Encoder):
     """The mean of the vectors of a text's chunks, each of which another encoder embeds alone.
 
-    A text of one chunk is its own mean. With `normalise` chunks and their mean have length 1. With
-    `by_segments` the vector of a text is the mean of those of its segments, whatever their lengths,
-    each the mean of its chunks.
+    With `normalise` chunks and their mean have length 1. With `by_segments` the vector of a text is
+    the mean of those of its segments, whatever their lengths, each the mean of its chunks.
     """
 
     def __init__(
@@ -189,19 +188,29 @@ class ChunkEncoder(Encoder):
         self._size = size
         self._normalise = normalise
         self._by_segments = by_segments
-        # The chunks of each segment of every text so far.
-        self._chunks: dict[Text, list[tuple[Text, ...]]] = {}
+        # What `_chunks` returned for the last texts.
+        self._remembered: dict[Text, list[list[Text]]] = {}
+        self._characters = 0
 
     def parts(self, texts: Sequence[Text]) -> list[tuple[Text, ...]]:
         """The chunks of every text."""
-        new = {text: self._segments(text) for text in texts if text not in self._chunks}
-        segments = [segment for text_segments in new.values() for segment in text_segments]
-        pieces = chunk_texts(segments, self._counter, self._size)
+        return [tuple(chain.from_iterable(segments)) for segments in self._chunks(texts)]
+
+    def _chunks(self, texts: Sequence[Text]) -> list[list[list[Text]]]:
+        """The chunks of each segment of every text."""
+        new = {text: self._segments(text) for text in texts if text not in self._remembered}
+        pieces = chunk_texts(list(chain.from_iterable(new.values())), self._counter, self._size)
         lengths = iter(self._counter.count_whole(list(chain.from_iterable(pieces))))
-        chunks = iter([tuple(Text(piece, next(lengths)) for piece in row) for row in pieces])
-        for text, text_segments in new.items():
-            self._chunks[text] = [next(chunks) for _ in text_segments]
-        return [tuple(chain.from_iterable(self._chunks[text])) for text in texts]
+        counted = iter([[Text(piece, next(lengths)) for piece in row] for row in pieces])
+        for text, segments in new.items():
+            self._remembered[text] = [next(counted) for _ in segments]
+            self._characters += len(text.text)
+        chunks = [self._remembered[text] for text in texts]
+        while self._characters > _REMEMBERED:
+            oldest = next(iter(self._remembered))
+            self._characters -= len(oldest.text)
+            del self._remembered[oldest]
+        return chunks
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
         parts = self.parts(batch)
@@ -213,7 +222,8 @@ class ChunkEncoder(Encoder):
 
     def mean(self, text: Text, vectors: Sequence[np.ndarray]) -> np.ndarray:
         """[d], the vector of a text, given those of its chunks."""
-        borders = np.cumsum([len(segment) for segment in self._chunks[text]])[:-1]
+        (segments,) = self._chunks([text])
+        borders = np.cumsum([len(segment) for segment in segments])[:-1]
         parts = np.split(np.stack(vectors), borders)
         means = np.concatenate([mean_vector(part, normalise=self._normalise) for part in parts])
         if len(means) > 1:
@@ -222,9 +232,9 @@ class ChunkEncoder(Encoder):
 
     def key(self, text: Text) -> bytes:
         """Where the vector of a text is stored: it depends on the chunks and on nothing else."""
-        (chunks,) = self.parts([text])
-        counts = str([len(segment) for segment in self._chunks[text]])
-        keys = [self.alone.key(chunk).hex() for chunk in chunks]
+        (segments,) = self._chunks([text])
+        counts = str([len(segment) for segment in segments])
+        keys = [self.alone.key(chunk).hex() for chunk in chain.from_iterable(segments)]
         return key_of("chunks", str(self._normalise), counts, *keys)
 
     def _segments(self, text: Text) -> list[Text]:
@@ -232,9 +242,8 @@ class ChunkEncoder(Encoder):
         if not self._by_segments or len(text.borders) < 2:
             return [text]
         spans = pairwise((*text.borders, len(text.text)))
-        return [
-            Text(text.text[start:end].strip(), 0, language=text.language) for start, end in spans
-        ]
+        segments = [text.text[start:end].strip() for start, end in spans]
+        return [Text(segment, 0, language=text.language) for segment in segments]
 
 
 def innermost(encoder: Encoder, texts: Sequence[Text]) -> tuple[Encoder, list[Text]]:

@@ -30,12 +30,9 @@ _PROBES = ("A first text.", "The second of the two texts is a little longer than
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadText:
-    """A text as the model reads it.
+    """A text of `length` tokens, of which the model reads `read`.
 
-    Attributes:
-        length: its tokens, prompt and special tokens included, before anything is cut.
-        read: how many of them the model reads.
-        ids: the tokens that it reads; None for a model that has to be given the text.
+    `ids` are those tokens; None for a model that has to be given the text.
     """
 
     text: str
@@ -84,10 +81,7 @@ class DirectEncoder:
     def read(self, texts: Sequence[str]) -> list[ReadText]:
         """Texts as the model reads them."""
         if self.takes_ids and isinstance(self._counter, ModelTokens):
-            return [
-                self._ready(text, ids)
-                for text, ids in zip(texts, self._counter.ids(texts), strict=True)
-            ]
+            return list(map(self._ready, texts, self._counter.ids(texts)))
         lengths = self._counter.count_whole(texts)
         return [
             ReadText(text, length, min(length, self.window or length), None)
@@ -95,11 +89,7 @@ class DirectEncoder:
         ]
 
     def read_ids(self, ids: Sequence[int]) -> ReadText:
-        """A text given as token ids, with or without special ones; the prompt is put before it.
-
-        Raises:
-            FairspanError: if the model takes no ids, or does not know one of them.
-        """
+        """A text given as token ids, with or without special ones; the prompt is put before it."""
         if not self.takes_ids:
             raise FairspanError("this model does not take token ids: send texts.")
         vocabulary = int(self._transformer.get_input_embeddings().num_embeddings)

@@ -70,7 +70,7 @@ class ModelEncoder(Encoder):
         identity = [ENGINE, fingerprint, acting, prompt, side, by_segments]
         self._identity = json.dumps(identity, sort_keys=True)
         self._plain = json.dumps([ENGINE, fingerprint, [], prompt, side, False], sort_keys=True)
-        # How many tokens a text may have to have its plain vector.
+        # How many tokens a text may have to have its plain vector, as under "long".
         self._kept = 0
         keeps = [module.calibration.keeps_what_fits and not by_segments for module in modules]
         if modules and all(keeps):
@@ -101,11 +101,7 @@ class ModelEncoder(Encoder):
         return results
 
     def key(self, text: Text) -> bytes:
-        """Where the vector of a text is stored: its segments and where it is cut decide it, too.
-
-        What the plain model reads whole has the same vector under "long", and is not embedded
-        twice.
-        """
+        """Where the vector of a text is stored: its segments and where it is cut decide it, too."""
         borders = text.borders if self._by_segments else None
         cut = self.window if self.window is not None and text.length > self.window else None
         identity = self._plain if text.length <= self._kept else self._identity
@@ -119,11 +115,7 @@ class ModelEncoder(Encoder):
 
 
 class ObjectEncoder(Encoder):
-    """Any object with `encode(list[str])`, which is given texts with `prompt` before them.
-
-    It has no spans, since its tokens are unknown. Its keys are valid in other processes if it has
-    an `identity`: text that names all that decides its vectors.
-    """
+    """Any object with `encode(list[str])`, which is given texts with `prompt` before them."""
 
     def __init__(self, model: Encodes, prompt: str = "", side: Side = "document") -> None:
         self.model = model

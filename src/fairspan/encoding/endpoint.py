@@ -157,11 +157,7 @@ class Endpoint:
         )
 
     def _send(self, texts: Sequence[str]) -> tuple[int, bytes]:
-        """Status and content of the answer; a server that is busy or away is asked again.
-
-        urllib3 counts the tries and says how long to wait between them. It cannot make the tries:
-        it reads answers of any length, and does not retry one that breaks off.
-        """
+        """Status and content of the answer; a server that is busy or away is asked again."""
         body: dict[str, Any] = {**self.body, "model": self.model, "input": texts}
         if self.dimensions is not None:
             body["dimensions"] = self.dimensions
@@ -169,6 +165,8 @@ class Endpoint:
         options: Any = {"timeout": self._timeout, "redirect": False, "preload_content": False}
         if self._key:
             options["headers"] = {"Authorization": f"Bearer {self._key}"}
+        # urllib3 only counts the tries: it reads answers of any length, and does not retry one that
+        # breaks off.
         until = time.monotonic() + _MOST_SECONDS
         total = _RETRIES if self.received.requests else _FIRST_RETRIES
         retries = urllib3.Retry(total, allowed_methods=None, **_BACKOFF)
@@ -192,8 +190,7 @@ class Endpoint:
     ) -> urllib3.Retry:
         """One retry fewer, after the wait before it; raise if there is none, or it is too late.
 
-        Args:
-            outcome: the `error` of a request, or the `response` to it.
+        `outcome` is the `error` of a request, or the `response` to it.
         """
         with suppress(MaxRetryError):
             retries = retries.increment("POST", self.url, **outcome)

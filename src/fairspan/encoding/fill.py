@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from fairspan.encoding.chunks import ChunkEncoder
+from fairspan.encoding.direct import usable
 from fairspan.encoding.store import Store
 from fairspan.encoding.text import Encoder, Text
 from fairspan.errors import FairspanError
@@ -37,7 +38,7 @@ class Tally:
 
     computed: int = 0
     computed_tokens: int = 0
-    found: int = 0
+    stored: int = 0
     halved: int = 0
 
 
@@ -45,8 +46,7 @@ def batches(lengths: Sequence[int], budget: int, most: int | None = None) -> lis
     """Numbers of texts, longest first, in batches of at most `budget` tokens and `most` texts.
 
     Padding counts as tokens. Batches depend on the lengths alone and are stored as a whole: an
-    interrupted run forms them again and computes identical vectors. If other runs stored a part of
-    a batch, the rest is computed without it, and vectors differ by float32 rounding.
+    interrupted run forms them again and computes identical vectors.
     """
     order = sorted(range(len(lengths)), key=lambda number: (-lengths[number], number))
     formed: list[list[int]] = []
@@ -73,7 +73,7 @@ def fill(
     different = {keys_of(encoder, text): text for text in texts}
     absent = store.missing([key for keys in different for key in keys])
     wanted = {keys: text for keys, text in different.items() if not absent.isdisjoint(keys)}
-    tally.found += len(different) - len(wanted)
+    tally.stored += len(different) - len(wanted)
     progress(_tokens(texts) - _tokens(wanted.values()))
     if isinstance(encoder, ChunkEncoder):
         _fill_chunks(encoder, list(wanted.values()), store, budget, tally, progress)
@@ -131,8 +131,7 @@ def _computed(
 ) -> Iterator[tuple[list[Text], Results]]:
     """Batches and their results as they come; requests to an endpoint are sent in parallel.
 
-    After a failure no further batch begins. Those under way are waited for and yielded, and then
-    the failure is raised. An interrupt does not wait for them.
+    After a failure no further batch begins; it is raised when those under way are yielded.
     """
     if encoder.at_once == 1:
         yield from ((part, _embed(encoder, part, tally)) for part in parts)
@@ -177,13 +176,7 @@ def embed_batch(
 ) -> list[Made]:
     """What `run` returns for a batch, in halves if it does not fit into memory.
 
-    Args:
-        length: the tokens of a text.
-        advice: what to do about a text that does not fit.
-        kept: says what is not lost, at the end of every failure.
-
-    Raises:
-        FairspanError: in one line, whatever failed.
+    Whatever fails is one line, with `advice` on a text that does not fit, and what is `kept`.
     """
     try:
         return [*run(batch)]
@@ -223,13 +216,8 @@ def _is_out_of_memory(error: Exception) -> bool:
 def reads_to_end(encoder: Encoder, longest: Text, tally: Tally, store: Store | None = None) -> bool:
     """Whether the vector of a text changes without its last words.
 
-    Tokenizers, services and wrappers may cut texts silently, and this is the only sign of it.
-
-    Args:
-        store: where vectors are looked for and kept, for a model that should not be asked twice.
-
-    Raises:
-        FairspanError: if the vectors are not finite, all zero, or the same for any text.
+    Tokenizers, services and wrappers may cut texts silently, and this is the only sign of it. A
+    model that should not be asked twice has its vectors kept in `store`.
     """
 
     def vector_of(words: str) -> np.ndarray:
@@ -287,10 +275,7 @@ def _tokens(texts: Iterable[Text]) -> int:
 
 def _usable(result: dict[bytes, np.ndarray]) -> bool:
     """Whether every vector is finite and none is all zero."""
-    return all(
-        bool(np.isfinite(vectors).all() and vectors.any(axis=-1).all())
-        for vectors in result.values()
-    )
+    return all(usable(np.atleast_2d(vectors)).all() for vectors in result.values())
 
 
 def _refuse_unusable(texts: Sequence[Text], results: Results, tally: Tally) -> None:
@@ -305,6 +290,6 @@ def _refuse_unusable(texts: Sequence[Text], results: Results, tally: Tally) -> N
 
 def _kept(tally: Tally) -> str:
     """What a failure does not lose; no number, because requests under way may be answered yet."""
-    if not tally.computed and not tally.found:
+    if not tally.computed and not tally.stored:
         return ""
     return "What was computed is in the store: the same command continues from there."

@@ -84,7 +84,7 @@ def record(
 ) -> Iterator[Recorded]:
     """What transformers of a kind, started with `options`, record of each text.
 
-    The model and the lengths of the texts are checked before the first one goes through.
+    Everything is checked before the first text goes through.
     """
     for module in require_transformers(model, "record"):
         if not maps_to_characters(module):

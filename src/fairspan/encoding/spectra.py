@@ -96,17 +96,11 @@ def spectra(
     """The spectrum of each text, in the order of the texts.
 
     σ_a includes temperature and baskets: calibrated rows still sum to 1, which is all that Theorem
-    2 requires. One head's L×L matrix is held at a time.
+    2 requires.
 
     Args:
-        model, texts, prompt, side: as for `attention_rows`.
         layers: the layers whose σ_a and σ_s are computed, which is slow: "last", "last_half",
             "all", an int k for the last k, or a list of numbers from 0. None for no layer.
-
-    Raises:
-        UnsupportedModel, DesignError: at once, if the model's attention or hidden states cannot be
-            reached, it does not have these layers, or a text is longer than its window or has no
-            tokens.
     """
     if model.device.type == "mps":
         raise UnsupportedModel(
@@ -124,9 +118,8 @@ class _SpectrumRecorder(RecordingTransformer):
     ) -> None:
         """Ask for the hidden states, and find the value weights."""
         super().start(model, side)
-        self.layers: frozenset[int] = frozenset()
-        if layers is not None:
-            self.layers = as_calibration(None, layers=layers).layer_numbers(self.depth)
+        chosen = None if layers is None else as_calibration(None, layers=layers)
+        self.layers = chosen.layer_numbers(self.depth) if chosen else frozenset()
         self.model.config.output_hidden_states = True
         output = probe(self.model, Plan(), output_hidden_states=True)
         states = getattr(output, "hidden_states", None) or ()

@@ -35,9 +35,9 @@ def default_store() -> Path:
 class Store:
     """Vectors by key, in one SQLite file.
 
-    Every `put` is one transaction: after a crash it is stored completely or not at all. Any number
-    of processes may read and write at the same time, also over a network, where SQLite's
-    write-ahead log does not work; of two that put the same key, the first wins.
+    Every `put` is one transaction. Any number of processes may read and write at the same time,
+    also over a network, where SQLite's write-ahead log does not work; of two that put the same key,
+    the first wins.
     """
 
     def __init__(self, path: Path | str) -> None:

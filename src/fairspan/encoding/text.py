@@ -45,7 +45,6 @@ class Encoder:
     """Embeds batches of texts, and knows under which keys the results are stored.
 
     Attributes:
-        model: what it embeds with.
         window: how many tokens of a text are read; None if nothing is known of a limit.
         most: texts in a batch; None for any number.
         at_once: batches that may be under way at a time.

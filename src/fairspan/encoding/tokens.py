@@ -143,8 +143,7 @@ def counter_of(
 def cutting(model: SentenceTransformer, window: int | None) -> SentenceTransformer:
     """The model if it cuts texts at its window by itself, or else a copy on the same weights.
 
-    Without a `max_seq_length`, or with one above its positions, a model runs out of positions on a
-    long text. A bare tokenizer, which static embeddings have, cuts by itself.
+    A bare tokenizer, which static embeddings have, cuts by itself.
     """
     if window is None or isinstance(model.tokenizer, Tokenizer):
         return model

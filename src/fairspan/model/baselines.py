@@ -20,8 +20,8 @@ from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.transformer import calibrated_transformers
 
-# Of the widest direction's variance. A float32 vector holds seven digits: a direction that spreads
-# less than 1e-5 as wide as the widest one is mostly rounding, which whitening would magnify.
+# Of the widest direction's variance. float32 holds seven digits: a direction that spreads less than
+# 1e-5 as wide as the widest one is mostly rounding.
 _NO_VARIANCE = 1e-10
 
 
@@ -49,12 +49,8 @@ class Whitening:
 def fit_whitening(vectors: np.ndarray, *, dimensions: int | None = None) -> Whitening:
     """The whitening of [N, d] vectors, whose covariance (over N − 1) it turns into the identity.
 
-    N has to be larger than the number of directions to keep: whitened in all N − 1 directions in
-    which they vary, N vectors are equally far from each other, whatever their texts.
-
-    Args:
-        dimensions: how many directions of largest variance to keep; None keeps all. Directions
-            without variance are always omitted.
+    It keeps the `dimensions` of largest variance, of which N has to be larger: whitened in all
+    N − 1 directions in which they vary, N vectors are equally far from each other.
     """
     vectors = np.asarray(vectors, dtype=np.float64)
     variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(vectors.T)))
@@ -73,9 +69,8 @@ def fit_whitening(vectors: np.ndarray, *, dimensions: int | None = None) -> Whit
 def whiten(model: SentenceTransformer, whitening: Whitening) -> SentenceTransformer:
     """A SentenceTransformer whose vectors are whitened, on the same weights as `model`.
 
-    The map comes last, as a `Dense` module without activation, because it is fitted on the model's
-    vectors. Where the model normalises, the result is normalised again. In half precision the map
-    is as coarse as the vectors.
+    The map is the last `Dense` module, without activation. Where the model normalises, the result
+    is normalised again.
     """
     dense = Dense(
         *whitening.matrix.shape,
@@ -93,14 +88,9 @@ def whiten(model: SentenceTransformer, whitening: Whitening) -> SentenceTransfor
 def last_two(model: SentenceTransformer) -> SentenceTransformer:
     """A SentenceTransformer that averages the last two layers, then all tokens.
 
-    It shares the weights of `model` and consists of sentence-transformers' own modules. The mean
-    replaces the model's pooling, as in the literature; what follows the pooling is kept. The layers
-    are transformers' hidden states: where a model normalises after its last layer (T5, ModernBERT,
-    Qwen3 and others), only the last one is normalised, and the one before it weighs more.
-
-    Raises:
-        UnsupportedModel: if the model is not one transformer followed by a pooling, or gives no
-            hidden states.
+    It shares the weights of `model`. The mean replaces the model's pooling, as in the literature;
+    what follows the pooling is kept. The layers are transformers' hidden states: where a model
+    normalises after its last layer, only the last one is normalised, and the other weighs more.
     """
     averaged = copy_sharing_weights(model)
     (name, transformer), *rest = averaged.named_children()

@@ -123,16 +123,15 @@ def require_transformers(model: SentenceTransformer, purpose: str) -> list[Trans
 def copy_sharing_weights(model: Model) -> Model:
     """A copy of `model` with its own modules, configuration and tokenizer, on the same storage.
 
-    Parameters become new objects that view the same memory: moving or casting the copy gives the
-    copy new memory and leaves the original where it was.
+    Moving or casting the copy gives it new memory and leaves the original where it was.
     """
     memo: dict[int, object] = {}
     for parameter in model.parameters():
         # Subclasses of Parameter (quantised weights) have further state and are shared as they are.
-        memo[id(parameter)] = parameter
+        view = parameter
         if type(parameter) is nn.Parameter:
             view = nn.Parameter(parameter.data, requires_grad=parameter.requires_grad)
-            memo[id(parameter)] = view
+        memo[id(parameter)] = view
     for buffer in model.buffers():
         memo[id(buffer)] = buffer.detach()
     return copy.deepcopy(model, memo)

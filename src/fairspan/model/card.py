@@ -1,6 +1,7 @@
 """The model card of a calibrated model: its README.md, for people and for the Hugging Face hub."""
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -82,13 +83,17 @@ def model_card(model: SentenceTransformer, calibration: Calibration, template: s
 
 def name_of(model: SentenceTransformer) -> str:
     """The model's name on the hub with its owner, or else the last part of its folder's name."""
-    models = [getattr(module, "model", None) for module in model.modules()]
-    names = [getattr(loaded, "name_or_path", None) for loaded in models]
-    place = model.model_card_data.model_id or next(filter(None, names), "a model without a name")
-    place = str(place)
+    place = next(places_of(model), "a model without a name")
     if PACKAGE in Path(place).parts:
         return f"sentence-transformers/{DEFAULT_MODEL}"
     if cached := re.search(r"models--([^/\\]+?)--([^/\\]+)[/\\]snapshots", place):
         return "/".join(cached.groups())
     on_hub = re.fullmatch(r"[\w.-]+/[\w.-]+", place) and not Path(place).exists()
     return place if on_hub else Path(place).name
+
+
+def places_of(model: SentenceTransformer) -> Iterator[str]:
+    """The folders and names on the hub that a model says it was loaded from."""
+    loaded = (getattr(module, "model", None) for module in model.modules())
+    names = (getattr(transformer, "name_or_path", None) for transformer in loaded)
+    return (str(name) for name in (model.model_card_data.model_id, *names) if name)

@@ -20,8 +20,7 @@ _IRRELEVANT |= {"calibration", "max_seq_length", "untiled_length"}
 def fingerprint(model: SentenceTransformer) -> str:
     """A hash of everything a model computes with: models with the same hash give the same vectors.
 
-    It covers every weight, the settings of all modules, the active adapters, the transformers'
-    configurations and the tokenizers. The longest text that a model reads is not part of it.
+    The longest text that a model reads is not part of it.
     """
     digest = hashlib.sha256()
     for described in (*_descriptions(model), *_adapters(model)):

@@ -41,8 +41,7 @@ def load(path: str | Path, **options: Any) -> SentenceTransformer:
             keep the dtype of the saved weights. `trust_remote_code` is refused.
 
     Raises:
-        UnsupportedModel: if there is no such model, or it needs custom code or, if calibrated,
-            pickles.
+        UnsupportedModel: if there is no such model, or it needs code, or pickles if calibrated.
     """
     if options.pop("trust_remote_code", False):
         raise UnsupportedModel(
@@ -65,11 +64,7 @@ def load(path: str | Path, **options: Any) -> SentenceTransformer:
 
 
 def load_model(name: str | None = None, loading: Loading | None = None) -> SentenceTransformer:
-    """A SentenceTransformer by its name on the hub or its folder, a saved calibrated one included.
-
-    Args:
-        name: None for all-MiniLM-L6-v2 from its PyPI package, which needs no network.
-    """
+    """A SentenceTransformer by its name on the hub or its folder; None for all-MiniLM-L6-v2."""
     return load_with_limit(name, loading)[0]
 
 

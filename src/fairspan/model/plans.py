@@ -26,15 +26,14 @@ def make_plan(
     only_pooled: bool,
     tiling: Tiling | None = None,
 ) -> Plan:
-    """The plan of one batch.
+    """The plan of one batch through `depth` attention layers.
 
     Args:
-        depth: how many attention layers the model has.
         inputs: `input_ids`, and `attention_mask` and `prompt_length` if there are any.
         segment: [N, L], the segment of each token, `UNSEGMENTED` in plain texts; None if all texts
             are plain.
         only_pooled: whether nothing reads the last layer's output but the pooled row.
-        tiling: what tiles need to know of the model; None for a calibration without them.
+        tiling: None for a calibration without tiles.
     """
     mask = inputs.get("attention_mask")
     valid = (torch.ones_like(inputs["input_ids"]) if mask is None else mask).bool()

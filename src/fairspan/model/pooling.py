@@ -22,8 +22,8 @@ class PoolingSite:
     """How the output of one transformer becomes one vector, or one for each token.
 
     Attributes:
-        module: the pooling module. Its settings may change after calibration, so they are read
-            every time. None in a multi-vector encoder, which keeps all tokens.
+        module: the pooling module, whose settings may still change; None in a multi-vector encoder,
+            which keeps all tokens.
         follows_directly: whether it is the next module, so that nothing else reads the tokens.
     """
 
@@ -54,10 +54,7 @@ class PoolingSite:
 
 
 class PooledFeatures(UserDict[str, Any]):
-    """Features whose token embeddings hold only the pooled token, until all of them are needed.
-
-    What reads `token_embeddings` after the pooling gets those of all tokens, computed then.
-    """
+    """Features with the pooled token only; what reads tokens after the pooling gets them all."""
 
     def __init__(self, features: dict[str, Any], all_tokens: Callable[[], Tensor]) -> None:
         super().__init__(features)

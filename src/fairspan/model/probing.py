@@ -20,10 +20,7 @@ SEGMENTS = "fairspan_segments"
 def find_tiling(module: Transformer) -> Tiling:
     """What tiles need to know about the model of a calibrated module.
 
-    Raises:
-        UnsupportedModel: if the tokens of a text cannot be told from others, or positions cannot
-            restart in every tile: two equal tiles of one text must have equal hidden states.
-        DesignError: if the model has too few positions for a tile.
+    Raises if it cannot be read in tiles: two equal tiles of one text must have equal hidden states.
     """
     model = module.model
     if "message" in module.modality_config or module.tokenizer is None:

@@ -16,11 +16,7 @@ from fairspan.errors import FairspanError, MissingExtra, UnsupportedModel, first
 
 @contextmanager
 def written_whole(folder: Path) -> Iterator[Path]:
-    """A folder to write files to, which becomes `folder`, a new or an empty one, in the end.
-
-    Raises:
-        UnsupportedModel: if something cannot be written; nothing is left of it then.
-    """
+    """A folder to write files to, which becomes `folder`, a new or an empty one, in the end."""
     # An empty folder may be a mounted volume, which cannot be replaced by another folder.
     exists = folder.is_dir()
     name = f".{folder.name}.{os.getpid()}"

@@ -30,7 +30,6 @@ class SegmentedText(str):
 
     segments: tuple[str, ...]
     starts: list[int]
-    """The character at which each segment begins."""
 
     def __new__(cls, segments: Sequence[str]) -> SegmentedText:
         """The text of these segments."""
@@ -82,13 +81,9 @@ def segment_of_tokens(
 ) -> Tensor:
     """[N, L], the segment each token belongs to; `UNSEGMENTED` for texts that are plain strings.
 
-    A token belongs to the segment that holds its last character, so that a token which begins with
-    the joining space goes with the word after it. Prompt and special tokens go with the segment
-    next to them.
-
-    Args:
-        offsets: [N, L, 2], the characters of each token, counted from the start of the prompt.
-        valid: [N, L], 0 for padding.
+    A token belongs to the segment that holds its last character, given [N, L, 2], the characters
+    of each token from the start of the prompt. Prompt and special tokens go with the segment next
+    to them. `valid`, [N, L], is 0 for padding.
     """
     shift = len(prompt or "")
     rows = []
@@ -163,9 +158,7 @@ def _require_baskets(model: SentenceTransformer) -> None:
     """Raise unless the model is calibrated with baskets or tiles."""
     for module in model.modules():
         calibration = getattr(module, "calibration", None)
-        if calibration is not None and (
-            calibration.strength > 0 or calibration.tile_size is not None
-        ):
+        if calibration and (calibration.strength > 0 or calibration.tile_size is not None):
             return
     raise DesignError(
         "segments become tiles or baskets only inside a calibrated model: use "

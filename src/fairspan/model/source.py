@@ -80,14 +80,8 @@ def find_model(name: str | Path | None = None, **options: Any) -> str:
     """Where the model of that name is: its folder, or its full name on the hub.
 
     The hub is asked once, for some seconds. If it cannot be reached, the place is the model's
-    folder in the local cache of the hub.
-
-    Args:
-        options: those of `SentenceTransformer`, of which `token`, `revision`, `cache_folder` and
-            `local_files_only` count.
-
-    Raises:
-        UnsupportedModel: if there is no such model, or its folder holds none.
+    folder in the local cache of the hub. Of the options of `SentenceTransformer`, `token`,
+    `revision`, `cache_folder` and `local_files_only` count.
     """
     name = str(name or DEFAULT_MODEL)
     folder = Path(name)
@@ -152,7 +146,7 @@ def read_json(file: Path) -> Any:
 
 
 def _place_of(name: str, options: Mapping[str, Any]) -> str:
-    """The name of a model that the hub has, or else its folder in the cache; raise if neither."""
+    """The name of a model that the hub has, or else its folder in the cache."""
     from huggingface_hub import constants, try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id

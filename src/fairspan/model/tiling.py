@@ -46,9 +46,7 @@ class Tiling:
     ) -> Tiles | None:
         """The tiles of a batch, given [N, L] bool; None if the plain model reads each text whole.
 
-        Args:
-            prompt: the number of tokens up to the end of the prompt.
-            segment: [N, L], the segment of each token; None for texts without segments.
+        `segment` is [N, L], the segment of each token; None for texts without segments.
         """
         lead, trail = self.shared(site, prompt)
         room = valid.shape[1] - lead - trail
@@ -64,11 +62,7 @@ class Tiling:
         return lay_tiles(valid, size, lead=lead, trail=trail, segment=segment, longest=longest)
 
     def size(self, calibration: Calibration, shared: int) -> int | None:
-        """The most tokens of a tile, shared ones aside; None for a model without a limit.
-
-        Raises:
-            DesignError: if the model has too few positions for them.
-        """
+        """The most tokens of a tile, shared ones aside; None for a model without a limit."""
         limit = self.positions.limit
         size = calibration.tile_size
         if size == WINDOW:
@@ -106,11 +100,7 @@ def forward_under(
     tiling: Tiling | None,
     **kwargs: Any,
 ) -> dict[str, Any]:
-    """The features after one pass of a transformer of `depth` layers under a plan.
-
-    Raises:
-        UnsupportedModel: if a layer that should be calibrated was not.
-    """
+    """The features after one pass under a plan; raise if a layer was not calibrated as planned."""
     kwargs[PLAN_ARGUMENT] = plan
     with nullcontext() if plan.tiles is None else reading(plan.tiles):
         if plan.tiles is not None and tiling is not None:

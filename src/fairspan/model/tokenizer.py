@@ -19,11 +19,8 @@ _UNLIMITED = 10**9
 class ModelTokenizer:
     """The tokenizer of a model.
 
-    Attributes:
-        name: that of the model; of a folder, its last part.
-        fingerprint: the same for tokenizers with the same rules and vocabulary.
-        window: how many tokens of text a document may have: the model's limit less its special
-            tokens; None if the model names no limit.
+    `window` is how many tokens of text a document may have, special ones aside; None for any
+    number. `fingerprint` is the same for tokenizers with the same rules and vocabulary.
     """
 
     def __init__(self, name: str, tokenizer: Tokenizer, limit: int | None) -> None:
@@ -42,11 +39,7 @@ class ModelTokenizer:
 
 
 def load_tokenizer(model: str) -> ModelTokenizer:
-    """The tokenizer of a model that is given as a folder or by its name on the hub.
-
-    Raises:
-        UnsupportedModel: if there is no such model, or it has no tokenizer.json.
-    """
+    """The tokenizer of a model that is given as a folder or by its name on the hub."""
     place = model
     name = Path(model).resolve().name
     if not Path(model).is_dir():

@@ -32,9 +32,7 @@ class CalibratedTransformer(SafeTransformer):
 
     Attributes:
         depth: the number of attention layers; 0 if the calibration does nothing.
-        path: what computed the baskets or tiles of the last call: "triton" kernels, plain "torch",
-            or None.
-        tiling: what tiles need to know of the model; None without them.
+        path: what computed the baskets or tiles of the last call: "triton", "torch" or None.
         untiled_length: what the plain model reads; see `fairspan.model.window`.
     """
 
@@ -176,20 +174,20 @@ class CalibratedTransformer(SafeTransformer):
 
     def _parts(self, inputs: dict[str, Any]) -> list[slice]:
         """The parts in which a batch in tiles is read; none if it has to be read at once."""
-        all_kept = (
-            self.site.module is None and not self.training and not torch.compiler.is_compiling()
-        )
+        infers = not self.training and not torch.compiler.is_compiling()
+        all_kept = self.site.module is None and infers
         if "attention_mask" in inputs and (all_kept or self._reads_only_pooled()):
             return few_at_a_time(inputs["attention_mask"])
         return []
 
     def _reads_only_pooled(self) -> bool:
         """Whether nothing reads this module's output but a pooling that skips no token."""
+        site = self.site
         return (
-            self.site.module is not None
-            and self.site.follows_directly
-            and not self.site.skips_prompt
-            and isinstance(self.site.module.pooling_mode, str)
+            site.module is not None
+            and site.follows_directly
+            and not site.skips_prompt
+            and isinstance(site.module.pooling_mode, str)
             and self.module_output_name == TOKENS
             and not self.training
             and not getattr(self.model.config, "output_hidden_states", False)

@@ -38,8 +38,7 @@ def window_of(
 ) -> int | None:
     """How many tokens of a text a model reads, under a calibration that acts or else as it is.
 
-    That is what it is set to read, and never more positions than it has. In tiles it reads any
-    length, unless a limit was set for them. None if no limit is known.
+    In tiles it reads any length, unless a limit was set for them. None if no limit is known.
     """
     if not shows_tokens(model):
         return None
@@ -65,9 +64,7 @@ def window_of(
 def cut_at(module: Transformer, side: Side, options: Mapping[str, Any]) -> int | None:
     """The `max_length` that this call needs for the rule of limits; None for the module's own.
 
-    Args:
-        module: a calibrated one.
-        options: `task` and `max_length` of the call, where they are set.
+    `options` has the `task` and `max_length` of the call, where they are set.
     """
     task = str(options.get("task"))
     call_limit = options.get("max_length")

@@ -45,7 +45,6 @@ class Change:
 
     @property
     def condition(self) -> str:
-        """What a pipeline calls it."""
         return f"language-{self.kind}" if self.languages else self.kind
 
     @property
@@ -96,7 +95,6 @@ def pairs_to_compare(
 
 
 def _pairs_in(log: RunLog) -> list[tuple[Arm, Arm]]:
-    """Every treatment of a run with its first."""
     baseline, *others = log.measured
     if not others:
         remedy = _remedy(log, ": name a second run to compare with.")

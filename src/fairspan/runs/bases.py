@@ -9,11 +9,12 @@ from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.calibration import Calibration, Side
 from fairspan.calibration.treatment import CHUNK_TOKENS, Treatment
+from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.chunks import ChunkEncoder, chunk_tokens
 from fairspan.encoding.encoder import Encoder, Encodes, ModelEncoder, ObjectEncoder, Text
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
-from fairspan.encoding.tokens import Characters, ModelTokens, counter_of
+from fairspan.encoding.tokens import Characters, counter_of
 from fairspan.model.baselines import fit_whitening, last_two, whiten
 from fairspan.runs.fit_part import FitPart
 
@@ -73,9 +74,9 @@ class Treated:
         """What embeds the texts of a side under a calibration."""
         prompt = self.prompts[side]
         chunked = self.treatment.chunks and side == "document"
-        by_segments = side == "document" and self.treatment.by_segments
+        by_segments = self.treatment.by_segments and side == "document"
         if isinstance(self.model, SentenceTransformer):
-            counter: Characters | ModelTokens = counter_of(self.model, prompt)
+            counter: TokenCounter = counter_of(self.model, prompt)
             size = self.treatment.chunk_size()
             encoder: Encoder = ModelEncoder(
                 self.model,
@@ -91,10 +92,8 @@ class Treated:
             encoder = ObjectEncoder(self.model, prompt, side)
         if not chunked:
             return encoder
-        length = chunk_tokens(size, counter)
-        return ChunkEncoder(
-            encoder, counter, length, normalise=self.normalise, by_segments=by_segments
-        )
+        how = {"normalise": self.normalise, "by_segments": by_segments}
+        return ChunkEncoder(encoder, counter, chunk_tokens(size, counter), **how)
 
 
 def treat(plain: Treated, *, fit: FitPart, embed: Embed) -> Treated:

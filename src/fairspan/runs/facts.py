@@ -24,7 +24,6 @@ def facts_of(header: Header) -> Pairs:
 
 
 def _measured_on(header: Header) -> list[tuple[str, str]]:
-    """The task and its size, or the corpus."""
     task = header.task
     if task is not None:
         counts = (("queries", task.queries), ("documents", task.documents))

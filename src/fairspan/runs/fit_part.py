@@ -33,7 +33,6 @@ class FitPart:
     notes: tuple[str, ...] = ()
 
     def tokens(self, treatment: Treatment) -> int:
-        """The tokens of the texts that a treatment is fitted on."""
         return sum(text.length for text in self.texts) if treatment.whitens else 0
 
     @property
@@ -137,7 +136,6 @@ def _occurring(heads: Collection[str], texts: Iterable[str]) -> set[str]:
 
 
 def _pieces(segments: Sequence[Segment], counter: TokenCounter) -> list[str]:
-    """Every segment in texts of whole sentences."""
     texts = [Text(segment.text, 0, language=segment.language) for segment in segments]
     longest = _LONGEST[counter.unit]
     chunks = chunk_texts(texts, counter, min(longest, room_of(counter) or longest))

@@ -91,7 +91,6 @@ def forecast(
 
 
 def _plan(endpoint: Endpoint, work: Sequence[Work], prepared: Prepared) -> Sending:
-    """What would be sent to an endpoint."""
     pairs = [pair for stage in work for pair in stage.pairs]
     with Store(prepared.options.store or default_store()) as store:
         return plan_sending(endpoint, pairs, store, budget=batch_budget(endpoint), tally=Tally())

@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from fairspan.errors import FairspanError
 from fairspan.runs.folder import HEADER
 from fairspan.runs.identity import library_versions
+from fairspan.runs.options import as_json
 
 FORMAT = 2
 # Of a token, where a server does not count tokens: about what English has.
@@ -230,8 +231,7 @@ class Header:
         return self.study if isinstance(self.study, kind) else read_entries(kind, self.study)
 
     def to_json(self) -> dict[str, Any]:
-        """The entries of run.json."""
-        return {"format": FORMAT, **to_entries(self)}
+        return {"format": FORMAT, **as_json(self)}
 
 
 def read_header(folder: Path) -> Header:
@@ -258,24 +258,6 @@ def parse_header(entries: Mapping[str, Any]) -> Header:
     names = {entry.name for entry in fields(Header)} | {"format"}
     study = {name: value for name, value in entries.items() if name not in names}
     return read_entries(Header, {**entries, "study": study})
-
-
-def to_entries(value: Any) -> Any:
-    """A value with dataclasses in it as JSON holds it."""
-    if isinstance(value, Mapping):
-        return {name: to_entries(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_entries(item) for item in value]
-    if not is_dataclass(value):
-        return value
-    entries: dict[str, Any] = {}
-    for entry in fields(value):
-        item = getattr(value, entry.name)
-        if entry.metadata.get("inline"):
-            entries |= to_entries(item or {})
-        elif item is not None or not entry.metadata.get("optional"):
-            entries[entry.name] = to_entries(item)
-    return entries
 
 
 def read_entries(kind: type[Entries], entries: Any, name: str = "it") -> Entries:

@@ -91,5 +91,4 @@ def engine_versions() -> dict[str, str]:
 
 
 def library_versions() -> dict[str, str]:
-    """The versions of everything that a run computes with."""
     return {library: version(library) for library in _LIBRARIES}

@@ -22,7 +22,8 @@ from fairspan.report.text import changed, model_name
 from fairspan.report.view import View
 from fairspan.runs.facts import facts_of, places_of, settings_of
 from fairspan.runs.folder import HEADER, ROWS, writing
-from fairspan.runs.header import FORMAT, Header, Timings, now, read_header, to_entries
+from fairspan.runs.header import FORMAT, Header, Timings, now, read_header
+from fairspan.runs.options import as_json
 from fairspan.runs.rows import SCHEMA
 
 _UNFINISHED = {"running": "has not finished", "interrupted": "was interrupted", "failed": "failed"}
@@ -109,7 +110,7 @@ class RunLog(Result):
             "folder": str(self.folder),
             "model": self.model,
             "status": self.status,
-            **({"task": to_entries(task)} if task else {}),
+            **({"task": as_json(task)} if task else {}),
             "notes": list(self.view.notes),
             **{name: to_records(frame) for name, frame in self.view.frames.items()},
         }
@@ -205,11 +206,9 @@ class LogWriter:
 
     @property
     def rows(self) -> pl.DataFrame:
-        """All that were added so far."""
         return pl.concat(self._tables)
 
     def add(self, rows: pl.DataFrame) -> None:
-        """Append rows and write all of them."""
         self._tables.append(rows)
         if not self._waits:
             self._write(ROWS, self.rows.write_parquet)
@@ -217,7 +216,6 @@ class LogWriter:
         self._write_header()
 
     def finish(self, status: str, timings: Timings, error: str | None = None) -> None:
-        """Write how the run ended."""
         self.header = replace(
             self.header, status=status, finished=now(), error=error, timings=timings
         )

@@ -7,7 +7,7 @@ a field that names something to read is declared with `source`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
+from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -107,7 +107,6 @@ class StudyOptions:
 
     @property
     def sources(self) -> list[str]:
-        """Everything that is read."""
         sources: list[str] = []
         for option in fields(self):
             value = getattr(self, option.name) if option.metadata.get("source") else None
@@ -117,16 +116,24 @@ class StudyOptions:
 
     @property
     def model_name(self) -> str:
-        """What logs call the model."""
         return self.name or named(self.model)
 
 
 def as_json(value: Any) -> Any:
-    """A field's value as JSON holds it."""
+    """A value as JSON holds it; see `fairspan.runs.header` for the fields of dataclasses."""
     if isinstance(value, str | int | float | bool | None):
         return value
     if hasattr(value, "to_dict"):
         return value.to_dict()
+    if is_dataclass(value):
+        entries: dict[str, Any] = {}
+        for entry in fields(value):
+            item = getattr(value, entry.name)
+            if entry.metadata.get("inline"):
+                entries |= as_json(item or {})
+            elif item is not None or not entry.metadata.get("optional"):
+                entries[entry.name] = as_json(item)
+        return entries
     if isinstance(value, Mapping):
         return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, Sequence | set | frozenset):
@@ -135,7 +142,6 @@ def as_json(value: Any) -> Any:
 
 
 def named(model: Any) -> str:
-    """What logs call a model that was not given a name."""
     if isinstance(model, str | None):
         return model or DEFAULT_MODEL
     remote = getattr(model, "model", None)
@@ -143,7 +149,6 @@ def named(model: Any) -> str:
 
 
 def default_treatments(model: AnyModel) -> tuple[str, ...]:
-    """The default treatments of a model."""
     # Whether it is a SentenceTransformer is found without importing one.
     kinds = {kind.__name__ for kind in type(model).__mro__}
     is_open = isinstance(model, str | None) or "SentenceTransformer" in kinds

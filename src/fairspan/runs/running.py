@@ -63,12 +63,10 @@ class Run:
         return np.stack(self.read([encoder.key(text) for text in texts]))
 
     def fill(self, encoder: Encoder, texts: Sequence[Text]) -> None:
-        """Embed what the store does not have."""
         advance = self.progress.advance
         fill(encoder, texts, self.store, budget=self.budget, tally=self.tally, progress=advance)
 
     def read(self, keys: Sequence[bytes]) -> list[np.ndarray]:
-        """The stored vectors of these keys, in order."""
         vectors = self.store.get(keys)
         return [vectors[key] for key in keys]
 

@@ -50,13 +50,11 @@ class Searching:
 
     @cached_property
     def documents(self) -> dict[str, Passage]:
-        """Every document by its id."""
         return {
             document.id: document for searched in self.tasks for document in searched.task.documents
         }
 
     def queries(self) -> list[Text]:
-        """Every different query."""
         texts = (
             _query(searched, query) for searched in self.tasks for query in searched.task.queries
         )
@@ -147,7 +145,6 @@ class Searching:
 def measure_tasks(
     subject: Subject, tasks: Sequence[RetrievalTask], too_long: str | None = None
 ) -> tuple[MeasuredTask, ...]:
-    """Tasks in the model's tokens."""
     counters = (subject.counters["document"], subject.counters["query"])
     how = too_long or usual_way(tasks[0])
     return tuple(measure_task(task, *counters, too_long=how) for task in tasks)

@@ -49,7 +49,6 @@ class Study(Generic[Options, Ready]):
         return log
 
     def forecast(self, options: Options) -> Forecast:
-        """What a run would do, without doing it."""
         progress = as_progress(options.progress)
         prepared = self.ready(options, progress)
         progress.stage("timing a few texts")
@@ -151,6 +150,6 @@ def _timings(tally: Tally, started: float) -> Timings:
         seconds=round(time.monotonic() - started, 3),
         texts_computed=tally.computed,
         tokens_computed=tally.computed_tokens,
-        texts_from_store=tally.found,
+        texts_from_store=tally.stored,
         batches_halved=tally.halved,
     )

@@ -18,6 +18,7 @@ from fairspan.encoding.encoder import AnyModel, Encodes, identity_of
 from fairspan.encoding.endpoint import BATCH_CHARACTERS, Endpoint
 from fairspan.encoding.tokens import Characters, counter_of, prompt_of, window_of
 from fairspan.errors import DesignError, UnsupportedModel, require_whole
+from fairspan.model.card import places_of
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_with_limit
 from fairspan.model.source import PACKAGE
@@ -105,10 +106,7 @@ class Subject:
 
     @property
     def set_further(self) -> bool:
-        """Whether the model was set to read more than it can plain, which only tiles do.
-
-        Studies then use texts of that length, although not every treatment reads them whole.
-        """
+        """Whether the model was set to read more than it can plain, which only tiles do."""
         length = getattr(self.model, "max_seq_length", None)
         plain = window_of(self.model, PRESETS[PLAIN])
         return length is not None and plain is not None and plain < length < ANY_LENGTH
@@ -152,7 +150,6 @@ class Subject:
 
     @property
     def dtype(self) -> str | None:
-        """The number format of its weights; None if it has none."""
         weight = next(self.transformer("a dtype").parameters(), None)
         return None if weight is None else str(weight.dtype).removeprefix("torch.")
 
@@ -175,13 +172,11 @@ class Subject:
         return ModelInfo(self.name, self.fingerprint, prompts, transformer)
 
     def with_prompts(self, document: str | None, query: str | None = None) -> Subject:
-        """The same with these prompts; None keeps the model's own."""
         asked = {"document": document, "query": query}
         changed = {side: prompt for side, prompt in asked.items() if prompt is not None}
         return replace(self, prompts={**self.prompts, **changed}) if changed else self
 
     def transformer(self, study: str) -> SentenceTransformer:
-        """The model, for a study that needs a SentenceTransformer."""
         if not self.is_open:
             raise UnsupportedModel(
                 f"{study} needs a SentenceTransformer, got {type(self.model).__name__}."
@@ -263,12 +258,8 @@ def open_subject(
 
 def _name_of(model: SentenceTransformer) -> str:
     """The name of a model that was not loaded by one: that of its weights, or a hash of them."""
-    loaded = (
-        getattr(getattr(module, "model", None), "name_or_path", None) for module in model.modules()
-    )
-    card = model.model_card_data
-    names = (str(name) for name in (card.model_id, *loaded, card.base_model) if name)
-    name = next(names, "") or f"{type(model).__name__}-{fingerprint(model)[:8]}"
+    name = next(places_of(model), "") or str(model.model_card_data.base_model or "")
+    name = name or f"{type(model).__name__}-{fingerprint(model)[:8]}"
     if PACKAGE in Path(name).parts:
         name = DEFAULT_MODEL
     calibrated = any(module.calibration.acts for module in calibrated_transformers(model))

@@ -19,9 +19,8 @@ def refuse_unsuited(
 ) -> None:
     """Raise, before anything is embedded, if the model cannot be measured under these treatments.
 
-    Args:
-        on_tokens: treatments under which tokens are compared with whole vectors.
-        beyond: what else was asked for that only a SentenceTransformer can do.
+    Tokens are compared with whole vectors under those `on_tokens`. What is asked for `beyond` them,
+    only a SentenceTransformer can do.
     """
     for treatment in treatments:
         if treatment.chunks:
