@@ -1,5 +1,4 @@
-"""Audits and evaluations of a model behind an endpoint: in Python, on the command line, stopped and
-resumed."""
+"""Audits and evaluations of a model behind an endpoint."""
 
 from __future__ import annotations
 
@@ -44,8 +43,7 @@ def values(log: fairspan.RunLog) -> pl.DataFrame:
 
 @pytest.mark.parametrize("verb", ["audit", "evaluate"])
 def test_the_same_as_an_object_that_encodes(server: Server, corpus: str, verb: str) -> None:
-    """To the last bit, because JSON writes every float32 exactly; under both treatments, with
-    prompts."""
+    """To the last bit, because JSON writes every float32 exactly; with prompts."""
     asked = AUDIT if verb == "audit" else EVALUATE
     asked = {
         **asked,
@@ -74,8 +72,7 @@ def test_the_same_as_an_object_that_encodes(server: Server, corpus: str, verb: s
 
 
 def test_nothing_is_asked_for_twice(server: Server, corpus: str) -> None:
-    """The same call finds its log; another study, and another prompt, finds what it shares with it
-    in the store."""
+    """The same call finds its log; another study finds what it shares in the store."""
     endpoint = Endpoint(server.url, "words")
     log = fairspan.audit(endpoint, corpus=corpus, **AUDIT)
     sent = len(server.texts)
@@ -145,8 +142,7 @@ def test_the_key_is_in_no_file(server: Server, corpus: str, tmp_path: Path) -> N
 
 
 def test_a_server_that_cuts_texts_is_found_out(server: Server, corpus: str) -> None:
-    """An audit is refused, and again when it is asked for again; under chunks that fit it is
-    measured."""
+    """An audit is refused, each time; under chunks that fit it is measured."""
     server.cut = 400
     for _ in range(2):
         with pytest.raises(
@@ -239,8 +235,7 @@ def typed(verb: str, server: Server, *more: str) -> list[str]:
 
 @pytest.mark.parametrize("verb", ["audit", "evaluate"])
 def test_on_the_command_line(server: Server, corpus: str, run: Run, verb: str) -> None:
-    """A forecast that sends one request; the run, which says what it sends; the log, found again in
-    both ways."""
+    """A forecast that sends one request; the run; the log, found again in both ways."""
     asked = typed(verb, server)
     forecast = run(*asked, "--dry-run")
     assert forecast.code == 0, forecast.err
@@ -293,8 +288,7 @@ def test_mistakes_on_the_command_line(corpus: str, run: Run, words: list[str], s
 def test_killed_and_resumed(
     server: Server, corpus: str, commands: Commands, tmp_path: Path
 ) -> None:
-    """At two moments: what was under way is sent again, at most, and the rows are those of a run in
-    one go."""
+    """What was under way is sent again, at most, and the rows are those of a run in one go."""
     whole = fairspan.audit(
         Endpoint(server.url, "words"), corpus="corpus", **AUDIT, out="whole", store="whole.db"
     )

@@ -1,5 +1,4 @@
-"""The key of a run: a complete log answers without a model as long as nothing that it was made from
-has changed."""
+"""The key of a run: a complete log answers without a model until something has changed."""
 
 from __future__ import annotations
 
@@ -165,8 +164,7 @@ def test_run_and_vectors_belong_to_minor_versions(
 
 
 def test_the_window_of_every_treatment_is_in_the_name(here: Path) -> None:
-    """In tiles any length is read, so that nothing but the window of "plain" tells the runs
-    apart."""
+    """In tiles any length is read: only the window of "plain" tells the runs apart."""
     file = next((here / "model").rglob("sentence_bert_config.json"))
     settings = json.loads(file.read_text("utf-8"))
     evaluate, tune = VERBS[1], TUNE

@@ -22,7 +22,7 @@ from rich.console import Console
 from fairspan.errors import FairspanError
 from fairspan.report.result import Result
 from fairspan.report.terminal import print_view
-from fairspan.runs.arms import Arm, pairs_to_compare
+from fairspan.runs.arms import pairs_to_compare
 from fairspan.runs.facts import facts_of, settings_of
 from fairspan.runs.header import FORMAT, Timings
 from fairspan.runs.log import LogWriter, RunLog
@@ -76,8 +76,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunLog]:
 
 
 class Page(HTMLParser):
-    """What can be read of a page: its elements, its text outside of scripts, its charts and its
-    files."""
+    """What can be read of a page: elements, text outside of scripts, charts and files."""
 
     def __init__(self, made: Path | str) -> None:
         super().__init__()
@@ -148,12 +147,8 @@ def test_a_log_is_read_as_it_was_written(tmp_path: Path) -> None:
     log = simulated_log(tmp_path / "run", [first, second], ["plain", "paper"], notes=["mind this"])
     assert log.rows.equals(pl.concat([first, second]))
     assert log.rows.schema == pl.Schema(SCHEMA)
-    assert (log.run, log.status, log.model, log.treatments) == (
-        "m-12345678",
-        "complete",
-        "m",
-        ["plain", "paper"],
-    )
+    assert (log.run, log.status, log.model) == ("m-12345678", "complete", "m")
+    assert log.treatments == ["plain", "paper"]
     assert log.notes == ["mind this"]
     assert log.header.to_json()["format"] == FORMAT
     assert log.header.to_json()["versions"]["fairspan"]
@@ -197,10 +192,7 @@ def damaged(tmp_path: Path, content: bytes | Mapping[str, Any]) -> Path:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (
-            {"format": FORMAT + 1, "status": "complete"},
-            f"has format {FORMAT + 1}, and this fairspan reads format",
-        ),
+        ({"format": FORMAT + 1}, f"has format {FORMAT + 1}, and this fairspan reads format"),
         ({"status": "complete"}, "has format None"),
         (b"[]", "has format None"),
         (b'{"format": 1, "sta', "cannot be read"),
@@ -262,8 +254,7 @@ ABSENT = object()
 def test_every_header_of_another_make_is_one_line(
     tmp_path: Path, logs: dict[str, RunLog], verb: str
 ) -> None:
-    """Each entry of run.json and of its spec is removed or replaced in turn, and the log shown in
-    every way."""
+    """Each entry is removed or replaced in turn, and the log shown in every way."""
     kept = logs[verb].header.to_json()
     changed = [{**kept, name: value} for name in kept for value in (ABSENT, None, 3, "x")]
     specs = [{**kept["spec"], name: value} for name in kept["spec"] for value in (ABSENT,)]
@@ -291,17 +282,18 @@ def test_a_header_of_another_make_is_one_line(tmp_path: Path, logs: dict[str, Ru
         assert said in refusals(tmp_path, logs["audit"], {**kept, **entries})[0]
 
 
+def without_absent(entries: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in entries.items() if value is not ABSENT}
+
+
 def refusals(tmp_path: Path, log: RunLog, changed: Mapping[str, Any]) -> list[str]:
-    """What is said where the header of a log is another one; anything but our own errors goes
-    through."""
+    """What is said where the header of a log is another one; only our own errors are caught."""
     folder = tmp_path / "changed"
     folder.mkdir(exist_ok=True)
     (folder / "rows.parquet").write_bytes((log.folder / "rows.parquet").read_bytes())
-    there = {name: value for name, value in changed.items() if value is not ABSENT}
+    there = without_absent(changed)
     if isinstance(there.get("spec"), dict):
-        there["spec"] = {
-            name: value for name, value in there["spec"].items() if value is not ABSENT
-        }
+        there["spec"] = without_absent(there["spec"])
     (folder / "run.json").write_text(json.dumps(there), "utf-8")
     told = []
     for use in (lambda log: log.to_dict(), part_of_page, compare, changes):
@@ -317,8 +309,7 @@ def part_of_page(log: RunLog) -> None:
 
 
 def test_a_new_run_does_not_inherit_rows(tmp_path: Path) -> None:
-    """One that fails before its first rows has none, and leaves the log of a complete run as it
-    is."""
+    """One that fails before its first rows leaves the log of a complete run as it is."""
     before = simulated_log(tmp_path / "run", [simulated_rows(lambda p, s: 0.6)])
     simulated_log(tmp_path / "stopped", [simulated_rows(lambda p, s: 0.6)], status="interrupted")
     for folder in ("run", "stopped"):
@@ -372,22 +363,23 @@ def test_every_log_is_a_result(logs: dict[str, RunLog], verb: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("status", "said"),
+    ("status", "how"),
     [
-        ("running", "this run has not finished: 1 of 3 treatments were measured"),
-        ("interrupted", "this run was interrupted: 1 of 3 treatments were measured"),
-        ("failed", "this run failed: 1 of 3 treatments were measured"),
-        ("asleep", "this run is asleep: 1 of 3 treatments were measured"),
+        ("running", "has not finished"),
+        ("interrupted", "was interrupted"),
+        ("failed", "failed"),
+        ("asleep", "is asleep"),
         ("complete", ""),
     ],
 )
-def test_an_unfinished_run_says_so_first(tmp_path: Path, status: str, said: str) -> None:
+def test_an_unfinished_run_says_so_first(tmp_path: Path, status: str, how: str) -> None:
     """On its page, in the terminal and in JSON; what it has is shown."""
     log = audited(
         tmp_path / "run", ("plain",), asked=TREATMENTS, status=status, notes=["another note"]
     )
     page = page_of(tmp_path, log)
-    expected = [said, "another note"] if said else ["another note"]
+    said = f"this run {how}: 1 of 3 treatments were measured"
+    expected = [said, "another note"] if how else ["another note"]
     assert page.notes == ["; ".join(expected)], "one note on the page"
     assert log.to_dict()["notes"] == expected
     shown = io.StringIO()
@@ -396,14 +388,10 @@ def test_an_unfinished_run_says_so_first(tmp_path: Path, status: str, said: str)
     assert notes == [f"note: {note}" for note in expected]
     assert log.notes == ["another note"], "what the log has is kept as it is"
     assert {series["name"] for chart in page.charts for series in chart["series"]} == {"plain"}
-    assert (f"status {status}" in page.text) == bool(said)
+    assert (f"status {status}" in page.text) == bool(how)
 
 
 # --- two sides
-
-
-def names(found: list[tuple[Arm, Arm]]) -> list[tuple[str, str]]:
-    return [(str(first), str(second)) for first, second in found]
 
 
 @pytest.fixture(scope="module")
@@ -415,42 +403,25 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunLog]:
         "plain": audited(folder / "plain", ("plain",), run="plain"),
         "paper": audited(folder / "paper", ("paper",), run="paper"),
         "others": audited(folder / "others", ("64-last", "128-last"), run="others"),
-        "stopped": audited(
-            folder / "stopped",
-            ("plain", "paper"),
-            asked=TREATMENTS,
-            status="interrupted",
-            run="stopped",
-        ),
     }
 
 
 def test_which_sides_are_compared(sides: dict[str, RunLog]) -> None:
-    three, two, plain, paper = (sides[name] for name in ("three", "two", "plain", "paper"))
-    assert names(pairs_to_compare(three)) == [
-        ("three: plain", "three: paper"),
-        ("three: plain", "three: retrieval"),
-    ]
-    assert names(pairs_to_compare(three, two)) == [
-        ("three: plain", "two: plain"),
-        ("three: paper", "two: paper"),
-    ]
-    assert names(pairs_to_compare(two, three)) == [
-        ("two: paper", "three: paper"),
-        ("two: plain", "three: plain"),
-    ]
-    assert names(pairs_to_compare(plain, paper)) == [("plain: plain", "paper: paper")]
-    assert names(pairs_to_compare(three, None, ["paper", "retrieval"])) == [
-        ("three: paper", "three: retrieval")
-    ]
-    assert names(pairs_to_compare(three, two, ("retrieval", "plain"))) == [
-        ("three: retrieval", "two: plain")
-    ]
+    for runs, treatments, arms in (
+        ("three", None, "three: plain, three: paper, three: plain, three: retrieval"),
+        ("three two", None, "three: plain, two: plain, three: paper, two: paper"),
+        ("two three", None, "two: paper, three: paper, two: plain, three: plain"),
+        ("plain paper", None, "plain: plain, paper: paper"),
+        ("three", ["paper", "retrieval"], "three: paper, three: retrieval"),
+        ("three two", ("retrieval", "plain"), "three: retrieval, two: plain"),
+    ):
+        logs = [sides[run] for run in runs.split()]
+        pairs = pairs_to_compare(*logs, treatments=treatments)
+        assert ", ".join(str(arm) for pair in pairs for arm in pair) == arms
 
 
 def test_what_an_interrupted_run_lacks_is_not_asked_of_a_second_run(tmp_path: Path) -> None:
-    """Two treatments were asked for and one was measured: there is nothing to name, but something
-    to finish."""
+    """Two treatments were asked for and one was measured."""
     stopped = audited(
         tmp_path / "a", ("plain",), asked=("plain", "paper"), status="running", run="stopped"
     )
@@ -469,41 +440,25 @@ def test_what_an_interrupted_run_lacks_is_not_asked_of_a_second_run(tmp_path: Pa
 @pytest.mark.parametrize(
     ("runs", "treatments", "said"),
     [
+        ("three", ["plain"], "names two treatments, such as plain and paper, got ['plain']"),
+        ("three", [], "got []"),
+        ("three two", ["plain"] * 3, "got ['plain', 'plain', 'plain']"),
+        ("three", ["plain", "best"], "three has no treatment 'best', only plain, paper, retrieval"),
         (
-            ("three",),
-            ["plain"],
-            "treatments names two treatments, such as plain and paper, got ['plain']",
-        ),
-        (("three",), [], "got []"),
-        (("three", "two"), ["plain"] * 3, "got ['plain', 'plain', 'plain']"),
-        (
-            ("three",),
-            ["plain", "best"],
-            "the run three has no treatment 'best', only plain, paper, retrieval",
-        ),
-        (
-            ("three", "two"),
+            "three two",
             ["plain", "retrieval"],
-            "the run two has no treatment 'retrieval', only paper, plain",
+            "two has no treatment 'retrieval', only paper, plain",
         ),
-        (
-            ("plain",),
-            None,
-            "of the run plain only plain was measured: name a second run to compare with",
-        ),
-        (
-            ("three", "others"),
-            None,
-            "the runs share no treatment (plain, paper, retrieval; 64-last, 128-last)",
-        ),
-        (("plain", "others"), None, "name one of each with treatments"),
+        ("plain", None, "plain only plain was measured: name a second run to compare with"),
+        ("three others", None, "share no treatment (plain, paper, retrieval; 64-last, 128-last)"),
+        ("plain others", None, "name one of each with treatments"),
     ],
 )
 def test_sides_that_cannot_be_compared(
-    sides: dict[str, RunLog], runs: tuple[str, ...], treatments: list[str] | None, said: str
+    sides: dict[str, RunLog], runs: str, treatments: list[str] | None, said: str
 ) -> None:
-    first, second = sides[runs[0]], sides[runs[1]] if len(runs) > 1 else None
-    assert said in said_by(lambda: pairs_to_compare(first, second, treatments))
+    logs = [sides[run] for run in runs.split()]
+    assert said in said_by(lambda: pairs_to_compare(*logs, treatments=treatments))
 
 
 def test_runs_of_different_kinds_are_not_compared(logs: dict[str, RunLog]) -> None:
@@ -558,24 +513,17 @@ def test_nobody_learns_where_things_lie(tmp_path: Path) -> None:
     home = "/home/somebody/secret"
     model = {"model": {"name": f"{home}/models/bge-m3", "fingerprint": "f"}}
     named = {**model, "notes": [f"{home}/texts/mine has 3 empty texts"]}
+    corpus = {"name": f"{home}/texts/mine", "fingerprint": "f", "languages": ["en"]}
     found = [
         audited(tmp_path / "a", run="r-1", spec={"corpus": f"{home}/texts/mine"}, **named),
         searched(tmp_path / "e", run="r-2", **{**model, "notes": [f"{home}/nq has 3 empty texts"]}),
-        studied(
-            tmp_path / "c",
-            run="r-3",
-            corpus={"name": f"{home}/texts/mine", "fingerprint": "f", "languages": ["en"]},
-            **named,
-        ),
+        studied(tmp_path / "c", run="r-3", corpus=corpus, **named),
     ]
     fitted = {**found[0].spec, "fit_corpus": f"{home}/fit"}
     read = [f"{home}/texts/mine", f"{home}/fit"]
     found[0] = with_entries(found[0], spec=fitted, sources=read)
-    task = {
-        **found[1].header.to_json()["task"],
-        "source": f"beir:{home}/nq",
-        "names": [f"{home}/nq"],
-    }
+    named_task = {"source": f"beir:{home}/nq", "names": [f"{home}/nq"]}
+    task = {**found[1].header.to_json()["task"], **named_task}
     spec = {**found[1].spec, "task": f"beir:{home}/nq"}
     found[1] = with_entries(found[1], task=task, spec=spec, sources=[spec["task"]])
     asked = {**found[2].spec, "corpus": f"{home}/texts/mine"}

@@ -1,5 +1,4 @@
-"""What `Study` owes every study: one log, one store, and a run that goes on wherever it was
-stopped."""
+"""What `Study` owes every study: one log, one store, and a run that can go on."""
 
 from __future__ import annotations
 
@@ -97,15 +96,10 @@ class Ready:
 def measure(prepared: Ready, run: Run) -> None:
     for treatment in prepared.options.all_treatments:
         encoder = run.under(treatment).documents
-        texts = [
-            Text(f"{treatment.name} {prepared.options.seed} {number}", 10)
-            for number in range(TEXTS)
-        ]
-        run.fill(encoder, texts)
-        values = [float(vector.sum()) for vector in run.read([encoder.key(text) for text in texts])]
-        run.add(
-            as_rows({**run.label, "treatment": treatment.name, "measure": "sum", "value": values})
-        )
+        begin = f"{treatment.name} {prepared.options.seed}"
+        vectors = run.embed(encoder, [Text(f"{begin} {number}", 10) for number in range(TEXTS)])
+        columns = {"treatment": treatment.name, "measure": "sum", "value": vectors.sum(axis=1)}
+        run.add(as_rows({**run.label, **columns}))
 
 
 def view(log: RunLog) -> View:
@@ -210,8 +204,7 @@ def test_damaged_rows_are_measured_again_from_the_store(
 
 
 def test_fresh_measures_again(options: Options, done: RunLog) -> None:
-    """Rows that were changed are believed, until they are measured again. Vectors still come from
-    the store."""
+    """Rows that were changed are believed, until they are measured again."""
     done.rows.with_columns(value=0.0).write_parquet(done.folder / "rows.parquet")
     assert (under(options, never).rows["value"] == 0).all()
     assert_same(under(options, never, fresh=True), done)
@@ -233,9 +226,8 @@ def test_another_study_in_the_same_folder_is_refused(
 ) -> None:
     """Also when told to measure anew, and before anything is embedded."""
     for other in ({"seed": 1}, {"name": "another"}):
-        with pytest.raises(
-            DesignError, match=f"holds the run {done.run}, which asked for something else"
-        ):
+        said = f"holds the run {done.run}, which asked for something else"
+        with pytest.raises(DesignError, match=said):
             under(options, never, fresh=fresh, **other)
     assert read(done.folder).rows.equals(done.rows)
 
@@ -263,8 +255,7 @@ def test_a_fresh_run_that_is_stopped_leaves_the_finished_one(
 def test_a_process_that_ends_between_two_renames(
     options: Options, done: RunLog, monkeypatch: pytest.MonkeyPatch, moved: int
 ) -> None:
-    """Each file is whole and of this run, so that the log can be read, and the next fresh run takes
-    its place."""
+    """Each file is whole and of this run, and the next fresh run takes its place."""
     folder, rename, count = done.folder, Path.replace, [0]
 
     def killed(self: Path, target: Path) -> Path:
@@ -341,8 +332,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_run_that_ends_early_says_so_and_goes_on(
     options: Options, tmp_path: Path, calls: int, error: BaseException
 ) -> None:
-    """In the first call, in the first treatment and in the second: nothing that was stored is
-    embedded twice."""
+    """In the first call, in the first treatment and in the second."""
     with pytest.raises((KeyboardInterrupt, FairspanError)) as raised:
         under(options, after(calls, error))
     header = header_of(tmp_path / "run")
@@ -359,15 +349,13 @@ def test_a_run_that_ends_early_says_so_and_goes_on(
     assert header["timings"]["texts_computed"] == calls
     log = under(options, lambda number: None)
     assert log.header.timings.texts_computed == 2 * TEXTS - calls
-    assert_same(
-        log, STUDY(replace(options, out=tmp_path / "whole", store=tmp_path / "other.sqlite"))
-    )
+    other = replace(options, out=tmp_path / "whole", store=tmp_path / "other.sqlite")
+    assert_same(log, STUDY(other))
 
 
 def test_memory_that_runs_out_is_a_note(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "gc.collect", lambda: 0
-    )  # which takes most of a second in a process full of models
+    # It takes most of a second in a process full of models.
+    monkeypatch.setattr("gc.collect", lambda: 0)
 
     def small(number: int) -> None:
         if number == 1:
@@ -407,8 +395,7 @@ def test_a_folder_that_cannot_be_made_is_one_line(options: Options, tmp_path: Pa
 def test_rows_that_cannot_be_written(
     options: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that is full half-way through the second file: the first stands, and nothing half-
-    written beside it."""
+    """A disk that is full half-way through the second file: the first stands."""
     plain, count = pl.DataFrame.write_parquet, [0]
 
     def full(self: pl.DataFrame, file: Path, *args: Any, **options: Any) -> None:
@@ -434,16 +421,10 @@ def test_rows_that_cannot_be_written(
 
 def called(verb: Verb, place: Path, folder: Path, **changes: Any) -> RunLog:
     """The verb with all that it writes in that folder."""
-    own = {
-        "corpus": str(place / "corpus"),
-        "out": folder / "run",
-        "store": folder / "store.sqlite",
-        "name": "model",
-    }
+    own = {"corpus": str(place / "corpus"), "name": "model", "progress": False}
+    own |= {"out": folder / "run", "store": folder / "store.sqlite"}
     model = SentenceTransformer(str(place / "model"), device="cpu")
-    return verb.measure(
-        model, *verb.positional, **{**verb.asked, **own, "progress": False, **changes}
-    )
+    return verb.measure(model, *verb.positional, **{**verb.asked, **own, **changes})
 
 
 @pytest.mark.parametrize(
@@ -455,8 +436,7 @@ def called(verb: Verb, place: Path, folder: Path, **changes: Any) -> RunLog:
 def test_every_verb_goes_on_and_answers_from_its_log(
     verb: Verb, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped at 70 % it ends with the same bits, embeds nothing when asked again, and refuses
-    another question."""
+    """Stopped at 70 % it ends with the same bits, and refuses another question."""
     forward, passes, most = SentenceTransformer.forward, [0], [10**9]
 
     def counted(self: SentenceTransformer, *args: Any, **given: Any) -> Any:
@@ -577,8 +557,7 @@ def skip_if_refused(ended: Ended) -> Ended:
 @processes
 @pytest.mark.slow
 def test_killed_four_times_it_ends_with_the_same_bits(shell: Shell) -> None:
-    """SIGKILL before anything is stored and at random amounts; what is stored only grows, and stays
-    sound."""
+    """What is stored only grows, and stays sound."""
     before = 0
     for amount in [0, *sorted(random.Random(3).sample(range(1, 4 * shell.total // 5), 3))]:
         shell.kill(amount)
@@ -628,8 +607,7 @@ def test_a_store_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
 @processes
 @pytest.mark.slow
 def test_a_log_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
-    """Room for run.json, but not for all rows: what the folder holds is whole, and vectors are in
-    the store."""
+    """Room for run.json, but not for all rows: what the folder holds is whole."""
     disk, saved = tmp_path / "disk", tmp_path / "saved"
     started = shell.start(
         out=disk / "run", before=small_disk(disk, "12k"), after=copied(disk, saved)

@@ -120,6 +120,14 @@ def assert_same_vectors(model: SentenceTransformer, other: SentenceTransformer) 
         assert np.array_equal(getattr(model, encode)(TEXTS), getattr(other, encode)(TEXTS)), encode
 
 
+def save(model: SentenceTransformer, folder: Path) -> None:
+    model.save_pretrained(str(folder), create_model_card=False)
+
+
+def refused(match: str) -> Any:
+    return pytest.raises(fairspan.UnsupportedModel, match=match)
+
+
 def edit(file: Path, **changes: Any) -> None:
     """Change fields of a JSON file, which is made if there is none."""
     values = json.loads(file.read_text()) if file.exists() else {}
@@ -135,15 +143,12 @@ def edit(file: Path, **changes: Any) -> None:
 def test_a_loaded_model_gives_the_same_vectors(
     saved: dict[str, Saved], name: str, load: Loader
 ) -> None:
-    """Bit for bit, on both sides, with the same calibration, by one loader or the other; both in a
-    new process."""
+    """Bit for bit, on both sides, with the same calibration, by one loader or the other."""
     loaded = load(saved[name].folder)
     assert_same_vectors(loaded, saved[name].model)
-    calibrations = [module.calibration for module in calibrated_transformers(loaded)]
-    assert calibrations == [
-        module.calibration for module in calibrated_transformers(saved[name].model)
-    ]
-    assert len(calibrations) == (2 if name == "router" else 1)
+    before = [module.calibration for module in calibrated_transformers(saved[name].model)]
+    assert [module.calibration for module in calibrated_transformers(loaded)] == before
+    assert len(before) == (2 if name == "router" else 1)
 
 
 @pytest.mark.parametrize("load", LOADERS)
@@ -161,7 +166,7 @@ def test_prompts_similarity_and_limits_survive(
     )
     model = fairspan.calibrate(plain, basket_size=16)
     model.max_seq_length = 50
-    model.save_pretrained(str(tmp_path), create_model_card=False)
+    save(model, tmp_path)
     loaded = load(tmp_path)
     kept = "prompts default_prompt_name similarity_fn_name truncate_dim max_seq_length"
     for name in kept.split():
@@ -177,7 +182,7 @@ def test_a_limit_beyond_the_positions_survives(
     """With the limit of the side without tiles, which is the plain model's."""
     plain = make_tiny("roberta")
     model = fairspan.calibrate(plain, "tiles", sides="document", max_seq_length=2000)
-    model.save_pretrained(str(tmp_path), create_model_card=False)
+    save(model, tmp_path)
     loaded, long = load(tmp_path), [words(1500), words(700)]
     assert loaded.max_seq_length == 2000
     assert_same_vectors(loaded, model)
@@ -193,7 +198,7 @@ def test_a_loaded_model_can_be_saved_calibrated_anew_and_saved_again(
 ) -> None:
     """Loading is the inverse of saving, as often as one likes."""
     again = fairspan.calibrate(own_loader(saved["mpnet-mean"].folder), "paper", basket_size=8)
-    again.save_pretrained(str(tmp_path), create_model_card=False)
+    save(again, tmp_path)
     assert_same_vectors(own_loader(tmp_path), again)
     assert not np.array_equal(again.encode(TEXTS), saved["mpnet-mean"].model.encode(TEXTS))
 
@@ -265,8 +270,7 @@ def test_the_folder_names_one_class_that_does_not_move(saved: dict[str, Saved]) 
 def test_a_subfolder_holds_the_plain_checkpoint(
     saved: dict[str, Saved], make_tiny: Make, name: str
 ) -> None:
-    """transformers by itself reads the saved weights from there, with the class and attention of
-    before."""
+    """transformers by itself reads the weights there, with the class and attention of before."""
     original = build(make_tiny, name)[0].model
     model = AutoModel.from_pretrained(saved[name].folder, subfolder=PART)
     assert type(model) is type(original)
@@ -277,21 +281,18 @@ def test_a_subfolder_holds_the_plain_checkpoint(
     assert "fairspan" not in text
     # vLLM, SGLang and llama.cpp go by this name, and refuse one that they do not know.
     assert json.loads(text)["architectures"] == ["CalibratedTransformer"]
-    assert [
-        file.name
-        for file in saved[name].folder.rglob("*")
-        if file.suffix in (".bin", ".py", ".pkl")
-    ] == []
+    suffixes = {file.suffix for file in saved[name].folder.rglob("*")}
+    assert not suffixes & {".bin", ".py", ".pkl"}
 
 
 def test_a_calibrated_model_is_not_saved_beside_a_checkpoint(
     saved: dict[str, Saved], make_tiny: Make, tmp_path: Path
 ) -> None:
     """The folder of the plain model would go on giving the plain model to everybody else."""
-    make_tiny().save_pretrained(str(tmp_path), create_model_card=False)
+    save(make_tiny(), tmp_path)
     kept = {file: file.read_bytes() for file in tmp_path.rglob("*.safetensors")}
-    with pytest.raises(fairspan.UnsupportedModel, match="holds a checkpoint at its root"):
-        saved["bert-cls"].model.save_pretrained(str(tmp_path), create_model_card=False)
+    with refused("holds a checkpoint at its root"):
+        save(saved["bert-cls"].model, tmp_path)
     assert {file: file.read_bytes() for file in tmp_path.rglob("*.safetensors")} == kept
 
 
@@ -300,11 +301,8 @@ def test_a_calibrated_model_is_not_saved_beside_a_checkpoint(
 
 @pytest.mark.parametrize("name", ["bert-cls", "router"])
 def test_weights_are_never_pickled(saved: dict[str, Saved], tmp_path: Path, name: str) -> None:
-    """`BaseModel.save` catches only TypeError, so the refusal reaches the user, and no weight is
-    written."""
-    with pytest.raises(
-        fairspan.UnsupportedModel, match=r"safetensors only: keep safe_serialization=True"
-    ):
+    """`BaseModel.save` catches only TypeError, so the refusal reaches the user."""
+    with refused("safetensors only: keep safe_serialization=True"):
         saved[name].model.save_pretrained(str(tmp_path), safe_serialization=False)
     assert [file for file in tmp_path.rglob("*") if file.suffix in (".bin", ".safetensors")] == []
     assert not (tmp_path / "modules.json").exists()
@@ -317,8 +315,8 @@ def test_a_model_that_is_code_from_a_folder_is_not_saved(make_tiny: Make, tmp_pa
     model[0].model.__class__ = type(
         "RemoteModel", (kind,), {"__module__": "transformers_modules.somewhere"}
     )
-    with pytest.raises(fairspan.UnsupportedModel, match="RemoteModel is code from a model folder"):
-        model.save_pretrained(str(tmp_path), create_model_card=False)
+    with refused("RemoteModel is code from a model folder"):
+        save(model, tmp_path)
 
 
 # Code in the folder
@@ -352,14 +350,13 @@ class Trapped:
 
 @pytest.fixture
 def trapped(make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trapped:
-    """Code under every name that a loader might look for. transformers would copy what it runs to a
-    cache."""
+    """Code under every name that a loader might look for."""
     monkeypatch.setattr(
         "transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "cache")
     )
     monkeypatch.setattr(sys, "path", list(sys.path))
     folder, marker = tmp_path / "model", tmp_path / "marker"
-    calibrated(make_tiny).save_pretrained(str(folder), create_model_card=False)
+    save(calibrated(make_tiny), folder)
     for place in (folder, folder / PART):
         (place / "fairspan").mkdir()
         names = "fairspan calibrated modeling_evil CalibratedTransformer fairspan/calibrated"
@@ -438,15 +435,14 @@ def test_a_folder_cannot_have_a_kernel_of_its_choice_fetched_and_run(
     file: str,
     fields: dict[str, Any],
 ) -> None:
-    """transformers fetches an attention "owner/kernel" from the hub, anybody's if told to allow
-    all."""
+    """transformers fetches an attention "owner/kernel" from the hub, if told to allow all."""
     asked: list[tuple[str, bool]] = []
 
     def record(name: str, allow_all_kernels: bool = False) -> None:
         asked.append((name, allow_all_kernels))
 
     monkeypatch.setattr("transformers.modeling_utils.lazy_import_flash_attention", record)
-    calibrated(make_tiny).save_pretrained(str(tmp_path), create_model_card=False)
+    save(calibrated(make_tiny), tmp_path)
     edit(tmp_path / PART / file, **fields)
     with suppress(fairspan.UnsupportedModel):  # to refuse is as good as to ignore it
         load(tmp_path)
@@ -479,7 +475,7 @@ def test_pickled_weights_are_never_read(
 ) -> None:
     """A folder without safetensors is refused, whatever it or the caller asks for."""
     folder, marker = tmp_path / "model", tmp_path / "marker"
-    calibrated(make_tiny).save_pretrained(str(folder), create_model_card=False)
+    save(calibrated(make_tiny), folder)
     (folder / PART / "model.safetensors").unlink()
     write_pickle(folder / PART / "pytorch_model.bin", marker)
     edit(folder / PART / "sentence_bert_config.json", **asked)
@@ -501,11 +497,9 @@ def test_fairspan_load_refuses_any_file_that_may_be_a_pickle(
 ) -> None:
     """Modules behind the transformer would read theirs, so the folder must hold none."""
     folder, marker = tmp_path / "model", tmp_path / "marker"
-    saved["dense"].model.save_pretrained(str(folder), create_model_card=False)
+    save(saved["dense"].model, folder)
     write_pickle(folder / file, marker)
-    with pytest.raises(
-        fairspan.UnsupportedModel, match=r"may be a pickle.*convert it to safetensors"
-    ) as refusal:
+    with refused("may be a pickle.*convert it to safetensors") as refusal:
         fairspan.load(folder)
     assert str(folder / file) in str(refusal.value)
     assert not marker.exists()
@@ -524,9 +518,8 @@ def test_fairspan_load_refuses_any_file_that_may_be_a_pickle(
 def test_fairspan_load_refuses_foreign_module_classes(
     saved: dict[str, Saved], tmp_path: Path, name: str, reference: str
 ) -> None:
-    """Only sentence_transformers' classes and the one of fairspan's, in modules.json and inside a
-    Router."""
-    saved[name].model.save_pretrained(str(tmp_path), create_model_card=False)
+    """In modules.json and inside a Router."""
+    save(saved[name].model, tmp_path)
     if name == "router":
         file = tmp_path / "router_config.json"
         config = json.loads(file.read_text())
@@ -535,9 +528,7 @@ def test_fairspan_load_refuses_foreign_module_classes(
         file = tmp_path / "modules.json"
         modules = json.loads(file.read_text())
         file.write_text(json.dumps([modules[0], {**modules[1], "type": reference}]))
-    with pytest.raises(
-        fairspan.UnsupportedModel, match=r"neither sentence_transformers' nor fairspan's"
-    ) as refusal:
+    with refused("neither sentence_transformers' nor fairspan's") as refusal:
         fairspan.load(tmp_path)
     assert reference in str(refusal.value)
 
@@ -548,7 +539,7 @@ def test_a_saved_language_correction_is_refused(make_tiny: Make, tmp_path: Path)
     modules = json.loads(file.read_text())
     last = {"idx": len(modules), "name": "correction", "path": "2_LanguageCorrection"}
     file.write_text(json.dumps([*modules, {**last, "type": "fairspan.model.LanguageCorrection"}]))
-    with pytest.raises(fairspan.UnsupportedModel, match=r"has a language correction, .* removed: "):
+    with refused(r"has a language correction, .* removed: "):
         fairspan.load(tmp_path)
 
 
@@ -562,14 +553,13 @@ class Square(nn.Module):
 def test_fairspan_load_does_not_replace_an_activation_function_it_may_not_import(
     make_tiny: Make, tmp_path: Path
 ) -> None:
-    """sentence_transformers puts Tanh in its place and only logs it: other vectors than the saved
-    model's."""
+    """sentence_transformers puts Tanh in its place and only logs it."""
     projection = Dense(HIDDEN, 8, activation_function=Square())
     plain = SentenceTransformer(modules=[*make_tiny().children(), projection], device="cpu")
     model = fairspan.calibrate(plain, basket_size=16)
-    model.save_pretrained(str(tmp_path), create_model_card=False)
+    save(model, tmp_path)
     assert_same_vectors(plain_loader(tmp_path), model)
-    with pytest.raises(fairspan.UnsupportedModel, match="Square"):
+    with refused("Square"):
         fairspan.load(tmp_path)
 
 
@@ -588,9 +578,8 @@ def test_fairspan_load_does_not_replace_an_activation_function_it_may_not_import
 def test_a_damaged_calibration_is_one_clear_message(
     saved: dict[str, Saved], tmp_path: Path, written: str, said: str
 ) -> None:
-    """A folder edited by hand gives an error of fairspan's own, and never a calibration that nobody
-    wrote."""
-    saved["bert-cls"].model.save_pretrained(str(tmp_path), create_model_card=False)
+    """A folder edited by hand never gives a calibration that nobody wrote."""
+    save(saved["bert-cls"].model, tmp_path)
     (tmp_path / PART / "sentence_bert_config.json").write_text(written)
     with pytest.raises(fairspan.FairspanError, match=said):
         fairspan.load(tmp_path)

@@ -1,5 +1,4 @@
-"""A calibrated model does what every SentenceTransformer does, and leaves alone the one it was made
-from."""
+"""A calibrated model does what every SentenceTransformer does, and leaves the plain one alone."""
 
 from __future__ import annotations
 
@@ -69,6 +68,10 @@ def plain(representative: SentenceTransformer) -> SentenceTransformer:
     return representative
 
 
+def on_cpu(*modules: nn.Module, **options: Any) -> SentenceTransformer:
+    return SentenceTransformer(modules=list(modules), device="cpu", **options)
+
+
 def calibrate(model: SentenceTransformer, *args: Any, **fields: Any) -> SentenceTransformer:
     """Calibrated with baskets that the test's texts fill several of."""
     return fairspan.calibrate(model, *args, **{"basket_size": 16, **fields})
@@ -76,12 +79,7 @@ def calibrate(model: SentenceTransformer, *args: Any, **fields: Any) -> Sentence
 
 def with_prompts(model: SentenceTransformer, default: str | None = None) -> SentenceTransformer:
     """A model with prompts of its own on the same modules."""
-    return SentenceTransformer(
-        modules=list(model.children()),
-        prompts=dict(PROMPTS),
-        default_prompt_name=default,
-        device="cpu",
-    )
+    return on_cpu(*model.children(), prompts=dict(PROMPTS), default_prompt_name=default)
 
 
 def two_towers(make_tiny: Make) -> SentenceTransformer:
@@ -90,7 +88,7 @@ def two_towers(make_tiny: Make) -> SentenceTransformer:
         query_modules=list(make_tiny("roberta", "mean").children()),
         document_modules=list(make_tiny("bert", "cls").children()),
     )
-    return SentenceTransformer(modules=[router, Normalize()], device="cpu")
+    return on_cpu(router, Normalize())
 
 
 def distance(one: Any, other: Any) -> float:
@@ -105,8 +103,7 @@ def same(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def left_alone(plain: SentenceTransformer, vectors: np.ndarray, untouched: np.ndarray) -> bool:
-    """Bit for bit, if the plain model uses SDPA too. MPNet multiplies its own matrices, in another
-    order."""
+    """Bit for bit, if the plain model uses SDPA too; MPNet multiplies in another order."""
     if plain[0].model.config._attn_implementation == "sdpa":
         return same(vectors, untouched)
     return distance(vectors, untouched) < ROUNDING
@@ -122,9 +119,8 @@ def test_batch_size_and_order_of_the_texts_do_not_matter(plain: SentenceTransfor
     for batch_size in (1, 2, 4):
         assert distance(fair.encode(TEXTS, batch_size=batch_size), expected) < ROUNDING
     order = np.random.default_rng(0).permutation(len(TEXTS))
-    assert (
-        distance(fair.encode([TEXTS[i] for i in order], batch_size=4), expected[order]) < ROUNDING
-    )
+    shuffled = fair.encode([TEXTS[i] for i in order], batch_size=4)
+    assert distance(shuffled, expected[order]) < ROUNDING
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -134,10 +130,8 @@ def test_long_texts_come_in_every_form_that_encode_offers(make_tiny: Make, pooli
     assert same(fair.encode(TEXTS, truncate_dim=8), vectors[:, :8])
     assert same(fair.encode(TEXTS, convert_to_tensor=True).numpy(), vectors)
     assert same(fair.encode(TEXTS, precision="ubinary"), np.packbits(vectors > 0, axis=1))
-    assert same(
-        np.stack([one["sentence_embedding"] for one in fair.encode(TEXTS, output_value=None)]),
-        vectors,
-    )
+    features = fair.encode(TEXTS, output_value=None)
+    assert same(np.stack([text["sentence_embedding"] for text in features]), vectors)
     tokens = fair.encode(TEXTS, output_value="token_embeddings")
     assert [len(one) for one in tokens] == [len(text.split()) + 2 for text in TEXTS]
 
@@ -157,19 +151,16 @@ def test_a_limit_for_queries_or_of_a_call_is_kept(make_tiny: Make, sides: str) -
 def one_row_and_all_rows(
     plain: SentenceTransformer,
 ) -> tuple[SentenceTransformer, SentenceTransformer]:
-    """A calibrated model that computes only the pooled row, and one whose next module may read them
-    all."""
+    """A calibrated model that computes only the pooled row, and one that computes all."""
     transformer, pooling = plain.children()
-    kept_from = SentenceTransformer(modules=[transformer, PassOn(), pooling], device="cpu")
-    return calibrate(plain), calibrate(kept_from)
+    return calibrate(plain), calibrate(on_cpu(transformer, PassOn(), pooling))
 
 
 @pytest.mark.parametrize(("architecture", "pooling", "options"), ONE_TOKEN_KINDS)
 def test_one_row_is_computed_for_vectors_and_all_rows_for_token_embeddings(
     make_tiny: Make, architecture: str, pooling: str, options: dict[str, Any]
 ) -> None:
-    """Only the pooled row reaches the pooling unless another module is between; the vectors are the
-    same either way. Token embeddings are as many as the plain model's, and those of all rows."""
+    """Only the pooled row reaches the pooling, unless another module is between."""
     plain = make_tiny(architecture, pooling, **options)
     one_row, all_rows = one_row_and_all_rows(plain)
     seen = []
@@ -209,9 +200,7 @@ def test_a_module_after_the_pooling_sees_every_token_however_it_reads_them(
     make_tiny: Make, rebuild: Callable[[dict[str, Any]], dict[str, Any]]
 ) -> None:
     """Whichever of a dict's methods it uses."""
-    plain = SentenceTransformer(
-        modules=[*make_tiny("bert", "cls").children(), Rebuild(rebuild)], device="cpu"
-    )
+    plain = on_cpu(*make_tiny("bert", "cls").children(), Rebuild(rebuild))
     fair = calibrate(plain)
     expected = plain.encode(TEXTS, output_value="token_embeddings")
     tokens = fair.encode(TEXTS, output_value="token_embeddings")
@@ -245,7 +234,7 @@ def without_prompt_in_pooling(model: SentenceTransformer) -> SentenceTransformer
     """Prompts, and pooling that leaves their tokens out, on the same transformer."""
     transformer, pooling = model.children()
     pooled = Pooling(pooling.embedding_dimension, pooling.pooling_mode, include_prompt=False)
-    return SentenceTransformer(modules=[transformer, pooled], prompts=dict(PROMPTS), device="cpu")
+    return on_cpu(transformer, pooled, prompts=dict(PROMPTS))
 
 
 @pytest.mark.parametrize(
@@ -254,18 +243,13 @@ def without_prompt_in_pooling(model: SentenceTransformer) -> SentenceTransformer
 def test_pooling_without_the_prompt_pools_the_calibrated_tokens_after_it(
     make_tiny: Make, architecture: str, pooling: str, side: str
 ) -> None:
-    """With `include_prompt=False` the vector is what pooling the tokens behind the prompt by hand
-    gives."""
+    """With `include_prompt=False` as pooled by hand behind the prompt."""
     plain = without_prompt_in_pooling(make_tiny(architecture, pooling, padding_side=side))
     fair = calibrate(plain)
     assert distance(fair.encode_query(TEXTS), plain.encode_query(TEXTS)) > DIFFERENT
     tokens = fair.encode_query(TEXTS, output_value="token_embeddings", batch_size=1)
     skipped = 1 + len(PROMPTS["query"].split())  # <s> counts as the prompt's
-    pool = {
-        "cls": lambda part: part[0],
-        "mean": lambda part: part.mean(dim=0),
-        "lasttoken": lambda part: part[-1],
-    }
+    pool = {"cls": lambda x: x[0], "mean": lambda x: x.mean(dim=0), "lasttoken": lambda x: x[-1]}
     by_hand = torch.stack([pool[pooling](part[skipped:]) for part in tokens])
     assert distance(fair.encode_query(TEXTS, batch_size=1), by_hand) < ROUNDING
 
@@ -274,8 +258,7 @@ def test_pooling_without_the_prompt_pools_the_calibrated_tokens_after_it(
 def test_the_pooling_mode_may_be_changed_after_calibrating(
     make_tiny: Make, early: str, late: str
 ) -> None:
-    """The calibration follows the pooling as it is now, or says that it cannot: never silently
-    wrong."""
+    """The calibration follows the pooling as it is now, or says that it cannot."""
     fair = calibrate(make_tiny("bert", early))
     fair[1].pooling_mode = late
     try:
@@ -329,25 +312,17 @@ def test_both_routes_of_a_router_are_calibrated_each_with_its_own_pooling(
 def test_a_router_may_pool_behind_its_routes_and_have_routes_without_attention(
     make_tiny: Make,
 ) -> None:
-    """A pooling module shared behind the router is found, and a static query route is left
-    alone."""
+    """A shared pooling is found, and a static query route is left alone."""
     torch.manual_seed(0)
     transformer, pooling = make_tiny("bert", "cls").children()
-    shared = SentenceTransformer(
-        modules=[Router.for_query_document([transformer], [transformer]), pooling], device="cpu"
-    )
-    assert (
-        distance(calibrate(shared).encode_document(TEXTS), calibrate(make_tiny()).encode(TEXTS))
-        < ROUNDING
-    )
-
+    shared = on_cpu(Router.for_query_document([transformer], [transformer]), pooling)
+    expected = calibrate(make_tiny()).encode(TEXTS)
+    assert distance(calibrate(shared).encode_document(TEXTS), expected) < ROUNDING
     static = StaticEmbedding(tiny_tokenizer().backend_tokenizer, embedding_dim=HIDDEN)
-    mixed = SentenceTransformer(
-        modules=[Router.for_query_document([static], [transformer, pooling])], device="cpu"
-    )
+    mixed = on_cpu(Router.for_query_document([static], [transformer, pooling]))
     fair = calibrate(mixed)
     assert same(fair.encode_query(TEXTS), mixed.encode_query(TEXTS))
-    assert distance(fair.encode_document(TEXTS), calibrate(make_tiny()).encode(TEXTS)) < ROUNDING
+    assert distance(fair.encode_document(TEXTS), expected) < ROUNDING
 
 
 # Copies, casts and compilers
@@ -358,8 +333,7 @@ def test_a_router_may_pool_behind_its_routes_and_have_routes_without_attention(
 def test_casting_the_copy_leaves_the_original_alone_and_the_vectors_close(
     make_tiny: Make, pooling: str, cast: str
 ) -> None:
-    """16 roundings to the coarser type, in four layers: more than twice what was seen, with and
-    without AVX-512."""
+    """16 roundings to the coarser type, in four layers: more than twice what was seen."""
     plain = make_tiny("bert", pooling)
     before = copy.deepcopy(plain)
     fair = calibrate(plain)
@@ -381,8 +355,7 @@ def test_casting_the_copy_leaves_the_original_alone_and_the_vectors_close(
 def test_a_duplicate_gives_the_same_vectors_from_memory_of_its_own(
     plain: SentenceTransformer, duplicate: Callable[[Any], Any] | None, tmp_path: Path
 ) -> None:
-    """`copy.deepcopy` and `pickle` carry the calibration along, and the duplicate shares
-    nothing."""
+    """It has the calibration, and shares nothing."""
     # Loaded anew: transformers leaves hooks that cannot be pickled in a model that was asked for
     # its hidden states.
     plain.save_pretrained(str(tmp_path))
@@ -408,19 +381,15 @@ def test_a_pool_of_processes_gives_the_vectors_of_one(
     fair = calibrate(plain, sides="document", **fields)
     expected = fair.encode_query(TEXTS), fair.encode_document(TEXTS)
     pool = fair.start_multi_process_pool(["cpu", "cpu"])
+    options: Any = {"pool": pool, "chunk_size": 2}
     try:
-        assert distance(fair.encode_query(TEXTS, pool=pool, chunk_size=2), expected[0]) < ROUNDING
-        assert (
-            distance(fair.encode_document(TEXTS, pool=pool, chunk_size=2), expected[1]) < ROUNDING
-        )
-        tokens = fair.encode_document(
-            TEXTS, pool=pool, chunk_size=2, output_value="token_embeddings"
-        )
+        assert distance(fair.encode_query(TEXTS, **options), expected[0]) < ROUNDING
+        assert distance(fair.encode_document(TEXTS, **options), expected[1]) < ROUNDING
+        tokens = fair.encode_document(TEXTS, **options, output_value="token_embeddings")
     finally:
         fair.stop_multi_process_pool(pool)
-    assert [len(part) for part in tokens] == [
-        len(text.split()) + 3 for text in TEXTS
-    ]  # <s>, </s> and the prompt
+    # <s>, </s> and the prompt have one token each.
+    assert [len(part) for part in tokens] == [len(text.split()) + 3 for text in TEXTS]
     assert distance(torch.stack([part[0] for part in tokens]), expected[1]) < ROUNDING
     assert same(plain.encode_query(TEXTS), untouched)
 
@@ -438,10 +407,8 @@ def test_threads_with_different_calibrations_and_the_original_do_not_disturb_eac
     assert min(distance(expected[i], expected[j]) for i, j in ((0, 1), (0, 2), (1, 2))) > DIFFERENT
 
     def work(number: int) -> float:
-        return max(
-            distance(models[number].encode(TEXTS, batch_size=3), expected[number])
-            for _ in range(12)
-        )
+        vectors = [models[number].encode(TEXTS, batch_size=3) for _ in range(12)]
+        return max(distance(again, expected[number]) for again in vectors)
 
     with ThreadPoolExecutor(3) as threads:
         assert max(threads.map(work, range(3))) < ROUNDING
@@ -451,8 +418,7 @@ def test_threads_with_different_calibrations_and_the_original_do_not_disturb_eac
 
 
 def test_the_copy_shares_the_memory_of_every_weight(plain: SentenceTransformer) -> None:
-    """A calibrated model costs no second set of weights, yet its parameters are objects of its
-    own."""
+    """Yet its parameters are objects of its own."""
     fair = calibrate(plain)
     mine, theirs = dict(fair.named_parameters()), dict(plain.named_parameters())
     assert len(mine) > 10
@@ -465,8 +431,7 @@ def test_the_copy_shares_the_memory_of_every_weight(plain: SentenceTransformer) 
 
 @pytest.mark.parametrize("training", [False, True])
 def test_the_original_is_as_it_was(plain: SentenceTransformer, training: bool) -> None:
-    """Its classes, mode, attention, configuration, limits and prompts, and its vectors bit for
-    bit."""
+    """In all its settings, and its vectors bit for bit."""
     plain = copy.deepcopy(plain)
     vectors = plain.encode(TEXTS)
     plain.train(training)
@@ -474,13 +439,8 @@ def test_the_original_is_as_it_was(plain: SentenceTransformer, training: bool) -
     def state() -> tuple[Any, ...]:
         kinds = [(name, type(module), module.training) for name, module in plain.named_modules()]
         config = plain[0].model.config
-        return (
-            kinds,
-            config._attn_implementation,
-            config.to_json_string(),
-            plain.max_seq_length,
-            dict(plain.prompts),
-        )
+        settings = (config._attn_implementation, config.to_json_string())
+        return kinds, *settings, plain.max_seq_length, dict(plain.prompts)
 
     before = state()
     fair = calibrate(plain)

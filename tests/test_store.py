@@ -31,8 +31,7 @@ def key(number: int) -> bytes:
 
 
 def vector(number: int, scale: float = 1.0) -> np.ndarray:
-    """A vector that only this number has, so that a reader can tell whether it got the right one
-    whole."""
+    """A vector that only this number has."""
     return (np.random.default_rng(number).standard_normal(DIMENSION) * scale).astype(np.float32)
 
 
@@ -97,8 +96,7 @@ def test_a_put_that_fails_stores_nothing_of_it(path: Path) -> None:
 
 
 def test_many_keys_at_once(path: Path) -> None:
-    """More than SQLite takes as parameters of one statement in its older releases (999), some asked
-    for twice."""
+    """More than SQLite took as parameters in older releases (999), some asked for twice."""
     count = 2501
     with Store(path) as store:
         store.put(numbered(*range(0, count, 2)))
@@ -144,8 +142,7 @@ def writer(path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 def test_two_processes_write_at_once(
     path: Path, writer: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    """Half of their keys are the same; each key holds one of the two vectors whole, and none is
-    missing."""
+    """Half of their keys are the same; each key holds one of the two vectors whole."""
     one, other = writer(0, 400, 1.0), writer(200, 600, 3.0)
     for process in (one, other):
         _, said = process.communicate(timeout=120)
@@ -165,8 +162,7 @@ def test_two_processes_write_at_once(
 def test_a_killed_process_loses_nothing_that_it_had_put(
     path: Path, writer: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    """SIGKILL at five moments of a stream of puts: every put that returned is there, and none is
-    there by half."""
+    """SIGKILL at five moments of a stream of puts: every put that returned is there whole."""
     rng = random.Random(5)
     begin = 0
     for _ in range(5):

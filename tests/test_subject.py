@@ -62,8 +62,7 @@ def test_a_model_as_it_is_a_name_and_a_folder(make_tiny: Make, tmp_path: Path) -
 def test_models_that_are_given_as_objects_have_different_names(
     make_tiny: Make, tmp_path: Path
 ) -> None:
-    """As their weights were loaded; a card that names one goes first; a hash of the weights where
-    nothing does."""
+    """As their weights were loaded, unless a card names one; or a hash of the weights."""
     model = make_tiny("bert", "mean")
     for name in ("one", "other"):
         model.save_pretrained(str(tmp_path / name), create_model_card=False)
@@ -120,8 +119,7 @@ def beyond(folder: Path, window: int | None) -> Subject:
 
 
 def test_the_window_belongs_to_the_treatment(tmp_path: Path) -> None:
-    """What was asked for in tiles, and otherwise the positions; the study has texts of the longest,
-    or shortest."""
+    """What was asked for in tiles, and otherwise the positions."""
     none, tiles, only = treatments = as_treatments(["none", "tiles", "tiles+sides=document"])
     asked = beyond(tmp_path, 100).reading(treatments)
     assert [asked.window(one) for one in treatments] == [40, 100, 100]
@@ -280,8 +278,7 @@ def test_every_option_is_a_keyword(verb: str) -> None:
 
 
 def test_texts_beyond_the_limit_that_a_model_comes_with(tmp_path: Path) -> None:
-    """It was set to 40 of its 600 tokens, and is read further here: a note counts the longer
-    texts."""
+    """It was set to 40 of its 600 tokens, and is read further here."""
     tiny_model(tmp_path / "weights").save_pretrained(str(tmp_path / "model"))
     file = next((tmp_path / "model").rglob("sentence_bert_config.json"))
     file.write_text(json.dumps({**json.loads(file.read_text()), "max_seq_length": 40}))
