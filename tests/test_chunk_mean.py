@@ -129,6 +129,16 @@ def test_the_mean_by_hand() -> None:
     assert raw.key(long) != encoder.key(long)
 
 
+def test_without_room_to_remember_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys and vectors are the same, and nothing stays in memory."""
+    text = Text(f"{FIRST} {SECOND} {THIRD}", 38)
+    encoder, small = (ChunkEncoder(ObjectEncoder(Words()), Characters(), 25) for _ in range(2))
+    expected = encoder.key(text), encoder.vectors([text])[0].tobytes()
+    monkeypatch.setattr("fairspan.encoding.chunks._REMEMBERED", 20)
+    assert (small.key(text), small.vectors([text])[0].tobytes()) == expected
+    assert not small._remembered
+
+
 def test_chunks_are_stored_under_the_plain_models_keys() -> None:
     """So that an index of chunks finds them; what is counted is what was embedded."""
     plain = ObjectEncoder(Words())

@@ -1,6 +1,6 @@
 """Chunks of documents: even runs of whole sentences, and the mean of their vectors."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import TypeVar
 
@@ -199,18 +199,23 @@ class ChunkEncoder(Encoder):
     def _chunks(self, texts: Sequence[Text]) -> list[list[list[Text]]]:
         """The chunks of each segment of every text."""
         new = {text: self._segments(text) for text in texts if text not in self._remembered}
-        pieces = chunk_texts(list(chain.from_iterable(new.values())), self._counter, self._size)
-        lengths = iter(self._counter.count_whole(list(chain.from_iterable(pieces))))
-        counted = iter([[Text(piece, next(lengths)) for piece in row] for row in pieces])
-        for text, segments in new.items():
-            self._remembered[text] = [next(counted) for _ in segments]
-            self._characters += len(text.text)
+        if new:
+            self._remember(new)
         chunks = [self._remembered[text] for text in texts]
         while self._characters > _REMEMBERED:
             oldest = next(iter(self._remembered))
             self._characters -= len(oldest.text)
             del self._remembered[oldest]
         return chunks
+
+    def _remember(self, new: Mapping[Text, list[Text]]) -> None:
+        """Cut texts, given with their segments, into chunks."""
+        pieces = chunk_texts(list(chain.from_iterable(new.values())), self._counter, self._size)
+        lengths = iter(self._counter.count_whole(list(chain.from_iterable(pieces))))
+        chunks = iter([[Text(piece, next(lengths)) for piece in row] for row in pieces])
+        for text, segments in new.items():
+            self._remembered[text] = [next(chunks) for _ in segments]
+            self._characters += len(text.text)
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
         parts = self.parts(batch)
