@@ -97,11 +97,9 @@ def _row(text: Recorded) -> AttentionRow:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """The attention mass of the parts of a text in every layer; with the rest they sum to 1.
+    """The attention mass of the parts of a text in every layer, [layers, m].
 
-    Attributes:
-        parts: [layers, m], in their order.
-        rest: [layers] by name, the mass of special tokens, of the prompt and of text in no part.
+    With the `rest`, [layers] by name, they sum to 1: special tokens, the prompt, text in no part.
     """
 
     parts: np.ndarray

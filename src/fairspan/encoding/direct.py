@@ -51,7 +51,6 @@ class DirectEncoder:
     `read` may run in one thread while `vectors` runs in another.
 
     Attributes:
-        prompt: what is put before every text; by default the model's own for the side.
         window: how many tokens of a text are read; None if no limit is known.
         takes_ids: whether it computes vectors from token ids. It does if they are those of
             `encode_document` or `encode_query`, and otherwise gives texts to these.

@@ -16,8 +16,7 @@ class Text:
     """A text to embed.
 
     Attributes:
-        length: its tokens, prompt and special tokens included; more than the model reads if it is
-            to be cut.
+        length: its tokens, prompt and special tokens included, before anything is cut.
         spans: characters of the parts whose contextual vectors are needed too (late chunking).
         borders: the characters at which its segments begin, if they are known; an encoder with
             segment baskets makes each of them a basket.

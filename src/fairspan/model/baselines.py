@@ -27,11 +27,9 @@ _NO_VARIANCE = 1e-10
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Whitening:
-    """(x − μ)·W: vectors moved to their mean, with the same variance in every direction.
+    """(x − μ)·W: μ is the `mean`, [d], and W = U·Λ^(−1/2) the `matrix`, [d, k].
 
-    Attributes:
-        mean: μ, [d].
-        matrix: W = U·Λ^(−1/2), [d, k], the directions in order of falling variance.
+    Directions are in order of falling variance.
     """
 
     mean: np.ndarray

@@ -43,14 +43,8 @@ class Ranking:
         """The gain of every document that answers a query, by its number."""
         task = self.measured.task
         number_of = {name: number for number, name in enumerate(self.documents)}
-        return [
-            {
-                number_of[name]: gain
-                for name, gain in sorted(task.relevant[query.id].items())
-                if gain > 0
-            }
-            for query in task.queries
-        ]
+        gains = [sorted(task.relevant[query.id].items()) for query in task.queries]
+        return [{number_of[name]: gain for name, gain in row if gain > 0} for row in gains]
 
     @cached_property
     def pairs(self) -> np.ndarray:
