@@ -1,1 +1,2 @@
-"""Time and memory of calibrated models against plain ones. Every figure is a ratio from one process."""
+"""Time and memory of calibrated models against plain ones. Every figure is a ratio from one
+process."""

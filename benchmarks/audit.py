@@ -2,9 +2,10 @@
 
     python -m benchmarks.audit [--sets 24] [--rounds 3]
 
-Both sides embed every segment and document once under each treatment, with the model already loaded. The audit does
-all the rest as well: counting tokens, drawing and building documents, hashing the weights, storing every vector,
-measuring, writing the log and the statistics. Each round runs both, one after the other, with a fresh store.
+Both sides embed every segment and document once under each treatment, with the model already
+loaded. The audit does all the rest as well: counting tokens, drawing and building documents,
+hashing the weights, storing every vector, measuring, writing the log and the statistics. Each round
+runs both, one after the other, with a fresh store.
 """
 
 from __future__ import annotations

@@ -2,9 +2,10 @@
 
     python -m benchmarks.cpu [--dtype bfloat16] [--record]
 
-Times are medians of ratios between forward passes that ran one after the other in this process, on fresh random
-texts. Memory is the most bytes that tensors took above the weights during one pass. Before anything is timed, the
-calibrated vectors of the same model are compared with those computed by whole matrices in float64.
+Times are medians of ratios between forward passes that ran one after the other in this process, on
+fresh random texts. Memory is the most bytes that tensors took above the weights during one pass.
+Before anything is timed, the calibrated vectors of the same model are compared with those computed
+by whole matrices in float64.
 """
 
 from __future__ import annotations
@@ -53,17 +54,20 @@ class Row:
     def __str__(self) -> str:
         low, high = self.spread
         return (
-            f"| {self.rows} | {self.treatment} | {self.tokens} × {self.texts} | {self.plain_seconds:.3f} "
+            f"| {self.rows} | {self.treatment} | {self.tokens} × {self.texts} | "
+            f"{self.plain_seconds:.3f} "
             f"| {self.ratio:.3f} | {low:.2f}–{high:.2f} | {self.memory_ratio:.3f} |"
         )
 
 
-HEAD = """| rows | calibration | tokens × texts | plain, s | time ratio | lowest–highest | memory ratio |
+HEAD = """| rows | calibration | tokens × texts | plain, s | time ratio | lowest–highest \
+| memory ratio |
 |---|---|---|---|---|---|---|"""
 
 
 def check(model: SentenceTransformer, generator: torch.Generator) -> float:
-    """The relative error of the fast path against whole matrices, on fresh texts of the shortest size."""
+    """The relative error of the fast path against whole matrices, on fresh texts of the shortest
+    size."""
     batch = random_batch(2, CHECKED_AT, generator)
     with torch.inference_mode():
         fast = model(dict(batch))["sentence_embedding"]
@@ -121,7 +125,8 @@ def environment(shape: Shape, dtype: str) -> str:
     """Machine, versions and commit, as the paragraph above a table."""
     return (
         f"{datetime.datetime.now(tz=datetime.UTC):%Y-%m-%d}, commit {commit()}, "
-        f"`python -m benchmarks.cpu`, {processor()} ({platform.machine()}), {torch.get_num_threads()} threads, "
+        f"`python -m benchmarks.cpu`, {processor()} ({platform.machine()}), "
+        f"{torch.get_num_threads()} threads, "
         f"{dtype}, torch {torch.__version__}, transformers {transformers.__version__}, "
         f"sentence-transformers {sentence_transformers.__version__}. "
         f"Model: {shape.name}, random weights, no padding; `long` with a window of 512 tokens."

@@ -1,17 +1,21 @@
-"""`fairspan.embed` against the bare model, its speed by size of model, and the memory of a million rows.
+"""`fairspan.embed` against the bare model, its speed by size of model, and the memory of a million
+rows.
 
-    python -m benchmarks.embedding speed [--model NAME] [--texts 4000] [--device cuda] [--dtype float16] [--rounds 3]
-    python -m benchmarks.embedding sizes --device cuda [--texts 40000]
-    python -m benchmarks.embedding memory [--texts 1000000]
+    python -m benchmarks.embedding speed [--model NAME] [--texts 4000] [--device cuda] [--dtype
+    float16] [--rounds 3] python -m benchmarks.embedding sizes --device cuda [--texts 40000] python
+    -m benchmarks.embedding memory [--texts 1000000]
 
-`speed`: a model on texts of mixed lengths. The bare side gets the texts as a list in memory, sorted by their
-tokens, and is `model.encode_document` at the fastest of four batch sizes. The other side reads JSONL and writes
-Parquet, timed from the moment the model is ready. They run in turn; the figure is the median of the ratios.
+`speed`: a model on texts of mixed lengths. The bare side gets the texts as a list in memory, sorted
+by their tokens, and is `model.encode_document` at the fastest of four batch sizes. The other side
+reads JSONL and writes Parquet, timed from the moment the model is ready. They run in turn; the
+figure is the median of the ratios.
 
-`sizes`: tokens/s from JSONL to Parquet with random weights, which do not change the speed. Passages have a median of
-60 words and are read by the plain model; documents have one of 700, and are read in tiles of up to 4,096 tokens.
+`sizes`: tokens/s from JSONL to Parquet with random weights, which do not change the speed. Passages
+have a median of 60 words and are read by the plain model; documents have one of 700, and are read
+in tiles of up to 4,096 tokens.
 
-`memory`: the most that short rows through a model of one layer take above what the process has with the model.
+`memory`: the most that short rows through a model of one layer take above what the process has with
+the model.
 """
 
 from __future__ import annotations
@@ -43,7 +47,10 @@ from fairspan.runs.progress import Silent
 BATCH_SIZES = (32, 64, 128)
 SHAPES = [Shape("small", 6, 384, 12), Shape("base", 12, 768, 12), Shape("large", 24, 1024, 16)]
 # Words of one token each in the vocabulary of all-MiniLM-L6-v2.
-ENGLISH = "the of and to in a was he for it with as his on be at by had not are but from or have an they which you"
+ENGLISH = (
+    "the of and to in a was he for it with as his on be at by had not are but from or have an they "
+    "which you"
+)
 
 
 def make_texts(count: int, median: int, most: int, words: Sequence[str]) -> Iterable[str]:
@@ -109,7 +116,8 @@ def measure_speed(given: argparse.Namespace) -> None:
     for name, seconds in (("bare encode", plain), ("fairspan.embed", own[1:])):
         print(f"{name}: {sum(lengths) / float(np.median(seconds)):,.0f} tokens/s")
     print(
-        f"ratio of speeds at {best} of {sizes}: {np.median(ratios):.3f} ({ratios[0]:.3f} to {ratios[-1]:.3f})"
+        f"ratio of speeds at {best} of {sizes}: {np.median(ratios):.3f} ({ratios[0]:.3f} to "
+        f"{ratios[-1]:.3f})"
     )
 
 
@@ -148,7 +156,8 @@ def measure_memory(given: argparse.Namespace) -> None:
     over.set()
     watching.join()
     print(
-        f"{summary['rows']:,} rows in {seconds:.0f} s: {(most - before) / 2**20:,.0f} MiB above the "
+        f"{summary['rows']:,} rows in {seconds:.0f} s: {(most - before) / 2**20:,.0f} MiB above "
+        "the "
         f"{before / 2**20:,.0f} MiB with the model"
     )
 

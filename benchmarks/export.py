@@ -1,10 +1,11 @@
-"""Exported graphs in onnxruntime against the torch model they were exported from, on two threads of this CPU.
+"""Exported graphs in onnxruntime against the torch model they were exported from, on two threads of
+this CPU.
 
     python -m benchmarks.export [--rounds 9] [--quality [TASK]]
 
-all-MiniLM-L6-v2 with real weights. Times are medians over rounds in which all ran once, on ready token ids of one
-text without padding. With --quality, what weights in 8 bits cost: nDCG@10 of a task under `long`, by default passages
-of the embedded essays.
+all-MiniLM-L6-v2 with real weights. Times are medians over rounds in which all ran once, on ready
+token ids of one text without padding. With --quality, what weights in 8 bits cost: nDCG@10 of a
+task under `long`, by default passages of the embedded essays.
 """
 
 from __future__ import annotations
@@ -72,7 +73,8 @@ def speed(
         for name in GRAPHS:
             low, high = timings[name].spread
             cells.append(
-                f"{1000 * timings[name].median:.1f} | {timings[name].ratio:.2f} ({low:.2f}–{high:.2f})"
+                f"{1000 * timings[name].median:.1f} | {timings[name].ratio:.2f} "
+                f"({low:.2f}–{high:.2f})"
             )
         print(f"| {preset} | {tokens} | {' | '.join(cells)} |", flush=True)
 
@@ -85,7 +87,8 @@ def quality(fair: SentenceTransformer, folder: Path, name: str) -> None:
     ]
     tokenizer = Tokenizer.from_file(str(folder / "8 bits/tokenizer.json"))
     print(
-        f"\n{len(task.documents)} documents, {len(task.queries)} queries\n\n| graph | nDCG@10 |\n|---|---|"
+        f"\n{len(task.documents)} documents, {len(task.queries)} queries\n\n| graph | nDCG@10 "
+        "|\n|---|---|"
     )
     for name in GRAPHS:
         session = opened(folder / name)
@@ -118,7 +121,8 @@ def main() -> None:
     model = load_model(None, Loading(device="cpu"))
     versions = f"torch {torch.__version__}, onnxruntime {onnxruntime.__version__}"
     print(
-        f"{datetime.date.today()}, commit {commit()}, {processor()}, {THREADS} threads, float32, {versions}\n"
+        f"{datetime.date.today()}, commit {commit()}, {processor()}, {THREADS} threads, float32, "
+        f"{versions}\n"
     )
     if not given.quality:
         print(

@@ -1,7 +1,9 @@
-"""Clients of a server, in a process that imports nothing heavy: `python -m benchmarks.load < job.json`.
+"""Clients of a server, in a process that imports nothing heavy: `python -m benchmarks.load <
+job.json`.
 
-A job has `port`, `bodies` and `clients`. Each client sends the next body over a connection that it keeps, and waits
-for the reply, until all are sent. Printed as JSON: `seconds`, and [body, status, seconds] of each request.
+A job has `port`, `bodies` and `clients`. Each client sends the next body over a connection that it
+keeps, and waits for the reply, until all are sent. Printed as JSON: `seconds`, and [body, status,
+seconds] of each request.
 """
 
 from __future__ import annotations

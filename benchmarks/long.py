@@ -1,17 +1,20 @@
-"""Search among long documents: nDCG@10 on LongEmbed's QMSum, overall and by the fifth that holds the evidence.
+"""Search among long documents: nDCG@10 on LongEmbed's QMSum, overall and by the fifth that holds
+the evidence.
 
-    python -m benchmarks.long --data SHARED --models granite=FOLDER minilm=FOLDER minilm256=FOLDER@256 \\
+    python -m benchmarks.long --data SHARED --models granite=FOLDER minilm=FOLDER
+    minilm256=FOLDER@256 \\
         [--only search bm25 cost] [--device cuda] [--work DIR] [--limit 8]
 
-197 meetings of about 13,000 tokens, 1,527 queries. Nothing is chosen on this collection: it is for reports only.
-Treatments act on documents, queries are read by the plain model. Plain models read 512 tokens, or as many as follow
-the folder after an @; tiles read all of a document. Intervals are clustered by meeting.
+197 meetings of about 13,000 tokens, 1,527 queries. Nothing is chosen on this collection: it is for
+reports only. Treatments act on documents, queries are read by the plain model. Plain models read
+512 tokens, or as many as follow the folder after an @; tiles read all of a document. Intervals are
+clustered by meeting.
 
 `search`: the plain model, means of chunks and tiles of 64, 128 and 256 tokens and of the window.
-`bm25`: bm25s with its defaults (Lucene's formula, k1 1.5, b .75; lower-case words of two letters or more, without
-English stop words, not stemmed). Needs no model.
-`cost`: time and memory of one document and one book of random words, in one run. Chunks go through the plain model in
-batches of 32, before their mean is taken. The plain model alone would read the beginning only and is left out.
+`bm25`: bm25s with its defaults (Lucene's formula, k1 1.5, b .75; lower-case words of two letters or
+more, without English stop words, not stemmed). Needs no model. `cost`: time and memory of one
+document and one book of random words, in one run. Chunks go through the plain model in batches of
+32, before their mean is taken. The plain model alone would read the beginning only and is left out.
 """
 
 from __future__ import annotations
@@ -119,7 +122,8 @@ def run(model: SentenceTransformer, folder: Path, treatments: Iterable[str], **k
 
 
 def search(subject: NamedModel, folder: Path, work: Path) -> list[str]:
-    """Scores of all treatments, and what `long` gains over the plain model and over chunks of the same size."""
+    """Scores of all treatments, and what `long` gains over the plain model and over chunks of the
+    same size."""
     room = window_of(subject)
     chunks, sizes = f"chunk-mean-{room}", [size for size in SIZES if size < room]
     rows = {"plain": "plain"}
@@ -202,7 +206,8 @@ def cost(subject: NamedModel, tokens: int) -> list[str]:
     timings = time_side_by_side(calls, baseline, 5 if device == "cuda" else 1)
     peaks = {name: peak_bytes(call, device) / 2**20 for name, call in calls.items()}
     return [
-        f"| {subject.name} | {tokens:,} | {name} | {one.median:.3f} | {one.ratio:.2f} | {peaks[name]:,.0f} "
+        f"| {subject.name} | {tokens:,} | {name} | {one.median:.3f} | {one.ratio:.2f} | "
+        f"{peaks[name]:,.0f} "
         f"| {peaks[name] / peaks[baseline]:.2f} |"
         for name, one in timings.items()
     ]

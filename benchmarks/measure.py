@@ -27,7 +27,8 @@ class Timing:
 
     @property
     def ratio(self) -> float:
-        """The median of ratios within a round, which a slow spell of the machine hits on both sides."""
+        """The median of ratios within a round, which a slow spell of the machine hits on both
+        sides."""
         return statistics.median(self.ratios)
 
     @property
@@ -38,7 +39,8 @@ class Timing:
 def time_side_by_side(
     calls: dict[str, Callable[[], object]], baseline: str, rounds: int, rest: float = 0
 ) -> dict[str, Timing]:
-    """Run every callable once a round, in turning order, after one round to warm up, and so many seconds apart."""
+    """Run every callable once a round, in turning order, after one round to warm up, and so many
+    seconds apart."""
     names = list(calls)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(-1, rounds):
@@ -57,7 +59,8 @@ def time_side_by_side(
 
 
 def peak_bytes(call: Callable[[], object], device: str = "cpu") -> int:
-    """The most bytes of tensors that `call` held at once on a device, above what was there before."""
+    """The most bytes of tensors that `call` held at once on a device, above what was there
+    before."""
     if device == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()

@@ -3,10 +3,10 @@
     python -m benchmarks.measured MODEL [--qmsum beir:FOLDER]
     python -m benchmarks.measured --page
 
-MODEL is a folder, a name on the hub or all-MiniLM-L6-v2, and is measured in float32 with its own window: `audit` on
-the sample, `tune` on the long sample, `evaluate` on QMSum, on which nothing is chosen. All figures go to
-benchmarks/measured/NAME.json, from which the table is made; a `note` there is shown beside the model's name. A
-command that was stopped continues where it was.
+MODEL is a folder, a name on the hub or all-MiniLM-L6-v2, and is measured in float32 with its own
+window: `audit` on the sample, `tune` on the long sample, `evaluate` on QMSum, on which nothing is
+chosen. All figures go to benchmarks/measured/NAME.json, from which the table is made; a `note`
+there is shown beside the model's name. A command that was stopped continues where it was.
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ def row(facts: Facts) -> str:
         answer = (
             f"{ANSWERS[tuned['answer']].format(tuned['treatment'])}: {short(tuned['before'])} → "
         )
-        answer += f"{short(tuned['after'])} ({cell(interval(tuned), '+.3f')}); averaged chunks {short(chunks)}"
+        answer += f"{short(tuned['after'])} ({cell(interval(tuned), '+.3f')}); "
+        answer += f"averaged chunks {short(chunks)}"
     searched = {arm: short(found[arm]["estimate"]) if found else "" for arm in QMSUM}
     if found:
         searched["long"] += f" ({cell(interval(found['long'], 'change_'), '+.3f')})"

@@ -1,10 +1,13 @@
-"""May plain and treated vectors of one model stand in one index? Half of the documents of each, on real tasks.
+"""May plain and treated vectors of one model stand in one index? Half of the documents of each, on
+real tasks.
 
-    python -m benchmarks.mixed_index --models all-MiniLM-L6-v2 FOLDER --tasks beir:FOLDER pages [--store FILE]
+    python -m benchmarks.mixed_index --models all-MiniLM-L6-v2 FOLDER --tasks beir:FOLDER pages
+    [--store FILE]
 
-Queries are embedded as the plain model does. A mixed index has a random half of the documents treated and the rest
-plain; every draw is searched twice, the second time with the halves exchanged, so that each document is plain in one
-and treated in the other. "Treated in the top 10" is then 0.5 where neither kind is favoured.
+Queries are embedded as the plain model does. A mixed index has a random half of the documents
+treated and the rest plain; every draw is searched twice, the second time with the halves exchanged,
+so that each document is plain in one and treated in the other. "Treated in the top 10" is then 0.5
+where neither kind is favoured.
 """
 
 from __future__ import annotations
@@ -30,8 +33,8 @@ from fairspan.runs.subject import Subject, open_subject
 
 DEPTH = 10
 DRAWS = 5
-HEAD = """| model | task | treatment | documents | queries | nDCG@10 all plain | mixed | all treated \
-| treated in the top 10 | found when plain | found when treated | cosine, plain and treated |
+HEAD = """| model | task | treatment | documents | queries | nDCG@10 all plain | mixed \
+| all treated | treated in the top 10 | found when plain | found when treated | cosine, plain and treated |
 |---|---|---|---|---|---|---|---|---|---|---|---|"""
 
 
@@ -100,7 +103,8 @@ def row(subject: Subject, tasks: Sequence[RetrievalTask], name: str, embed: Embe
     means = {key: float(np.mean(values)) for key, values in scores.items()}
     return (
         f"| {model_name(subject.name)} | {tasks[0].name} | {name} | {documents:,} | {queries:,} "
-        f"| {means['plain']:.3f} | {means['mixed']:.3f} | {means['treated']:.3f} | {means['share']:.3f} "
+        f"| {means['plain']:.3f} | {means['mixed']:.3f} | {means['treated']:.3f} | "
+        f"{means['share']:.3f} "
         f"| {np.mean(found[False]):.3f} | {np.mean(found[True]):.3f} | {means['cosine']:.3f} |"
     )
 

@@ -57,7 +57,8 @@ def random_model(shape: Shape, pooling: str, longest: int) -> SentenceTransforme
 
 
 def calibrated(plain: SentenceTransformer, preset: str) -> SentenceTransformer:
-    """A model under a preset. For `long` it has a window of 512 tokens, and room for more positions all the same."""
+    """A model under a preset. For `long` it has a window of 512 tokens, and room for more positions
+    all the same."""
     if preset == "long":
         plain = copy.deepcopy(plain)
         plain.max_seq_length = WINDOW

@@ -1,12 +1,15 @@
-"""Does it help search? nDCG@10 and, in brackets, PSI, on the halves of the corpora that no setting was chosen on.
+"""Does it help search? nDCG@10 and, in brackets, PSI, on the halves of the corpora that no setting
+was chosen on.
 
-    python -m benchmarks.quality --models granite=FOLDER minilm=FOLDER --data SHARED [--limit 24 --skip scifact]
+    python -m benchmarks.quality --models granite=FOLDER minilm=FOLDER --data SHARED [--limit 24
+    --skip scifact]
 
-Corpora are split by document; of SciFact, settings are chosen on the train queries (`--half tune`) and reported on
-the test queries. Pages have four segments of 110 tokens in four rotations, so that no border of a tile is one of a
-segment by construction, and queries are the 60 tokens that follow.
-Articles are read whole, and queries are 16 tokens that were cut out of them. Treatments act on documents only. A
-command that was stopped continues where it was; `--limit 24` is a quick check on a CPU.
+Corpora are split by document; of SciFact, settings are chosen on the train queries (`--half tune`)
+and reported on the test queries. Pages have four segments of 110 tokens in four rotations, so that
+no border of a tile is one of a segment by construction, and queries are the 60 tokens that follow.
+Articles are read whole, and queries are 16 tokens that were cut out of them. Treatments act on
+documents only. A command that was stopped continues where it was; `--limit 24` is a quick check on
+a CPU.
 """
 
 from __future__ import annotations
@@ -54,7 +57,8 @@ class NamedModel:
 
 
 def open_model(given: str, device: str | None) -> NamedModel:
-    """Load NAME=FOLDER or NAME=FOLDER@TOKENS; the folder all-MiniLM-L6-v2 stands for the model of that package.
+    """Load NAME=FOLDER or NAME=FOLDER@TOKENS; the folder all-MiniLM-L6-v2 stands for the model of
+    that package.
 
     The tokens are what the plain model reads; tiles read texts to their end.
     """
@@ -127,7 +131,8 @@ def measure(subject: NamedModel, task: str, asked: dict[str, Any], work: Path) -
         known = psi is not None and psi == psi
         cells[row] = short(one["estimate"]) + (f" ({short(psi, '.2f')})" if known else "")
         say(
-            f"{subject.name}, {task}, {row}: {cells[row]}, {one['queries']} queries in {one['clusters']} clusters"
+            f"{subject.name}, {task}, {row}: {cells[row]}, {one['queries']} queries in "
+            f"{one['clusters']} clusters"
         )
     return cells
 

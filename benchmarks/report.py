@@ -2,9 +2,10 @@
 
     python -m benchmarks.report [--figures]
 
-Rows are simulated for the grid of IRF's Section 3: documents of 3 to 6 segments in all orders (167, 42, 9 and 14
-sets), six languages alone and 20 mixed plans, which is 104 families of documents and 1.9 million rows. The page is
-made by `fairspan report` in a process of its own, from the log on disk.
+Rows are simulated for the grid of IRF's Section 3: documents of 3 to 6 segments in all orders (167,
+42, 9 and 14 sets), six languages alone and 20 mixed plans, which is 104 families of documents and
+1.9 million rows. The page is made by `fairspan report` in a process of its own, from the log on
+disk.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Cost:
 def simulated_family(
     n: int, sets: int, plan: tuple[str, str], rng: np.random.Generator
 ) -> pl.DataFrame:
-    """The rows of one family of documents: a segment's own value, a gain for position 1, and noise."""
+    """The rows of one family of documents: a segment's own value, a gain for position 1, and
+    noise."""
     lead, later = plan
     orders = np.array(list(permutations(range(n))))
     number = np.repeat(np.arange(sets), len(orders) * n)
@@ -110,7 +112,8 @@ def write_grid(folder: Path) -> Path:
     return folder
 
 
-# The largest memory of a process as its parent sees it includes the parent's own, from before the program started.
+# The largest memory of a process as its parent sees it includes the parent's own, from before the
+# program started.
 CHILD = """
 import resource, sys, time
 from pathlib import Path
@@ -148,7 +151,8 @@ def main() -> None:
         cost = page_cost(run, out, *options)
     print(f"{len(PLANS) * len(SETS)} families of documents")
     print(
-        f"{cost.seconds:.1f} s ({cost.cpu_seconds:.1f} s of CPU), {cost.gibibytes:.2f} GiB, {cost.megabytes:.1f} MB"
+        f"{cost.seconds:.1f} s ({cost.cpu_seconds:.1f} s of CPU), {cost.gibibytes:.2f} GiB, "
+        f"{cost.megabytes:.1f} MB"
     )
     print("target: under 20 s, 1 GiB and 5 MB")
 

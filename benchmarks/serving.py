@@ -2,12 +2,14 @@
 
     python -m benchmarks.serving [--model NAME] [--device cuda] [--preset tiles] [--rounds 3]
 
-1. Throughput: tokens/s of 32 clients, which send a request and wait for its reply, over those of `model.encode` on
-   all the texts at once (sorted, 32 per batch). Texts are of 4 to 350 words, most of them short. For each number of
-   texts per request of --inputs.
+1. Throughput: tokens/s of 32 clients, which send a request and wait for its reply, over those of
+`model.encode` on
+   all the texts at once (sorted, 32 per batch). Texts are of 4 to 350 words, most of them short.
+   For each number of texts per request of --inputs.
 2. Latency: one short query at a time, over `model.encode_query`.
 
-The clients run in a process of their own, which imports nothing heavy. While the bare model runs, the server idles.
+The clients run in a process of their own, which imports nothing heavy. While the bare model runs,
+the server idles.
 """
 
 from __future__ import annotations
@@ -110,8 +112,10 @@ def compare_throughput(
                 over.append(tokens / found["seconds"])
         ratios = [a / b for a, b in zip(over, bare, strict=True)]
         print(
-            f"throughput, {CLIENTS} clients, {size} texts per request: {statistics.median(over):,.0f} tokens/s over "
-            f"{statistics.median(bare):,.0f} of encode: ratio {statistics.median(ratios):.3f} ({min(ratios):.3f} to "
+            f"throughput, {CLIENTS} clients, {size} texts per request: "
+            f"{statistics.median(over):,.0f} tokens/s over "
+            f"{statistics.median(bare):,.0f} of encode: ratio {statistics.median(ratios):.3f} "
+            f"({min(ratios):.3f} to "
             f"{max(ratios):.3f}), target 0.90",
             flush=True,
         )
@@ -131,7 +135,8 @@ def compare_latency(model: Any, port: int, rounds: int, count: int = 100) -> Non
             over += [seconds for _, _, seconds in found["done"]]
     own, other = np.percentile(bare, [50, 99]) * 1000, np.percentile(over, [50, 99]) * 1000
     print(
-        f"one short query: p50 {other[0]:.2f} ms over {own[0]:.2f} ms of encode_query, p99 {other[1]:.2f} over "
+        f"one short query: p50 {other[0]:.2f} ms over {own[0]:.2f} ms of encode_query, p99 "
+        f"{other[1]:.2f} over "
         f"{own[1]:.2f}; p50 target {1.3 * own[0] + 3:.2f} ms (1.3 times and 3 ms)",
         flush=True,
     )

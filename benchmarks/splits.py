@@ -20,7 +20,8 @@ HEAD = 3000
 
 
 def split_corpora(data: Path, into: Path, limit: int | None, seed: int) -> None:
-    """Write `{corpus}-tune-pages.jsonl`, the beginnings of articles, `{corpus}-tune-articles.jsonl`, and report."""
+    """Write `{corpus}-tune-pages.jsonl`, the beginnings of articles,
+    `{corpus}-tune-articles.jsonl`, and report."""
     into.mkdir(parents=True, exist_ok=True)
     for name, file in CORPORA.items():
         records = [json.loads(line) for line in (data / file).read_text("utf-8").splitlines()]
@@ -33,7 +34,8 @@ def split_corpora(data: Path, into: Path, limit: int | None, seed: int) -> None:
 
 
 def write_pieces(file: Path, into: Path, size: int, most: int) -> None:
-    """The first pieces of every article of a corpus, as segments of their own: each holds one and its query."""
+    """The first pieces of every article of a corpus, as segments of their own: each holds one and
+    its query."""
     records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
     pieces = [
         (f"{one['id']}.{place}", part)

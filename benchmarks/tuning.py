@@ -1,11 +1,13 @@
 """What `fairspan tune` answers, and what its answers lose.
 
-    python -m benchmarks.tuning --models granite=FOLDER minilm=all-MiniLM-L6-v2 --data SHARED [--device cuda]
+    python -m benchmarks.tuning --models granite=FOLDER minilm=all-MiniLM-L6-v2 --data SHARED
+    [--device cuda]
 
-Every corpus is halved by document. Each half is tuned on, with SciFact and all of its queries as guard, and the
-answer is judged by the other half: regret is what it finds less there than the best of all candidates. The same is
-computed for every treatment that is used everywhere. Articles are read whole, as they are; pages are made of pieces
-of articles (`--parts`); XQuAD has questions of people. A command that was stopped continues where it was.
+Every corpus is halved by document. Each half is tuned on, with SciFact and all of its queries as
+guard, and the answer is judged by the other half: regret is what it finds less there than the best
+of all candidates. The same is computed for every treatment that is used everywhere. Articles are
+read whole, as they are; pages are made of pieces of articles (`--parts`); XQuAD has questions of
+people. A command that was stopped continues where it was.
 """
 
 from __future__ import annotations
@@ -82,7 +84,8 @@ def write_guard(folder: Path, into: Path) -> None:
 def answers(
     subject: NamedModel, task: str, halves: dict[str, dict[str, Any]], guard: Path, work: Path
 ) -> list[Any]:
-    """A record for each half that was tuned on, with what every candidate finds in the other half."""
+    """A record for each half that was tuned on, with what every candidate finds in the other
+    half."""
     logs = {}
     for half, asked in halves.items():
         started, out = time.monotonic(), work / f"{subject.name}-{task.replace(', ', '-')}-{half}"

@@ -418,9 +418,14 @@ def test_a_folder_belongs_to_its_options(
         embed(model, given, tmp_path / "out", **changes)
 
 
-def test_a_folder_belongs_to_its_input(model: Model, tmp_path: Path) -> None:
+def test_a_folder_belongs_to_its_model_and_input(
+    model: Model, make_tiny: MakeTiny, tmp_path: Path
+) -> None:
     given, out = write(tmp_path / "a.jsonl"), tmp_path / "out"
     embed(model, given, out)
+    said = "out holds vectors of another model: its fingerprint is"
+    with pytest.raises(FairspanError, match=said):
+        embed(make_tiny("bert", "cls"), given, out)
     write(given, ROWS[:-1])
     said = r"or .*a\.jsonl was changed since \(1 file, [\d,]+ bytes then, 1 file, "
     with pytest.raises(FairspanError, match=said):
@@ -432,6 +437,10 @@ def test_a_folder_belongs_to_its_input(model: Model, tmp_path: Path) -> None:
         embed(model, given, tmp_path / "mine")
     with pytest.raises(DesignError, match="is in the input"):
         embed(model, tmp_path, tmp_path / "new")
+    (out / "part-00001.parquet").write_bytes(b"PAR1")
+    _begin_again(out)
+    with pytest.raises(FairspanError, match="was changed since"):
+        embed(model, given, out)
 
 
 def test_seen_ids_are_found_again() -> None:

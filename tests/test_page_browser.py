@@ -64,7 +64,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_it_opens_from_disk_and_asks_for_nothing(
     browser: Any, pages: dict[str, Path], name: str, width: int, dark: bool
 ) -> None:
-    """No word on the console, no request but for the file, nothing wider than the screen, a mark in each chart."""
+    """No word on the console, no request but for the file, nothing wider than the screen, a mark in
+    each chart."""
     with opened(browser, pages[name], width=width, dark=dark) as found:
         shown = found.page
         assert shown.locator(".drawn").count() == shown.locator("figure.panel").count() > 0
@@ -78,7 +79,8 @@ def test_it_opens_from_disk_and_asks_for_nothing(
 def bars(shown: Any) -> list[tuple[str, int, float, float, float]]:
     """Series, place, value, top and height in pixels of every bar, chart by chart."""
     return shown.evaluate(
-        """() => [...document.querySelectorAll("[data-chart] [data-mark]:has(rect)")].map((mark) => {
+        """() => [...document.querySelectorAll("[data-chart] [data-mark]:has(rect)")].map(
+          (mark) => {
             const box = mark.querySelector("rect").getBoundingClientRect();
             const own = mark.closest("svg").getBoundingClientRect();
             return [mark.dataset.series, Number(mark.dataset.place), Number(mark.dataset.value),
@@ -102,7 +104,8 @@ def expected_bars(treatment: int) -> list[tuple[str, int, float]]:
 def test_the_switch_sets_the_bars_to_the_data(
     browser: Any, pages: dict[str, Path], place: int
 ) -> None:
-    """Values, heights and labels are those of the treatment chosen; the dashed lines stay those of the first."""
+    """Values, heights and labels are those of the treatment chosen; the dashed lines stay those of
+    the first."""
     expected = expected_bars(place)
     with opened(browser, pages["plain"]) as found:
         shown = found.page
@@ -117,7 +120,8 @@ def test_the_switch_sets_the_bars_to_the_data(
         values = shown.locator("text.value").all_text_contents()
         assert values == [f"{value:.3f}" for *_, value in expected]
         ghosts = shown.evaluate(
-            "[...document.querySelectorAll('svg [data-before]')].map((n) => Number(n.dataset.before))"
+            "[...document.querySelectorAll('svg [data-before]')].map((n) => "
+            "Number(n.dataset.before))"
         )
         assert ghosts == ([value for *_, value in expected_bars(0)] if place else [])
 
@@ -159,7 +163,8 @@ def test_heat_maps_follow_the_switch(browser: Any, pages: dict[str, Path]) -> No
 
 
 def test_rows_are_horizontal_bars(browser: Any, pages: dict[str, Path]) -> None:
-    """Labels in full, widths proportional to values, an unknown one, the first treatment marked in the second."""
+    """Labels in full, widths proportional to values, an unknown one, the first treatment marked in
+    the second."""
     with opened(browser, pages["plain"]) as found:
         shown = found.page
         panels = shown.locator("figure.panel:has(.rows)")
@@ -169,7 +174,8 @@ def test_rows_are_horizontal_bars(browser: Any, pages: dict[str, Path]) -> None:
             assert own.locator(".row-label").all_inner_texts() == list(LABELS)
             known = [one for one in panel.series[0].points if one]
             found_bars = own.locator("[data-mark]").evaluate_all(
-                "(marks) => marks.map((m) => [Number(m.dataset.value), m.getBoundingClientRect().width])"
+                "(marks) => marks.map((m) => [Number(m.dataset.value), "
+                "m.getBoundingClientRect().width])"
             )
             assert [value for value, _ in found_bars] == [one.estimate for one in known]
             scale = found_bars[0][1] / found_bars[0][0]
@@ -283,8 +289,9 @@ SHAPES = {
 }
 SHAPES["print"] = (794, False)
 CELLS = (12, 8)
-# Grey levels of 255, the mean over a section. DejaVu and Liberation, with and without serifs, in place of Noto Sans
-# change none by more than 5.6; a lost chart, lost bars and panels of half the width change one by at least 9.2.
+# Grey levels of 255, the mean over a section. DejaVu and Liberation, with and without serifs, in
+# place of Noto Sans change none by more than 5.6; a lost chart, lost bars and panels of half the
+# width change one by at least 9.2.
 TOLERANCE = 7.0
 BROKEN = [
     "#run0-1 { display: none }",
@@ -292,15 +299,21 @@ BROKEN = [
     "html { filter: invert(1) }",
 ]
 BROKEN += ["svg rect { display: none }", "figure.panel { width: 50% }"]
-BOXES = """(wanted) => [...document.querySelectorAll(wanted)].map((one) => one.getBoundingClientRect())
-    .filter((box) => box.width && box.height).map((box) => [box.left, box.top, box.right, box.bottom])"""
-STYLE = "(text) => { const own = new CSSStyleSheet(); own.replaceSync(text); document.adoptedStyleSheets = [own]; }"
+BOXES = """(wanted) => [...document.querySelectorAll(wanted)]
+    .map((one) => one.getBoundingClientRect()).filter((box) => box.width && box.height)
+    .map((box) => [box.left, box.top, box.right, box.bottom])"""
+STYLE = """(text) => {
+    const own = new CSSStyleSheet();
+    own.replaceSync(text);
+    document.adoptedStyleSheets = [own];
+}"""
 
 
 @pytest.mark.parametrize("style", ["", "body { font-family: serif }", *BROKEN])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_it_looks_as_stored(browser: Any, pages: dict[str, Path], shape: str, style: str) -> None:
-    """By the mean grey levels of 12 × 8 cells of each section: another font is not noticed, a broken layout is."""
+    """By the mean grey levels of 12 × 8 cells of each section: another font is not noticed, a
+    broken layout is."""
     image = pytest.importorskip("PIL.Image", reason="needs Pillow")
     width, dark = SHAPES[shape]
     with opened(browser, pages["plain"], width=width, dark=dark) as found:

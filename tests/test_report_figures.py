@@ -1,4 +1,5 @@
-"""Figures of any study: every number that is drawn is read back, and files come out the same each time."""
+"""Figures of any study: every number that is drawn is read back, and files come out the same each
+time."""
 
 from __future__ import annotations
 
@@ -222,7 +223,8 @@ def test_lines_bounds_and_gaps() -> None:
 
 @pytest.mark.parametrize("shift", [0.0, -0.25])
 def test_rows_are_the_points(shift: float) -> None:
-    """Bars from 0 to either side, numbers and notes beside them, the first treatment marked in the second panel."""
+    """Bars from 0 to either side, numbers and notes beside them, the first treatment marked in the
+    second panel."""
     chart = rows(shift=shift)
     figure = draw(chart)
     panels = panels_of(figure)
@@ -289,7 +291,8 @@ FRONT = [f"tiles={size},t=0.8" for size in (32, 64, 128, 256, 512)]
 
 
 def drawn_lines(axes: Any, kind: str) -> dict[str, np.ndarray]:
-    """[2, N] x and y of every line or mark whose label begins with `_kind`, by the rest of its label."""
+    """[2, N] x and y of every line or mark whose label begins with `_kind`, by the rest of its
+    label."""
     found = [line for line in axes.lines if str(line.get_label()).startswith(f"_{kind}")]
     return {
         line.get_label().removeprefix(f"_{kind}").strip(): np.array(line.get_data())

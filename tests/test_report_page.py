@@ -1,4 +1,5 @@
-"""The page of any view: its text, its numbers, and what it carries. A browser opens it in test_page_browser."""
+"""The page of any view: its text, its numbers, and what it carries. A browser opens it in
+test_page_browser."""
 
 from __future__ import annotations
 

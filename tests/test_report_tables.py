@@ -1,4 +1,5 @@
-"""Tables of any study: numbers as text, Markdown, CSV, JSON, and files that are whole or not there."""
+"""Tables of any study: numbers as text, Markdown, CSV, JSON, and files that are whole or not
+there."""
 
 from __future__ import annotations
 
@@ -86,7 +87,8 @@ def test_titles_hold_no_folders(name: str, shown: str) -> None:
 
 
 def test_a_view_can_be_cleaned() -> None:
-    """Control characters and halves of pairs are replaced in every text; frames stay as they are."""
+    """Control characters and halves of pairs are replaced in every text; frames stay as they
+    are."""
     found = cleaned(view(hostile=True))
     assert [note for note in found.notes if "\ufffd" in note] == [
         "tab\tbell\ufffdnull\ufffdend",
@@ -112,7 +114,8 @@ def test_groups_of_rows_and_columns() -> None:
 
 
 def test_a_table_from_a_frame() -> None:
-    """Intervals from their three columns, p values, verdicts in their colour, and gaps where nothing is known."""
+    """Intervals from their three columns, p values, verdicts in their colour, and gaps where
+    nothing is known."""
     frame = pl.DataFrame(
         {
             "plan": ["en", "de"],

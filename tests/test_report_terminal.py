@@ -1,4 +1,5 @@
-"""A view in the terminal: nothing is longer than the line, nothing is cut, and bars are on one scale."""
+"""A view in the terminal: nothing is longer than the line, nothing is cut, and bars are on one
+scale."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def test_no_line_is_longer_than_the_console(width: int, hostile: bool) -> None:
 
 
 def test_what_is_brief_is_printed() -> None:
-    """The heading, notes, a verdict for each treatment, bars, the brief table, and the last line."""
+    """The heading, notes, a verdict for each treatment, bars, the brief table, and the last
+    line."""
     text = whole(view())
     assert text.startswith("a model | a corpus | 12 documents\nnote: A note.\n")
     assert text.endswith("log: a/b\n")
@@ -75,7 +77,8 @@ def test_names_are_no_markup() -> None:
     "made", [table(), hostile_table(HOSTILE[:6]), hostile_table(["x" * 70, "y" * 35])]
 )
 def test_tables_are_folded_and_nothing_is_cut(made: Table, width: int) -> None:
-    """Columns that do not fit stand below, beside the heads again; every character of every cell is there."""
+    """Columns that do not fit stand below, beside the heads again; every character of every cell is
+    there."""
     parts = tables(made, width)
     text = [line for part in parts for line in printed(part, width)]
     assert max(cell_len(line) for line in text) <= width

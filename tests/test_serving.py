@@ -15,7 +15,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from fairspan.encoding.direct import DirectEncoder
-from fairspan.serving.batcher import Limits
+from fairspan.serving.limits import Limits
 from tests.tiny import words
 
 pytest.importorskip("starlette", reason="needs fairspan[serve]")
@@ -51,7 +51,7 @@ def serving(
     allowed_hosts: Any = None,
     **options: Any,
 ) -> Iterator[Any]:
-    service = Service(model, **{"name": "tiny", "limits": Limits(batch_tokens=512), **options})
+    service = Service(model, **{"name": "tiny", "limits": Limits(max_batch_tokens=512), **options})
     app = make_app(service, key=key, routes=routes, allowed_hosts=allowed_hosts)
     with TestClient(app, base_url="http://localhost") as client:
         yield client
@@ -281,7 +281,7 @@ def test_long_texts_are_not_tokenised_whole(
         assert most <= 2 + 60 * 64
         # 2,000 texts of 40 tokens are refused before all of them are tokenised.
         most = 0
-        monkeypatch.setattr(client.app.state.service, "limits", Limits(request_tokens=2000))
+        monkeypatch.setattr(client.app.state.service, "limits", Limits(max_request_tokens=2000))
         reply = ask(client, [words(37)] * 2000)
         refused(reply, 413, "'input' has at least ", "input", "request_too_large")
         assert most < 2 * 65_536
@@ -329,10 +329,10 @@ def test_truncated_texts_are_named(model: Model) -> None:
 @pytest.mark.parametrize(
     ("limits", "given", "said", "param"),
     [
-        (Limits(inputs=3), ["w1"] * 4, "has 4 texts; a request may have at most 3", "input"),
-        (Limits(request_tokens=20), [words(10)] * 2, "26 tokens; at most 20 are", "input"),
-        (Limits(request_bytes=200), words(100), "larger than 200 bytes", None),
-        (Limits(request_tokens=100_000), " " * 1_600_000, "larger than 1,600,000 bytes", None),
+        (Limits(max_inputs=3), ["w1"] * 4, "has 4 texts; a request may have at most 3", "input"),
+        (Limits(max_request_tokens=20), [words(10)] * 2, "26 tokens; at most 20 are", "input"),
+        (Limits(max_request_bytes=200), words(100), "larger than 200 bytes", None),
+        (Limits(max_request_tokens=100_000), " " * 1_600_000, "larger than 1,600,000 bytes", None),
     ],
 )
 def test_a_request_that_is_too_large(

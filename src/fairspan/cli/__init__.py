@@ -10,9 +10,11 @@ from fairspan import __version__
 from fairspan.cli.plain import write_plainly
 from fairspan.errors import DesignError, FairspanError
 
-_VERBS = (
-    "audit calibrate evaluate tune collapse compare inspect embed serve export report corpus "
-    "completion"
+# Modules and their commands, in the order of `--help`.
+_COMMANDS = (
+    "audit:audit models:calibrate studies:evaluate studies:tune studies:collapse runs:compare "
+    "inspect:inspect embed:embed serve:serve models:export runs:report corpus:corpus "
+    "completion:completion"
 )
 # No prompt in place of the model's own, no title, and no temperatures beside the treatments.
 _MAY_BE_EMPTY = ("--prompt", "--query-prompt", "--title", "--temperatures")
@@ -30,9 +32,9 @@ app = App(
 )
 for flag in ("--help", "--version"):
     app[flag].group = "Options"
-for place, verb in enumerate(_VERBS.split()):
+for place, path in enumerate(_COMMANDS.split()):
     # A command is imported when it is used.
-    app.command(f"fairspan.cli.{verb}:{verb}", name=verb, sort_key=place)
+    app.command(f"fairspan.cli.{path}", name=path.partition(":")[2], sort_key=place)
 
 
 def refuse_empty(typed: Sequence[str]) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -53,29 +54,16 @@ def command(*classes: type) -> Callable[[Callable[..., None]], App]:
 
     def build(verb: Callable[..., None]) -> App:
         """The command of a function."""
-        options: dict[str, Option] = {}
-        sources: list[Callable[..., Any]] = [verb, *classes]
-        for source in sources:
-            texts = described(source)
-            # Arguments come from the first source that has some.
-            has_arguments = any(option.is_argument for option in options.values())
-            for name, parameter in inspect.signature(source).parameters.items():
-                if has_arguments:
-                    parameter = parameter.replace(kind=parameter.KEYWORD_ONLY)
-                group = _GROUP_OF.get(name, "Options" if source is verb else "Advanced")
-                option = Option(parameter, texts.get(name, ""), group)
-                if option.can_be_typed:
-                    options.setdefault(name, option)
-        arguments = [name for name, option in options.items() if option.is_argument]
+        parameters = _parameters(verb, classes)
+        arguments = [name for name, option in parameters.items() if _is_argument(option)]
 
         def call(*values: Any, **typed: Any) -> None:
             verb(**dict(zip(arguments, values, strict=False)), **typed)
 
-        order = [*arguments, *(name for name in _GROUP_OF if name not in arguments), *options]
-        names = sorted(options, key=order.index)
-        parameters = [options[name].as_parameter(options) for name in names]
-        call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        order = [*arguments, *_GROUP_OF, *parameters]
+        listed = sorted(parameters.values(), key=lambda option: order.index(option.name))
+        call.__signature__ = inspect.Signature(listed)  # type: ignore[attr-defined]
+        call.__annotations__ = {option.name: option.annotation for option in listed}
         about = inspect.cleandoc(verb.__doc__ or "").partition("\n\nArgs:\n")[0]
         # Terminals wrap paragraphs; lines that are indented stay as they are.
         app = App(name=verb.__name__, help=re.sub(r"(?<=\S)\n(?=\S)", " ", about))
@@ -85,84 +73,91 @@ def command(*classes: type) -> Callable[[Callable[..., None]], App]:
     return build
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A parameter in Python, what its docstring says, and its group in `--help`."""
+def _parameters(verb: Callable[..., None], classes: Sequence[type]) -> dict[str, inspect.Parameter]:
+    """What can be typed, as cyclopts reads it; arguments are of the first source that has some."""
+    sources = {source: _typed_parameters(source) for source in (verb, *classes)}
+    names = {name for parameters in sources.values() for name in parameters}
+    options: dict[str, inspect.Parameter] = {}
+    for source, parameters in sources.items():
+        texts = described(source)
+        others = "Options" if source is verb else "Advanced"
+        has_arguments = any(map(_is_argument, options.values()))
+        for name, parameter in parameters.items():
+            group: str | None = _GROUP_OF.get(name, others)
+            if not has_arguments and parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+                group = None
+            option = _option(parameter, _help(texts.get(name, ""), names), group)
+            options.setdefault(name, option)
+    return options
 
-    parameter: inspect.Parameter
-    text: str
-    group: str
 
-    @property
-    def is_argument(self) -> bool:
-        return self.parameter.kind is self.parameter.POSITIONAL_OR_KEYWORD
+def _option(parameter: inspect.Parameter, text: str, group: str | None) -> inspect.Parameter:
+    """A parameter as cyclopts reads it; an argument has no group."""
+    default = parameter.default
+    kind, settings = _reading(parameter, is_argument=group is None)
+    settings["help"] = text
+    settings["allow_leading_hyphen"] = parameter.name in _WITH_HYPHEN
+    settings["show_default"] = _shown(default)
+    if group is not None:
+        flag = _flag(parameter.name)
+        negative = flag.replace("--", "--no-") if default is True else ""
+        settings |= {"name": flag, "group": _SORTED[group], "negative": negative}
+        # The last one counts, so that a script can add to a command.
+        settings["allow_repeating"] = True
+    return inspect.Parameter(
+        parameter.name,
+        parameter.POSITIONAL_ONLY if group is None else parameter.KEYWORD_ONLY,
+        # Python has the default. cyclopts would check it against the type.
+        default=default if default in (inspect.Parameter.empty, True, False) else None,
+        annotation=Annotated[kind, Parameter(**settings)],
+    )
 
-    @property
-    def type(self) -> str:
-        """The type as it is written."""
-        annotation = self.parameter.annotation
-        return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
 
-    @property
-    def can_be_typed(self) -> bool:
-        only_python = re.search(r"Progress|^(collections\.abc\.)?Mapping", self.type)
-        return self.parameter.kind is not self.parameter.VAR_KEYWORD and not only_python
+def _is_argument(option: inspect.Parameter) -> bool:
+    return option.kind is option.POSITIONAL_ONLY
 
-    def as_parameter(self, names: Container[str]) -> inspect.Parameter:
-        """The parameter as cyclopts reads it; `names` are those of all options."""
-        name = self.parameter.name
-        default = self.parameter.default
-        kind, settings = self._reading()
-        settings |= {
-            "help": _help(self.text, names),
-            "allow_leading_hyphen": name in _WITH_HYPHEN,
-            "show_default": _shown(default),
-        }
-        if not self.is_argument:
-            settings |= {
-                "name": _flag(name),
-                "group": _SORTED[self.group],
-                "negative": _flag(name).replace("--", "--no-") if default is True else "",
-                # The last one counts, so that a script can add to a command.
-                "allow_repeating": True,
-            }
-        return inspect.Parameter(
-            name,
-            self.parameter.POSITIONAL_ONLY if self.is_argument else self.parameter.KEYWORD_ONLY,
-            # Python has the default. cyclopts would check it against the type.
-            default=default if default in (inspect.Parameter.empty, True, False) else None,
-            annotation=Annotated[kind, Parameter(**settings)],
-        )
 
-    def _reading(self) -> tuple[Any, dict[str, Any]]:
-        """The type of what is typed, and the settings that convert it."""
-        listed = re.findall(r"\w+", self.type)
-        kinds = [_TYPES[word] for word in listed if word in _TYPES] or [str]
-        kind: Any = kinds[0]
-        if "Sequence" in listed:
-            if self.is_argument or self.parameter.name in _REPEATED:
-                return list[kind] | None, {}
-            metavar = "A,B,…" if kind is str else "1,2,…"
-            return Any, {"converter": self._list_reader(kind), "metavar": metavar}
-        if kind is int and "str" in listed:
-            return Any, {"converter": _number_or_word, "metavar": "INT|WORD"}
-        return (bool if kind is bool else kind | None), {}
+def _typed_parameters(source: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The parameters that can be typed, with their types as they are written."""
+    typed = {}
+    for name, parameter in inspect.signature(source).parameters.items():
+        kind = parameter.annotation
+        kind = kind if isinstance(kind, str) else inspect.formatannotation(kind)
+        only_python = re.search(r"Progress|^(collections\.abc\.)?Mapping", kind)
+        if parameter.kind is not parameter.VAR_KEYWORD and not only_python:
+            typed[name] = parameter.replace(annotation=kind)
+    return typed
 
-    def _list_reader(self, kind: Any) -> Callable[..., list[Any]]:
-        """What reads a list that is typed as one word."""
 
-        def read(_: Any, tokens: Any) -> list[Any]:
-            """The values of the last word that was typed."""
-            text = tokens[-1].value
-            try:
-                values = [kind(word) for word in words(text)]
-            except ValueError:
-                values = []
-            if text and not values:
-                raise DesignError(f"{self.parameter.name} takes {_EXAMPLES[kind]}, got {text!r}.")
-            return values
+def _reading(parameter: inspect.Parameter, *, is_argument: bool) -> tuple[Any, dict[str, Any]]:
+    """The type of what is typed, and the settings that convert it."""
+    listed = re.findall(r"\w+", parameter.annotation)
+    kind: Any = next((_TYPES[word] for word in listed if word in _TYPES), str)
+    if "Sequence" in listed:
+        if is_argument or parameter.name in _REPEATED:
+            return list[kind] | None, {}
+        metavar = "A,B,…" if kind is str else "1,2,…"
+        return Any, {"converter": partial(_read_list, parameter.name, kind), "metavar": metavar}
+    if kind is int and "str" in listed:
+        return Any, {"converter": _number_or_word, "metavar": "INT|WORD"}
+    return (bool if kind is bool else kind | None), {}
 
-        return read
+
+def _read_list(name: str, kind: Any, _: Any, tokens: Any) -> list[Any]:
+    """The values of the last word that was typed."""
+    text = tokens[-1].value
+    try:
+        values = [kind(word) for word in words(text)]
+    except ValueError:
+        values = []
+    if text and not values:
+        raise DesignError(f"{name} takes {_EXAMPLES[kind]}, got {text!r}.")
+    return values
+
+
+def _number_or_word(_: Any, tokens: Any) -> int | str:
+    text: str = tokens[-1].value
+    return int(text) if text.isdecimal() else text
 
 
 def taken(options: type[T], typed: Mapping[str, Any]) -> T:
@@ -179,11 +174,6 @@ def of_fields(options: Any, typed: Mapping[str, Any]) -> dict[str, Any]:
 def words(text: str) -> list[str]:
     """ "en, de" as ["en", "de"]."""
     return [word.strip() for word in _COMMA.split(text) if word.strip()]
-
-
-def _number_or_word(_: Any, tokens: Any) -> int | str:
-    text: str = tokens[-1].value
-    return int(text) if text.isdecimal() else text
 
 
 def _flag(name: str) -> str:

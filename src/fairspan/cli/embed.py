@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairspan.cli.command import command, of_fields, taken
 from fairspan.cli.options import Calibrating
+from fairspan.cli.progress import running, say_loading
+from fairspan.cli.showing import print_result, require_folder, say
 from fairspan.embedding.options import EmbedOptions
+from fairspan.report.text import counted
 
 if TYPE_CHECKING:
     from fairspan.embedding.run import Embedding
@@ -34,14 +38,12 @@ def embed(model: str, input: str, out: Path, *, as_json: bool = False, **typed: 
         out: folder to write. An interrupted run in it is continued.
         as_json: print the result as JSON.
     """
-    from fairspan.cli.progress import running, say_loading
-    from fairspan.cli.showing import print_json, require_folder, say
     from fairspan.embedding.run import Job
 
     with running() as progress:
         require_folder(out)
         keywords = of_fields(EmbedOptions, typed)
-        keywords["calibration"] = taken(Calibrating, of_fields(Calibrating, typed)).chosen
+        keywords["calibration"] = taken(Calibrating, typed).chosen
         job = Job(EmbedOptions(model, input, out, **keywords))
         result = job.answer()
         if result is None:
@@ -49,30 +51,26 @@ def embed(model: str, input: str, out: Path, *, as_json: bool = False, **typed: 
             result = job.run(progress)
         else:
             say(f"{out} is complete: nothing was left to embed.")
-    if as_json:
-        print_json(result.to_dict())
-    else:
-        _print_result(result, out)
-
-
-def _print_result(result: Embedding, out: Path) -> None:
-    """What was embedded, in words."""
-    from fairspan.cli.showing import say
-    from fairspan.report.text import counted
-
+    print_result(result.to_dict(), _embedded(result), as_json=as_json)
     done = result.summary
-    encoder = result.manifest["encoder"]
-    window = encoder.get("plain_window")
+    if as_json:
+        return
+    if done["truncated"]:
+        window = result.manifest["encoder"]["window"]
+        say(f"note: {counted(done['truncated'], 'text')} cut to the {window:,} tokens read.")
+    if done["rejected"]:
+        say(f"note: {counted(done['rejected'], 'row')} rejected: see {out / 'rejected.jsonl'}.")
+
+
+def _embedded(result: Embedding) -> Iterator[str]:
+    """What was embedded, in words."""
+    done = result.summary
+    window = result.manifest["encoder"].get("plain_window")
     rows = done["rows"]
-    shards = counted(done["shards"], "shard")
-    print(f"{out}: {counted(rows, 'row')} in {shards}, {counted(done['tokens'], 'token')}.")
+    shards = f"{counted(rows, 'row')} in {counted(done['shards'], 'shard')}"
+    yield f"{result.folder}: {shards}, {counted(done['tokens'], 'token')}."
     if window:
-        print(
+        yield (
             f"{rows:,} of {rows + done['skipped']:,} rows had more than the {window:,} tokens that "
             f"the plain model reads; the other {done['skipped']:,} can keep the vectors they have."
         )
-    if done["truncated"]:
-        texts = counted(done["truncated"], "text")
-        say(f"note: {texts} cut to the {encoder['window']:,} tokens read.")
-    if done["rejected"]:
-        say(f"note: {counted(done['rejected'], 'row')} rejected: see {out / 'rejected.jsonl'}.")

@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairspan.calibration.treatment import DEFAULT_TREATMENTS
+from fairspan.calibration.treatment import DEFAULT_TREATMENTS, as_treatments
 from fairspan.cli.command import command
-from fairspan.model.source import Loading
+from fairspan.cli.options import Showing
+from fairspan.cli.progress import running, say_loading
+from fairspan.cli.showing import require_file, say_where, show
+from fairspan.model.source import Loading, find_model
 
 
 @command(Loading)
@@ -49,11 +52,7 @@ def inspect(
         html: write a page that colours the text by its segments' shares.
         as_json: print the result as JSON.
     """
-    from fairspan.calibration.treatment import as_treatments
-    from fairspan.cli.progress import running, say_loading
-    from fairspan.cli.showing import require_file, say_where, show
     from fairspan.corpus.document_file import STDIN, read_document
-    from fairspan.model.source import find_model
     from fairspan.report.render import require_page
 
     if html is not None:
@@ -78,7 +77,7 @@ def inspect(
             progress=progress,
             **loading,
         )
-    show(inspection, as_json=as_json, picture=picture)
+    show(inspection, Showing(picture=picture, as_json=as_json))
     if html is not None:
         inspection.save_page(html)
         say_where("page", html, as_json=as_json)

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fairspan.calibration.calibration import PRESETS, Calibration, as_calibration, read_calibration
 from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.errors import DesignError, require_whole
+from fairspan.model.source import Loading
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +56,13 @@ class Calibrating:
                 )
             start = treatment.calibration
         return start if self.tile_size is None else as_calibration(start, tile_size=self.tile_size)
+
+    def load(self, model: str, loading: Loading) -> SentenceTransformer:
+        """The model of that name, calibrated."""
+        from fairspan.model.build import calibrate_if_asked
+        from fairspan.model.loading import load_model
+
+        return calibrate_if_asked(load_model(model, loading), self.chosen, self.max_seq_length)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -10,14 +11,16 @@ from typing import Any
 
 from fairspan.cli.command import command, of_fields, taken
 from fairspan.cli.options import Calibrating
+from fairspan.cli.showing import say
 from fairspan.errors import DesignError, MissingExtra
-from fairspan.model.source import Loading
+from fairspan.model.source import Loading, find_model
+from fairspan.serving.limits import Limits
 
 _NEEDED = ("starlette", "uvicorn", "httptools", "prometheus_client")
 _KEY = "FAIRSPAN_API_KEY"
 
 
-@command(Calibrating, Loading)
+@command(Calibrating, Loading, Limits)
 def serve(
     model: str,
     *,
@@ -29,11 +32,6 @@ def serve(
     api_key: str | None = None,
     allowed_hosts: Sequence[str] = (),
     no_page: bool = False,
-    max_batch_tokens: int | None = None,
-    max_inputs: int = 2048,
-    max_request_tokens: int = 300_000,
-    max_request_bytes: int | None = None,
-    max_queue_tokens: int = 1_000_000,
     **typed: Any,
 ) -> None:
     """Serve MODEL over HTTP with OpenAI's embeddings API.
@@ -58,26 +56,15 @@ def serve(
         allowed_hosts: host names to accept besides localhost and IP addresses; * for any. By
             default any with a key, otherwise HOST.
         no_page: serve the API without the page.
-        max_batch_tokens: tokens per batch with padding. By default 4096 on a CPU, otherwise 16384.
-        max_inputs: most texts in a request.
-        max_request_tokens: most tokens in a request.
-        max_request_bytes: most bytes in a request. By default 16 per token, at least 1 MB.
-        max_queue_tokens: most tokens in the queue; further requests get 429.
     """
-    from fairspan.cli.showing import say
-    from fairspan.model.source import find_model
-
     missing = [package for package in _NEEDED if find_spec(package) is None]
     if missing:
         raise MissingExtra(f"serving needs {', '.join(missing)}: pip install 'fairspan[serve]'.")
-    from fairspan.serving.batcher import Limits
     from fairspan.serving.server import bind, end_at_once, is_local, run, url_of
 
-    limits = Limits(
-        max_batch_tokens, max_inputs, max_request_tokens, max_request_bytes, max_queue_tokens
-    )
+    limits = taken(Limits, typed)
     calibrating = taken(Calibrating, typed)
-    calibration = calibrating.chosen
+    _ = calibrating.chosen
     loading = Loading(**{**of_fields(Loading, typed), "max_seq_length": None})
     key = _key(api_key)
     loading.require_device()
@@ -85,15 +72,12 @@ def serve(
         find_model(model)
         say(f"loading {model} …")
         _prepare_libraries()
-        from fairspan.model.build import calibrate_if_asked
-        from fairspan.model.loading import load_model
         from fairspan.serving.app import make_app
         from fairspan.serving.desk import open_desk
         from fairspan.serving.page import page_routes
         from fairspan.serving.service import Service
 
-        plain = load_model(model, loading)
-        loaded = calibrate_if_asked(plain, calibration, calibrating.max_seq_length)
+        loaded = calibrating.load(model, loading)
         shown_name = name or Path(model).name
         service = Service(
             loaded,
@@ -124,8 +108,6 @@ def _key(typed: str | None) -> str | None:
 
 def _prepare_libraries() -> None:
     """Settings that have to be made before a model is loaded."""
-    import logging
-
     # oneDNN keeps what it made for each of the last 1,024 shapes; batches are ever new ones.
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
     import transformers

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairspan.cli.options import Showing
 from fairspan.cli.plain import takes_any_text
 from fairspan.errors import FairspanError
 
@@ -29,24 +30,31 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=not takes_any_text(), indent=2, allow_nan=False))
 
 
-def show(
-    result: Result, *, as_json: bool, picture: Path | None, ending: str = "", verbose: bool = False
-) -> None:
+def print_result(facts: Any, sentences: Iterable[str], *, as_json: bool) -> None:
+    """Print a result in sentences, or its facts as JSON."""
+    if as_json:
+        print_json(facts)
+    else:
+        print(*sentences, sep="\n")
+
+
+def show(result: Result, showing: Showing, ending: str = "") -> None:
     """Print a result, draw its picture, and print where that is."""
     from rich.console import Console
 
     from fairspan.report.terminal import print_view
 
-    if as_json:
+    if showing.as_json:
         print_json(result.to_dict())
     else:
-        print_view(Console(), result.view, ending=ending, verbose=verbose)
+        print_view(Console(), result.view, ending=ending, verbose=showing.verbose)
+    picture = showing.picture
     if picture is not None:
         from fairspan.report.files import write_file
         from fairspan.report.style import figure_bytes
 
         write_file(picture, figure_bytes(result.figure(), picture.suffix.lower().removeprefix(".")))
-        say_where("picture", picture, as_json=as_json)
+        say_where("picture", picture, as_json=showing.as_json)
 
 
 def say_where(what: str, file: Path, *, as_json: bool) -> None:
@@ -74,11 +82,14 @@ def require_file(file: Path) -> None:
     require_folder(file.parent, file)
 
 
-def print_forecast(forecast: Forecast) -> None:
+def print_forecast(forecast: Forecast, *, as_json: bool) -> None:
     """Print one line per treatment or stage, the notes, and how long it takes or what is sent."""
     from rich.console import Console
     from rich.table import Table
 
+    if as_json:
+        print_json(forecast.to_dict())
+        return
     console = Console()
     table = Table("")
     names = [name for name in forecast.rows[0] if forecast.sending is None or name != "seconds"]

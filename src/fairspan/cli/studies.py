@@ -1,51 +1,102 @@
-"""What the commands of all studies do: answer from a log, or check, load, measure and show."""
+"""`fairspan evaluate`, `collapse` and `tune`, and what runs every study."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from fairspan.cli.command import of_fields, taken
+from fairspan.calibration.calibration import CALIBRATION_FILE
+from fairspan.cli.command import command, of_fields, taken
 from fairspan.cli.gate import fail_on_runs, read_conditions
-from fairspan.cli.options import Remote, Showing
+from fairspan.cli.options import Failing, Remote, Showing
 from fairspan.cli.progress import TerminalProgress, running, say_loading
-from fairspan.cli.showing import print_forecast, print_json, require_file, require_folder, show
+from fairspan.cli.showing import print_forecast, require_file, require_folder, show
 from fairspan.errors import DesignError
-from fairspan.runs.log import RunLog
 from fairspan.runs.options import StudyOptions
+from fairspan.studies.collapse.options import CollapseOptions
+from fairspan.studies.evaluate.options import EvaluateOptions
+from fairspan.studies.tune.options import TuneOptions
 
 if TYPE_CHECKING:
-    from fairspan.runs.forecast import Forecast
+    from fairspan.runs.log import RunLog
+
+
+@command(EvaluateOptions, Remote, Failing, Showing)
+def evaluate(**typed: Any) -> None:
+    """Measure what search finds, by how deep in a document it is, and whether a treatment helps.
+
+    Every treatment embeds the same documents and queries; search is exact; differences are paired
+    by query. Vectors are stored, so the same command continues an interrupted run.
+
+    For example:
+
+        fairspan evaluate
+        fairspan evaluate MODEL --corpus my_documents/ --picture by_depth.png
+        fairspan evaluate MODEL my_questions/ --indexes whole,chunk-max,late-max
+        fairspan evaluate all-MiniLM-L6-v2 beir:datasets/scifact --dry-run
+        fairspan evaluate MODEL xquad_positions --languages en,de,zh,hi --picture languages.png
+        fairspan evaluate --endpoint http://localhost:8000/v1 --model MODEL --fail-if worse
+    """
+    run_study(EvaluateOptions, typed)
+
+
+@command(CollapseOptions, Showing)
+def collapse(**typed: Any) -> None:
+    """Measure whether a model makes long texts look similar, and what a temperature changes.
+
+    The same documents are cut to several lengths, so that long and short texts are about the same
+    topics.
+
+    For example:
+
+        fairspan collapse
+        fairspan collapse MODEL --lengths 50,100,200,400 --picture length.png
+        fairspan collapse ibm-granite/granite-embedding-30m-english --corpus my_articles/ --dry-run
+        fairspan collapse all-MiniLM-L6-v2 --labelled reviews.jsonl --treatments whitening,last2avg
+    """
+    run_study(CollapseOptions, typed)
+
+
+@command(TuneOptions, Showing)
+def tune(**typed: Any) -> None:
+    """Find out which treatment to use for your documents, if any.
+
+    Passages are cut out of your documents and used as queries for the rest. Each half of the
+    documents picks a candidate, and the other half tests it. The answer is: use it, it is probably
+    better, or keep the plain model.
+
+    The folder gets calibration.json, for fairspan calibrate, and the page tune.html. Vectors are
+    stored, so the same command continues an interrupted run.
+
+    For example:
+
+        fairspan tune ibm-granite/granite-embedding-30m-english --corpus my_documents/ --out tuned
+        fairspan calibrate ibm-granite/granite-embedding-30m-english better --calibration tuned
+        fairspan tune MODEL my_questions/ --guard beir:datasets/scifact
+    """
+    log = run_study(TuneOptions, typed)
+    if log is not None and not typed.get("as_json"):
+        print(f"calibration: {log.folder / CALIBRATION_FILE}\npage: {log.folder / 'tune.html'}")
 
 
 def run_study(options: type[StudyOptions], typed: Mapping[str, Any]) -> RunLog | None:
-    """Carry out a study as it was typed, show it, and exit with code 1 if --fail-if is met.
+    """The log of a study as it was typed, which is shown; None for a forecast.
 
-    Returns:
-        Its log; None for a forecast.
+    Exits with code 1 if --fail-if is met.
     """
     keywords = _keywords(options, typed)
     showing = taken(Showing, typed)
     conditions = read_conditions(options.verb, typed.get("fail_if"), keywords.get("treatments"))
     with running(showing.picture) as progress:
         result = _outcome(options(**keywords, progress=progress), progress, showing.dry_run)
-    if not isinstance(result, RunLog):
-        if showing.as_json:
-            print_json(result.to_dict())
-        else:
-            print_forecast(result)
+    if showing.dry_run:
+        print_forecast(result, as_json=showing.as_json)
         return None
-    show(
-        result,
-        as_json=showing.as_json,
-        picture=showing.picture,
-        ending=f"log: {result.folder}",
-        verbose=showing.verbose,
-    )
+    show(result, showing, ending=f"log: {result.folder}")
     fail_on_runs([result], conditions)
-    return result
+    return cast("RunLog", result)
 
 
 def _keywords(options: type[StudyOptions], typed: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,16 +120,16 @@ def _keywords(options: type[StudyOptions], typed: Mapping[str, Any]) -> dict[str
     return {**keywords, "model": Endpoint(remote.endpoint, remote.endpoint_model)}
 
 
-def _outcome(options: StudyOptions, progress: TerminalProgress, dry_run: bool) -> RunLog | Forecast:
+def _outcome(options: StudyOptions, progress: TerminalProgress, dry_run: bool) -> Any:
     """The log, which needs no model if the run is complete; or the forecast."""
-    from fairspan.runs.key import known_log
-
     if not dry_run:
+        from fairspan.runs.key import known_log
+
         view = import_module(f"fairspan.studies.{options.verb}.view")
         log = known_log(options, view.view_of)
         if log is not None:
-            # What a study writes beside its log may be lost.
-            getattr(view, "write_results", lambda log: None)(log)
+            if hasattr(view, "write_results"):
+                view.write_results(log)  # what a study writes beside its log may be lost
             return log
     _ = options.checked
     if options.out is not None:
@@ -87,5 +138,4 @@ def _outcome(options: StudyOptions, progress: TerminalProgress, dry_run: bool) -
         require_file(Path(options.store))
     say_loading(progress, options.model)
     study = import_module(f"fairspan.studies.{options.verb}.run").STUDY
-    result: RunLog | Forecast = study.forecast(options) if dry_run else study(options)
-    return result
+    return study.forecast(options) if dry_run else study(options)

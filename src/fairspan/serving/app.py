@@ -116,7 +116,7 @@ class _Api:
         """The reply to the request in a body."""
         service = self.service
         start = time.monotonic()
-        most = service.limits.inputs
+        most = service.limits.max_inputs
         parsed = await service.in_turn(len(body), read_request, body, service.names, most)
         vectors, tokens, truncated = await service.embed(parsed)
         cut = truncated if service.truncate else None

@@ -8,50 +8,18 @@ import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from fairspan.errors import first_line, require_whole
+from fairspan.errors import first_line
 from fairspan.serving.metrics import Metrics
 from fairspan.serving.protocol import busy, failed
 
 Result = TypeVar("Result")
 
 _log = logging.getLogger("fairspan.serving")
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How much a server takes at a time.
-
-    Attributes:
-        batch_tokens: tokens of a batch, padding included; None for 4,096 on a CPU and 16,384
-            elsewhere.
-        inputs: texts of a request.
-        request_tokens: tokens of a request.
-        request_bytes: bytes of a request's body; None for 16 per token that it may have, at least
-            1 MB.
-        queue_tokens: tokens of all requests that wait or are in the model. The first one may have
-            more.
-    """
-
-    batch_tokens: int | None = None
-    inputs: int = 2048
-    request_tokens: int = 300_000
-    request_bytes: int | None = None
-    queue_tokens: int = 1_000_000
-
-    def __post_init__(self) -> None:
-        for limit in fields(self):
-            value = getattr(self, limit.name)
-            if value is not None:
-                require_whole(f"max_{limit.name}", value)
-
-    @property
-    def body_bytes(self) -> int:
-        return self.request_bytes or max(16 * self.request_tokens, 10**6)
 
 
 class BatchEncoder(Protocol):

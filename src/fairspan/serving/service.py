@@ -21,7 +21,8 @@ from fairspan.calibration.words import in_words
 from fairspan.encoding.direct import DirectEncoder, ReadText, usable
 from fairspan.errors import FairspanError, first_line
 from fairspan.model.transformer import calibrated_transformers
-from fairspan.serving.batcher import Batcher, Limits
+from fairspan.serving.batcher import Batcher
+from fairspan.serving.limits import Limits
 from fairspan.serving.metrics import Metrics
 from fairspan.serving.protocol import EmbeddingRequest, Names, Refusal, failed, too_large, wrong
 
@@ -70,8 +71,8 @@ class Service:
             message = f"{name} does not embed even a short text: {first_line(error)}"
             raise FairspanError(message) from None
         self.can_be_cut = force_dimensions or was_trained_for_cutting(model)
-        budget = self.limits.batch_tokens or (4096 if model.device.type == "cpu" else 16384)
-        self.batcher = Batcher(self.metrics, budget=budget, room=self.limits.queue_tokens)
+        budget = self.limits.max_batch_tokens or (4096 if model.device.type == "cpu" else 16384)
+        self.batcher = Batcher(self.metrics, budget=budget, room=self.limits.max_queue_tokens)
         self.is_draining = False
         # One thread, so that large requests leave a core to short ones, and use little memory.
         self._large = ThreadPoolExecutor(1, "large")
@@ -89,7 +90,7 @@ class Service:
         calibrated = calibrated_transformers(self.model)
         calibration = next((module.calibration for module in calibrated), None)
         documents = self._sides["document"]
-        limits = asdict(self.limits)
+        limits = {name.removeprefix("max_"): most for name, most in asdict(self.limits).items()}
         limits["batch_tokens"] = self.batcher.budget
         limits["request_bytes"] = self.limits.body_bytes
         return {
@@ -138,7 +139,7 @@ class Service:
 
     async def _read(self, encoder: DirectEncoder, inputs: Sequence[Any]) -> list[ReadText]:
         """The texts as the model reads them, a part at a time, up to one that is refused."""
-        most = (encoder.window or self.limits.request_tokens) * _TOKEN_CHARACTERS
+        most = (encoder.window or self.limits.max_request_tokens) * _TOKEN_CHARACTERS
         longer = [index for index, item in enumerate(inputs) if len(item) > most]
         if longer and not (self.truncate and encoder.keeps_beginning):
             raise _too_long(longer[0], f"{len(inputs[longer[0]]):,} characters", encoder)
@@ -165,9 +166,9 @@ class Service:
             length = f"{texts[cut].length:,} tokens, prompt and special tokens included"
             raise _too_long(cut, length, encoder)
         tokens = sum(text.read for text in texts)
-        if tokens > self.limits.request_tokens:
+        if tokens > self.limits.max_request_tokens:
             count = f"{tokens:,} tokens" if len(texts) == of else f"at least {tokens:,} tokens"
-            allowed = f"{self.limits.request_tokens:,} are allowed"
+            allowed = f"{self.limits.max_request_tokens:,} are allowed"
             raise too_large(f"'input' has {count}; at most {allowed}.", "input")
 
     def _encoder(self, side: Side, prompt: str | None) -> DirectEncoder:

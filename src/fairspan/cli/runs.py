@@ -1,12 +1,74 @@
-"""`fairspan report RUN [RUN…]`."""
+"""`fairspan compare RUN [RUN]` and `fairspan report RUN [RUN…]`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from rich.console import Console
 
 from fairspan.cli.command import command
+from fairspan.cli.gate import fail_on_changes, read_conditions
+from fairspan.cli.options import Failing
+from fairspan.cli.showing import print_json, say_unfinished
 from fairspan.errors import DesignError
+
+
+@command(Failing)
+def compare(
+    run: Path,
+    other: Path | None = None,
+    *,
+    treatments: Sequence[str] | None = None,
+    margin: float | None = None,
+    as_json: bool = False,
+    **failing: Any,
+) -> None:
+    """Compare two treatments or two runs, document by document or query by query.
+
+    Without a second run, every treatment is compared with the run's first one. Differences are
+    paired, so they are more precise than either side alone. Each pair gets a verdict: worse,
+    inconclusive, not worse, fairer (audit, by the spread between positions) or better (evaluate, by
+    the first metric).
+
+    For example:
+
+        fairspan compare fairspan-runs/granite-1a2b3c4d
+        fairspan compare runs/model-v1 runs/model-v2 --treatments plain,plain --fail-if worse
+
+    Args:
+        run: the folder of a run.
+        other: a second run on the same documents or queries. By default the first is compared with
+            itself.
+        treatments: two treatments, such as plain,paper: one of each run.
+        margin: losses below it do not matter. By default that of the first run.
+        as_json: print the result as JSON.
+    """
+    from fairspan.report.frames import to_records
+    from fairspan.report.terminal import print_table
+    from fairspan.runs.header import FORMAT
+    from fairspan.studies.logs import changes, read_log
+    from fairspan.studies.logs import compare as compare_logs
+
+    conditions = read_conditions("compare", failing.get("fail_if"))
+    first = read_log(run)
+    second = None if other is None else read_log(other)
+    tables = compare_logs(first, second, treatments)
+    compared = changes(first, second, treatments, margin)
+    say_unfinished([first] if second is None else [first, second])
+    if as_json:
+        verdicts = [change.to_dict() for change in compared]
+        frames = {table.name: to_records(table.frame) for table in tables}
+        print_json({"format": FORMAT, "verdicts": verdicts, **frames})
+    else:
+        console = Console()
+        for change in compared:
+            console.print(f"{change.name}: {change.sentence}", soft_wrap=True, highlight=False)
+        for table in tables:
+            if table.brief:
+                print_table(console, table)
+    fail_on_changes(compared, conditions)
 
 
 @command()
@@ -41,9 +103,6 @@ def report(
         tables: folder to write all tables of the runs to, as Markdown and CSV.
         as_json: print the names of the written files as JSON.
     """
-    from rich.console import Console
-
-    from fairspan.cli.showing import print_json, say_unfinished
     from fairspan.report.files import file_names, require_figures, write_figures, write_tables
     from fairspan.report.render import require_page
     from fairspan.studies.logs import read_log, save_page

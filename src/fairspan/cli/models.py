@@ -1,0 +1,119 @@
+"""`fairspan calibrate MODEL OUT` and `fairspan export MODEL OUT`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fairspan.calibration.calibration import Side
+from fairspan.cli.command import command, taken
+from fairspan.cli.options import Calibrating
+from fairspan.cli.progress import running, say_loading
+from fairspan.cli.showing import print_result, require_folder, say
+from fairspan.errors import DesignError
+from fairspan.model.source import Loading, find_model
+
+# Weights are saved as they are.
+_LOADING = Loading(device="cpu", dtype="auto")
+
+
+@command(Calibrating)
+def calibrate(model: str, out: Path, *, as_json: bool = False, **calibrating: Any) -> None:
+    """Write a calibrated copy of MODEL to OUT.
+
+    OUT is a SentenceTransformer folder. Load it with `fairspan.load(OUT)`, or with
+    `SentenceTransformer(OUT, trust_remote_code=True)` where fairspan is installed. The default
+    preset is long: texts of any length are read whole, and texts that fit into the model's window
+    keep their vectors.
+
+    For example:
+
+        fairspan calibrate ibm-granite/granite-embedding-30m-english granite-long
+        fairspan calibrate ibm-granite/granite-embedding-30m-english granite-tiles --tile-size 64
+        fairspan calibrate my-model my-model-fair --preset paper+basket_size=64+temperature=0.9
+
+    Args:
+        model: a SentenceTransformer: a folder or a name on the hub.
+        out: the folder to write; it must be empty or not exist yet.
+        as_json: print the result as JSON.
+    """
+    from fairspan.calibration.words import in_words
+    from fairspan.model.saving import require_new, written_whole
+
+    asked = taken(Calibrating, calibrating)
+    if asked.chosen is None:
+        asked = replace(asked, preset="long")
+    require_folder(out)
+    require_new(out)
+    find_model(model)
+    say(f"loading {model} …")
+    calibrated = asked.load(model, _LOADING)
+    with written_whole(out) as partial:
+        calibrated.save_pretrained(str(partial))
+    calibration = asked.chosen
+    assert calibration is not None
+    facts = {"model": model, "out": str(out), "calibration": calibration.to_dict()}
+    words = f"{out}: {model}, {in_words(calibration)}. Load it with fairspan.load({str(out)!r})."
+    print_result(facts, [words], as_json=as_json)
+
+
+@command(Calibrating)
+def export(
+    model: str,
+    out: Path,
+    *,
+    side: Side = "document",
+    int8: bool = False,
+    as_json: bool = False,
+    **calibrating: Any,
+) -> None:
+    """Write MODEL as a folder that runs without fairspan.
+
+    It holds an ONNX graph with its tokenizer and configuration. The graph includes tiles or
+    baskets, pooling and normalisation, and takes batches of any size and texts up to the model's
+    limit. fastembed, transformers.js, sentence-transformers with backend="onnx" and others read the
+    folder. Nothing is written if a vector differs from the model's by more than 1e-4.
+
+    For example:
+
+        fairspan export MODEL model-onnx --preset long --max-seq-length 8192
+        fairspan export all-MiniLM-L6-v2 minilm-onnx --preset long --int8 --json
+
+    Args:
+        model: a SentenceTransformer, calibrated or not: a folder or a name on the hub.
+        out: the folder to write, new or empty.
+        side: vectors of encode_document or encode_query: document or query.
+        int8: weights in 8 bits: a quarter of the size, vectors close but not equal.
+        as_json: print the result as JSON.
+    """
+    from fairspan.model.saving import require_exportable
+
+    asked = taken(Calibrating, calibrating)
+    _ = asked.chosen
+    if side not in ("document", "query"):
+        raise DesignError(f"side must be document or query, got {side!r}.")
+    with running(kept=False) as progress:
+        require_exportable(out)
+        require_folder(out)
+        find_model(model)
+        say_loading(progress, model)
+        from fairspan.exporting.export import export
+
+        loaded = asked.load(model, _LOADING)
+        facts = export(loaded, out, side=side, int8=int8, name=model, stage=progress.stage)
+    print_result(facts, _exported(facts, out, side), as_json=as_json)
+
+
+def _exported(facts: dict[str, Any], out: Path, side: Side) -> Iterator[str]:
+    """What was exported, in words."""
+    off = f"{facts['verified']['largest_difference']:.1e} off the model's vectors"
+    if "int8" in facts:
+        off = f"the lowest cosine to the model's vectors is {facts['int8']['lowest_cosine']:.4f}"
+    yield f"{out}: {facts['model']}, {facts['dimension']} dimensions; {off}."
+    for name, prompt in facts["prompts"].items():
+        if prompt:
+            yield f"Put this before every {name}, where the program you use does not: {prompt!r}."
+    if len(facts["sides"]) == 1:
+        yield f"Its vectors are those of encode_{side}: export the other side as well."
