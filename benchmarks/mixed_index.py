@@ -34,7 +34,8 @@ from fairspan.runs.subject import Subject, open_subject
 DEPTH = 10
 DRAWS = 5
 HEAD = """| model | task | treatment | documents | queries | nDCG@10 all plain | mixed \
-| all treated | treated in the top 10 | found when plain | found when treated | cosine, plain and treated |
+| all treated | treated in the top 10 | found when plain | found when treated \
+| cosine, plain and treated |
 |---|---|---|---|---|---|---|---|---|---|---|---|"""
 
 

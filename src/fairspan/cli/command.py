@@ -75,7 +75,8 @@ def command(*classes: type) -> Callable[[Callable[..., None]], App]:
 
 def _parameters(verb: Callable[..., None], classes: Sequence[type]) -> dict[str, inspect.Parameter]:
     """What can be typed, as cyclopts reads it; arguments are of the first source that has some."""
-    sources = {source: _typed_parameters(source) for source in (verb, *classes)}
+    callables: list[Callable[..., Any]] = [verb, *classes]
+    sources = {source: _typed_parameters(source) for source in callables}
     names = {name for parameters in sources.values() for name in parameters}
     options: dict[str, inspect.Parameter] = {}
     for source, parameters in sources.items():

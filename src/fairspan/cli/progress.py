@@ -35,10 +35,10 @@ class TerminalProgress(AnyProgress):
     """A bar if stderr is a terminal; in a file or a pipe one line per stage, and one every 30 s."""
 
     def __init__(self) -> None:
-        """Show nothing yet; `start` begins the bar."""
+        """A bar that `start` begins."""
         self._stage = ""
         self._result = ""
-        self._over = Event()
+        self.over = Event()
         self.console = Console(stderr=True)
         self._bar = Progress(
             SpinnerColumn(),
@@ -100,8 +100,8 @@ class TerminalProgress(AnyProgress):
             self._bar.remove_task(task)
 
     def print_lines(self) -> None:
-        """Until `end`, print every 30 s what is done and what remains."""
-        while not self._over.wait(LINE_SECONDS):
+        """Until the command ends, print every 30 s what is done and what remains."""
+        while not self.over.wait(LINE_SECONDS):
             self.console.print(self.line, style="dim", highlight=False, soft_wrap=True)
 
     @property
@@ -116,9 +116,6 @@ class TerminalProgress(AnyProgress):
             done = f"{self._result}{share}"
         left = task.time_remaining
         return f"{self._stage}: {done}{'' if left is None else f', about {duration(left)} left'} …"
-
-    def end(self) -> None:
-        self._over.set()
 
 
 def say_loading(progress: TerminalProgress, model: AnyModel) -> None:
@@ -135,15 +132,13 @@ def say_loading(progress: TerminalProgress, model: AnyModel) -> None:
 def running(picture: Path | None = None, *, kept: bool = True) -> Iterator[TerminalProgress]:
     """Progress of a command, after a check that `picture` can be drawn.
 
-    Args:
-        picture: file to draw, if any.
-        kept: whether an interrupted command can be continued.
+    An interrupted command can be continued where its results are `kept`.
     """
-    from fairspan.report.style import require_drawing
-
     progress = TerminalProgress()
     progress.stage("checking the command")
     if picture is not None:
+        from fairspan.report.style import require_drawing
+
         require_drawing(picture)
         require_file(picture)
     if not progress.console.is_terminal:
@@ -155,4 +150,4 @@ def running(picture: Path | None = None, *, kept: bool = True) -> Iterator[Termi
         say(f"fairspan: interrupted.{advice if kept else ''}")
         raise SystemExit(130) from None
     finally:
-        progress.end()
+        progress.over.set()

@@ -17,8 +17,8 @@ from fairspan.embedding.unit import Unit
 from fairspan.embedding.worker import DIFFERENT, Advance, UnitWorker
 from fairspan.errors import CorpusError, FairspanError, first_line
 
+# Units that a worker has at a time: one that it computes, and one that it tokenises or writes.
 AT_ONCE = 2
-"""Units that a worker has at a time: one that it computes, and one that it tokenises or writes."""
 _POLL_SECONDS = 0.5
 Embed = Callable[[Unit], ShardSummary]
 Opened = tuple[str, dict[str, Any]]
@@ -26,12 +26,9 @@ Opened = tuple[str, dict[str, Any]]
 
 
 class Engine(Protocol):
-    """Workers that have loaded the same model.
+    """Workers that have loaded the same model, of this name and identity.
 
-    Attributes:
-        name: of the model.
-        identity: of the model; see `UnitWorker.open`.
-        workers: each embeds a unit, and may be called from several threads.
+    Each embeds a unit, and may be called from several threads.
     """
 
     name: str
@@ -61,11 +58,11 @@ def embed_units(engine: Engine, units: Iterable[Unit]) -> Iterator[ShardSummary]
     try:
         while True:
             try:
-                unit = next(waiting, None)
+                unit = next(waiting)
+            except StopIteration:
+                break
             except CorpusError as error:  # of a row behind those that are being embedded
                 failure = error
-                break
-            if unit is None:
                 break
             while not free:
                 yield from finished()
@@ -131,9 +128,8 @@ class Processes:
             self.close()
             raise
 
-    def _embed(self, device: str | None, worker: Any, unit: Unit) -> ShardSummary:
-        summary: ShardSummary = _call(device, worker.embed, unit, self.identity)
-        return summary
+    def _embed(self, device: str | None, worker: Any, unit: Unit) -> Any:
+        return _call(device, worker.embed, unit, self.identity)
 
     def close(self) -> None:
         for manager in self._managers:

@@ -23,12 +23,7 @@ _COUNTS = ("rows", "rejected", "skipped", "truncated", "tokens")
 
 
 def read_manifest(folder: Path, options: EmbedOptions, source: Source) -> dict[str, Any] | None:
-    """The manifest of a folder, without loading the model; None if the folder is missing or empty.
-
-    Raises:
-        FairspanError: if the folder holds something else, or was made with other options or from
-            another input.
-    """
+    """The manifest of a folder, if it fits; None if the folder is missing or empty."""
     file = folder / MANIFEST
     try:
         if not file.exists():
@@ -61,10 +56,9 @@ def _refuse_foreign(folder: Path) -> None:
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
     text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
+    data = text.encode("utf-8", "backslashreplace")
     with writing(folder):
-        write_whole(
-            folder / MANIFEST, lambda file: file.write_text(text, "utf-8", "backslashreplace")
-        )
+        write_whole(folder / MANIFEST, lambda file: file.write_bytes(data))
 
 
 def new_manifest(
@@ -88,12 +82,9 @@ def new_manifest(
 def total_of(summaries: Iterable[ShardSummary]) -> dict[str, Any]:
     """Rows, tokens and seconds of the whole folder, over all the calls that made it."""
     shards = list(summaries)
-    total: dict[str, Any] = {
-        name: sum(getattr(shard, name) for shard in shards) for name in _COUNTS
-    }
-    total["shards"] = len(shards)
-    total["seconds"] = round(sum(shard.seconds for shard in shards), 3)
-    return total
+    total = {name: sum(getattr(shard, name) for shard in shards) for name in _COUNTS}
+    seconds = sum(shard.seconds for shard in shards)
+    return {**total, "shards": len(shards), "seconds": round(seconds, 3)}
 
 
 def _refuse_other(

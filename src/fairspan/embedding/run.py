@@ -62,11 +62,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """A folder of vectors.
-
-    Attributes:
-        manifest: `fairspan-embed.json`.
-    """
+    """A folder of vectors, and the content of its `fairspan-embed.json`."""
 
     folder: Path
     manifest: Mapping[str, Any]
@@ -105,14 +101,7 @@ class Job:
             )
 
     def answer(self) -> Embedding | None:
-        """The finished result, if there is one, without loading anything.
-
-        Otherwise starts reading the input.
-
-        Raises:
-            FairspanError: if the folder was made otherwise, or by something else.
-            CorpusError: if the first rows of the input cannot be embedded.
-        """
+        """The finished result, if there is one, without loading a model; else begins to read."""
         manifest = read_manifest(self.out, self.options, self.source)
         shards = read_summaries(self.out)
         key = self._model_key()

@@ -29,11 +29,9 @@ class ShardSummary:
     """What a shard's footer says of its unit.
 
     Attributes:
-        rows: rows with a vector.
+        rows: with a vector.
         truncated: those of them that are longer than the model reads.
         tokens: read by the model, prompts and special tokens included.
-        seconds: that the model took.
-        rejected: rows without a vector.
         skipped: rows that keep the vector of the plain model.
         faults, skipped_ids: of the rejected and the skipped rows; in the file only, not in memory.
     """
@@ -57,9 +55,6 @@ class ShardSummary:
 
     def without_lists(self) -> ShardSummary:
         return replace(self, faults=(), skipped_ids=())
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=True)
 
     @classmethod
     def from_json(cls, text: str) -> ShardSummary:
@@ -91,14 +86,13 @@ def shard_name(number: int) -> str:
 
 def write_shard(folder: Path, summary: ShardSummary, rows: pl.DataFrame) -> None:
     """Write beside, then rename: a shard is there as a whole or not at all."""
-    footer = {_FOOTER: summary.to_json()}
+
+    def write(file: Path) -> None:
+        footer = {_FOOTER: json.dumps(asdict(summary))}
+        rows.write_parquet(file, compression="zstd", compression_level=1, metadata=footer)
+
     with writing(folder):
-        write_whole(
-            folder / shard_name(summary.number),
-            lambda file: rows.write_parquet(
-                file, compression="zstd", compression_level=1, metadata=footer
-            ),
-        )
+        write_whole(folder / shard_name(summary.number), write)
 
 
 def read_summaries(folder: Path) -> dict[int, ShardSummary]:
@@ -120,10 +114,7 @@ def _read_summary(file: Path) -> ShardSummary:
 
 
 def read_ids(folder: Path, number: int) -> list[str]:
-    """The ids of a unit that no other row can have.
-
-    Also those of rows that were skipped, or rejected for their vector.
-    """
+    """The ids of a unit that no other row can have, also of skipped and unusable rows."""
     file = folder / shard_name(number)
     ids: list[str] = pl.read_parquet(file, columns=["id"], glob=False)["id"].to_list()
     summary = _read_summary(file)

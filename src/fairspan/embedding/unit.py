@@ -87,11 +87,7 @@ def cut(
 def missing_units(
     source: Source, fields: Fields, finished: Mapping[int, Cursor], most: int
 ) -> Iterator[Unit]:
-    """The units of a source that are not finished.
-
-    Args:
-        finished: where the other units end; their rows are not read.
-    """
+    """The units of a source but the `finished` ones, whose ends are known and rows are not read."""
     number = 0
     start = Cursor()
     while True:
@@ -116,8 +112,7 @@ def stopped(fault: Fault) -> CorpusError:
 class SeenIds:
     """Hashes of the ids so far, 8 bytes each, to detect repeated ids.
 
-    Among a hundred million ids, two share a hash with a probability of 0.03 %; the second one would
-    be rejected and listed in rejected.jsonl.
+    Among a hundred million ids, two share a hash with a probability of 0.03 %.
     """
 
     def __init__(self) -> None:

@@ -34,10 +34,6 @@ class UnitWorker:
 
     While one thread computes, another tokenises the next unit or writes the last one. The model is
     loaded by `open`, or by the first unit, so that a restarted worker needs no further call.
-
-    Args:
-        threads: of the CPU that the model uses; None for as many as it would take.
-        advance: see `Advance`; what it raises ends the work.
     """
 
     def __init__(
@@ -47,7 +43,7 @@ class UnitWorker:
         threads: int | None = None,
         advance: Advance | None = None,
     ) -> None:
-        """A worker that has loaded nothing yet."""
+        """A worker on so many `threads` of the CPU; what `advance` raises ends the work."""
         self._options = options
         self._device = device
         self._threads = threads
@@ -60,10 +56,7 @@ class UnitWorker:
         self._fits = -1
 
     def open(self) -> tuple[str, dict[str, Any]]:
-        """The name of the model, and its identity.
-
-        Two models that share an identity give the same vectors up to rounding.
-        """
+        """The model's name and identity, which decides its vectors up to rounding."""
         with self._opening:
             if self._opened is None:
                 self._opened = self._load()
@@ -151,13 +144,10 @@ class UnitWorker:
         return summary.without_lists()
 
     def _vectors(self, texts: Sequence[ReadText], amount: int) -> np.ndarray:
-        """[texts, dimension], computed in batches of tokens, longest first.
+        """[texts, dimension], of texts that are so much of the input.
 
         Which texts share a batch depends on the lengths alone, so that the same texts give the same
         bits.
-
-        Args:
-            amount: how much of the input the texts are.
         """
         lengths = [text.read for text in texts]
         dtype = VECTORS[self._options.vectors][0]

@@ -17,8 +17,8 @@ class Point:
 
     Attributes:
         told: what is shown when a reader points at it, one fact per line.
-        note: a second number, shown in small print next to it where there is room.
-        void: whether there was nothing to measure, so that its row is hatched.
+        note: a second number, in small print where there is room.
+        void: whether there was nothing to measure.
     """
 
     estimate: float
@@ -34,10 +34,9 @@ class Series:
     """The points of one treatment, one for each label of the axis; None where nothing was measured.
 
     Attributes:
-        number: the treatment's place in the switch, which decides its colour; -1 for what is
-            always drawn.
+        number: the treatment's place in the switch, for its colour; -1 for what is always drawn.
         dashed: for bounds and controls; not shown as bars on a page and in the terminal.
-        legend: what a figure's legend says, where that is more than the name.
+        legend: for figures, where it is more than the name.
     """
 
     name: str
@@ -52,16 +51,13 @@ class Panel:
     """One pair of axes.
 
     Attributes:
-        labels: of the places on the horizontal axis; of the bars in a chart of rows.
-        detail: small print behind the title.
         places: of the labels between 0 and 1, for lines; evenly spaced if empty.
         strip: numbers of tokens, drawn as grey bars below the labels.
         heading: panels with the same heading are in one row.
-        x_label, y_label: in place of the chart's. A panel with a `y_label` has a vertical axis of
-            its own.
+        y_label: in place of the chart's, for a panel with a vertical axis of its own.
         reference: where a dashed line says what would be fair.
         edge: a place between 0 and 1 where an upright line is drawn, and what it means.
-        folded: drawn in files only, where the page and the terminal would be crowded.
+        folded: drawn in files only.
     """
 
     title: str
@@ -91,15 +87,12 @@ class Chart:
     """One picture of a run.
 
     Attributes:
-        name: such as "representation-profiles"; also the name of its file.
-        title, subtitle: shown above it in print.
-        caption: what it shows, in one sentence.
+        name: also of its file.
         kind: "bars" begin at 0, "lines" connect points, "rows" are horizontal bars.
-        form: how its numbers are written.
         dashes: what dashed lines mean.
         fixed: the ends of the vertical axis, where several charts share them.
         brief: whether the terminal shows it as well.
-        dots: whether bars are drawn as dots, for differences of which 0 is not the foot.
+        dots: draw dots instead of bars, for differences.
         band: values that count as none, shaded.
     """
 
@@ -147,6 +140,7 @@ class Chart:
         first = self.panels[0]
         # Rows have one panel for each treatment, and are compared with the first.
         compared = self.kind == "rows" and panel is not first
+        shown = [series for series in panel.series if not (series.dashed and self.kind == "bars")]
         return {
             "kind": self.kind,
             "title": panel.title or self.title,
@@ -172,8 +166,7 @@ class Chart:
                     "dashed": series.dashed,
                     "points": self._points(panel, series),
                 }
-                for series in panel.series
-                if not (series.dashed and self.kind == "bars")
+                for series in shown
             ],
         }
 
@@ -197,7 +190,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class HeatCell:
-    """One place of a heat map: a number for each entry of the switch, or one for all of them."""
+    """A number for each entry of the switch, or one for all of them."""
 
     values: tuple[float | None, ...]
 
@@ -209,8 +202,8 @@ class HeatMap:
     Attributes:
         rows: the name of each row, and its cells; None where nothing was measured.
         corner: what the rows are.
-        entries: the names of the switch's entries, shown above them in print.
-        panels: whether a page shows all entries side by side instead of one at a time.
+        entries: names of the switch's entries.
+        panels: whether a page shows all entries side by side.
     """
 
     name: str
@@ -227,17 +220,18 @@ class HeatMap:
     panels: bool = False
 
     @property
+    def _cells(self) -> list[HeatCell]:
+        return [cell for _, cells in self.rows for cell in cells if cell]
+
+    @property
     def switches(self) -> bool:
         """Whether its numbers depend on the switch."""
-        return not self.panels and any(
-            len(cell.values) > 1 for _, cells in self.rows for cell in cells if cell
-        )
+        return not self.panels and any(len(cell.values) > 1 for cell in self._cells)
 
     @property
     def ends(self) -> Domain:
         """The smallest and the largest number."""
-        cells = [cell for _, row in self.rows for cell in row if cell]
-        values = [finite(value) for cell in cells for value in cell.values]
+        values = [finite(value) for cell in self._cells for value in cell.values]
         numbers = [value for value in values if value is not None]
         return (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
 

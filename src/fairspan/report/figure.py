@@ -8,11 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairspan.report.canvas import WIDEST, finish, make_grid, wrapped
 from fairspan.report.chart import Chart, HeatMap, Panel, Series, tick_text, ticks
 from fairspan.report.figure_heat import draw_heat
 from fairspan.report.figure_rows import draw_rows
-from fairspan.report.style import DASHES, INK, PALE, Look, house_style, look_of, require_matplotlib
+from fairspan.report.style import (
+    DASHES,
+    INK,
+    PALE,
+    WIDEST,
+    Look,
+    finish,
+    house_style,
+    look_of,
+    make_grid,
+    require_matplotlib,
+    wrapped,
+)
 from fairspan.report.text import cleaned, size_text
 
 if TYPE_CHECKING:

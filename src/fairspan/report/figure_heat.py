@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairspan.report.canvas import WIDEST, finish, make_grid
 from fairspan.report.chart import HeatCell, HeatMap
+from fairspan.report.style import WIDEST, finish, make_grid
 from fairspan.report.text import number
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from fairspan.errors import FairspanError
-from fairspan.report.canvas import LABEL_WIDTH, finish, make_grid, wrapped
 from fairspan.report.chart import Chart, Panel, Series, tick_text, ticks
-from fairspan.report.style import DASHES, INK, look_of
+from fairspan.report.style import DASHES, INK, LABEL_WIDTH, finish, look_of, make_grid, wrapped
 from fairspan.report.text import UNKNOWN, number
 
 if TYPE_CHECKING:

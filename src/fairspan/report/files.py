@@ -15,11 +15,6 @@ from fairspan.report.style import figure_bytes, require_drawing
 from fairspan.report.table import Table
 from fairspan.report.view import View
 
-TABLE_FORMATS: dict[str, Callable[[Table], str]] = {
-    "md": to_markdown,
-    "csv": lambda table: to_csv(table.frame),
-}
-
 
 def write_whole(file: Path, write: Callable[[Path], Any]) -> None:
     """Write a file beside and rename it, so that it is there as a whole or not at all."""
@@ -50,12 +45,11 @@ def write_file(file: Path, content: bytes | str) -> Path:
 
 def write_tables(tables: Sequence[Table], folder: Path) -> list[Path]:
     """One file for each table and format, named after the table."""
-    names = file_names([table.name for table in tables])
-    return [
-        write_file(folder / f"{name}.{suffix}", write(table))
-        for name, table in zip(names, tables, strict=True)
-        for suffix, write in TABLE_FORMATS.items()
-    ]
+    written = []
+    for name, table in zip(file_names([table.name for table in tables]), tables, strict=True):
+        written.append(write_file(folder / f"{name}.md", to_markdown(table)))
+        written.append(write_file(folder / f"{name}.csv", to_csv(table.frame)))
+    return written
 
 
 def write_figures(view: View, folder: Path, formats: Sequence[str] = ("svg",)) -> list[Path]:

@@ -20,11 +20,7 @@ SAMPLE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A file in the page: compressed, and unpacked by the browser on demand.
-
-    Attributes:
-        content: base64 of gzip; empty for a file that is too large, which `reason` says.
-    """
+    """A file in the page: base64 of gzip, or empty and the reason why."""
 
     name: str
     label: str
@@ -37,8 +33,7 @@ class Part:
     """One run on a page, or several that are drawn together.
 
     Attributes:
-        label: what the page's menu calls it.
-        facts: the few that are shown under its title.
+        facts: shown under its title.
         settings: everything needed to do it again.
         spec: all settings of the run, as JSON.
     """
@@ -53,12 +48,8 @@ class Part:
 
 def make_page(title: str, parts: Sequence[Part]) -> str:
     """The page as text; several parts are below each other."""
-    return render(
-        "report.html",
-        scripts=("charts.js",),
-        title=printable(title),
-        parts=[cleaned(part) for part in parts],
-    )
+    shown = [cleaned(part) for part in parts]
+    return render("report.html", scripts=("charts.js",), title=printable(title), parts=shown)
 
 
 def row_download(run: str, rows: pl.DataFrame, limit: int) -> Download:

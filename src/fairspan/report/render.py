@@ -31,8 +31,8 @@ def render(
     """A whole page.
 
     Args:
-        template, scripts, styles: names of files in the assets of `packages`, looked for in this
-            order, then in the report's. Every page also has the report's own script and style.
+        template, scripts, styles: files in the assets of `packages`, or of the report. Every page
+            also has the report's own scripts and style.
         connects: whether its scripts ask the server that it came from.
     """
     return render_part(

@@ -37,10 +37,8 @@ class Cell:
     """One place of a table.
 
     Attributes:
-        value: text, a number, or anything with `estimate`, `low` and `high`; None for unknown.
-        form: how a number is written, such as ".3f" or "+.3f"; "p" for a p value.
+        form: how a number is written, such as "+.3f"; "p" for a p value.
         mark: shown after it, such as a sign of significance.
-        tone: its colour in the terminal and on a page.
     """
 
     value: str | float | Interval | None
@@ -61,11 +59,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """The heading of a column; neighbours with the same `group` share a heading above their own.
-
-    Attributes:
-        form: how the numbers of a frame are written in it; see `Cell`.
-    """
+    """The heading of a column; neighbours with the same `group` share a heading above their own."""
 
     name: str
     group: str = ""
@@ -90,14 +84,10 @@ class Table:
     """A table of one run.
 
     Attributes:
-        name: such as "representation-coefficients"; also the name of its files.
-        title: one line, shown above.
+        name: also of its files.
         heads: headings of the columns that name the rows.
-        columns: those of the cells.
         frame: the same numbers unrounded, one tidy row each.
-        grouped: how many of the first heads group the rows: repeated ones are shown once, and
-            groups are set apart.
-        notes: legend and remarks, shown below, one line each.
+        grouped: how many of the first heads group the rows; repeated ones are shown once.
         brief: whether the terminal shows it as well.
     """
 
@@ -128,9 +118,8 @@ class Table:
 
         Args:
             heads: the frame's columns that name the rows, with their headings where these differ.
-            columns: the frame's columns that are shown, with their headings. `psi` shows the
-                interval in `psi_estimate`, `psi_low` and `psi_high`, and `estimate` that in
-                `estimate`, `low` and `high`.
+            columns: those that are shown, with their headings. `psi` shows the interval in
+                `psi_estimate`, `psi_low` and `psi_high`.
         """
         headings = dict(heads) if isinstance(heads, Mapping) else {head: head for head in heads}
         shown = {

@@ -25,13 +25,7 @@ class Card:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the results with a heading of its own.
-
-    Attributes:
-        heats_first: whether heat maps are above the charts.
-        folded: tables that a page opens on demand.
-        closed: whether a page shows its heading only, until it is opened.
-    """
+    """A part of the results; a page opens `folded` tables, and a `closed` section, on demand."""
 
     title: str
     intro: str = ""
@@ -48,18 +42,15 @@ class View:
     """Everything a run has to show, whether in a terminal, a page, a figure or a notebook.
 
     Attributes:
-        title: the heading of a page about this run.
+        title: of a page about this run.
         heading: the run in one line, for the terminal.
-        meaning: what the verdicts mean in plain words, shown before them.
-        cards: the verdict on each treatment.
-        sections: charts and tables, the most important first.
-        frames: all statistics by name, as tidy frames; "verdicts" is always there.
+        meaning: what the verdicts mean in plain words.
+        frames: all statistics by name; "verdicts" is always there.
         picture: the name of the chart that represents the whole run.
-        remarks: sentences that belong below the cards.
+        remarks: shown below the cards.
         notes: what a reader should know before reading the numbers.
         switch: the treatments that a page can switch between, the baseline first.
         all_first: whether a page opens with all of them side by side.
-        methods: how it was measured, one paragraph each.
     """
 
     title: str

@@ -48,12 +48,10 @@ def make_app(
     """A service as an ASGI application, which any ASGI server runs.
 
     Args:
-        key: what clients have to send as `Authorization: Bearer KEY`, for all but `/` and
-            `/health`.
+        key: what clients send as `Authorization: Bearer KEY`, for all but `/` and `/health`.
         routes: more than the API's.
         allowed_hosts: names that clients may call the server by, besides localhost and IP
-            addresses; "*" for any. None means any with a key, which no page of another site has,
-            and none without.
+            addresses; "*" for any. None means any with a key, and none without.
     """
 
     @asynccontextmanager
@@ -64,7 +62,7 @@ def make_app(
     api = _Api(service)
     hosts = allowed_hosts or ()
     if key and allowed_hosts is None:
-        hosts = ("*",)
+        hosts = ("*",)  # no page of another site has the key
     errors = (HTTPException, Refusal, FairspanError, ClientDisconnect, Exception)
     app = Starlette(
         routes=[

@@ -60,10 +60,8 @@ class Batcher:
 
     Attributes:
         budget: tokens in a batch, padding included. A longer text is a batch of its own.
-        room: tokens that may wait or be in the model at a time.
+        room: tokens that may wait or be in the model at a time; a single request may have more.
         pass_tokens: what a pass costs besides its tokens, in tokens; padding up to that is cheaper.
-        requests: that wait or are in the model.
-        tokens: of their texts, except those for `later`.
         speed: tokens per second of recent passes; 0 before the first one.
         broken: the error after which the device takes nothing more.
     """
@@ -71,7 +69,7 @@ class Batcher:
     def __init__(
         self, metrics: Metrics, *, budget: int, room: int, age: float = 0.1, pass_tokens: int = 0
     ) -> None:
-        """A batcher without texts."""
+        """A batcher without requests."""
         self.metrics = metrics
         self.budget = budget
         self.room = room
@@ -105,9 +103,7 @@ class Batcher:
     ) -> np.ndarray:
         """[texts, dimension]: the vectors of a request. Cancelled, its texts leave the queue.
 
-        Args:
-            lengths: tokens that the encoder reads of each text.
-            later: let all other requests go first, and take none of their room.
+        The lengths are in tokens. With `later`, the request takes none of the others' room.
         """
         tokens = 0 if later else sum(lengths)
         if not later:

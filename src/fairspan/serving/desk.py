@@ -67,11 +67,10 @@ class Desk:
     @property
     def facts(self) -> dict[str, Any]:
         """The model's name, and how far each treatment reads."""
-        treatments = [treated.treatment for treated in self.treated]
-        windows = [
-            {"treatment": treatment.name, "window": self.subject.window(treatment)}
-            for treatment in treatments
-        ]
+        windows = []
+        for treatment in (treated.treatment for treated in self.treated):
+            window = self.subject.window(treatment)
+            windows.append({"treatment": treatment.name, "window": window})
         return {"model": model_name(self.subject.name), "treatments": windows}
 
     def inspect(
@@ -94,9 +93,8 @@ class Desk:
         def embed(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
             """[texts, dimension]; treatments that read a text alike share its vector."""
             keys = [encoder.key(text) for text in texts]
-            missing = {
-                key: text for key, text in zip(keys, texts, strict=True) if key not in vectors
-            }
+            pairs = zip(keys, texts, strict=True)
+            missing = {key: text for key, text in pairs if key not in vectors}
             if missing:
                 computed = np.stack([*compute(encoder, list(missing.values()))])
                 if not usable(computed).all():
@@ -108,11 +106,7 @@ class Desk:
 
 
 def open_desk(model: SentenceTransformer, name: str | None = None) -> Desk:
-    """A desk for a model that is served: with the plain model beside it where it is calibrated.
-
-    Args:
-        name: what the page calls the model; by default the name that it was loaded by.
-    """
+    """A desk for a model that is served, with the plain model beside it where it is calibrated."""
     served = calibrated_transformers(model)
     calibrations = {module.calibration for module in served if module.calibration.acts}
     treatments = [as_treatment(PLAIN)]

@@ -9,7 +9,7 @@ from fairspan.errors import require_whole
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a server takes at a time; the first request may exceed the queue's limit.
+    """How much a server takes at a time.
 
     Attributes:
         max_batch_tokens: tokens per batch with padding. By default 4096 on a CPU, otherwise 16384.

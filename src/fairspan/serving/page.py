@@ -48,9 +48,9 @@ def page_routes(desk: Desk, batcher: Batcher) -> list[Route]:
         data={"examples": example_documents(), "most_bytes": MOST_BYTES},
     )
     rules = policy(SCRIPTS, PACKAGES, connects=True)
+    rules += "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     headers = {
-        "Content-Security-Policy": f"{rules}; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'",
+        "Content-Security-Policy": rules,
         "Cache-Control": "no-cache",
         "Referrer-Policy": "no-referrer",
         "X-Content-Type-Options": "nosniff",
@@ -118,12 +118,11 @@ def example_documents() -> list[dict[str, str]]:
     """Documents of the sample corpus to try the page on, of six segments each, as Markdown."""
     corpus = Corpus.read("sample", ["en"])
     segments = [corpus.segment(id, "en") for id in corpus.ids()]
+    sections = [f"## {segment.title}\n\n{segment.text}" for segment in segments]
     examples = []
     for number in range(EXAMPLES):
-        sections = [
-            f"## {segment.title}\n\n{segment.text}" for segment in segments[number :: 2 * EXAMPLES]
-        ]
-        examples.append({"name": f"Example {number + 1}", "text": "\n\n".join(sections)})
+        text = "\n\n".join(sections[number :: 2 * EXAMPLES])
+        examples.append({"name": f"Example {number + 1}", "text": text})
     return examples
 
 
@@ -142,8 +141,6 @@ def _read_document(fields: dict[str, Any]) -> Document:
     text = fields.get("text")
     borders = fields.get("borders", "auto")
     if not (isinstance(name, str) and isinstance(text, str) and isinstance(borders, str)):
-        message = (
-            "A document needs a 'name' and a 'text', and may have 'borders', all of them text."
-        )
-        raise wrong("document", message)
+        rule = "A document needs a 'name' and a 'text', and may have 'borders', all of them text."
+        raise wrong("document", rule)
     return Document(name[:_NAME], text, borders)

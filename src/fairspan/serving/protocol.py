@@ -81,12 +81,7 @@ def busy(reason: str, seconds: int) -> Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What a request may call the model and its prompts.
-
-    Attributes:
-        names: of the model; each may be followed by `-query` or `-document`.
-        prompts: names of prompts.
-    """
+    """Names of the model, which `-query` or `-document` may follow, and of its prompts."""
 
     names: tuple[str, ...]
     prompts: tuple[str, ...] = ()
@@ -104,8 +99,8 @@ class Names:
             for suffix, side in _SUFFIXES.items():
                 if name.removesuffix(suffix) in self.names:
                     return side
-        message = f"The model {short_repr(name)} is not served here. Served: "
-        message += f"{', '.join(self.every)}."
+        message = f"The model {short_repr(name)} is not served here. "
+        message += f"Served: {', '.join(self.every)}."
         raise Refusal(404, message, param="model", code="model_not_found")
 
 
@@ -149,10 +144,8 @@ def read_request(body: bytes | bytearray, names: Names, most_inputs: int) -> Emb
         raise wrong("encoding_format", message)
     dimensions = fields.get("dimensions")
     if dimensions is not None and (not _is_int(dimensions) or dimensions < 1):
-        message = (
-            f"'dimensions' must be a whole number of at least 1, got {short_repr(dimensions)}."
-        )
-        raise wrong("dimensions", message)
+        rule = "'dimensions' must be a whole number of at least 1"
+        raise wrong("dimensions", f"{rule}, got {short_repr(dimensions)}.")
     inputs = _read_inputs(fields.get("input"), most_inputs)
     return EmbeddingRequest(inputs, model, side, fields.get("prompt_name"), encoding, dimensions)
 
@@ -201,12 +194,7 @@ def _read_inputs(value: Any, most: int) -> Any:
 def make_reply(
     request: EmbeddingRequest, vectors: np.ndarray, tokens: int, truncated: Sequence[int] | None
 ) -> bytes:
-    """The body of a reply.
-
-    Args:
-        vectors: [texts, dimension].
-        truncated: which texts were cut; None where the server cuts none.
-    """
+    """The body of a reply, from [texts, dimension]; `truncated` is None if the server cuts none."""
     head: dict[str, Any] = {
         "object": "list",
         "model": request.model,
@@ -215,11 +203,11 @@ def make_reply(
     if truncated is not None:
         head["truncated"] = list(truncated)
     rows = _base64(vectors) if request.encoding == "base64" else _decimals(vectors)
-    data = (
+    data = ",".join(
         f'{{"object":"embedding","index":{index},"embedding":{row}}}'
         for index, row in enumerate(rows)
     )
-    return f'{json.dumps(head, separators=(",", ":"))[:-1]},"data":[{",".join(data)}]}}'.encode()
+    return f'{json.dumps(head, separators=(",", ":"))[:-1]},"data":[{data}]}}'.encode()
 
 
 def _base64(vectors: np.ndarray) -> Iterable[str]:
@@ -228,10 +216,7 @@ def _base64(vectors: np.ndarray) -> Iterable[str]:
 
 
 def _decimals(vectors: np.ndarray) -> Iterable[str]:
-    """The shortest decimals that are read as the same float32, as JSON.
-
-    polars writes them 20 times faster than json does.
-    """
+    """The shortest decimals of each float32; polars writes them 20 times faster than json does."""
     kind = pl.Array(pl.Float32, vectors.shape[1])
     frame = pl.Series("rows", vectors, dtype=kind).arr.to_list().to_frame()
     joined = frame.select(pl.col("rows").cast(pl.List(pl.String)).list.join(","))

@@ -109,11 +109,7 @@ class _Server(uvicorn.Server):
 
 
 class Connection(HttpToolsProtocol):
-    """One client's socket, with limits that neither uvicorn nor its parser has.
-
-    The line and the headers of a request, and what frames its body, may have `HEAD_BYTES` and take
-    `HEAD_SECONDS`.
-    """
+    """One client's socket: the head of a request has `HEAD_BYTES` at most, and `HEAD_SECONDS`."""
 
     _framing = 0
     _timer: asyncio.TimerHandle | None = None

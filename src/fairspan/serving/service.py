@@ -40,12 +40,8 @@ _TOKEN_CHARACTERS = 64
 class Service:
     """One model, run in one thread.
 
-    Args:
-        model: as it is to answer, calibrated or not, with its window set.
-        name: what clients call it.
-        aliases: other names that are accepted.
-        truncate: cut a text that is longer than the window, and say so; otherwise refuse it.
-        force_dimensions: give fewer `dimensions` also of a model that was not trained for it.
+    Texts longer than its window are cut with `truncate`, and refused otherwise. Fewer dimensions
+    are given if it was trained for that, or with `force_dimensions`.
     """
 
     def __init__(
@@ -145,13 +141,12 @@ class Service:
             raise _too_long(longer[0], f"{len(inputs[longer[0]]):,} characters", encoder)
         texts: list[ReadText] = []
         for part in _parts([item[:most] for item in inputs] if longer else inputs):
-            # A model that takes no ids counts with its own tokenizer, which a pass may be using.
             if encoder.takes_ids:
                 texts += await self.in_turn(sum(map(len, part)), _read, encoder, part)
             else:
-                texts += await asyncio.wrap_future(
-                    self.batcher.submit(partial(_read, encoder, part))
-                )
+                # Its tokenizer may be used by a pass.
+                reading = self.batcher.submit(partial(_read, encoder, part))
+                texts.extend(await asyncio.wrap_future(reading))
             self._check_lengths(encoder, texts, len(inputs))
         for index in longer:
             # With fewer tokens, what was left out might have been read.
