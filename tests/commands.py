@@ -34,6 +34,11 @@ class Said:
     def last(self) -> str:
         return self.err.strip().splitlines()[-1]
 
+    @property
+    def ok(self) -> Said:
+        assert self.code == 0, self.err
+        return self
+
     def is_one_line(self, said: str) -> None:
         """A user's mistake: exit code 2, nothing on stdout, one line on stderr after what may be
         progress."""

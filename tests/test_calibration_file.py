@@ -147,8 +147,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_calibrate_takes_a_file_or_its_folder(run: Run, folder: Path, tmp_path: Path) -> None:
     file, fair = write(tmp_path / "run" / CALIBRATION_FILE, TILES), tmp_path / "fair"
-    done = run("calibrate", folder, fair, "--calibration", file.parent, "--json")
-    assert done.code == 0, done.err
+    done = run("calibrate", folder, fair, "--calibration", file.parent, "--json").ok
     assert Calibration.from_dict(json.loads(done.out)["calibration"]) == TILES
     assert fairspan.load(fair, device="cpu")[0].calibration == TILES
     for number, (held, said) in enumerate(

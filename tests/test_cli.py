@@ -28,8 +28,7 @@ def test_calibrate_writes_what_the_library_makes(run: Run, folder: Path, tmp_pat
     """The same vectors as `fairspan.calibrate` with the same fields; results on stdout, progress on
     stderr."""
     options = ["--preset", "retrieval+basket_size=7+layers=[1,3]+temperature=0.9"]
-    done = run("calibrate", folder, tmp_path / "fair", *options, "--json")
-    assert done.code == 0, done.err
+    done = run("calibrate", folder, tmp_path / "fair", *options, "--json").ok
     said = json.loads(done.out)
     wanted = fairspan.Calibration.preset("retrieval").but(
         basket_size=7, layers=[1, 3], temperature=0.9
@@ -46,10 +45,7 @@ def test_calibrate_writes_what_the_library_makes(run: Run, folder: Path, tmp_pat
     ("options", "said"),
     [
         ("--preset papre", "there is no treatment 'papre': begin with long"),
-        (
-            "--preset paper+basket_size=0",
-            "basket_size must be a whole number of at least 1, got 0",
-        ),
+        ("--preset paper+basket_size=0", "basket_size must be a whole number of at least 1, got 0"),
         ("--preset paper+layers=9", "layers=9 asks for more than the model's 4 layers"),
         ("--preset tempscale+temperature=warm", "got 'warm'"),
         ("--preset whitening", "preset takes a calibration, such as long"),

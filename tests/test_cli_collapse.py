@@ -13,6 +13,8 @@ from tests.commands import Run
 from tests.length_studies import PLAIN
 from tests.tiny import words
 
+Words = list[str | Path]
+
 DOCUMENTS = 8
 TREATMENTS = [PLAIN, "tempscale+temperature=0.5"]
 
@@ -35,18 +37,17 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def usual(model: Path, corpus: Path) -> list[str | Path]:
+def usual(model: Path, corpus: Path) -> Words:
     """Two lengths and two temperatures."""
     asked = ["--lengths", "10,40", "--temperatures", "1.0,0.5", "--documents", "6"]
     return ["collapse", model, "--corpus", corpus, *asked]
 
 
 def test_a_study_tells_its_verdicts_and_where_the_log_lies(
-    run: Run, usual: list[str | Path], tmp_path: Path
+    run: Run, usual: Words, tmp_path: Path
 ) -> None:
     pytest.importorskip("matplotlib")
-    done = run(*usual, "--out", "here", "--picture", "p.svg")
-    assert done.code == 0, done.err
+    done = run(*usual, "--out", "here", "--picture", "p.svg").ok
     log = read_log(tmp_path / "here")
     assert (log.status, log.treatments) == ("complete", TREATMENTS)
     assert log.frame("lengths")["length"].to_list() == [10, 40]
@@ -69,8 +70,7 @@ def test_natural_lengths_and_treatments(run: Run, model: Path, corpus: Path) -> 
     """Spectra are on by default."""
     named = "paper+basket_size=4+layers=[1,3],tempscale+temperature=0.7"
     asked = ["--natural", "--temperatures", "1", "--treatments", named]
-    done = run("collapse", model, "--corpus", corpus, *asked, "--json")
-    assert done.code == 0, done.err
+    done = run("collapse", model, "--corpus", corpus, *asked, "--json").ok
     said = json.loads(done.out)
     assert [one["length"] for one in said["lengths"]] == [0]
     assert [one["treatment"] for one in said["verdicts"]] == [
@@ -80,11 +80,8 @@ def test_natural_lengths_and_treatments(run: Run, model: Path, corpus: Path) -> 
     ]
 
 
-def test_a_dry_run_counts_and_writes_nothing(
-    run: Run, usual: list[str | Path], tmp_path: Path
-) -> None:
-    done = run(*usual, "--dry-run", "--json")
-    assert done.code == 0, done.err
+def test_a_dry_run_counts_and_writes_nothing(run: Run, usual: Words, tmp_path: Path) -> None:
+    done = run(*usual, "--dry-run", "--json").ok
     said = json.loads(done.out)
     assert [row["name"] for row in said["rows"]] == TREATMENTS
     assert said["seconds"] == pytest.approx(sum(row["seconds"] for row in said["rows"]))
@@ -108,7 +105,7 @@ def test_a_dry_run_counts_and_writes_nothing(
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistake_is_one_line_and_exit_code_two(
-    run: Run, usual: list[str | Path], options: str, said: str
+    run: Run, usual: Words, options: str, said: str
 ) -> None:
     """The last option counts, so that each is added to a command that works. Progress may come
     before the line."""

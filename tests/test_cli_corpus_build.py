@@ -52,8 +52,7 @@ def without(typed: Typed, *options: str) -> Typed:
 
 
 def test_a_folder_of_downloads_becomes_a_corpus(run: Run, usual: Typed, tmp_path: Path) -> None:
-    done = run(*usual)
-    assert done.code == 0, done.err
+    done = run(*usual).ok
     assert "out: 3 articles in each of en, de, of 3 found." in done.out
     assert "CC BY-SA" in done.out
     assert "too short" in done.out
@@ -78,8 +77,9 @@ def test_files_may_be_named_one_by_one(run: Run, usual: Typed, tmp_path: Path) -
         "--dump",
         "de=dumps",
     ]
-    done = run(*without(usual, "--dumps"), *named, "--sitelinks", "links", "--limit", "2", "--json")
-    assert done.code == 0, done.err
+    done = run(
+        *without(usual, "--dumps"), *named, "--sitelinks", "links", "--limit", "2", "--json"
+    ).ok
     assert {*Corpus.read(tmp_path / "out").ids()} < {"Q1", "Q2", "Q3"}
     assert json.loads(done.out)["asked"]["sitelinks"] == "links"
 

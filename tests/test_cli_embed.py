@@ -25,6 +25,8 @@ from fairspan.runs.progress import Silent
 from tests.commands import Commands, Run
 from tests.tiny import words
 
+Patch = pytest.MonkeyPatch
+
 ROWS = 400
 
 
@@ -47,8 +49,7 @@ def typed(place: Path, *more: str | Path, out: str | Path = "out") -> list[str |
 
 
 def test_what_is_printed(run: Run, place: Path, tmp_path: Path) -> None:
-    first = run(*typed(place, "--max-seq-length", "64"))
-    assert first.code == 0, first.err
+    first = run(*typed(place, "--max-seq-length", "64")).ok
     tokens = sum(min(64, 5 + number % 90) for number in range(ROWS))
     assert first.out == f"out: 400 rows in 26 shards, {tokens:,} tokens.\n"
     cut = sum(5 + number % 90 > 64 for number in range(ROWS))
@@ -118,7 +119,7 @@ def test_mistakes_are_one_line(run: Run, place: Path, tmp_path: Path) -> None:
 
 
 def test_an_interrupt_keeps_what_is_written(
-    run: Run, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, place: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     from fairspan.embedding import engines
 
@@ -159,9 +160,7 @@ def test_progress_says_what_remains() -> None:
     assert [duration(seconds) for seconds in (-0.4, 0.4, 89, 91)] == ["0 s", "0 s", "89 s", "2 min"]
 
 
-def test_rows_are_counted_batch_by_batch(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_are_counted_batch_by_batch(place: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     """One shard in batches of at most 256 tokens: the count rises long before it is written, from
     one line on."""
 
@@ -241,9 +240,7 @@ def test_two_processes_write_what_one_writes(place: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_is_one_line(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_dies_is_one_line(place: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     from fairspan.embedding import run as job
 
     given: dict[str, Any] = {"rows_per_shard": 16, "progress": False}

@@ -19,6 +19,8 @@ from tests.test_evaluate import B8, Collection, in_beir, text_of, write_lines
 from tests.test_mteb import mteb, search
 from tests.tiny import words
 
+Words = list[str | Path]
+
 __all__ = ["mteb", "search"]
 
 SEGMENTS = 12
@@ -72,20 +74,16 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def usual(model: Path, corpus: Path) -> list[str | Path]:
+def usual(model: Path, corpus: Path) -> Words:
     """Pages of four, two sets, two metrics."""
     settings = ["--sets", "2", "--treatments", TREATMENTS, "--metrics", "ndcg@10,mrr"]
     return ["evaluate", model, "pages", "--corpus", corpus, *settings]
 
 
-# --- results
-
-
 def test_an_evaluation_tells_its_advice_and_where_the_log_lies(
-    run: Run, usual: list[str | Path], tmp_path: Path
+    run: Run, usual: Words, tmp_path: Path
 ) -> None:
-    done = run(*usual, "--out", "here")
-    assert done.code == 0, done.err
+    done = run(*usual, "--out", "here").ok
     log = read_log(tmp_path / "here")
     assert log.status == "complete"
     assert log.rows.filter(pl.col("measure") != "rank").height == 3 * 2 * 4 * 8
@@ -108,12 +106,11 @@ def test_an_evaluation_tells_its_advice_and_where_the_log_lies(
 
 
 def test_a_dry_run_tells_what_a_run_embeds_and_writes_nothing(
-    run: Run, usual: list[str | Path], questions: Path, model: Path, tmp_path: Path
+    run: Run, usual: Words, questions: Path, model: Path, tmp_path: Path
 ) -> None:
     """To the token: documents only has the documents of both sides and the queries of plain, so
     that it adds none."""
-    done = run(*usual, "--indexes", "whole,late-max", "--dry-run", "--json")
-    assert done.code == 0, done.err
+    done = run(*usual, "--indexes", "whole,late-max", "--dry-run", "--json").ok
     said = json.loads(done.out)
     assert list(tmp_path.iterdir()) == []
     assert run(*usual, "--indexes", "whole,late-max", "--out", "here").code == 0
@@ -132,17 +129,15 @@ def test_a_dry_run_tells_what_a_run_embeds_and_writes_nothing(
         "plain,tiles+tile_size=8",
         "--dry-run",
     ]
-    done = run("evaluate", model, questions, *given, "--json")
-    assert done.code == 0, done.err
+    done = run("evaluate", model, questions, *given, "--json").ok
     assert {(one["reads"], one["cut"]) for one in json.loads(done.out)["rows"]} == {(12, 5)}
 
 
-def test_every_option_reaches_the_spec(run: Run, usual: list[str | Path], tmp_path: Path) -> None:
+def test_every_option_reaches_the_spec(run: Run, usual: Words, tmp_path: Path) -> None:
     more = "--languages it --sets 2 --seed 3 --too-long error --margin 0.02 --opening 9"
     more += " --prompt w1 --query-prompt w2 --indexes whole,chunk-max --chunk-tokens window"
     more += " --metrics recall@2"
-    done = run(*usual, *shlex.split(more), "--out", "here")
-    assert done.code == 0, done.err
+    done = run(*usual, *shlex.split(more), "--out", "here").ok
     spec = read_log(tmp_path / "here").spec
     expected = {
         "languages": ["it"],
@@ -165,8 +160,7 @@ def test_every_option_reaches_the_spec(run: Run, usual: list[str | Path], tmp_pa
 def test_a_beir_folder(run: Run, model: Path, beir: Path, tmp_path: Path) -> None:
     """With its prefix or as a folder: the same task, and no positions."""
     typed = ["--treatments", TREATMENTS, "--metrics", "ndcg@10"]
-    done = run("evaluate", model, f"beir:{beir}", *typed, "--out", "a", "--json")
-    assert done.code == 0, done.err
+    done = run("evaluate", model, f"beir:{beir}", *typed, "--out", "a", "--json").ok
     said = json.loads(done.out)
     assert said["task"]["positions"] is None
     assert "positions" not in said
@@ -174,9 +168,6 @@ def test_a_beir_folder(run: Run, model: Path, beir: Path, tmp_path: Path) -> Non
     first, second = (read_log(tmp_path / name) for name in ("a", "b"))
     assert first.rows.drop("run").equals(second.rows.drop("run"))
     assert second.header.timings.texts_computed == 0
-
-
-# --- mistakes
 
 
 @pytest.mark.parametrize(
@@ -192,7 +183,7 @@ def test_a_beir_folder(run: Run, model: Path, beir: Path, tmp_path: Path) -> Non
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistake_is_one_line_and_exit_code_two(
-    run: Run, usual: list[str | Path], options: str, said: str
+    run: Run, usual: Words, options: str, said: str
 ) -> None:
     """The last option counts, so that each is added to a command that works."""
     run(*usual, *options.split()).is_one_line(said)
@@ -202,11 +193,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(
     ("task", "options", "said"),
     [
         ("", [], "there is an empty word in the command"),
-        (
-            "beir:nowhere",
-            ["--sets", "5"],
-            "sets is for passages, pages: omit it for beir:nowhere",
-        ),
+        ("beir:nowhere", ["--sets", "5"], "sets is for passages, pages: omit it for beir:nowhere"),
         (
             "mteb:NFCorpus",
             ["--languages", "en,de"],
@@ -270,9 +257,6 @@ def test_without_mteb_its_tasks_are_one_line(
     run("evaluate", model, "mteb:SciFact").is_one_line("pip install 'fairspan[mteb]'")
 
 
-# --- mteb
-
-
 def test_a_search_of_mteb_is_shown(
     run: Run,
     model: Path,
@@ -284,7 +268,6 @@ def test_a_search_of_mteb_is_shown(
     monkeypatch.setattr(
         "fairspan.retrieval.mteb_reading.find_task", lambda name, **options: search()
     )
-    done = run("evaluate", model, "mteb:TinySearch", "--treatments", TREATMENTS, "--out", "here")
-    assert done.code == 0, done.err
+    done = run("evaluate", model, "mteb:TinySearch", "--treatments", TREATMENTS, "--out", "here").ok
     assert "5 queries" in done.out
     assert read_log(tmp_path / "here").header.searched.documents == 14

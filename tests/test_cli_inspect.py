@@ -29,12 +29,8 @@ def page(tmp_path: Path) -> Path:
     return file
 
 
-# --- the command
-
-
 def test_it_prints_a_chart_and_says_what_it_is_not(run: Run, model: Path, page: Path) -> None:
-    done = run("inspect", model, page)
-    assert done.code == 0, done.err
+    done = run("inspect", model, page).ok
     said = json.loads(run("inspect", model, page, "--json").out)
     assert [one["title"] for one in said["segments"]] == ["T0", "T1", "T2"]
     assert len(said["readings"]) == 6
@@ -50,8 +46,7 @@ def test_it_prints_a_chart_and_says_what_it_is_not(run: Run, model: Path, page: 
 
 
 def test_what_was_never_seen_is_printed(run: Run, model: Path, page: Path) -> None:
-    done = run("inspect", model, page, "--max-seq-length", "40", "--treatments", "none")
-    assert done.code == 0, done.err
+    done = run("inspect", model, page, "--max-seq-length", "40", "--treatments", "none").ok
     unread = "The last 31 of 71 tokens (43.7\xa0%) are not in the vector"
     assert f"note: {unread}, because the model reads 40" in done.out
     assert "43.7\xa0% never seen: the vector lacks" in done.out
@@ -67,8 +62,7 @@ def test_stdin_may_be_text_or_json(
     ):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
         borders = ["--borders", "rule"] if segments == 2 else []
-        done = run("inspect", model, "-", *borders, "--json", "--treatments", "none")
-        assert done.code == 0, done.err
+        done = run("inspect", model, "-", *borders, "--json", "--treatments", "none").ok
         assert json.loads(done.out)["n"] == segments
         assert json.loads(done.out)["document"] == "stdin"
 
@@ -79,8 +73,7 @@ def test_a_picture_and_a_page_are_written_beside_the_json(
     pytest.importorskip("matplotlib")
     done = run(
         "inspect", model, page, "--json", "--picture", "a/shares.svg", "--html", "a/page.html"
-    )
-    assert done.code == 0, done.err
+    ).ok
     json.loads(done.out)
     assert "picture: a/shares.svg" in done.err
     assert (tmp_path / "a" / "shares.svg").read_text(encoding="utf-8").startswith("<?xml")

@@ -58,17 +58,13 @@ def files_under(folder: Path) -> list[str]:
     return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
 
 
-# --- report
-
-
 def test_page_figures_and_tables(run: Run, runs: Runs, tmp_path: Path) -> None:
     """Named after charts and tables; stdout has nothing but the JSON."""
     out = tmp_path / "new" / "page.html"
     options = ["--figures", "f", "--tables", "t", "--json", "--figure-formats"]
     done = run(
         "report", runs.audit.folder, "--out", out, "--title", "Ours & yours", *options, "svg, png"
-    )
-    assert done.code == 0, done.err
+    ).ok
     written = json.loads(done.out)
     assert written["page"] == [str(out)]
     assert "<h1>Ours &amp; yours</h1>" in Page(out).source
@@ -86,8 +82,7 @@ def test_page_figures_and_tables(run: Run, runs: Runs, tmp_path: Path) -> None:
 
 def test_the_page_of_one_run_lies_in_its_folder(run: Run, tmp_path: Path) -> None:
     log = audited(tmp_path / "r", ("plain",))
-    done = run("report", log.folder / "run.json")
-    assert done.code == 0, done.err
+    done = run("report", log.folder / "run.json").ok
     assert done.out.startswith(f"page: {log.folder / 'report.html'} (")
     assert Page(log.folder / "report.html").text.startswith(log.view.title)
     # Once more, beside the page that is there.
@@ -101,8 +96,7 @@ def test_files_of_several_runs_stay_in_the_folder(run: Run, runs: Runs, tmp_path
     options = ["--figures", inside / "f", "--tables", inside / "t", "--json"]
     done = run(
         "report", runs.audit.folder, runs.twin.folder, "--out", inside / "page.html", *options
-    )
-    assert done.code == 0, done.err
+    ).ok
     written = json.loads(done.out)
     assert runs.twin.run.startswith(".."), "the premise"
     for kind in ("figures", "tables"):
@@ -114,8 +108,7 @@ def test_files_of_several_runs_stay_in_the_folder(run: Run, runs: Runs, tmp_path
 
 
 def test_an_unfinished_run_is_told_on_stderr(run: Run, runs: Runs, tmp_path: Path) -> None:
-    done = run("report", runs.stopped.folder, "--out", "page.html", "--json")
-    assert done.code == 0, done.err
+    done = run("report", runs.stopped.folder, "--out", "page.html", "--json").ok
     assert json.loads(done.out)["page"] == ["page.html"]
     said = "this run was interrupted: 2 of 3 treatments were measured"
     assert done.last == f"note: m-stopped: {said}"
@@ -147,9 +140,6 @@ def test_mistakes_are_one_line_before_any_statistics(
     assert not (runs.audit.folder / "report.html").exists()
 
 
-# --- compare
-
-
 def printed_cells(out: str, table: Table) -> None:
     assert table.title in out
     for row in table.rows:
@@ -160,8 +150,7 @@ def test_one_run_is_compared_with_itself(run: Run, runs: Runs) -> None:
     """What is brief is printed, and everything is in the JSON."""
     for log in (runs.audit, runs.evaluation):
         tables = compare(log)
-        done = run("compare", log.folder)
-        assert done.code == 0, done.err
+        done = run("compare", log.folder).ok
         assert [table.brief for table in tables] == [True, False]
         printed_cells(done.out, tables[0])
         assert tables[1].title not in done.out
@@ -189,8 +178,7 @@ def test_two_treatments_are_compared(run: Run, runs: Runs) -> None:
 
 
 def test_comparing_an_unfinished_run_is_told(run: Run, runs: Runs) -> None:
-    done = run("compare", runs.audit.folder, runs.stopped.folder)
-    assert done.code == 0, done.err
+    done = run("compare", runs.audit.folder, runs.stopped.folder).ok
     assert (
         done.err.strip()
         == "note: m-stopped: this run was interrupted: 2 of 3 treatments were measured"

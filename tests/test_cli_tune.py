@@ -54,13 +54,9 @@ def computed(folder: Path) -> int:
     return int(read_log(folder).header.timings.texts_computed)
 
 
-# --- results
-
-
 def test_a_folder_of_documents_and_what_to_use(run: Run, usual: Typed, tmp_path: Path) -> None:
     """A dry run leaves nothing, and says at most what a run embeds; it cannot know the queries."""
-    done = run(*usual, "--dry-run", "--json")
-    assert done.code == 0, done.err
+    done = run(*usual, "--dry-run", "--json").ok
     said = json.loads(done.out)
     assert list(tmp_path.iterdir()) == []
     assert [one["name"] for one in said["rows"]] == ["plain", STRONG, TILES, "averaged chunks"]
@@ -84,8 +80,7 @@ def test_lines_without_a_language(
 ) -> None:
     done = run(
         *usual, "--corpus", place / "lines.jsonl", "--dry-run", "--json", *shlex.split(options)
-    )
-    assert done.code == 0, done.err
+    ).ok
     assert f"{documents} documents: enough" in json.loads(done.out)["scope"]
 
 
@@ -96,8 +91,7 @@ def test_json_is_the_result_and_nothing_else(
     pytest.importorskip("matplotlib")
     more = "--metric mrr --margin 0.02 --seed 3 --sets 20 --languages en --strict --json --out here"
     typed = [*usual, *shlex.split(more), "--guard", f"beir:{place / 'beir'}"]
-    done = run(*typed, "--picture", "p.svg")
-    assert done.code == 0, done.err
+    done = run(*typed, "--picture", "p.svg").ok
     said = json.loads(done.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert said["verdicts"][0]["verdict"] in ("use", "probably", "keep")
     assert [one["task"] for one in said["guards"]] == ["beir"]
@@ -129,9 +123,6 @@ def test_a_changed_corpus_is_noticed(run: Run, usual: Typed, place: Path, tmp_pa
             )
         assert run(*usual, "--corpus", "notes", "--guard", "beir").code == 0
         assert len(list((tmp_path / "fairspan-runs").iterdir())) == 1 + count
-
-
-# --- runs that go on
 
 
 def test_one_more_candidate_costs_one_candidate(run: Run, usual: Typed, tmp_path: Path) -> None:
@@ -169,9 +160,6 @@ def test_what_was_stopped_goes_on_and_ends_the_same(
     assert (again.status, again.view.cards) == ("complete", whole.view.cards)
     assert again.rows.drop("run").equals(whole.rows.drop("run"))
     assert 0 < computed(tmp_path / "here") < computed(tmp_path / "whole")
-
-
-# --- mistakes
 
 
 @pytest.mark.parametrize(

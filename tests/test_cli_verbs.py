@@ -29,8 +29,7 @@ def test_the_default_folder_belongs_to_the_command(
 ) -> None:
     """The same command finds its run again, another has another folder, and --fresh writes it
     anew."""
-    first = run(*typed(verb, place, json=True))
-    assert first.code == 0, first.err
+    first = run(*typed(verb, place, json=True)).ok
     [folder] = (tmp_path / "fairspan-runs").iterdir()
     assert json.loads(first.out)["folder"] == str(folder.relative_to(tmp_path))
     stamp = (folder / "run.json").read_bytes()

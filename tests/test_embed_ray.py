@@ -78,9 +78,6 @@ def on_one_machine(
     return out
 
 
-# --- without a cluster ---
-
-
 def test_the_other_engine_has_no_cluster(
     documents: Path, tmp_path: Path, save_tiny: Callable[..., Path]
 ) -> None:
@@ -124,9 +121,6 @@ def test_a_model_in_memory_cannot_be_sent(
     pytest.importorskip("ray")
     with pytest.raises(DesignError, match="given by its name or folder"):
         embed(make_tiny(), documents, tmp_path / "out", engine="ray")
-
-
-# --- with a cluster ---
 
 
 @pytest.mark.slow

@@ -237,8 +237,7 @@ def typed(verb: str, server: Server, *more: str) -> list[str]:
 def test_on_the_command_line(server: Server, corpus: str, run: Run, verb: str) -> None:
     """A forecast that sends one request; the run; the log, found again in both ways."""
     asked = typed(verb, server)
-    forecast = run(*asked, "--dry-run")
-    assert forecast.code == 0, forecast.err
+    forecast = run(*asked, "--dry-run").ok
     assert "characters per token" in forecast.out
     assert "on this machine" not in forecast.out
     assert len(server.bodies) == 1
@@ -247,8 +246,7 @@ def test_on_the_command_line(server: Server, corpus: str, run: Run, verb: str) -
     assert same == 1, "to see whether the model is still the same"
     assert found["sending"]["stored"] == first, "what was sent for the forecast is kept"
     assert (found["model"], found["seconds"]) == ("words", None)
-    said = run(*asked)
-    assert said.code == 0, said.err
+    said = run(*asked).ok
     assert f"{found['sending']['texts'] - second:,} texts to send" in said.err.replace("\n", " ")
     assert server.twice == 2
     sent = len(server.bodies)

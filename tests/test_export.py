@@ -116,8 +116,7 @@ def test_the_command_line(run: Run, make_tiny: Make, tmp_path: Path) -> None:
     model.prompts = {"query": "w1 w2 ", "document": ""}
     model.save_pretrained(str(tmp_path / "model"), create_model_card=False)
     options = ["--preset", "paper", "--side", "query", "--max-seq-length", "90"]
-    done = run("export", "model", "x", *options)
-    assert done.code == 0, done.err
+    done = run("export", "model", "x", *options).ok
     assert done.out.startswith("x: model, 32 dimensions; ")
     assert "Put this before every query, where the program you use does not: 'w1 w2 '." in done.out
     said = [line for line in done.err.splitlines() if not line.startswith("Loading weights")]
@@ -196,8 +195,7 @@ def test_a_saved_calibrated_model_keeps_its_calibration(
     """Real weights, far beyond the model's 512 positions."""
     fair = fairspan.calibrate(minilm, "tiles", max_seq_length=2048)
     fair.save_pretrained(str(tmp_path / "fair"), create_model_card=False)
-    done = run("export", "fair", "exported", "--json")
-    assert done.code == 0, done.err
+    done = run("export", "fair", "exported", "--json").ok
     facts = json.loads(done.out)
     assert facts["calibration"] == fair[0].calibration.to_dict()
     assert facts["max_seq_length"] == 2048

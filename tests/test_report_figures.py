@@ -48,9 +48,6 @@ from tests.report_example import (
 matplotlib = pytest.importorskip("matplotlib")
 
 
-# --- reading figures back
-
-
 # Machines without fonts for every script draw boxes.
 pytestmark = pytest.mark.filterwarnings("ignore:Glyph")
 
@@ -131,9 +128,6 @@ def assert_legible(figure: Any) -> None:
         assert across <= 1 or down <= 1, (one, other)
 
 
-# --- bars
-
-
 def assert_bars(figure: Any, chart: Chart) -> None:
     panels = panels_of(figure)
     for panel in chart.panels:
@@ -183,9 +177,6 @@ def test_one_line_of_panels_for_each_heading() -> None:
     assert [axes.get_ylabel() for axes in figure.axes].count("tokens") == 2
 
 
-# --- lines
-
-
 def test_lines_bounds_and_gaps() -> None:
     chart = lines()
     figure = draw(chart)
@@ -218,9 +209,6 @@ def test_lines_bounds_and_gaps() -> None:
     assert_legible(figure)
 
 
-# --- rows
-
-
 @pytest.mark.parametrize("shift", [0.0, -0.25])
 def test_rows_are_the_points(shift: float) -> None:
     """Bars from 0 to either side, numbers and notes beside them, the first treatment marked in the
@@ -245,9 +233,6 @@ def test_rows_are_the_points(shift: float) -> None:
     marks = [line.get_xdata()[0] for line in panels["paper"].lines if line.get_linewidth() == 1.4]
     assert marks == pytest.approx([one.estimate for one in chart.panels[0].series[0].points if one])
     assert_legible(figure)
-
-
-# --- heat maps
 
 
 @pytest.mark.slow
@@ -287,22 +272,6 @@ def test_levels_are_on_one_scale() -> None:
     draw(replace(flat, rows=(("en", (None,)),)))
 
 
-FRONT = [f"tiles={size},t=0.8" for size in (32, 64, 128, 256, 512)]
-
-
-def drawn_lines(axes: Any, kind: str) -> dict[str, np.ndarray]:
-    """[2, N] x and y of every line or mark whose label begins with `_kind`, by the rest of its
-    label."""
-    found = [line for line in axes.lines if str(line.get_label()).startswith(f"_{kind}")]
-    return {
-        line.get_label().removeprefix(f"_{kind}").strip(): np.array(line.get_data())
-        for line in found
-    }
-
-
-# --- axes and points
-
-
 @given(st.floats(-100, 100), st.floats(0.001, 100))
 def test_ticks_are_round_and_few(low: float, reach: float) -> None:
     found = ticks(low, low + reach)
@@ -332,9 +301,6 @@ def test_an_unknown_point_is_none() -> None:
     assert point(Estimate(-0.1234, np.nan, 1.0), "x") == Point(-0.1234, None, 1.0, "x")
     series = Series("a", 0, (None, point(Estimate(0.5, np.nan, np.inf))))
     draw(Chart("c", "t", "", "bars", "x", "y", (Panel("p", ("1", "2"), (series,)),)))
-
-
-# --- files
 
 
 @pytest.mark.slow
@@ -375,22 +341,6 @@ def test_other_formats_are_refused_in_one_line(
         with pytest.raises(MissingExtra, match=r"pip install 'fairspan\[report\]'"):
             call()
     assert not (tmp_path / "out").exists()
-
-
-# --- looks
-
-
-def lightness(colour: str) -> float:
-    """CIE L* (0 black, 100 white) of an sRGB colour, which is what is left of it in grey."""
-    red, green, blue = (int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5))
-    linear = [
-        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (red, green, blue)
-    ]
-    y = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-    return 116 * (y ** (1 / 3) if y > 216 / 24389 else (24389 / 27 * y + 16) / 116) - 16
-
-
-# --- names
 
 
 def named(names: Sequence[str]) -> Chart:

@@ -20,8 +20,6 @@ from fairspan.report.render import as_json
 from tests.report_example import FRAME, HOSTILE, heat, page, part, rows, table, view
 from tests.test_logs import Page
 
-# --- what is told
-
 
 def test_charts_are_the_view_s() -> None:
     """Every point with its interval and its text, panel by panel; folded panels are for files."""
@@ -103,9 +101,6 @@ def test_the_switch() -> None:
     assert "<fieldset" not in alone
 
 
-# --- what is carried along
-
-
 def test_a_download_is_the_same_each_time_and_takes_any_name() -> None:
     assert row_download("r", FRAME, 10**6) == row_download("r", FRAME, 10**6)
     packed = json_download("n", "l", {"name": "half\ud800"}).content
@@ -122,9 +117,6 @@ def test_rows_that_are_too_many_are_named() -> None:
     text = make_page("t", [part(rows_limit=10)])
     assert "4 raw rows do not fit into the page" in text
     assert len(Page(text).files) == 1
-
-
-# --- what must not happen
 
 
 def test_nothing_is_fetched() -> None:

@@ -35,9 +35,6 @@ def small(*rows: tuple[tuple[str, ...], tuple[str, ...]], grouped: int = 1) -> T
     return Table("t", "t", ("n", "p"), columns, made, pl.DataFrame(), grouped)
 
 
-# --- numbers as text
-
-
 @pytest.mark.parametrize(
     ("value", "form", "shown"),
     [
@@ -98,9 +95,6 @@ def test_a_view_can_be_cleaned() -> None:
     assert found.frames["numbers"] is FRAME
 
 
-# --- the table itself
-
-
 def test_groups_of_rows_and_columns() -> None:
     cells = ("1", "2", "3")
     found = small(
@@ -145,9 +139,6 @@ def test_a_table_from_a_frame() -> None:
     ]
     assert [row.cells[3].tone for row in made.rows] == ["good", "bad"]
     assert made.frame is frame
-
-
-# --- Markdown
 
 
 def parsed(text: str) -> tuple[list[str], list[list[str]], list[str]]:
@@ -218,9 +209,6 @@ def test_any_text_is_shown_as_it_is(texts: list[str]) -> None:
     assert parsed(to_markdown(made)) == ([head, column], [[name, cell]], [title, note])
 
 
-# --- CSV and JSON
-
-
 def read(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
@@ -249,9 +237,6 @@ def test_records_are_json() -> None:
     assert json.loads(json.dumps(records, allow_nan=False)) == records
     assert records[2] == {"treatment": "paper", "n": 3, "estimate": None, "low": None, "fair": None}
     assert records[0]["estimate"] == 0.1 + 0.2
-
-
-# --- files
 
 
 def test_tables_are_written(tmp_path: Path) -> None:

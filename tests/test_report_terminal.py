@@ -69,9 +69,6 @@ def test_names_are_no_markup() -> None:
     assert file.getvalue() == "/a/[b]/" + "x" * 100 + "\ufffd[31m\n"
 
 
-# --- tables
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(
     "made", [table(), hostile_table(HOSTILE[:6]), hostile_table(["x" * 70, "y" * 35])]
@@ -88,9 +85,6 @@ def test_tables_are_folded_and_nothing_is_cut(made: Table, width: int) -> None:
     for letter in set(re.sub(r"\s", "", needed)):
         assert letters[letter] >= needed.count(letter), letter
     assert "…" not in found
-
-
-# --- bars
 
 
 def test_bars_by_hand() -> None:

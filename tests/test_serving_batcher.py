@@ -125,10 +125,7 @@ async def test_longest_first_within_the_budget_and_little_padding() -> None:
 async def test_a_request_does_not_wait_forever_behind_longer_ones(age: float, second: str) -> None:
     model = Model()
     async with held(model, age=age, budget=100) as batcher:
-        waiting = [
-            ask(batcher, model, Text(10, "short")),
-            ask(batcher, model, Text(100, "long")),
-        ]
+        waiting = [ask(batcher, model, Text(10, "short")), ask(batcher, model, Text(100, "long"))]
         await asyncio.sleep(0.001)
         model.go.set()
         await asyncio.gather(*waiting)

@@ -58,9 +58,6 @@ def desk(served: Any) -> Desk:
     return open_desk(served, "some/folder/tiny-bert")
 
 
-# --- the desk
-
-
 def test_it_has_the_plain_model_and_the_served_one(desk: Desk, served: Any, plain: Any) -> None:
     """Tiny models have 512 positions; only tiles read further, as far as the server does."""
     none, tiles = desk.facts["treatments"]
@@ -171,9 +168,6 @@ def test_a_document_waits_for_requests_and_ends_when_its_client_leaves(
     service.batcher.close()
 
 
-# --- routes
-
-
 def app_of(desk: Desk, key: str | None = None) -> Any:
     """The page as part of a server."""
     service = Service(desk.subject.model, name="tiny-bert")
@@ -249,9 +243,6 @@ def test_mistakes_are_one_line(client: Any, body: bytes, status: int, said: str)
     message = reply.json()["error"]["message"]
     assert said in message
     assert "\n" not in message
-
-
-# --- the page in a browser
 
 
 @pytest.fixture(scope="module")

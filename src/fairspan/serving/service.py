@@ -146,7 +146,8 @@ class Service:
             else:
                 # Its tokenizer may be used by a pass.
                 reading = self.batcher.submit(partial(_read, encoder, part))
-                texts.extend(await asyncio.wrap_future(reading))
+                part_read = await asyncio.wrap_future(reading)
+                texts += part_read
             self._check_lengths(encoder, texts, len(inputs))
         for index in longer:
             # With fewer tokens, what was left out might have been read.
