@@ -137,7 +137,7 @@ def test_every_option_reaches_the_spec(run: Run, usual: Words, tmp_path: Path) -
     more = "--languages it --sets 2 --seed 3 --too-long error --margin 0.02 --opening 9"
     more += " --prompt w1 --query-prompt w2 --indexes whole,chunk-max --chunk-tokens window"
     more += " --metrics recall@2"
-    done = run(*usual, *shlex.split(more), "--out", "here").ok
+    assert run(*usual, *shlex.split(more), "--out", "here").code == 0
     spec = read_log(tmp_path / "here").spec
     expected = {
         "languages": ["it"],
