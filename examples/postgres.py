@@ -27,7 +27,8 @@ def load(connection: psycopg.Connection, folder: str) -> None:
     connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
     register_vector(connection)
     connection.execute(
-        f"CREATE TABLE IF NOT EXISTS documents (id {id_type} PRIMARY KEY, vector {vector_type}({vector.list_size}))"
+        f"CREATE TABLE IF NOT EXISTS documents (id {id_type} PRIMARY KEY, "
+        f"vector {vector_type}({vector.list_size}))"
     )
     for shard in shards:
         copy_shard(connection, shard, [id_type, vector_type])
@@ -35,7 +36,8 @@ def load(connection: psycopg.Connection, folder: str) -> None:
         "SET maintenance_work_mem = '1GB'"
     )  # a graph that fits into it is built much faster
     connection.execute(
-        f"CREATE INDEX IF NOT EXISTS documents_hnsw ON documents USING hnsw (vector {vector_type}_cosine_ops)"
+        "CREATE INDEX IF NOT EXISTS documents_hnsw ON documents "
+        f"USING hnsw (vector {vector_type}_cosine_ops)"
     )
 
 
@@ -51,7 +53,8 @@ def copy_shard(connection: psycopg.Connection, shard: pq.ParquetFile, types: lis
                 for id, vector in zip(batch["id"].to_pylist(), vectors, strict=True):
                     copy.write_row((id, wrap(vector)))
         cursor.execute(
-            "INSERT INTO documents SELECT * FROM incoming ON CONFLICT (id) DO UPDATE SET vector = excluded.vector"
+            "INSERT INTO documents SELECT * FROM incoming "
+            "ON CONFLICT (id) DO UPDATE SET vector = excluded.vector"
         )
 
 
@@ -59,7 +62,10 @@ def search(
     connection: psycopg.Connection, query: np.ndarray, top: int = 10
 ) -> list[tuple[str, float]]:
     """Ids and cosines, best first. For more than 40 of them, raise hnsw.ef_search first."""
-    nearest = "SELECT id, 1 - (vector <=> %(query)s) FROM documents ORDER BY vector <=> %(query)s LIMIT %(top)s"
+    nearest = (
+        "SELECT id, 1 - (vector <=> %(query)s) FROM documents "
+        "ORDER BY vector <=> %(query)s LIMIT %(top)s"
+    )
     return connection.execute(nearest, {"query": query, "top": top}).fetchall()
 
 

@@ -1,4 +1,5 @@
-"""An exported folder in infinity: models with mean or CLS pooling, and optimum 1.24, since later ones miss the graph.
+"""An exported folder in infinity: models with mean or CLS pooling, and optimum 1.24, since later
+ones miss the graph.
 
     pip install infinity_emb optimum==1.24.0 "transformers<4.49" onnx onnxruntime torch
     python with_infinity.py FOLDER

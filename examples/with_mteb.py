@@ -16,7 +16,9 @@ import fairspan
 def compare(
     model: str, calibrations: tuple[str, ...] = ("plain", "long"), **options: str | int
 ) -> dict[str, dict]:
-    """nDCG@10 of each calibration: over all queries, and by the fifth of the document that has the evidence."""
+    """nDCG@10 of each calibration: over all queries, and by the fifth of the document that has the
+    evidence.
+    """
     task, found = fairspan.mteb_task(**options), {}
     for calibration in calibrations:
         one = fairspan.mteb_model(model, calibration)

@@ -1,4 +1,5 @@
-"""An exported folder in sentence-transformers' ONNX backend, which needs sentence-transformers 5 and transformers 4.
+"""An exported folder in sentence-transformers' ONNX backend, which needs sentence-transformers 5
+and transformers 4.
 
     pip install "sentence-transformers[onnx]<6"
     python with_sentence_transformers.py FOLDER

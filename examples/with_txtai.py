@@ -3,7 +3,8 @@
     pip install txtai onnxruntime
     python with_txtai.py FOLDER
 
-A saved model: Embeddings(path=folder, method="sentence-transformers", vectors={"trust_remote_code": True}).
+A saved model: Embeddings(path=folder, method="sentence-transformers",
+vectors={"trust_remote_code": True}).
 """
 
 import json

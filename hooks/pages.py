@@ -1,4 +1,6 @@
-"""Pages of the site from outside docs/, links between all pages, and what the first page takes from README.md."""
+"""Pages of the site from outside docs/, links between all pages, and what the first page takes from
+README.md.
+"""
 
 import posixpath
 import re
@@ -29,7 +31,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
-    """The links of a page as they are on the site; in the repository they are relative to its own place there."""
+    """The links of a page as they are on the site; in the repository they are relative to its own
+    place there.
+    """
     places = {place(file.src_uri): file.src_uri for file in files} | {"README.md": "index.md"}
     own = page.file.src_uri
 
@@ -46,7 +50,7 @@ def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
         )
         if found is None:
             raise ValueError(
-                f"README.md has no {name[1]} for the first page of the site: see {Path(__file__).name}"
+                f"README.md has no {name[1]} for the site's first page: see {Path(__file__).name}"
             )
         return linked(found[0], "")
 

@@ -32,7 +32,9 @@ FLAGS = [
 
 @dataclass
 class Opened:
-    """A page in a browser, with everything it complained of and everything it asked the network for."""
+    """A page in a browser, with everything it complained of and everything it asked the network
+    for.
+    """
 
     page: Any
     complaints: list[str] = field(default_factory=list)
@@ -54,14 +56,18 @@ def chromium() -> Iterator[Any]:
 
 
 def legend_of(page: Any) -> tuple[bool, list[str]]:
-    """Whether the labels of a scale of colours are apart from each other and below its ramp; their backgrounds."""
+    """Whether the labels of a scale of colours are apart from each other and below its ramp; their
+    backgrounds.
+    """
     found = page.evaluate(
         """() => {
-          const box = (one) => one.getBoundingClientRect(), ramp = box(document.querySelector(".ramp"));
+          const box = (one) => one.getBoundingClientRect();
+          const ramp = box(document.querySelector(".ramp"));
           const labels = [...document.querySelectorAll(".ends > span")], boxes = labels.map(box);
           const apart = boxes.every((one, place) => !place || boxes[place - 1].right < one.left);
           const grounds = labels.map((one) => getComputedStyle(one).backgroundImage);
-          return [labels.length === 3 && apart && boxes.every((one) => one.top >= ramp.bottom - 1), grounds];
+          const below = boxes.every((one) => one.top >= ramp.bottom - 1);
+          return [labels.length === 3 && apart && below, grounds];
         }"""
     )
     return bool(found[0]), list(found[1])

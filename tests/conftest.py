@@ -35,7 +35,9 @@ settings.load_profile("fairspan")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Import what is large, but not in the process that only hands out tests to others: it takes ten seconds."""
+    """Import what is large, but not in the process that only hands out tests to others: it takes
+    ten seconds.
+    """
     if not config.getoption("numprocesses", None):
         import sentence_transformers  # noqa: F401
         import torch
@@ -66,7 +68,9 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def bag_of_words() -> SentenceTransformer:
-    """A static embedding: the mean of random token vectors, so that the order of a text means nothing to it."""
+    """A static embedding: the mean of random token vectors, so that the order of a text means
+    nothing to it.
+    """
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
@@ -154,7 +158,8 @@ def minilm() -> SentenceTransformer:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """The command line in this process: the `main` that the installed script calls, without its imports' seconds.
+    """The command line in this process: the `main` that the installed script calls, without its
+    imports' seconds.
 
     Works in a folder of its own, with a store of its own, and times forecasts briefly.
     """

@@ -25,11 +25,13 @@ POOLINGS = ["cls", "lasttoken", "mean"]
 SIDES = ["right", "left"]
 Kind = tuple[str, str, str]
 
-# Every architecture once, with poolings and padding sides in turn. test_architectures.py has their whole cross.
+# Every architecture once, with poolings and padding sides in turn. test_architectures.py has their
+# whole cross.
 ONE_EACH: list[Kind] = [
     (name, POOLINGS[number % 3], SIDES[number % 2]) for number, name in enumerate(ARCHITECTURES, 1)
 ]
-# One pooled row; all rows, with a position bias and attention of its own; causal, grouped and padded on the left.
+# One pooled row; all rows, with a position bias and attention of its own; causal, grouped and
+# padded on the left.
 REPRESENTATIVES: list[Kind] = [
     ("bert", "cls", "right"),
     ("mpnet", "mean", "right"),

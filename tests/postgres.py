@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def installations() -> Iterator[Path]:
-    """The folders of installed servers' programs: Debian's, newest first, then the one of a wheel."""
+    """The folders of installed servers' programs: Debian's, newest first, then a wheel's."""
     yield from sorted(
         Path("/usr/lib/postgresql").glob("*/bin"),
         key=lambda bin: int(bin.parent.name),
@@ -36,7 +36,9 @@ def find_server() -> Path | None:
 
 
 def copied_wheel(bin: Path, folder: Path) -> Path:
-    """The programs of a wheel in another folder, with the libraries that they look for beside their package."""
+    """The programs of a wheel in another folder, with the libraries that they look for beside their
+    package.
+    """
     package = bin.parents[1]
     shutil.copytree(bin.parent, folder / package.name / bin.parent.name)
     libraries = package.with_name(f"{package.name}.libs")
@@ -47,7 +49,9 @@ def copied_wheel(bin: Path, folder: Path) -> Path:
 
 @contextmanager
 def running_server(bin: Path) -> Iterator[str]:
-    """The address of a new server with an empty database. It listens on a socket in a folder of its own only."""
+    """The address of a new server with an empty database. It listens on a socket in a folder of its
+    own only.
+    """
     # Not below pytest's folder: the path of a socket must be short, and nobody may not enter there.
     folder = Path(tempfile.mkdtemp(prefix="fairspan-pg-"))
     as_user: dict[str, str | int] = {}
@@ -62,8 +66,8 @@ def running_server(bin: Path) -> Iterator[str]:
     def call(program: str, *options: str) -> None:
         # To a file: the server inherits its output, so that a pipe would stay open.
         with (folder / "said").open("a+") as said:
-            done = subprocess.run([bin / program, "-D", folder / "data", *options], stdout=said, stderr=said,
-                                  cwd=folder, **as_user)  # fmt: skip
+            command = [bin / program, "-D", folder / "data", *options]
+            done = subprocess.run(command, stdout=said, stderr=said, cwd=folder, **as_user)
             said.seek(0)
             assert done.returncode == 0, said.read()
 

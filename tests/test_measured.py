@@ -1,4 +1,4 @@
-"""The page of measured models is what the files of facts make, and a new file makes one more row."""
+"""The page of measured models is what the files of facts make; a new file makes one more row."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ WHOLE = {
     },
 }
 ROW = (
-    "| owner/model (a note) | 33 M | 1,024 | 8,192 | cls | biased: −.069 at position 3 | fair: +.004 "
-    "| use tiles-128: .672 → .734 (+.062 [+.042, +.083]); averaged chunks .730 "
+    "| owner/model (a note) | 33 M | 1,024 | 8,192 | cls | biased: −.069 at position 3 "
+    "| fair: +.004 | use tiles-128: .672 → .734 (+.062 [+.042, +.083]); averaged chunks .730 "
     "| .238 | .399 | .427 (+.189 [+.155, +.222]) | .600 |\n"
 )
 

