@@ -22,35 +22,25 @@ _ORDER = pl.col("part").replace_strict(
 
 
 def layer_groups(depth: int) -> dict[str, range]:
-    """The layers in thirds, and all of them. A model of fewer than three layers has no thirds.
-
-    >>> list(layer_groups(6).values())
-    [range(0, 2), range(2, 4), range(4, 6), range(0, 6)]
-    """
-    everything = {"all": range(depth)}
-    if depth < 3:
-        return everything
-    low = round(depth / 3)
-    high = round(2 * depth / 3)
-    thirds = {
-        "first third": range(low),
-        "middle third": range(low, high),
-        "last third": range(high, depth),
-    }
-    return thirds | everything
+    """The layers in thirds, and all of them. A model of fewer than three layers has no thirds."""
+    groups = {}
+    if depth >= 3:
+        low = round(depth / 3)
+        high = round(2 * depth / 3)
+        groups["first third"] = range(low)
+        groups["middle third"] = range(low, high)
+        groups["last third"] = range(high, depth)
+    return groups | {"all": range(depth)}
 
 
 def attention_frame(log: RunLog) -> pl.DataFrame:
     """Mean shares of every part over the documents that have it, for each group of layers.
 
     Columns: `number` counts the parts of the text from 1 and is null for what is around it; `equal`
-    is the share that a part would hold if the text's attention were divided equally among its
-    parts; `low` and `high` are clustered by set and unknown for one set; `layers` is the group of
-    layers from `first_layer` to `last_layer`.
+    is the share of a part if all parts of the text had the same; intervals are clustered by set.
     """
-    rows = log.rows.filter(
-        pl.col("measure").is_in(list(ATTENTION_MEASURES)) & pl.col("layer").is_not_null()
-    )
+    measured = pl.col("measure").is_in(list(ATTENTION_MEASURES))
+    rows = log.rows.filter(measured, pl.col("layer").is_not_null())
     if rows.is_empty():
         return pl.DataFrame()
     order = rows.select(FAMILY).unique(maintain_order=True).with_row_index("family")

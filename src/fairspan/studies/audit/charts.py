@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
@@ -34,10 +35,6 @@ class Shown:
         return self.frames[frame].filter(**values).to_dicts() if frame in self.frames else []
 
     @property
-    def measures(self) -> list[str]:
-        return values_of(self.frames["means"], "measure") if "means" in self.frames else []
-
-    @property
     def treatments(self) -> tuple[str, ...]:
         """All that were measured, which a page can switch between."""
         frames = [self.frames[name] for name in ("means", "attention") if name in self.frames]
@@ -60,9 +57,12 @@ class Shown:
             yield Series(name, place, tuple(points.get(label) for label in labels))
 
 
-def measure_sections(shown: Shown, measure: str) -> list[Section]:
-    """Positions, and languages where two lead each other."""
-    return [_profile_section(shown, measure), *_language_sections(shown, measure)]
+def sections_of(shown: Shown) -> Iterator[Section]:
+    """For each measure its positions, and languages where two lead each other."""
+    means = shown.frames.get("means", pl.DataFrame({"measure": []}))
+    for measure in values_of(means, "measure"):
+        yield _profile_section(shown, measure)
+        yield from _language_sections(shown, measure)
 
 
 def _profile_section(shown: Shown, measure: str) -> Section:
@@ -95,14 +95,12 @@ def _profile_section(shown: Shown, measure: str) -> Section:
 
 def _profile_panels(shown: Shown, measure: str) -> Iterator[Panel]:
     """By size, then by plan, in the order of the log."""
-    keys = ("treatment", "n", "plan", "position")
-    effects = {
-        tuple(row[key] for key in keys): row for row in shown.rows("coefficients", measure=measure)
-    }
+    key = itemgetter("treatment", "n", "plan", "position")
+    effects = {key(row): row for row in shown.rows("coefficients", measure=measure)}
 
     def tell(mean: Columns) -> str:
         lines = [f"{mean['treatment']}, position {mean['position']}", with_bounds(interval(mean))]
-        effect = effects.get(tuple(mean[key] for key in keys))
+        effect = effects.get(key(mean))
         if effect is not None and mean["position"] > 1 and mean["lead"] == mean["later"]:
             change = with_bounds(interval(effect), "+.3f")
             lines.append(f"against position 1: {change}, p {p_value(effect['p_value'])}")
@@ -110,11 +108,10 @@ def _profile_panels(shown: Shown, measure: str) -> Iterator[Panel]:
         return "\n".join([*lines, f"{tokens} tokens on average, {mean['documents']:,} documents"])
 
     verdicts = {row["treatment"]: row["verdict"] for row in shown.rows("verdicts", measure=measure)}
-    families: dict[tuple[int, str], list[Columns]] = {}
-    for row in shown.rows("means", measure=measure):
-        families.setdefault((row["n"], row["plan"]), []).append(row)
-    # Sorting is stable: plans keep their order.
-    for (n, plan), rows in sorted(families.items(), key=lambda item: item[0][0]):
+    means = shown.frames["means"].filter(measure=measure).sort("n", maintain_order=True)
+    families = means.partition_by("n", "plan", as_dict=True, maintain_order=True)
+    for (n, plan), family in families.items():
+        rows = family.to_dicts()
         first = [row for row in rows if row["treatment"] == rows[0]["treatment"]]
         positions = [row["position"] for row in first]
         series = []
@@ -133,12 +130,14 @@ def _profile_panels(shown: Shown, measure: str) -> Iterator[Panel]:
 
 def _pages(plans: Iterable[str]) -> dict[str, list[str]]:
     """Plans that are drawn together by the page's name: all, or by the language of later ones."""
+    distinct = list(dict.fromkeys(plans))
+    if len(distinct) <= MOST_PLANS:
+        return {"": distinct}
     pages: dict[str, list[str]] = {}
-    for plan in dict.fromkeys(plans):
+    for plan in distinct:
         _, _, later = plan.partition(":")
         pages.setdefault(f"later-{later}" if later else "monolingual", []).append(plan)
-    everything = [plan for page in pages.values() for plan in page]
-    return {"": everything} if len(everything) <= MOST_PLANS else pages
+    return pages
 
 
 def _heat_map(shown: Shown, measure: str, n: int, *, several: bool) -> HeatMap | None:
@@ -172,11 +171,11 @@ def _heat_cell(values: Sequence[float | None]) -> HeatCell | None:
     return None if set(values) == {None} else HeatCell(tuple(values))
 
 
-def _language_sections(shown: Shown, measure: str) -> list[Section]:
-    """Every two languages that lead each other in mixed documents; empty if there are none."""
+def _language_sections(shown: Shown, measure: str) -> Iterator[Section]:
+    """Every two languages that lead each other in mixed documents; none if there are none."""
     rows = shown.rows("languages", measure=measure)
     if not rows:
-        return []
+        return
     done = POSITION_MEASURES[measure].done
     margin = rows[0]["margin"]
     for row in rows:
@@ -210,15 +209,14 @@ def _language_sections(shown: Shown, measure: str) -> list[Section]:
         "of both, at the same position, averaged over the two orders, with 95 % intervals. Above 0 "
         f"it is favoured. Differences in the shaded area, within ±{margin:g}, count as fair."
     )
-    return [Section(f"Which languages are better {done}", intro, (chart,))]
+    yield Section(f"Which languages are better {done}", intro, (chart,))
 
 
 def attention_section(shown: Shown) -> Section:
     """Where the pooled row looks; a page shows the last third of the layers."""
     frame = shown.frames["attention"]
-    where = "all layers"
-    if "last third" in frame["layers"]:
-        where = "the last third of the layers"
+    thirds = "last third" in frame["layers"]
+    where = "the last third of the layers" if thirds else "all layers"
     intro = (
         "The mean share of attention that each part of the text gets from the pooled row, in "
         f"{where}, with 95 % intervals. Special tokens are on the right. Text with more attention "
@@ -235,19 +233,21 @@ def attention_section(shown: Shown) -> Section:
 def _attention_charts(frame: pl.DataFrame, words: AttentionWords, shown: Shown) -> Iterator[Chart]:
     """One chart for each size, of as many plans as fit."""
     sizes = sorted(frame["n"].unique())
-    several = len(sizes) > 1
     for n in sizes:
+        name = words.name
+        title = f"Attention of the pooled row {words.by}"
+        if len(sizes) > 1:
+            name += f"-n{n}"
+            title += f", {n} segments"
         pages = _pages(frame.filter(n=n)["plan"])
         for page, plans in pages.items():
             part = frame.filter(pl.col("plan").is_in(plans), n=n)
             folded = words.relative or page != next(iter(pages))
             panels = tuple(_attention_panels(part, words, shown, folded=folded))
-            name = [words.name, f"n{n}" if several else "", page]
             of_each = " of each plan" if len(plans) > 1 else ""
             yield Chart(
-                name="-".join(filter(None, name)),
-                title=f"Attention of the pooled row {words.by}"
-                + (f", {n} segments" if several else ""),
+                name=f"{name}-{page}" if page else name,
+                title=title,
                 caption=f"Share of the pooled row's attention {words.by}, in documents of {n} "
                 "segments, by layers, with 95 % intervals.",
                 kind="lines" if words.relative else "bars",
@@ -263,20 +263,17 @@ def _attention_charts(frame: pl.DataFrame, words: AttentionWords, shown: Shown) 
 def _attention_panels(
     frame: pl.DataFrame, words: AttentionWords, shown: Shown, *, folded: bool
 ) -> Iterator[Panel]:
-    """For each group of layers and plan the parts of the text, and then what is around it.
-
-    On the relative axis special tokens would be far above twenty small parts; they are the same
-    as by segment.
-    """
+    """For each group of layers and plan the parts of the text, and then what is around it."""
     on_page = "last third" if "last third" in frame["layers"] else "all"
+    # On the relative axis special tokens would be far above twenty small parts.
     around = [] if words.relative else parts_around(frame)
     parts = frame.partition_by("layers", "plan", as_dict=True, maintain_order=True)
     for (layers, plan), rows in parts.items():
         first = rows.row(0, named=True)
-        numbers = rows.select("part", "number").drop_nulls().unique().sort("number").rows()
-        labels = {
-            part: str(5 * (place - 1) if words.relative else place) for part, place in numbers
-        }
+        numbers = rows.select("part", "number").drop_nulls().unique().sort("number")
+        if words.relative:
+            numbers = numbers.with_columns((pl.col("number") - 1) * 5)
+        labels = {part: str(place) for part, place in numbers.iter_rows()}
         labels |= {part: part for part in around}
         where = "all layers" if layers == "all" else f"{layers} of the layers"
         yield Panel(

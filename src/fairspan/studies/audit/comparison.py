@@ -41,16 +41,13 @@ _PLACE = ["set", "order", "position", "segment", "language"]
 _VALUES = ("value", "value_second", "value_change")
 _ORDER: tuple[LossKind, ...] = ("worse", "inconclusive", "not worse", "fairer")
 
-_Effects = tuple[PositionEffects, PositionEffects, PositionEffects]
-"""Under the first treatment, under the second, and of the change from one to the other."""
-
 
 @dataclass(frozen=True, eq=False)
 class Pairing:
     """The documents that two arms share. What these have in common cancels row by row.
 
     `familywise`: lower limits of changes hold together for all families of a measure, for a claim
-    about the worst of them. That none is worse needs no correction, because all must pass.
+    about the worst of them.
     """
 
     first: Arm
@@ -86,21 +83,17 @@ class Pairing:
         return Settings.of(self.first.log)
 
     @cached_property
-    def families(self) -> list[tuple[Family, pl.DataFrame, _Effects]]:
+    def families(self) -> list[tuple[Family, pl.DataFrame, list[PositionEffects]]]:
         """Every family of documents with its rows and effects."""
         parts = self.rows.partition_by(_FAMILY, as_dict=True, maintain_order=True)
         return [(Family(*key), rows, self._effects(rows)) for key, rows in parts.items()]
 
-    def _effects(self, rows: pl.DataFrame) -> _Effects:
-        """The effects of both values and of the change."""
+    def _effects(self, rows: pl.DataFrame) -> list[PositionEffects]:
+        """Under the first treatment, under the second, and of the change between them."""
         places = arrays(rows, "position", "set", "segment")
         how = self.settings.inference
-        before, after, change = arrays(rows, *_VALUES)
-        return (
-            position_effects(before, *places, inference=how),
-            position_effects(after, *places, inference=how),
-            position_effects(change, *places, inference=how),
-        )
+        columns = arrays(rows, *_VALUES)
+        return [position_effects(values, *places, inference=how) for values in columns]
 
     def _family_names(self, family: Family, rows: pl.DataFrame, sets: int) -> Columns:
         sizes = {"sets": sets, "documents": rows["document"].n_unique()}
@@ -129,15 +122,9 @@ class Pairing:
         for family, rows, (before, after, change) in compared:
             start = family.first_compared
             kept = rows.filter(pl.col("position") >= start)
-            first, second, positions, sets, segments = arrays(
-                kept, "value", "value_second", "position", "set", "segment"
-            )
+            shifted = kept.with_columns(pl.col("position") - (start - 1))
             grown = spread_change(
-                first,
-                second,
-                positions - start + 1,
-                sets,
-                segments,
+                *arrays(shifted, "value", "value_second", "position", "set", "segment"),
                 inference=self.settings.inference,
                 families=counts[family.measure] if self.familywise else 1,
             )
@@ -158,15 +145,16 @@ class Pairing:
         means = groups.agg(pl.col(_VALUES).mean())
         parts = means.partition_by("measure", as_dict=True, maintain_order=True)
         for (measure,), rows in parts.items():
-            before, after, change = self._effects(rows)
+            estimates = [effects.means for effects in self._effects(rows)]
+            before, after, change = estimates
             for place, positions in enumerate(("position 1", "later positions")):
                 yield {
                     "measure": measure,
                     **self.names,
                     "positions": positions,
-                    "first_estimate": before.means[place].estimate,
-                    "second_estimate": after.means[place].estimate,
-                    **contrast(change.means[place], "change_"),
+                    "first_estimate": before[place].estimate,
+                    "second_estimate": after[place].estimate,
+                    **contrast(change[place], "change_"),
                 }
 
     def languages(self) -> Iterator[Columns]:
@@ -215,17 +203,9 @@ def _position_rows(arm: Arm) -> pl.DataFrame:
 def compare(
     first: RunLog, second: RunLog | None, treatments: Sequence[str] | None = None
 ) -> list[Table]:
-    """What changes between treatments of one run or between two runs, on the same documents.
-
-    Without names every treatment of one run is compared with its first, and of two runs each
-    treatment that both have. For each measure there is a table of the spread between positions,
-    which is brief, and one of coefficients.
-    """
-    rows: dict[str, list[Columns]] = {
-        "changes": [],
-        "coefficient-changes": [],
-        "language-changes": [],
-    }
+    """Tables of what changes between treatments or runs on the same documents, by measure."""
+    kinds = ("changes", "coefficient-changes", "language-changes")
+    rows: dict[str, list[Columns]] = {kind: [] for kind in kinds}
     for pair in pairs_to_compare(first, second, treatments):
         pairing = Pairing(*pair)
         rows["changes"] += pairing.spreads()
@@ -247,10 +227,7 @@ def changes(
     treatments: Sequence[str] | None = None,
     margin: float | None = None,
 ) -> list[Change]:
-    """Whether the spread between positions grows in any family, by pair and by measure.
-
-    And whether two languages of mixed documents come further apart.
-    """
+    """Whether the spread between positions grows, or languages come further apart, by measure."""
     allowed = float(first.spec["margin"]) if margin is None else margin
     worst = []
     for pair in pairs_to_compare(first, second, treatments):
@@ -265,32 +242,30 @@ def changes(
 def _worst_change(pairing: Pairing, rows: Sequence[Columns], margin: float) -> Change:
     """The comparison that decides: worse before inconclusive, not worse and fairer.
 
-    Of several that are alike, the one that loses most: families lose in their spread, pairs of
-    languages in how far they are apart.
+    Of several that are alike, the one that loses most.
     """
     languages = "against" in rows[0]
     size = "absolute_change_" if languages else "change_"
-    kinds = [judge_loss(row[f"{size}low"], row[f"{size}high"], margin, "fairer") for row in rows]
-    ranks = [
-        (_ORDER.index(kind), -row[f"{size}estimate"]) for kind, row in zip(kinds, rows, strict=True)
-    ]
-    place = ranks.index(min(ranks))
-    worst = rows[place]
+
+    def judged(row: Columns) -> LossKind:
+        return judge_loss(row[f"{size}low"], row[f"{size}high"], margin, "fairer")
+
+    worst = min(rows, key=lambda row: (_ORDER.index(judged(row)), -row[f"{size}estimate"]))
     measure = worst["measure"]
     change = with_bounds(interval(worst, size), "+.3f")
     if languages:
         ends = _before_and_after(worst, "estimate", "+.3f")
         pair = f"{worst['language']} against {worst['against']}"
         words = f"{measure} of {pair} {ends} (size {change})"
-        sizes = {row["n"] for row in rows}
-        which = f", n={worst['n']}" if len(sizes) > 1 else ""
+        several = len({row["n"] for row in rows}) > 1
+        which = f", n={worst['n']}" if several else ""
         which += f", the worst of {len(rows)} comparisons of languages"
     else:
         words = f"spread of {measure} {_before_and_after(worst, 'spread')} ({change})"
         which = f" for {worst['plan']}, n={worst['n']}, the worst of {len(rows)} families"
     if len(rows) > 1:
         words += which
-    return Change(pairing.first, pairing.second, measure, kinds[place], words, languages=languages)
+    return Change(pairing.first, pairing.second, measure, judged(worst), words, languages=languages)
 
 
 def _before_and_after(row: Columns, column: str, form: str = ".3f") -> str:

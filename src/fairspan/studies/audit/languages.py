@@ -17,7 +17,16 @@ from fairspan.stats.languages import (
     joint_model,
     language_effects,
 )
-from fairspan.studies.audit.measures import COMPANIES, COMPANY, Columns, Settings, arrays, contrast
+from fairspan.studies.audit.measures import (
+    COMPANIES,
+    COMPANY,
+    PLAN,
+    Columns,
+    Settings,
+    arrays,
+    contrast,
+    with_codes,
+)
 from fairspan.studies.audit.positions import judged_together, worst_of
 
 MIXED = pl.col("lead").cast(pl.String) != pl.col("later").cast(pl.String)
@@ -30,10 +39,8 @@ _GROUP = ("measure", "treatment", "n")
 class MixedEffects:
     """The mixed documents of one size under one measure and treatment.
 
-    Attributes:
-        effects: at the same length if lengths vary; None if a reason says why not.
-        plain: at the lengths that segments have.
-        verdict: None if no two languages lead each other.
+    `effects` are at the same length if lengths vary, and None if a reason says why not; `plain`
+    ones are at the lengths that segments have.
     """
 
     measure: str
@@ -56,9 +63,8 @@ class MixedEffects:
 
     @property
     def names(self) -> Columns:
-        """The columns that all frames of languages begin with."""
-        group = {"measure": self.measure, "treatment": self.treatment, "n": self.n}
         sets = 0 if self.effects is None else self.effects.model.sets
+        group = dict(zip(_GROUP, (self.measure, self.treatment, self.n), strict=True))
         return {**group, "sets": sets, "documents": self.documents}
 
     @property
@@ -98,8 +104,8 @@ class MixedEffects:
                 columns["beside"] = ", ".join(beside)
                 for name, mean in means.items():
                     columns |= columns_of(mean, f"{name}_")
-                inference = self.plain.model.robust.inference
-                yield {**self.names, **columns, "inference": inference}
+                columns["inference"] = self.plain.model.robust.inference
+                yield self.names | columns
 
 
 def mixed_effects_of(rows: pl.DataFrame, settings: Settings) -> list[MixedEffects]:
@@ -128,21 +134,12 @@ def effects_of(
     rows: pl.DataFrame, settings: Settings, column: str = "value", *, same_length: bool = True
 ) -> LanguageEffects:
     """The languages of mixed documents by a column of their rows."""
-    plans = plans_of(rows)
-    codes = pl.DataFrame(plans, ["lead", "later"], orient="row").with_row_index("code")
-    names = rows.select(pl.col("lead", "later").cast(pl.String))
-    joined = names.join(codes, on=["lead", "later"], how="left", maintain_order="left")
     columns = arrays(rows, column, "position", "set", "tokens", "segment")
     values, positions, sets, tokens, segments = columns
-    return language_effects(
-        values,
-        positions,
-        (joined["code"].to_numpy(), plans),
-        sets,
-        tokens if same_length else None,
-        segments,
-        inference=settings.inference,
-    )
+    [codes] = arrays(with_codes(rows.select(PLAN), "plan"), "plan")
+    lengths = tokens if same_length else None
+    places = (positions, (codes, plans_of(rows)), sets, lengths, segments)
+    return language_effects(values, *places, inference=settings.inference)
 
 
 def plans_of(rows: pl.DataFrame) -> list[LeadLater]:
@@ -156,10 +153,7 @@ def count_pairs(rows: pl.DataFrame) -> int:
 
 
 def language_verdict(sizes: Sequence[MixedEffects]) -> tuple[str, str] | None:
-    """The verdict on languages under one measure and treatment, and the same in one line.
-
-    It is that on the worst size; None if no languages are compared.
-    """
+    """The verdict on the worst size, and the same in one line; None if nothing is compared."""
     worst = worst_of(sizes)
     if worst is None or worst.verdict is None:
         return None
@@ -190,17 +184,16 @@ def language_notes(sizes: Sequence[MixedEffects], languages: Sequence[str]) -> l
         plans = "all" if others else f"{first}:{second},{second}:{first}"
         note = (
             "languages have no verdict: documents in one language do not tell how a model treats "
-            "it from what its segments are like; mixed documents in both orders do "
+            f"it from what its segments are like; mixed documents in both orders do (mixed {plans})"
         )
-        return [f"{note}(mixed {plans})"]
+        return [note]
     return [*_missing(sizes), *dict.fromkeys(size.reason for size in sizes if size.reason)]
 
 
 def _missing(sizes: Sequence[MixedEffects]) -> list[str]:
     """The plans of which the other order is missing, as a note."""
-    plans = dict.fromkeys(
-        plan for size in sizes for plan in size.plans if plan[::-1] not in size.plans
-    )
+    alone = [plan for size in sizes for plan in size.plans if plan[::-1] not in size.plans]
+    plans = dict.fromkeys(alone)
     if not plans:
         return []
     pairs = ", ".join(f"{lead} and {later}" for lead, later in plans)
@@ -209,11 +202,7 @@ def _missing(sizes: Sequence[MixedEffects]) -> list[str]:
 
 
 def joint_rows(rows: pl.DataFrame, settings: Settings) -> Iterator[Columns]:
-    """The model over all plans of each measure, treatment and size; none for one language.
-
-    Differences between positions and between languages, the slope of log(tokens), and the mean of
-    each position, language and company.
-    """
+    """The model over all plans of each measure, treatment and size; none for one language."""
     if rows["language"].n_unique() < 2:
         return
     for group, part in _by_group(rows).items():
@@ -255,16 +244,15 @@ def _averaged_effects(model: JointModel, factor: str) -> Iterator[Columns]:
         yield _joint(factor, reason=str(error))
         return
     against = str(effect.baseline)
-    for place, name in enumerate(effect.names):
-        levels = [
-            f"{level} (mixed)" if company else str(level) for level, company in effect.over[place]
-        ]
+    for place, (name, over) in enumerate(zip(effect.names, effect.over, strict=True)):
+        levels = [f"{level} (mixed)" if company else str(level) for level, company in over]
         columns: Columns = {factor: name, "against": against, "joint_p": effect.p_value}
         columns["averaged_over"] = ", ".join(levels)
         yield _joint(factor, effect.contrasts[place], **columns)
     for name in effect.refused:
+        columns = {factor: name, "against": against}
         reason = f"{name} is never in the same place and company as {against}"
-        yield _joint(factor, None, **{factor: name, "against": against, "reason": reason})
+        yield _joint(factor, **columns, reason=reason)
 
 
 def _joint(effect: str, interval: Interval | None = None, **columns: Any) -> Columns:

@@ -1,6 +1,6 @@
 """`Family`: documents that are analysed together; and what each measure is called."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,6 +39,27 @@ COMPANIES = ("", "alone in its language", "not alone")
 """Empty where a document is in one language."""
 
 
+@dataclass(frozen=True, slots=True)
+class Unseen:
+    """In how many documents of n segments a treatment reads a position in part only, or never."""
+
+    treatment: str
+    n: int
+    position: int
+    documents: int
+    in_part: int
+    never: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntries:
+    """What only headers of audits say; `shared_segments`: by size, if some are in several sets."""
+
+    tokens: int = 0
+    shared_segments: dict[str, bool] = field(default_factory=dict)
+    unseen: list[Unseen] = field(default_factory=list)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Family:
     """The documents of one size and language plan, under one measure."""
@@ -58,11 +79,7 @@ class Family:
 
     @property
     def first_compared(self) -> int:
-        """The position that later ones are compared with.
-
-        In a mixed plan position 1 is the only one in its language, which cannot be told from being
-        first.
-        """
+        """The position that later ones are compared with: 1, if others are in its language."""
         return 2 if self.mixed else 1
 
     @property
@@ -72,7 +89,6 @@ class Family:
 
     @property
     def labels(self) -> Columns:
-        """The columns of a frame that name it."""
         return {"plan": self.plan, "lead": self.lead, "later": self.later, "n": self.n}
 
 
@@ -95,11 +111,8 @@ class Settings:
 
 
 def with_codes(rows: pl.DataFrame, *names: str) -> pl.DataFrame:
-    """The rows with numbers in place of names in those columns, since comparing these is faster.
-
-    They are numbered in order of appearance. Polars numbers its own categories for the whole
-    process, so that results would depend on what was read before.
-    """
+    """The rows with numbers in place of names, in order of appearance: these compare faster."""
+    # Polars numbers its own categories for the whole process: results would depend on earlier ones.
     kinds = {name: pl.Enum(rows[name].drop_nulls().unique(maintain_order=True)) for name in names}
     return rows.with_columns(pl.col(name).cast(kind).to_physical() for name, kind in kinds.items())
 
@@ -121,13 +134,7 @@ def contrast(interval: Interval | None, prefix: str = "") -> Columns:
 
 
 class Words(NamedTuple):
-    """The words for a measure.
-
-    Attributes:
-        done: what a verdict says is done to a position.
-        title, caption: of its figure.
-        intro: of its section.
-    """
+    """The words for a measure: what is done to a position, its figure, and its section's intro."""
 
     done: str
     title: str
@@ -155,10 +162,7 @@ POSITION_MEASURES = {
 
 
 class AttentionWords(NamedTuple):
-    """The words for one way to divide a text: its figure, its axis, and what titles say.
-
-    `relative`: its parts are shares of the text's length.
-    """
+    """The words for one way to divide a text; `relative` parts are shares of its length."""
 
     name: str
     x_label: str

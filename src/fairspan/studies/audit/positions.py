@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from math import inf, nan
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
@@ -23,23 +24,13 @@ from fairspan.studies.audit.measures import (
     symbol,
 )
 
+if TYPE_CHECKING:
+    from fairspan.studies.audit.languages import MixedEffects
+
 _WORST = ("biased", "inconclusive", "fair")
 
-
-class Judged(Protocol):
-    """What a verdict is about; `compared` and `verdict` are None if nothing could be compared."""
-
-    @property
-    def measure(self) -> str: ...
-    @property
-    def treatment(self) -> str: ...
-    @property
-    def compared(self) -> Compared | None: ...
-    @property
-    def verdict(self) -> Verdict | None: ...
-
-
-AnyJudged = TypeVar("AnyJudged", bound=Judged)
+AnyJudged = TypeVar("AnyJudged", "FamilyEffects", "MixedEffects")
+"""`compared` and `verdict` are None if nothing could be compared."""
 
 
 def judged_together(unjudged: Sequence[AnyJudged], margin: float) -> list[AnyJudged]:
@@ -52,7 +43,7 @@ def judged_together(unjudged: Sequence[AnyJudged], margin: float) -> list[AnyJud
     for (measure, _), members in groups.items():
         verdicts = decide(list(members.values()), margin, measure=POSITION_MEASURES[measure].done)
         for place, verdict in zip(members, verdicts, strict=True):
-            judged[place] = replace(judged[place], verdict=verdict)  # type: ignore[type-var]
+            judged[place] = replace(judged[place], verdict=verdict)
     return judged
 
 
@@ -60,9 +51,8 @@ def judged_together(unjudged: Sequence[AnyJudged], margin: float) -> list[AnyJud
 class FamilyEffects(Family):
     """One measure of one treatment on one family of documents.
 
-    Attributes:
-        tokens: mean length of the segments at each position.
-        uneven, gini_p, verdict: of the positions that are compared; empty if there is only one.
+    `tokens` is the mean length of segments by position; `uneven`, `gini_p` and `verdict` are of the
+    positions that are compared.
     """
 
     treatment: str
@@ -83,7 +73,6 @@ class FamilyEffects(Family):
 
     @property
     def names(self) -> Columns:
-        """The columns that all frames of families begin with."""
         sizes = {"sets": self.effects.sets, "documents": self.documents}
         return {"measure": self.measure, "treatment": self.treatment, **self.labels, **sizes}
 
@@ -91,12 +80,10 @@ class FamilyEffects(Family):
     def judgement(self) -> Columns:
         """The verdict on the family, and in a mixed plan what it leaves out."""
         verdict = self.verdict
-        columns = dict.fromkeys(
-            ("margin", "position", "against", "estimate", "low", "high", "sets_needed")
-        )
+        names = ("margin", "position", "against", "estimate", "low", "high", "sets_needed")
+        columns: Columns = {name: getattr(verdict, name, None) for name in names}
         sentence = not_compared([self])
         if verdict is not None:
-            columns = {name: getattr(verdict, name, None) for name in columns}
             columns["position"] = self.first_compared + verdict.worst + 1
             columns["against"] = self.first_compared
             sentence = "; ".join(filter(None, [verdict.sentence(), sentence]))
@@ -139,40 +126,32 @@ class FamilyEffects(Family):
 
 def families_of(rows: pl.DataFrame, settings: Settings) -> list[FamilyEffects]:
     """The statistics of every family; those of one measure and treatment are judged together."""
-    names = rows.select(FAMILY).unique(maintain_order=True).rows()
-    parts = rows.partition_by(FAMILY, as_dict=True)
-    families = [_effects_of(parts.pop(family), family, settings) for family in names]
+    parts = rows.partition_by(FAMILY, as_dict=True, maintain_order=True)
+    families = [_effects_of(part, family, settings) for family, part in parts.items()]
     return judged_together(families, settings.margin)
 
 
 def _effects_of(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings) -> FamilyEffects:
     """The effects of one family, before it is judged together with others."""
     measure, treatment, n, lead, later = family
-    columns = arrays(rows, "value", "position", "set", "segment", "document")
-    values, positions, sets, segments, documents = columns
-    effects = stats.position_effects(
-        values, positions, sets, segments, inference=settings.inference
-    )
+    places = arrays(rows, "value", "position", "set", "segment")
+    effects = stats.position_effects(*places, inference=settings.inference)
     lengths = rows.group_by("position").agg(pl.col("tokens").mean()).sort("position")["tokens"]
-    family_effects = FamilyEffects(
-        measure, n, lead, later, treatment, effects, rows.height // n, tuple(lengths)
-    )
+    counts = (rows.height // n, tuple(lengths))
+    family_effects = FamilyEffects(measure, n, lead, later, treatment, effects, *counts)
     if not family_effects.comparisons:
         return family_effects
-    kept = positions >= family_effects.first_compared
-    compared = (values[kept], positions[kept] - family_effects.first_compared + 1)
+    first = family_effects.first_compared
+    kept = rows.filter(pl.col("position") >= first)
+    values, positions, sets, documents = arrays(kept, "value", "position", "set", "document")
     rng = settings.rng
-    uneven = stats.unevenness(*compared, sets[kept], rng=rng)
-    return replace(
-        family_effects, uneven=uneven, gini_p=stats.gini_test(*compared, documents[kept], rng=rng)
-    )
+    uneven = stats.unevenness(values, positions - first + 1, sets, rng=rng)
+    gini_p = stats.gini_test(values, positions - first + 1, documents, rng=rng)
+    return replace(family_effects, uneven=uneven, gini_p=gini_p)
 
 
 def worst_of(judged: Sequence[AnyJudged]) -> AnyJudged | None:
-    """The item that decides: biased before inconclusive before fair, then the largest effect.
-
-    Among inconclusive ones it is that which needs the most sets. None if nothing was compared.
-    """
+    """The worst verdict, then what needs the most sets, then the largest effect; None without."""
 
     def rank(item: AnyJudged) -> tuple[int, float, float]:
         verdict = item.verdict
@@ -222,24 +201,25 @@ def _sentence(families: Sequence[FamilyEffects], worst: FamilyEffects | None) ->
 
 def not_compared(families: Sequence[FamilyEffects]) -> str:
     """What verdicts leave out of mixed plans; empty if there are none."""
-    plans = list(dict.fromkeys((family.lead, family.later) for family in families if family.mixed))
+    plans = {(family.lead, family.later) for family in families if family.mixed}
+    if not plans:
+        return ""
     if len(plans) > 1:
-        return (
-            "in mixed plans position 1 is not compared with later positions, which are in another "
-            "language"
-        )
-    return "".join(
-        f"position 1 ({lead}) is not compared with later positions ({later})"
-        for lead, later in plans
-    )
+        several = "in mixed plans position 1 is not compared with later positions"
+        return f"{several}, which are in another language"
+    [(lead, later)] = plans
+    return f"position 1 ({lead}) is not compared with later positions ({later})"
 
 
 def remedy(families: Sequence[FamilyEffects]) -> str:
     """What would compare position 1, if some language has no documents of its own."""
-    languages = dict.fromkeys(
-        language for family in families for language in (family.lead, family.later)
-    )
+    languages = languages_of(families)
     if set(languages) <= {family.lead for family in families if not family.mixed}:
         return ""
     listed = ", ".join(languages)
     return f"; documents in one language would compare position 1 (languages {listed})"
+
+
+def languages_of(families: Sequence[FamilyEffects]) -> list[str]:
+    plans = [(family.lead, family.later) for family in families]
+    return list(dict.fromkeys(chain.from_iterable(plans)))

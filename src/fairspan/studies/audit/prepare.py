@@ -22,17 +22,13 @@ from fairspan.runs.progress import Progress
 from fairspan.runs.subject import Subject
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note, window_notes, windows_of
-from fairspan.studies.audit.entries import AuditEntries, Unseen
+from fairspan.studies.audit.measures import AuditEntries, Unseen
 from fairspan.studies.audit.options import AuditOptions
 
 
 @dataclass(frozen=True)
 class PreparedAudit:
-    """An audit that is ready to run.
-
-    Attributes:
-        fit: texts that are never measured, for treatments that are fitted.
-    """
+    """An audit that is ready to run; treatments are fitted on the texts of `fit`."""
 
     subject: Subject
     options: AuditOptions
@@ -47,8 +43,8 @@ class PreparedAudit:
 
     @cached_property
     def _lengths(self) -> dict[str, list[int]]:
-        kinds = (("documents", self.texts), ("segments", self.segments))
-        return {kind: [text.length for text in texts] for kind, texts in kinds}
+        kinds = {"documents": self.texts, "segments": self.segments}
+        return {kind: [text.length for text in texts] for kind, texts in kinds.items()}
 
     @cached_property
     def _windows(self) -> list[WindowInfo]:
@@ -61,8 +57,7 @@ class PreparedAudit:
     @property
     def notes(self) -> list[str]:
         """What a reader should know of the corpus, the documents and how far they are read."""
-        names = [treatment.name for treatment in self.options.all_treatments]
-        positions = {name: _position_words(self._unseen, name) for name in names}
+        positions = _position_words(self._unseen)
         return [
             *self.corpus.notes,
             *self.documents.notes,
@@ -74,14 +69,11 @@ class PreparedAudit:
         """The header with the corpus, the documents and how far they are read."""
         documents = self.documents
         shared = {str(n): count for n, count in documents.shared.items()}
+        languages = list(languages_of(self.plans))
+        name = self.corpus.name
         return replace(
             header,
-            corpus=CorpusInfo(
-                self.corpus.name,
-                self.corpus.fingerprint,
-                list(languages_of(self.plans)),
-                len(documents.segments),
-            ),
+            corpus=CorpusInfo(name, self.corpus.fingerprint, languages, len(documents.segments)),
             plans=[str(plan) for plan in self.plans],
             documents=len(documents.documents),
             windows=self._windows,
@@ -112,16 +104,13 @@ class PreparedAudit:
     def texts(self) -> list[Text]:
         """The documents."""
         wants_spans = "retention" in self.options.measures
-        return [
-            Text(
-                document.text,
-                document.length,
-                document.spans if wants_spans else (),
-                tuple(start for start, _ in document.spans),
-                document.keys[0][1],
-            )
-            for document in self.documents.documents
-        ]
+        texts = []
+        for document in self.documents.documents:
+            spans = document.spans if wants_spans else ()
+            starts = tuple(start for start, _ in document.spans)
+            language = document.keys[0][1]
+            texts.append(Text(document.text, document.length, spans, starts, language))
+        return texts
 
     def pairs(
         self, treatment: Treatment, under: Callable[[Treatment], Treated]
@@ -132,11 +121,8 @@ class PreparedAudit:
         return (*fitted, (treated.segments, self.segments), (treated.documents, self.texts))
 
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
-        """One line per treatment."""
-        return [
-            Work(treatment.name, self.pairs(treatment, under))
-            for treatment in self.options.all_treatments
-        ]
+        treatments = self.options.all_treatments
+        return [Work(treatment.name, self.pairs(treatment, under)) for treatment in treatments]
 
 
 def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -> PreparedAudit:
@@ -152,7 +138,6 @@ def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -
     progress.stage("reading the corpus")
     plans, corpus = options.read_corpus()
     progress.stage("building documents")
-    languages = languages_of(plans)
     counter = subject.counter
     documents = build_documents(_material(corpus, plans, options, counter), plans, options, counter)
     if beyond:
@@ -162,7 +147,7 @@ def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -
         subject.model,
         counter,
         options.fit_corpus or options.corpus,
-        languages,
+        languages_of(plans),
         documents.segments.values(),
         seed=options.seed,
     )
@@ -175,9 +160,9 @@ def _material(
     """The segments, shortened if documents of whole ones would not fit into the model."""
     languages = languages_of(plans)
     material = measure_segments(corpus, languages, options, counter)
-    if options.opening is not None:
-        return material
-    opening = fitting_opening(material, plans, options, counter)
+    opening = None
+    if options.opening is None:
+        opening = fitting_opening(material, plans, options, counter)
     if opening is None:
         return material
     material = measure_segments(corpus, languages, replace(options, opening=opening), counter)
@@ -203,22 +188,23 @@ def _refuse_cut(subject: Subject, documents: Documents, measure: str) -> None:
 
 def _unseen_positions(subject: Subject, documents: Sequence[Document]) -> list[Unseen]:
     """For each treatment that cuts documents, the positions that are not read whole in all."""
-    cut: dict[int, list[Unseen]] = {}
-    unseen = []
-    for treatment in subject.treatments:
-        window = subject.window(treatment)
-        if window is not None:
-            if window not in cut:
-                cut[window] = _cut_positions(subject, documents, window)
-            unseen += [replace(position, treatment=treatment.name) for position in cut[window]]
-    return unseen
+    windows = {treatment.name: subject.window(treatment) for treatment in subject.treatments}
+    cut: dict[int | None, list[Unseen]] = {
+        window: _cut_positions(subject, documents, window)
+        for window in set(windows.values())
+        if window is not None
+    }
+    return [
+        replace(position, treatment=name)
+        for name, window in windows.items()
+        for position in cut.get(window, ())
+    ]
 
 
 def _cut_positions(subject: Subject, documents: Sequence[Document], window: int) -> list[Unseen]:
     """The positions that a treatment of that window does not read whole, without its name."""
-    counter = ModelTokens(
-        subject.transformer("a window"), subject.prompts["document"], window=window
-    )
+    transformer = subject.transformer("a window")
+    counter = ModelTokens(transformer, subject.prompts["document"], window=window)
     in_part = Counter[tuple[int, int]]()
     never = Counter[tuple[int, int]]()
     for document in documents:
@@ -235,14 +221,14 @@ def _cut_positions(subject: Subject, documents: Sequence[Document], window: int)
     ]
 
 
-def _position_words(unseen: Sequence[Unseen], treatment: str) -> str:
-    """Such as "not read whole: positions 3 and 4 of n=4"; empty if the treatment reads all."""
-    by_size: dict[int, list[str]] = {}
+def _position_words(unseen: Sequence[Unseen]) -> dict[str, str]:
+    """By treatment, such as "not read whole: positions 3 and 4 of n=4"."""
+    by_size: dict[tuple[str, int], list[str]] = {}
     for entry in unseen:
-        if entry.treatment == treatment:
-            by_size.setdefault(entry.n, []).append(str(entry.position))
-    words = []
-    for n, (*positions, last) in by_size.items():
+        by_size.setdefault((entry.treatment, entry.n), []).append(str(entry.position))
+    words: dict[str, str] = {}
+    for (treatment, n), (*positions, last) in by_size.items():
         listed = f"positions {', '.join(positions)} and {last}" if positions else f"position {last}"
-        words.append(f"{listed} of n={n}")
-    return f"not read whole: {'; '.join(words)}" if words else ""
+        before = f"{words[treatment]};" if treatment in words else "not read whole:"
+        words[treatment] = f"{before} {listed} of n={n}"
+    return words

@@ -11,18 +11,24 @@ from fairspan.runs.log import RunLog
 from fairspan.runs.windows import cut_words
 from fairspan.studies.audit.attention import attention_frame
 from fairspan.studies.audit.comparison import Pairing, gain_words
-from fairspan.studies.audit.entries import AuditEntries
 from fairspan.studies.audit.languages import (
     joint_rows,
     language_notes,
     language_verdict,
     mixed_effects_of,
 )
-from fairspan.studies.audit.measures import POSITION_MEASURES, Columns, Settings, with_codes
+from fairspan.studies.audit.measures import (
+    POSITION_MEASURES,
+    AuditEntries,
+    Columns,
+    Settings,
+    with_codes,
+)
 from fairspan.studies.audit.positions import (
     AnyJudged,
     FamilyEffects,
     families_of,
+    languages_of,
     remedy,
     verdict_of,
 )
@@ -33,10 +39,7 @@ _NUMBERS = ("n", "set", "position", "tokens", "value")
 
 
 def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
-    """The statistics of a run by name, and notes on them.
-
-    Of the frames, only "verdicts" may be empty.
-    """
+    """The statistics of a run by name, and notes on them. Only "verdicts" may be empty."""
     rows = _position_rows(log)
     settings = Settings.of(log)
     entries = log.header.part(AuditEntries)
@@ -75,13 +78,10 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
         "unseen": frame(map(asdict, entries.unseen)),
     }
     lengths = [row["reason"] for row in joint if row["effect"] == "log_tokens" and row["reason"]]
-    languages = dict.fromkeys(
-        language for family in families for language in (family.lead, family.later)
-    )
     notes = [
         *log.notes,
         *_mixed_note(families),
-        *language_notes(mixed, list(languages)),
+        *language_notes(mixed, languages_of(families)),
         *dict.fromkeys(lengths),
         *_shared_note(entries, families),
     ]
@@ -121,7 +121,8 @@ def _verdict_frame(
             members = [item for item in judged if (item.measure, item.treatment) == (measure, name)]
             verdict = decide(members) if members else None
             if verdict is not None:
-                rows.append((log.model, measure, name, *verdict))
+                kind, sentence = verdict
+                rows.append((log.model, measure, name, kind, sentence))
     return pl.DataFrame(rows, schema=dict.fromkeys(_VERDICT, pl.String), orient="row")
 
 

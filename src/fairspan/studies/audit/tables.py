@@ -1,9 +1,10 @@
 """The tables of an audit: verdicts, unevenness, coefficients, languages, changes, attention."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import product
 from math import isnan
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 import polars.selectors as cs
@@ -29,44 +30,13 @@ _VERDICT = Column("verdict", align="left")
 _LANGUAGES = pl.concat_str("language", "against", separator=" − ").alias("languages")
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """A table of one measure, which its title has a place for; all heads but the last group rows.
-
-    `mixed` is a note for frames with mixed plans.
-    """
+class _Layout(NamedTuple):
+    """A table of one measure, which its title has a place for; all heads but the last group."""
 
     title: str
     heads: Mapping[str, str] | Sequence[str]
     columns: Mapping[str, Column | str]
-    note: str
-    mixed: str = ""
-
-    def table(
-        self,
-        kind: str,
-        frame: pl.DataFrame,
-        about: str,
-        shown: pl.DataFrame | None = None,
-        notes: Sequence[str] = (),
-        *,
-        brief: bool = False,
-    ) -> Table:
-        """The table of a frame of one measure; `shown` has the columns that its rows need."""
-        measure = frame["measure"][0]
-        title = self.title.format(measure)
-        mixed = _if_mixed(frame, self.mixed) if self.mixed else []
-        table = Table.from_frame(
-            f"{measure}-{kind}",
-            f"{title[0].upper()}{title[1:]} ({about})",
-            frame if shown is None else shown,
-            heads=self.heads,
-            columns=self.columns,
-            grouped=len(self.heads) - 1,
-            notes=[self.note, *mixed, *notes],
-            brief=brief,
-        )
-        return replace(table, frame=frame)
+    note: str = ""
 
 
 def _signed(name: str, group: str = "") -> Column:
@@ -95,7 +65,6 @@ _LAYOUTS = {
             "later": _signed("later [95 %]"),
             "verdict": _VERDICT,
         },
-        "the first language minus the second, in documents of just these two in both orders, ",
     ),
     "language-roles": _Layout(
         "{} of each language as lead and as later language",
@@ -122,7 +91,6 @@ _LAYOUTS = {
             "p_value": P_VALUE,
         },
         "p: of the test that no difference between positions has changed",
-        _LATER,
     ),
     "coefficient-changes": _Layout(
         "Changes of the coefficients of {}, on the same documents",
@@ -134,7 +102,6 @@ _LAYOUTS = {
             "change_p_value": P_VALUE,
         },
         MEANING,
-        _MIXED,
     ),
     "language-changes": _Layout(
         "Changes of differences of {} between languages, on the same mixed documents",
@@ -148,6 +115,32 @@ _LAYOUTS = {
         "change of size: of the difference without its sign; below 0 the languages come closer",
     ),
 }
+
+
+def _table(
+    kind: str,
+    frame: pl.DataFrame,
+    about: str,
+    notes: Sequence[str],
+    shown: pl.DataFrame | None = None,
+    *,
+    brief: bool = False,
+) -> Table:
+    """The table of a frame of one measure; `shown` has the columns that its rows need."""
+    layout = _LAYOUTS[kind]
+    measure = frame["measure"][0]
+    title = layout.title.format(measure)
+    table = Table.from_frame(
+        f"{measure}-{kind}",
+        f"{title[0].upper()}{title[1:]} ({about})",
+        frame if shown is None else shown,
+        heads=layout.heads,
+        columns=layout.columns,
+        grouped=len(layout.heads) - 1,
+        notes=list(filter(None, [layout.note, *notes])),
+        brief=brief,
+    )
+    return replace(table, frame=frame)
 
 
 def tables_of(frames: Frames, model: str, notes: Sequence[str]) -> Iterator[Table]:
@@ -195,21 +188,18 @@ def _unevenness_table(frame: pl.DataFrame, model: str, margin: float) -> Table:
     """How much positions differ, in every family of documents under every treatment."""
     notes = [f"verdict: on differences between positions within ±{margin:g}"]
     notes += _if_mixed(frame, _LATER)
-    ordered = in_order(frame, "plan", "n", "treatment")
-    return _LAYOUTS["unevenness"].table("unevenness", ordered, model, notes=notes)
+    return _table("unevenness", in_order(frame, "plan", "n", "treatment"), model, notes)
 
 
 def _pair_table(frame: pl.DataFrame, model: str) -> Table:
     """Languages that lead each other: the first minus the second."""
-    length = (
-        "at the same length" if frame["same_length"].any() else "at the lengths that segments have"
-    )
-    layout = _LAYOUTS["language-differences"]
-    layout = replace(layout, note=layout.note + length)
+    length = "same length" if frame["same_length"].any() else "lengths that segments have"
+    note = "the first language minus the second, in documents of just these two in both orders"
+    margin = f"verdict: on the mean over all positions within ±{frame['margin'][0]:g}"
     frame = in_order(frame, "n", "language", "against", "treatment")
-    notes = [f"verdict: on the mean over all positions within ±{frame['margin'][0]:g}"]
     shown = frame.with_columns(_LANGUAGES)
-    return layout.table("language-differences", frame, model, shown, notes, brief=True)
+    notes = [f"{note}, at the {length}", margin]
+    return _table("language-differences", frame, model, notes, shown, brief=True)
 
 
 def _role_table(frame: pl.DataFrame, model: str) -> Table:
@@ -225,7 +215,7 @@ def _role_table(frame: pl.DataFrame, model: str) -> Table:
         "means over the other languages, at the lengths that segments have; later: the mean of "
         "positions 2 to n"
     )
-    return _LAYOUTS["language-roles"].table("language-roles", frame, model, wide, [note])
+    return _table("language-roles", frame, model, [note], wide)
 
 
 def change_table(kind: str, frame: pl.DataFrame, measure: str, *, brief: bool = False) -> Table:
@@ -235,28 +225,24 @@ def change_table(kind: str, frame: pl.DataFrame, measure: str, *, brief: bool = 
     frame = in_order(frame.filter(measure=measure), "first_treatment", "second_treatment", *order)
     first = frame.row(0, named=True)
     models = _change_name(model_name(first["first_model"]), model_name(first["second_model"]))
-    notes = []
-    if first["first_run"] != first["second_run"]:
-        notes.append(f"before: {first['first_run']}; after: {first['second_run']}")
     treatments = frame.select("first_treatment", "second_treatment").iter_rows()
-    names = pl.Series("change_of", [_change_name(*pair) for pair in treatments])
-    shown = frame.with_columns(names)
+    shown = frame.with_columns(change_of=pl.Series([_change_name(*pair) for pair in treatments]))
     if by_language:
         shown = shown.with_columns(_LANGUAGES)
-    return _LAYOUTS[kind].table(kind, frame, models, shown, notes, brief=brief)
+        notes = []
+    else:
+        notes = _if_mixed(frame, _LATER if kind == "changes" else _MIXED)
+    if first["first_run"] != first["second_run"]:
+        notes.append(f"before: {first['first_run']}; after: {first['second_run']}")
+    return _table(kind, frame, models, notes, shown, brief=brief)
 
 
 def _change_name(first: str, second: str) -> str:
-    """Two names before and after, or the one that both have."""
     return first if first == second else f"{first} → {second}"
 
 
 def _coefficient_tables(frame: pl.DataFrame, model: str) -> Iterator[Table]:
-    """All coefficients, then IRF's tables: one treatment's, and each (c.) with the first (uc.).
-
-    Documents in one language are in one table, and mixed ones in a table for each language of the
-    later segments.
-    """
+    """All coefficients, then IRF's tables: one treatment's, and each (c.) with the first (uc.)."""
     baseline, *others = values_of(frame, "treatment")
     settings = list(_settings(frame, model))
     for setting in settings:
@@ -272,8 +258,7 @@ def _coefficient_tables(frame: pl.DataFrame, model: str) -> Iterator[Table]:
                 yield setting.table(f"calibrated-{name}", name, baseline)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Setting:
+class _Setting(NamedTuple):
     """Documents whose coefficients are in one table; `suffix` ends the table's name."""
 
     about: str
@@ -309,9 +294,9 @@ def _settings(frame: pl.DataFrame, model: str) -> Iterator[_Setting]:
     for later in values_of(mixed, "later"):
         part = mixed.filter(later=later)
         plans = values_of(part, "plan")
-        title = (
-            f"mixed-language, later segments in {later}" if len(plans) > 1 else heading(plans[0])
-        )
+        title = heading(plans[0])
+        if len(plans) > 1:
+            title = f"mixed-language, later segments in {later}"
         yield _Setting(f"{title}, {model}", f"-mixed-{later}", part)
 
 
@@ -326,25 +311,22 @@ def coefficient_table(
 ) -> Table:
     """A column for each plan, as in IRF's Tables 1–15, or for each treatment of a single plan.
 
-    Args:
-        frame: the columns treatment, plan, n, position, estimate and marker are read.
-        pair: a treatment and a baseline, which have two columns for each plan, calibrated (c.) and
-            uncalibrated (uc.), as in IRF's Tables 16–19.
+    A treatment and its baseline as a `pair` have two columns for each plan, calibrated (c.) and
+    uncalibrated (uc.), as in IRF's Tables 16–19.
     """
     plans = values_of(frame, "plan")
     treatments = pair or values_of(frame, "treatment")
     columns = {}
-    for plan in plans:
-        for treatment in treatments:
-            if pair:
-                column = Column("c." if treatment == pair[0] else "uc.", heading(plan))
-            elif len(plans) == 1:
-                column = Column(treatment)
-            elif len(treatments) == 1:
-                column = Column(heading(plan))
-            else:
-                column = Column(treatment, heading(plan))
-            columns[plan, treatment] = column
+    for plan, treatment in product(plans, treatments):
+        if pair:
+            column = Column("c." if treatment == pair[0] else "uc.", heading(plan))
+        elif len(plans) == 1:
+            column = Column(treatment)
+        elif len(treatments) == 1:
+            column = Column(heading(plan))
+        else:
+            column = Column(treatment, heading(plan))
+        columns[plan, treatment] = column
     keys = ["n", "position", "plan", "treatment", "estimate", "marker"]
     cells = {
         tuple(key): Cell(estimate, f".{digits}f", marker)
@@ -361,9 +343,8 @@ def coefficient_table(
             rows.append(Row((str(n), label), of_row))
     if pair:
         notes = (f"c.: {pair[0]}; uc.: {pair[1]}", *notes)
-    return Table(
-        name, title, ("n", ""), tuple(columns.values()), tuple(rows), frame, 1, tuple(notes)
-    )
+    headings = tuple(columns.values())
+    return Table(name, title, ("n", ""), headings, tuple(rows), frame, 1, tuple(notes))
 
 
 def attention_tables(frame: pl.DataFrame) -> Iterator[Table]:
@@ -378,11 +359,10 @@ def attention_tables(frame: pl.DataFrame) -> Iterator[Table]:
         for heads, group in groups.items():
             shares = {row["part"]: _share(row) for row in group.iter_rows(named=True)}
             rows.append(Row(heads, tuple(shares[part] for part in parts)))
-        documents = max(family["documents"])
+        about = f"{plan}, n = {n}, {max(family['documents'])} documents"
         yield Table(
             f"attention-segments-{plan.replace(':', '-')}-n{n}",
-            f"Attention by segment ({plan}, n = {n}, {documents} documents), "
-            "in % of the pooled row's",
+            f"Attention by segment ({about}), in % of the pooled row's",
             ("layers", "treatment"),
             tuple(Column(part.removeprefix("segment ")) for part in parts),
             tuple(rows),
@@ -406,11 +386,7 @@ def reason(verdict: Mapping[str, Any]) -> str:
 
 
 def heading(plan: str) -> str:
-    """A plan as the heading of a column: the language of the first segment, then of later ones.
-
-    >>> heading("zh:en")
-    '[zh, en, ..., en]'
-    """
+    """A plan as the heading of a column, such as "[zh, en, ..., en]" for "zh:en"."""
     lead, _, later = plan.partition(":")
     return f"[{lead}, {later}, ..., {later}]" if later else lead
 
@@ -425,8 +401,7 @@ def _notes(frame: pl.DataFrame) -> list[str]:
     """What the signs in a table of coefficients mean, and how many sets it rests on."""
     kinds = ", ".join(sorted(set(frame["inference"])))
     ends = dict.fromkeys([frame["sets"].min(), frame["sets"].max()])
-    sets = " to ".join(map(str, ends))
-    counts = f"sets: {sets}; inference: {kinds}"
+    counts = f"sets: {' to '.join(map(str, ends))}; inference: {kinds}"
     return [MEANING, *_if_mixed(frame, _MIXED), legend(frame), counts]
 
 

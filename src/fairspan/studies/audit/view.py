@@ -11,7 +11,7 @@ from fairspan.report.table import VERDICTS
 from fairspan.report.text import model_name, number, with_bounds
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
-from fairspan.studies.audit.charts import Shown, attention_section, measure_sections
+from fairspan.studies.audit.charts import Shown, attention_section, sections_of
 from fairspan.studies.audit.summary import summarize
 from fairspan.studies.audit.tables import Frames, attention_tables, reason, tables_of
 
@@ -40,7 +40,7 @@ def view_of(log: RunLog) -> View:
     """Everything that an audit has to show."""
     frames, notes = summarize(log)
     shown = Shown(model_name(log.model), frames)
-    sections = _sections(shown)
+    sections = list(sections_of(shown))
     if "attention" in frames:
         folded = tuple(attention_tables(frames["attention"]))
         sections.append(replace(attention_section(shown), folded=folded))
@@ -65,10 +65,6 @@ def view_of(log: RunLog) -> View:
     )
 
 
-def _sections(shown: Shown) -> list[Section]:
-    return [section for measure in shown.measures for section in measure_sections(shown, measure)]
-
-
 def together(logs: Sequence[tuple[str, RunLog]]) -> tuple[tuple[str, ...], list[Section]]:
     """The switch for several labelled runs, and their profiles on common axes."""
     frames = {}
@@ -82,16 +78,15 @@ def together(logs: Sequence[tuple[str, RunLog]]) -> tuple[tuple[str, ...], list[
             frames[name] = pl.concat(labelled, how="diagonal_relaxed")
     models = dict.fromkeys(model_name(log.model) for _, log in logs)
     shown = Shown(" and ".join(models), frames)
-    return shown.treatments, _sections(shown)
+    return shown.treatments, list(sections_of(shown))
 
 
 def _heading(log: RunLog) -> str:
-    header = log.header
-    seconds = header.timings.seconds
+    seconds = log.header.timings.seconds
     sizes = ", ".join(map(str, log.spec["sizes"]))
     took = "" if seconds is None else f", {number(seconds, '.0f')} s"
-    plans = ", ".join(header.plans or ())
-    return f"{log.where}: {header.documents} documents of {sizes} segments, {plans}{took}"
+    plans = ", ".join(log.header.plans or ())
+    return f"{log.where}: {log.header.documents} documents of {sizes} segments, {plans}{took}"
 
 
 def _cards(frames: Frames) -> Iterator[Card]:
