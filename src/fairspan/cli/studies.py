@@ -36,7 +36,7 @@ def evaluate(**typed: Any) -> None:
         fairspan evaluate MODEL --corpus my_documents/ --picture by_depth.png
         fairspan evaluate MODEL my_questions/ --indexes whole,chunk-max,late-max
         fairspan evaluate all-MiniLM-L6-v2 beir:datasets/scifact --dry-run
-        fairspan evaluate MODEL xquad_positions --languages en,de,zh,hi --picture languages.png
+        fairspan evaluate MODEL my_questions/ --languages en,de --picture languages.png
         fairspan evaluate --endpoint http://localhost:8000/v1 --model MODEL --fail-if worse
     """
     run_study(EvaluateOptions, typed)

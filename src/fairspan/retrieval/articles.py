@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +15,10 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Article:
-    """A document, its sentences and what can be cut out.
+    """A document, and the runs [runs, 2] of sentences, from first to stop, that can be cut out.
 
-    Attributes:
-        sentences: the characters of each.
-        lengths: [sentences], tokens of each.
-        runs: [runs, 2], the first sentence of a run and the one after its last.
-        too_long: whether the model is not to read it whole without its passages.
+    `lengths` are the tokens of each sentence. If it is `too_long`, the model does not read it whole
+    even without its passages.
     """
 
     id: str
@@ -35,11 +33,9 @@ class Article:
         return int(self.lengths.sum())
 
     def estimated_fifths(self, drawn: Counts, room: float) -> Counts:
-        """[draws, passages], the fifth in which the evidence of each run begins, without these
-        runs.
+        """[draws, passages], about the fifth in which the evidence of each run begins.
 
-        Estimated from the tokens of sentences, as if the model read `room` tokens of them. Runs are
-        given by number and in order. -1 if evidence is cut out with another run, or is not read.
+        -1 if evidence is cut out with another run, or is not among the `room` tokens that are read.
         """
         ends = np.concatenate([[0], self.lengths.cumsum()])
         first = self.runs[drawn, 0]
@@ -54,14 +50,14 @@ class Article:
         return np.where(apart & (end <= room), fifths, -1)
 
     def has_all_fifths(self, room: float) -> bool:
-        """Whether every fifth has a run: the one that is wanted must not decide what is used."""
+        """Whether every fifth has a run, so that the wanted one does not decide what is used."""
         fifths = self.estimated_fifths(np.arange(len(self.runs))[:, None], room)
         return set(fifths.flat) >= set(range(FIFTHS))
 
     def cut_out(
         self, runs: Sequence[Span], language: str
     ) -> tuple[Passage, list[tuple[Query, Evidence]]]:
-        """The document without these runs, and the queries that they are."""
+        """The document without these runs, and these as queries."""
         name = f"{self.id}/{language}"
         text, places = self._without(runs)
         queries = []
@@ -87,11 +83,9 @@ class Article:
         return text, places
 
     def _gap(self, before: int, after: int) -> str:
-        """Of the white space between sentences from one to another, that of the greatest break."""
-        gaps = [
-            self.text[self.sentences[number][1] : self.sentences[number + 1][0]]
-            for number in range(before, after)
-        ]
+        """The greatest break among the white space between two sentences."""
+        around = pairwise(self.sentences[before : after + 1])
+        gaps = [self.text[end:start] for (_, end), (start, _) in around]
         return max(gaps, key=lambda gap: (gap.count("\n"), len(gap)))
 
 

@@ -1,8 +1,4 @@
-"""Tasks in BEIR's layout: a corpus, queries, and judgements by split; and XQuAD with positions.
-
-Metadata may say more: of a document its language and segments, of a query its language and where
-its evidence is. `docs/tasks.md` has the fields.
-"""
+"""Tasks in BEIR's layout, with the metadata of `docs/tasks.md`, and XQuAD with positions."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -25,22 +21,18 @@ from fairspan.retrieval.task import (
 )
 
 _HEADERS = ("query-id", "query_id", "qid")
-_POSITION = ("start", "segment", "fifth")
 
 
 def read_beir(folder: Path, *, split: str = "test", language: str | None = None) -> RetrievalTask:
     """A folder with `corpus.jsonl`, `queries.jsonl` and `qrels/{split}.tsv`; each may be gzipped.
 
-    Only queries with a relevant document in the split are taken.
-
-    Args:
-        language: of the texts whose metadata name none; queries in another one are left out.
+    Only queries with a relevant document in the split are taken, and none in another `language`,
+    which is that of texts whose metadata name none.
     """
     corpus_file = _file_in(folder, "corpus.jsonl")
     query_file = _file_in(folder, "queries.jsonl")
-    documents = {
-        id: _document(id, entry, language or "") for id, entry in entries_by_id(corpus_file, "_id")
-    }
+    usual = language or ""
+    documents = {id: _document(id, entry, usual) for id, entry in entries_by_id(corpus_file, "_id")}
     entries = dict(entries_by_id(query_file, "_id"))
     texts = {id: document.passage.text for id, document in documents.items()}
     judged, notes = _read_judgements(_qrels(folder, split), texts, entries.keys())
@@ -50,7 +42,7 @@ def read_beir(folder: Path, *, split: str = "test", language: str | None = None)
     for id, entry in entries.items():
         if id not in judged:
             continue
-        query_language = entry.child("metadata").optional("language") or language or ""
+        query_language = entry.child("metadata").optional("language") or usual
         if language is not None and query_language != language:
             other_languages.add(query_language)
             continue
@@ -119,12 +111,9 @@ def _segments(metadata: Entry, length: int) -> list[Span]:
 def _evidence(
     entry: Entry, gains: Mapping[str, float], documents: Mapping[str, _Document]
 ) -> tuple[str, Evidence | None]:
-    """The cluster of a query, and where its evidence is.
-
-    Queries about one document are not independent.
-    """
+    """The cluster of a query, which is the document with its evidence, and where that is."""
     metadata = entry.child("metadata")
-    if not any(map(metadata.has, _POSITION)):
+    if not any(map(metadata.has, ("start", "segment", "fifth"))):
         return "", None
     name = min(gains, key=lambda id: (-gains[id], id))
     if metadata.has("document"):
@@ -157,7 +146,7 @@ def _evidence(
 
 
 def _fifth(metadata: Entry) -> int | None:
-    """The fifth from 0 that metadata name; None if they do not know it."""
+    """The fifth from 0; None if it is not known."""
     if not metadata.has("fifth"):
         return None
     fifth = metadata.whole("fifth")
@@ -171,7 +160,7 @@ def _fifth(metadata: Entry) -> int | None:
 def _read_judgements(
     qrels: Path, texts: Mapping[str, str], queries: Collection[str]
 ) -> tuple[dict[str, dict[str, float]], list[str]]:
-    """The gains of documents by query, and notes on what is not used."""
+    """The gains of documents by query, and notes."""
     relevant: dict[str, dict[str, float]] = {}
     scores: dict[tuple[str, str], float] = {}
     without_text = 0
@@ -215,7 +204,7 @@ def _count_notes(counts: Mapping[str, int]) -> list[str]:
 
 
 def _judgement(line: str) -> tuple[str, str, float]:
-    """The query, the document and the score."""
+    """The query, the document and its score."""
     columns = [column.strip() for column in (line.split("\t") if "\t" in line else line.split())]
     if len(columns) not in (3, 4) or not all(columns):
         filled = sum(bool(column) for column in columns)
@@ -233,7 +222,6 @@ def _judgement(line: str) -> tuple[str, str, float]:
 
 
 def _file_in(folder: Path, name: str) -> Path:
-    """A file of a folder, plain or gzipped."""
     files = [file for file in (folder / name, folder / f"{name}.gz") if file.is_file()]
     if len(files) > 1:
         raise CorpusError(f"{folder} has both {name} and {name}.gz: remove one.")
@@ -243,7 +231,6 @@ def _file_in(folder: Path, name: str) -> Path:
 
 
 def _qrels(folder: Path, split: str) -> Path:
-    """The file of a split's judgements."""
     splits = sorted({path.name.partition(".tsv")[0] for path in folder.glob("qrels/*.tsv*")})
     if split not in splits:
         raise CorpusError(
@@ -253,7 +240,7 @@ def _qrels(folder: Path, split: str) -> Path:
 
 
 def files_of_positions(folder: Path) -> dict[str, Path]:
-    """The file of each language of a folder of XQuAD with positions; none of another folder."""
+    """The file of each language in a folder of XQuAD with positions; none in another folder."""
     files = {}
     for file in sorted(folder.glob("[!.]*.jsonl")):
         first = next(read_entries(file), None)
@@ -287,7 +274,6 @@ def read_positions(file: Path, language: str) -> RetrievalTask:
         paragraphs[article].add((opening, opening + entry.whole("paragraph_chars")))
         query = Query(id, entry.text("question"), language, article)
         questions.append((query, Evidence(article, start, end)))
-    passages = [
-        Passage(id, text, language, tuple(sorted(paragraphs[id]))) for id, text in texts.items()
-    ]
+    spans = {id: tuple(sorted(places)) for id, places in paragraphs.items()}
+    passages = [Passage(id, text, language, spans[id]) for id, text in texts.items()]
     return make_task(f"{folder.name}-{language}", passages, questions, corpus.notes)

@@ -1,4 +1,4 @@
-"""`Entry`: one object of a JSONL file, whose fields are checked and whose place errors name."""
+"""`Entry`: one object of a JSONL file, with checked fields."""
 
 from __future__ import annotations
 
@@ -81,10 +81,7 @@ def read_entries(path: Path) -> Iterator[Entry]:
 
 
 def entries_by_id(path: Path, field: str, *, optional: bool = False) -> Iterator[tuple[str, Entry]]:
-    """Each entry of a file with its id, or its place if the id is `optional` and absent.
-
-    An id that comes twice is an error.
-    """
+    """Each entry with its id, which is its own, or its place if the id is `optional` and absent."""
     places: dict[str, str] = {}
     for entry in read_entries(path):
         id = entry.place if optional and not entry.has(field) else entry.id(field)

@@ -31,10 +31,7 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """What an index has to embed of each document by id: whole texts or chunks.
-
-    Texts have spans where chunks are pooled.
-    """
+    """What an index has to embed of each document by id; with spans where chunks are pooled."""
 
     kind: str
     texts: Mapping[str, tuple[Text, ...]]
@@ -57,8 +54,8 @@ def plan_index(
 ) -> IndexPlan:
     """What an index of this kind has to embed of documents, with chunks of at most `size` tokens.
 
-    `lengths` are those of the documents as the model reads them. If a document is longer than the
-    model reads, its whole vector is that of its beginning; chunks cover all of it.
+    The whole vector of a document longer than the model reads is that of its beginning; chunks
+    cover all of it.
     """
     if kind == "whole":
         wholes = {text.id: (_whole(text, lengths[text.id]),) for text in documents}
@@ -72,15 +69,15 @@ def plan_index(
         else:
             planned[document.id] = [Text(document.text[slice(*chunk)], 0) for chunk in chunks]
     counts = iter(counter.count_whole([text.text for parts in planned.values() for text in parts]))
-    counted = {
-        id: tuple(replace(text, length=next(counts)) for text in parts)
-        for id, parts in planned.items()
-    }
+    counted = {}
+    for id, parts in planned.items():
+        counted[id] = tuple(replace(text, length=next(counts)) for text in parts)
     return IndexPlan(kind, counted)
 
 
-def _whole(document: Passage, length: int) -> Text:
-    return Text(document.text, length, (), _borders(document), document.language)
+def _whole(document: Passage, length: int, spans: tuple[Span, ...] = ()) -> Text:
+    borders = tuple(start for start, _ in document.spans)
+    return Text(document.text, length, spans, borders, document.language)
 
 
 def _passes(
@@ -88,7 +85,7 @@ def _passes(
 ) -> list[Text]:
     """A document with its chunks as spans, in as few texts as the model can read; not counted."""
     if counter.window is None or length <= counter.window:
-        return [Text(document.text, 0, tuple(chunks), _borders(document), document.language)]
+        return [_whole(document, 0, tuple(chunks))]
     sizes = counter.count([document.text[slice(*span)] for span in chunks])
     passes = []
     # One token more for the white space between chunks.
@@ -114,7 +111,3 @@ def assemble(
     counts = [len(vectors) for vectors in documents]
     owners = None if max(counts) == 1 else np.repeat(np.arange(len(documents)), counts)
     return Vectors(np.concatenate(documents), owners)
-
-
-def _borders(document: Passage) -> tuple[int, ...]:
-    return tuple(start for start, _ in document.spans)

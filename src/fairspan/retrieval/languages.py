@@ -19,11 +19,9 @@ Choice = tuple[str, str]
 def combine_languages(tasks: Sequence[MeasuredTask], *, seed: int) -> tuple[MeasuredTask, ...]:
     """What to search across languages, from one task per language with the same ids in all.
 
-    Every question is asked in every language. First come as many "mixed" indexes as there are
-    languages. Each has every document in one language, as many in each language as in any other to
-    within one, and over all of them every document is in every language once. Then comes the
-    "parallel" index, with all translations, all relevant. What is not there in every language is
-    left out of all, and noted.
+    First come as many "mixed" indexes as there are languages, each with every document in one
+    language, then the "parallel" index with all translations, all relevant. What is not there in
+    every language is left out of all, and noted.
     """
     parallel = _parallel(tasks)
     languages = list(parallel.tasks)
@@ -35,14 +33,9 @@ def combine_languages(tasks: Sequence[MeasuredTask], *, seed: int) -> tuple[Meas
 
 @dataclass(frozen=True)
 class _Parallel:
-    """What all languages have.
+    """Tasks and documents by language; the ids of articles and questions that all languages have.
 
-    Attributes:
-        tasks: by language.
-        documents: those of each language by id.
-        articles: the ids of the documents that are there in every language.
-        answers: the article that answers each question, by the question's id.
-        queries: every question in every language.
+    `answers` has the article of each question, `queries` every question in every language.
     """
 
     tasks: Mapping[str, MeasuredTask]
@@ -54,27 +47,25 @@ class _Parallel:
     def index(self, choices: Sequence[Choice], kind: str, edition: int) -> MeasuredTask:
         """The task of an index that holds these documents."""
         relevant: dict[str, dict[str, float]] = {article: {} for article in self.articles}
+        documents = []
+        lengths = {}
         for article, language in choices:
-            relevant[article][_id(article, language)] = 1.0
+            id = _id(article, language)
+            relevant[article][id] = 1.0
+            documents.append(replace(self.documents[language][article], id=id))
+            lengths[id] = self.tasks[language].lengths[article]
         title = f"edition {edition + 1}" if kind == MIXED else "all translations"
         evidence, positions = self._evidence(dict(choices) if kind == MIXED else {})
         task = RetrievalTask(
             f"{self._title}, {title}",
             self.queries,
-            tuple(
-                replace(self.documents[language][article], id=_id(article, language))
-                for article, language in choices
-            ),
+            tuple(documents),
             {query.id: relevant[query.cluster] for query in self.queries},
             evidence,
             edition,
             notes=self._notes,
             across=kind,
         )
-        lengths = {
-            _id(article, language): self.tasks[language].lengths[article]
-            for article, language in choices
-        }
         query_lengths = {
             _id(name, language): task.query_lengths[name]
             for name in self.answers
@@ -115,31 +106,26 @@ class _Parallel:
                 languages_by_note.setdefault(note, []).append(language)
         notes = [f"{', '.join(languages)}: {note}" for note, languages in languages_by_note.items()]
         tasks = [measured.task for measured in self.tasks.values()]
-        questions = len({query.id for task in tasks for query in task.queries})
-        documents = len({document.id for task in tasks for document in task.documents})
-        for what, count, kept in (
-            ("questions", questions, len(self.answers)),
-            ("documents", documents, len(self.articles)),
+        questions = {query.id for task in tasks for query in task.queries}
+        documents = {document.id for task in tasks for document in task.documents}
+        for what, ids, kept in (
+            ("questions", questions, self.answers),
+            ("documents", documents, self.articles),
         ):
-            if kept < count:
-                notes.append(
-                    f"{count - kept} of {count} {what} are missing in some language and were left "
-                    "out of all"
-                )
+            lost = f"{len(ids) - len(kept)} of {len(ids)} {what}"
+            if len(kept) < len(ids):
+                notes.append(f"{lost} are missing in some language and were left out of all")
         return tuple(notes)
 
 
 def _parallel(tasks: Sequence[MeasuredTask]) -> _Parallel:
     """The questions and documents that all tasks have."""
     by_language = {measured.task.queries[0].language: measured for measured in tasks}
-    documents = {
-        language: {document.id: document for document in measured.task.documents}
-        for language, measured in by_language.items()
-    }
-    queries = {
-        language: {query.id: query for query in measured.task.queries}
-        for language, measured in by_language.items()
-    }
+    documents: dict[str, dict[str, Passage]] = {}
+    queries: dict[str, dict[str, Query]] = {}
+    for language, measured in by_language.items():
+        documents[language] = {document.id: document for document in measured.task.documents}
+        queries[language] = {query.id: query for query in measured.task.queries}
     articles = _common(documents.values())
     answers = {name: _answer(name, tasks) for name in _common(queries.values())}
     answers = {name: article for name, article in answers.items() if article in articles}
@@ -160,14 +146,11 @@ def _parallel(tasks: Sequence[MeasuredTask]) -> _Parallel:
 def rotate(articles: Sequence[str], languages: Sequence[str], seed: int) -> list[list[Choice]]:
     """For each edition the language of every article: a Latin rotation of a random order."""
     drawn = np.random.default_rng(seed).permutation(len(articles)).tolist()
-    count = len(languages)
-    return [
-        [
-            (article, languages[(number + edition) % count])
-            for article, number in zip(articles, drawn, strict=True)
-        ]
-        for edition in range(count)
-    ]
+    editions = []
+    for edition in range(len(languages)):
+        order = [languages[(number + edition) % len(languages)] for number in drawn]
+        editions.append(list(zip(articles, order, strict=True)))
+    return editions
 
 
 def _id(name: str, language: str) -> str:
@@ -180,7 +163,6 @@ def _common(mappings: Collection[Mapping[str, object]]) -> list[str]:
 
 
 def _answer(name: str, tasks: Sequence[MeasuredTask]) -> str:
-    """The document that answers a question in every language."""
     answers = {document for measured in tasks for document in measured.task.relevant[name]}
     if len(answers) != 1:
         raise CorpusError(

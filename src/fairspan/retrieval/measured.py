@@ -9,12 +9,9 @@ import numpy as np
 from fairspan.corpus.sentences import sentences
 from fairspan.design.lengths import TokenCounter
 from fairspan.errors import CorpusError
-from fairspan.retrieval.task import FIFTHS, Evidence, Passage, Query, RetrievalTask
+from fairspan.retrieval.task import FIFTHS, Passage, Query, RetrievalTask
 
 TOO_LONG = ("leave-out", "shorten", "cut", "error")
-
-Kept = tuple[tuple[Passage, ...], Mapping[str, Mapping[str, float]], Mapping[str, Evidence]]
-"""Documents, and what is relevant and where by query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +31,7 @@ class Position:
 class MeasuredTask:
     """A task with the lengths of its texts and the positions of known evidence, by id.
 
-    Lengths include prompt and special tokens. Documents that the model cuts have their whole
-    length.
+    Lengths include prompt, special tokens and what the model cuts.
     """
 
     task: RetrievalTask
@@ -47,13 +43,12 @@ class MeasuredTask:
 def measure_task(
     task: RetrievalTask, counter: TokenCounter, query_counter: TokenCounter, *, too_long: str
 ) -> MeasuredTask:
-    """Count a task's texts, and deal with documents that the model does not read whole.
+    """A task in tokens, after documents that the model does not read whole were dealt with.
 
     Args:
-        too_long: "leave-out" takes such documents and the queries that only they answer out of the
-            task; "shorten" ends them after the last sentence that fits, and leaves out the queries
-            whose evidence comes later; "cut" leaves them as they are, and the model reads their
-            beginning; "error" refuses them. All but the last are noted.
+        too_long: "leave-out" omits them, and queries that only they answer; "shorten" ends them
+            after the last sentence that fits, and omits queries whose evidence comes later; "cut"
+            lets the model read their beginning; "error" refuses them.
     """
     lengths = _lengths(task.documents, counter)
     window = counter.window
@@ -69,12 +64,8 @@ def measure_task(
     positions = _positions(task, counter)
     if window is not None:
         room = window - counter.count_whole([""])[0]
-        offsets = [
-            position.offset
-            for query, position in positions.items()
-            if task.evidence[query].document in over
-        ]
-        beyond = sum(offset >= room for offset in offsets)
+        deep = [query for query, position in positions.items() if position.offset >= room]
+        beyond = sum(task.evidence[query].document in over for query in deep)
         if beyond:
             notes.append(f"the evidence of {beyond} queries is beyond the model's window")
     return MeasuredTask(replace(task, notes=tuple(notes)), lengths, query_lengths, positions)
@@ -97,7 +88,7 @@ def _lengths(texts: Sequence[Passage | Query], counter: TokenCounter) -> dict[st
 def _with_less(
     task: RetrievalTask, over: set[str], counter: TokenCounter, too_long: str
 ) -> RetrievalTask:
-    """The task after the documents `over` were dealt with, and the queries that have an answer."""
+    """The task after the documents `over` were dealt with."""
     reads = f"longer than the {counter.window} {counter.unit} that the model reads"
     count = f"{len(over)} of {len(task.documents)} documents are {reads}"
     if too_long == "error":
@@ -107,14 +98,12 @@ def _with_less(
         )
     if too_long == "cut":
         return replace(task, notes=(*task.notes, f"{count}: only their beginning is read"))
-    shortened = too_long == "shorten"
-    keep = _shorten if shortened else _leave_out
-    documents, relevant, evidence = keep(task, over, counter)
-    lost = task.evidence.keys() - evidence.keys()
+    kept = _shorten(task, over, counter) if too_long == "shorten" else _leave_out(task, over)
+    lost = task.evidence.keys() - kept.evidence.keys()
     queries = tuple(
         query
         for query in task.queries
-        if query.id not in lost and any(gain > 0 for gain in relevant[query.id].values())
+        if query.id not in lost and any(gain > 0 for gain in kept.relevant[query.id].values())
     )
     if not queries:
         raise CorpusError(
@@ -123,25 +112,17 @@ def _with_less(
         )
     gone = f"{len(task.queries) - len(queries)} of {len(task.queries)} queries"
     note = f"were left out, with {gone}; what fits of them is kept if they are shortened instead"
-    if shortened:
-        note = (
-            "were shortened to the sentences that fit; "
-            f"{gone}, whose evidence comes later, were left out"
-        )
-    notes = (*task.notes, f"{count} and {note}")
-    return replace(
-        task,
-        documents=documents,
-        queries=queries,
-        relevant=relevant,
-        evidence=evidence,
-        notes=notes,
-    )
-
-
-def _leave_out(task: RetrievalTask, over: set[str], _: TokenCounter) -> Kept:
-    """What the task has without the documents `over`."""
     documents = tuple(document for document in task.documents if document.id not in over)
+    if too_long == "shorten":
+        documents = kept.documents
+        later = f"{gone}, whose evidence comes later, were left out"
+        note = f"were shortened to the sentences that fit; {later}"
+    notes = (*task.notes, f"{count} and {note}")
+    return replace(kept, documents=documents, queries=queries, notes=notes)
+
+
+def _leave_out(task: RetrievalTask, over: set[str]) -> RetrievalTask:
+    """The task in which the documents `over` answer nothing."""
     relevant = {
         query: {name: gain for name, gain in gains.items() if name not in over}
         for query, gains in task.relevant.items()
@@ -149,11 +130,11 @@ def _leave_out(task: RetrievalTask, over: set[str], _: TokenCounter) -> Kept:
     evidence = {
         query: where for query, where in task.evidence.items() if where.document not in over
     }
-    return documents, relevant, evidence
+    return replace(task, relevant=relevant, evidence=evidence)
 
 
-def _shorten(task: RetrievalTask, over: set[str], counter: TokenCounter) -> Kept:
-    """What the task has with the beginnings of the documents `over`."""
+def _shorten(task: RetrievalTask, over: set[str], counter: TokenCounter) -> RetrievalTask:
+    """The task with the beginnings of the documents `over`."""
     documents = tuple(
         _that_fits(document, counter) if document.id in over else document
         for document in task.documents
@@ -165,34 +146,30 @@ def _shorten(task: RetrievalTask, over: set[str], counter: TokenCounter) -> Kept
         for query, where in task.evidence.items()
         if where.end <= ends[where.document]
     }
-    return documents, task.relevant, evidence
+    return replace(task, documents=documents, evidence=evidence)
 
 
 def _that_fits(document: Passage, counter: TokenCounter) -> Passage:
     """The document to the end of the last sentence that fits; without one, to the last token."""
+    text = document.text
     window = counter.window or 0
-    ends = [end for _, end in sentences(document.text, document.language)]
+    ends = [end for _, end in sentences(text, document.language)]
     # The more sentences, the more tokens: what fits is a beginning of the list.
-    fitting = bisect_right(
-        ends, window, key=lambda end: counter.count_whole([document.text[:end]])[0]
-    )
+    fitting = bisect_right(ends, window, key=lambda end: counter.count_whole([text[:end]])[0])
     if fitting:
-        text = document.text[: ends[fitting - 1]]
+        length = ends[fitting - 1]
     else:
-        text = counter.cut([document.text], window - counter.count_whole([""])[0])[0]
-    spans = tuple(
-        (start, min(end, len(text))) for start, end in document.spans if start < len(text)
-    )
-    return replace(document, text=text, spans=spans)
+        length = len(counter.cut([text], window - counter.count_whole([""])[0])[0])
+    spans = tuple((start, min(end, length)) for start, end in document.spans if start < length)
+    return replace(document, text=text[:length], spans=spans)
 
 
 def _positions(task: RetrievalTask, counter: TokenCounter) -> dict[str, Position]:
     """The position of every query's evidence, where that is known."""
     documents = {document.id: document for document in task.documents}
     wanted = list(dict.fromkeys(where.document for where in task.evidence.values()))
-    ends = dict(
-        zip(wanted, _token_ends([documents[name] for name in wanted], counter), strict=True)
-    )
+    texts = [documents[name].text for name in wanted]
+    ends = dict(zip(wanted, _token_ends(texts, counter), strict=True))
     positions = {}
     for query in (query.id for query in task.queries if query.id in task.evidence):
         where = task.evidence[query]
@@ -210,12 +187,12 @@ def _positions(task: RetrievalTask, counter: TokenCounter) -> dict[str, Position
     return positions
 
 
-def _token_ends(documents: Sequence[Passage], counter: TokenCounter) -> list[np.ndarray]:
-    """Where each token of a document's own text ends; every character if tokens are not shown."""
+def _token_ends(texts: Sequence[str], counter: TokenCounter) -> list[np.ndarray]:
+    """Where each token of a text ends; every character if tokens are not shown."""
     # Imported only here, since it imports torch.
     from fairspan.encoding.tokens import ModelTokens
 
     if not isinstance(counter, ModelTokens):
-        return [np.arange(1, len(document.text) + 1) for document in documents]
-    offsets = counter.offsets([document.text for document in documents])
+        return [np.arange(1, len(text) + 1) for text in texts]
+    offsets = counter.offsets(texts)
     return [np.sort(pairs[pairs[:, 1] > np.maximum(pairs[:, 0], 0), 1]) for pairs in offsets]

@@ -50,12 +50,10 @@ def gains_of(numbers: NDArray[np.int64], relevant: Sequence[Mapping[int, float]]
 
 
 def ndcg(gains: Floats, ideal: Ideal, at: int | None = None) -> Floats:
-    """Discounted cumulative gain over that of the best ranking possible, both down to rank `at`;
-    [Q].
+    """Discounted cumulative gain over that of the best ranking, both down to rank `at`; [Q].
 
-    Gains count as they are and rank r divides them by log2(r + 1) (Järvelin and Kekäläinen 2002),
-    as in trec_eval, pytrec_eval and ranx's "ndcg"; others take 2^gain − 1, which is the same for
-    gains of 0 and 1.
+    Rank r divides gains by log2(r + 1) (Järvelin and Kekäläinen 2002), as in trec_eval; others take
+    2^gain − 1 instead, which is the same for gains of 0 and 1.
     """
     ranked = [np.sort(np.asarray(wanted, np.float64))[::-1] for wanted in ideal]
     best = np.array([_discounted(wanted[:at]) for wanted in ranked])

@@ -11,14 +11,10 @@ from fairspan.retrieval.task import Passage, Query, RetrievalTask, same_texts
 
 
 def read_mteb(name: str, *, language: str | None = None, split: str | None = None) -> RetrievalTask:
-    """The documents, queries and judgements of a search task; its first split, in one subset.
+    """A search task in one language, such as "deu" or "deu-Latn"; by default mteb's first split.
 
-    Documents are read as mteb reads them, the title before the text. Queries that nothing answers
-    are left out.
-
-    Args:
-        language: to be read of a task in several, as "deu" or "deu-Latn".
-        split: by default the first of those that mteb evaluates.
+    Documents have the title before the text, as for mteb. Queries that nothing answers are left
+    out.
     """
     data = _data_of(find_task(name, language=language, split=split))
     documents = {
@@ -26,16 +22,12 @@ def read_mteb(name: str, *, language: str | None = None, split: str | None = Non
         for row in data["corpus"]
     }
     texts = {str(row["id"]): str(row["text"]) for row in data["queries"]}
-    relevant = {
-        str(query): {
-            str(id): max(0.0, float(gain)) for id, gain in gains.items() if documents.get(str(id))
-        }
-        for query, gains in data["relevant_docs"].items()
-        if str(query) in texts
-    }
-    queries = tuple(
-        Query(id, text) for id, text in texts.items() if any(relevant.get(id, {}).values())
-    )
+    relevant: dict[str, dict[str, float]] = {id: {} for id in texts}
+    for query, gains in data["relevant_docs"].items():
+        for id, gain in gains.items():
+            if str(query) in texts and documents.get(str(id)):
+                relevant[str(query)][str(id)] = max(0.0, float(gain))
+    queries = tuple(Query(id, text) for id, text in texts.items() if any(relevant[id].values()))
     passages = tuple(Passage(id, text) for id, text in documents.items() if text)
     left_out = len(texts) - len(queries)
     notes = (f"{left_out} queries that nothing answers were left out",) if left_out else ()
@@ -77,9 +69,9 @@ def _data_of(task: Any) -> Any:
     name = task.metadata.name
     subsets = list(task.hf_subsets)
     if len(subsets) > 1:
+        listed = ", ".join(subsets[:6])
         raise CorpusError(
-            f"{name} has {len(subsets)} subsets ({', '.join(subsets[:6])}, …): choose a language "
-            "with language."
+            f"{name} has {len(subsets)} subsets ({listed}, …): choose a language with language."
         )
     try:
         task.load_data()
@@ -96,10 +88,8 @@ def _data_of(task: Any) -> Any:
 
 
 def mteb_library() -> ModuleType:
-    """mteb, without pytrec_eval if that is not installed.
-
-    It has no wheel for some platforms, and mteb needs it only for scores.
-    """
+    """mteb, without pytrec_eval if that is not installed."""
+    # It has no wheel for some platforms, and mteb needs it only for scores.
     absent = find_spec("pytrec_eval") is None
     if absent:
         sys.modules["pytrec_eval"] = ModuleType("pytrec_eval")

@@ -41,12 +41,6 @@ _FEDERALIST: dict[str, Any] = {
     "sample_creation": "found",
     "bibtex_citation": "",
 }
-_COMMON = {
-    "type": "Retrieval",
-    "category": "t2t",
-    "main_score": "ndcg_at_10",
-    "annotations_creators": "derived",
-}
 
 
 def mteb_model(
@@ -58,8 +52,7 @@ def mteb_model(
     other's results for its own. What mteb knows of the plain model, such as training data, is kept.
 
     Args:
-        calibration, more: as in `fairspan.calibrate`. A calibrated model stays as it is if nothing
-            is given.
+        calibration, more: as in `fairspan.calibrate`; by default those of a calibrated model.
     """
     mteb = mteb_library()
     wrapper = mteb.SentenceTransformerEncoderWrapper
@@ -145,17 +138,19 @@ def mteb_task(task: str = PASSAGES, *, eval_langs: Sequence[str] = ("und",), **o
         raise CorpusError(f"mteb takes gains that are whole numbers, and {task} has others.")
     revision = searched.fingerprint
     # mteb finds results by the name of a task, whatever its revision.
-    about = {
-        "name": f"PositionRetrieval-{revision[:12]}",
-        "description": searched.name,
-        "eval_langs": [*eval_langs],
-    }
+    name = f"PositionRetrieval-{revision[:12]}"
+    about = {"name": name, "description": searched.name, "eval_langs": [*eval_langs]}
     if revision == _REVISION:
         about = _FEDERALIST
 
     class PositionRetrieval(mteb.abstasks.AbsTaskRetrieval):  # type: ignore[misc,name-defined]
         metadata = mteb.TaskMetadata(
-            **about, **_COMMON, dataset={"path": searched.name, "revision": revision}
+            **about,
+            type="Retrieval",
+            category="t2t",
+            main_score="ndcg_at_10",
+            annotations_creators="derived",
+            dataset={"path": searched.name, "revision": revision},
         )
 
         def load_data(self, **_: Any) -> None:
@@ -170,9 +165,10 @@ def mteb_task(task: str = PASSAGES, *, eval_langs: Sequence[str] = ("und",), **o
             by_fifth = defaultdict(list)
             for query in self.dataset[hf_subset][hf_split]["queries"]:
                 by_fifth[query["position"]].append(scores[query["id"]]["ndcg_cut_10"])
+            by_fifth.pop(0, None)
             return {
-                f"ndcg_at_10_position_{fifth}": sum(by_fifth[fifth]) / len(by_fifth[fifth])
-                for fifth in sorted(by_fifth.keys() - {0})
+                f"ndcg_at_10_position_{fifth}": sum(values) / len(values)
+                for fifth, values in sorted(by_fifth.items())
             }
 
     return PositionRetrieval()
@@ -181,19 +177,18 @@ def mteb_task(task: str = PASSAGES, *, eval_langs: Sequence[str] = ("und",), **o
 def _tables(task: RetrievalTask, fifths: Mapping[str, int]) -> dict[str, Any]:
     """A task as mteb holds it, with the fifth of each query's evidence."""
     table = import_module("datasets").Dataset.from_list
+    documents = [{"id": text.id, "title": "", "text": text.text} for text in task.documents]
+    queries = [
+        {"id": query.id, "text": query.text, "position": fifths.get(query.id, 0)}
+        for query in task.queries
+    ]
+    relevant = {
+        query: {id: int(gain) for id, gain in gains.items()}
+        for query, gains in task.relevant.items()
+    }
     return {
-        "corpus": table(
-            [{"id": text.id, "title": "", "text": text.text} for text in task.documents]
-        ),
-        "queries": table(
-            [
-                {"id": query.id, "text": query.text, "position": fifths.get(query.id, 0)}
-                for query in task.queries
-            ]
-        ),
-        "relevant_docs": {
-            query: {id: int(gain) for id, gain in gains.items()}
-            for query, gains in task.relevant.items()
-        },
+        "corpus": table(documents),
+        "queries": table(queries),
+        "relevant_docs": relevant,
         "top_ranked": None,
     }

@@ -21,13 +21,9 @@ QUERIES = ("held-out", "first-sentence", "title")
 class PageQueries:
     """What pages are searched with.
 
-    Attributes:
-        kind: "held-out" puts the first part of every segment on the page and searches with what
-            follows; with "first-sentence" the whole segment is on the page, its first sentence
-            included; "title" is on no page.
-        tokens: length of the longest held-out query.
-        language: of all queries; None asks for each segment in the language that it has on the
-            page.
+    A "held-out" query of at most so many tokens follows the part of its segment that is on the
+    page; a "first-sentence" is on the page; a "title" is on none. Without a language, queries are
+    in that of their segment.
     """
 
     kind: str = QUERIES[0]
@@ -45,8 +41,7 @@ def build_pages(
 ) -> tuple[RetrievalTask, ...]:
     """One task for each language plan and edition, whose index holds every set once, in one order.
 
-    `editions` is how many indexes to build; None builds one for each order, so that every segment
-    is looked for at every position.
+    By default every order has an edition, so that every segment is looked for at every position.
     """
     parts, texts, notes = _split(corpus, plans, design, counter, queries)
     # The parts are openings already.
@@ -86,8 +81,8 @@ def _disjoint(
         )
     if made.shared[size]:
         possible = made.disjoint[size]
-        fewer = replace(design, sets=possible, documents={})
-        made = build_documents(material, plans, fewer, counter)
+        design = replace(design, sets=possible, documents={})
+        made = build_documents(material, plans, design, counter)
     note = f"the corpus yields {possible} pages of {size} different segments each"
     return made, [note] if possible < wanted else []
 
@@ -101,9 +96,8 @@ def _edition(
     for page in pages:
         for (segment, language), span in zip(page.keys, page.spans, strict=True):
             asked_in = query_language or language
-            query = Query(
-                f"{segment}/{asked_in}", texts[segment, asked_in], asked_in, f"set{page.set}"
-            )
+            text = texts[segment, asked_in]
+            query = Query(f"{segment}/{asked_in}", text, asked_in, f"set{page.set}")
             queries.append((query, Evidence(page.name, *span)))
     passages = [Passage(page.name, page.text, str(plan), page.spans) for page in pages]
     task = make_task(name, passages, queries)
@@ -129,7 +123,7 @@ def _split(
     texts = dict(zip(keys, asked, strict=True))
     silent = {id for id, language in keys if language in asked_in and not texts[id, language]}
     kept = [
-        Segment(segment.id, segment.language, part, segment.title)
+        replace(segment, text=part)
         for segment, part in zip(segments, parts, strict=True)
         if segment.id not in silent and segment.language in shown
     ]
@@ -164,18 +158,17 @@ def _queries(
     counter: TokenCounter,
     queries: PageQueries,
 ) -> tuple[list[str], str]:
-    """The query of every segment, empty if it has none, and what such segments have or lack."""
+    """The query of every segment, empty if it has none, and why that is so."""
     if queries.kind == "title":
         return [(segment.title or "").strip() for segment in segments], "have no title"
     pairs = list(zip(segments, parts, strict=True))
     if queries.kind == "first-sentence":
         firsts = [_first_of_several(part, segment.language) for segment, part in pairs]
         return firsts, "have only one sentence"
-    rests = counter.cut(
-        [segment.text[len(part) :].strip() for segment, part in pairs], queries.tokens
-    )
-    long_enough = [length >= LEAST_TOKENS for length in counter.count(rests)]
-    held_out = [text if is_long else "" for text, is_long in zip(rests, long_enough, strict=True)]
+    rests = [segment.text[len(part) :].strip() for segment, part in pairs]
+    rests = counter.cut(rests, queries.tokens)
+    counted = zip(rests, counter.count(rests), strict=True)
+    held_out = [text if length >= LEAST_TOKENS else "" for text, length in counted]
     return held_out, f"have fewer than {LEAST_TOKENS} {counter.unit} left to ask with"
 
 

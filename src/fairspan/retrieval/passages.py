@@ -27,11 +27,10 @@ from fairspan.retrieval.task import (
 
 # Fifths take turns in this order: two that follow each other are not neighbours in a document.
 _TURNS = (0, 2, 4, 1, 3)
-# Draws from one document, and how many that seem good are measured before it is given up.
+# Draws from one document, and how many likely ones are measured before it is given up.
 _DRAWS = 2000
 _TRIES = 20
-# Passages of a long document.
-_MOST = 10
+_MOST_PASSAGES = 10
 
 Cut = tuple[Passage, list[tuple[Query, Evidence]]]
 """A document without its passages, and these as queries."""
@@ -39,8 +38,7 @@ Cut = tuple[Passage, list[tuple[Query, Evidence]]]
 
 @dataclass(frozen=True)
 class PassageDraw:
-    """Draws passages: one asks for the document that it was cut out of, which is indexed without
-    it.
+    """Draws passages, each of which asks for the document that it was cut out of.
 
     A passage consists of whole sentences and is no longer than a fifth of its document. It is in no
     document of the index, and none of its sentences of 8 tokens or more is. The evidence is the
@@ -50,11 +48,10 @@ class PassageDraw:
 
     Attributes:
         tokens: length of the longest passage.
-        per_document: how many passages are cut out of a document, each from another fifth: 1 to 5.
+        per_document: passages of a document, each from another fifth: 1 to 5.
         documents: how many to use at most, drawn at random; None for all.
         most_tokens: how many tokens they may have together, if there are more than `least` of them.
-        tokens_each: of documents that are longer than so many times `per_document`, one passage for
-            so many tokens, up to ten, every fifth having equally many to within one.
+        tokens_each: long documents have a passage for so many tokens, up to ten.
     """
 
     counter: TokenCounter
@@ -67,7 +64,6 @@ class PassageDraw:
     tokens_each: float = 250
 
     def tasks(self, corpus: Corpus, languages: Sequence[str]) -> tuple[RetrievalTask, ...]:
-        """One task for each language."""
         chosen = corpus.select(languages)
         return tuple(self._task(chosen, language) for language in chosen.languages)
 
@@ -83,46 +79,46 @@ class PassageDraw:
         rng = np.random.default_rng(self.seed)
         shuffled = [articles[number] for number in rng.permutation(len(articles))]
         cuts, tried = self._draw_all(shuffled, language, rng)
-        in_language = _in_language(language)
-        if len(cuts) < 2:
+        used = len(cuts)
+        documents = f"documents{_in_language(language)}"
+        if used < 2:
             raise CorpusError(
-                f"{self.per_document} passages with text between them can be cut out of "
-                f"{len(cuts)} of {tried} documents{in_language}, and a search needs 2: use longer "
-                "documents, or cut out fewer or shorter passages."
+                f"{self.per_document} passages with text between them can be cut out of {used} of "
+                f"{tried} {documents}, and a search needs 2: use longer documents, or cut out "
+                "fewer or shorter passages."
             )
-        if len(cuts) < tried:
+        if used < tried:
             notes.append(
-                f"{tried - len(cuts)} of {tried} documents{in_language} have too few places to cut "
-                "out passages and were not used"
+                f"{tried - used} of {tried} {documents} have too few places to cut out passages "
+                "and were not used"
             )
         if tried < len(shuffled) and self.most_tokens < float("inf"):
-            notes.append(f"{len(cuts)} of {len(shuffled)} documents{in_language} were drawn")
+            notes.append(f"{used} of {len(shuffled)} {documents} were drawn")
         too_long = sum(article.too_long for article, _ in cuts)
         if too_long:
             notes.append(
-                f"{too_long} of {len(cuts)} documents{in_language} are too long for the model, and "
-                f"their passages are from the first {self.counter.window} {self.counter.unit}"
+                f"{too_long} of {used} {documents} are too long for the model, and their passages "
+                f"are from the first {self.counter.window} {self.counter.unit}"
             )
         name = corpus.name if language == UNKNOWN else f"{corpus.name}, {language}"
-        documents = [document for _, (document, _) in cuts]
+        passages = [document for _, (document, _) in cuts]
         queries = [query for _, (_, asked) in cuts for query in asked]
-        return make_task(f"passages from {name}", documents, queries, (*corpus.notes, *notes))
+        return make_task(f"passages from {name}", passages, queries, (*corpus.notes, *notes))
 
     def _draw_all(
         self, shuffled: Sequence[Article], language: str, rng: np.random.Generator
     ) -> tuple[list[tuple[Article, Cut]], int]:
         """The documents that passages were cut out of, and how many were tried."""
         everything = "\n".join(_spaced(article.text) for article in shuffled)
-        count = self._number(shuffled)
+        count = self._number_drawn(shuffled)
         drawn = [*shuffled[:count]]
-        # One that nothing can be cut out of is replaced by another that is too long as well, or
-        # not.
+        # One that nothing can be cut out of is replaced by another that is as much too long.
         spare = {
             too_long: iter([rest for rest in shuffled[count:] if rest.too_long == too_long])
             for too_long in (False, True)
         }
-        # Turns go on from one document to the next, so that documents that follow each other are
-        # balanced: those of about one length, and those that remain without the too long ones.
+        # Turns go on from one document to the next, so that documents of about one length are
+        # balanced, and those that remain without the too long ones.
         drawn.sort(key=lambda article: (article.too_long, article.tokens))
         turns = cycle(np.roll(_TURNS, rng.integers(FIFTHS)).tolist())
         waiting = list[int]()
@@ -131,7 +127,8 @@ class PassageDraw:
         while drawn:
             article = drawn.pop(0)
             tried += 1
-            count = self._passages(article)
+            by_length = int(min(article.tokens, self._room) // self.tokens_each)
+            count = max(self.per_document, min(_MOST_PASSAGES, by_length))
             waiting += islice(turns, max(0, count - len(waiting)))
             cut = self._draw(article, language, sorted(waiting[:count]), everything, rng)
             if cut is None:
@@ -141,13 +138,7 @@ class PassageDraw:
             del waiting[:count]
         return cuts, tried
 
-    def _passages(self, article: Article) -> int:
-        """How many are cut out of an article."""
-        wanted = int(min(article.tokens, self._room) // self.tokens_each)
-        return max(self.per_document, min(_MOST, wanted))
-
-    def _number(self, articles: Sequence[Article]) -> int:
-        """How many articles are drawn."""
+    def _number_drawn(self, articles: Sequence[Article]) -> int:
         tokens = np.cumsum([article.tokens for article in articles])
         few_enough = max(self.least, int(np.searchsorted(tokens, self.most_tokens, side="right")))
         return min(few_enough, self.documents or few_enough)
@@ -191,16 +182,14 @@ class PassageDraw:
             f"have a fifth without sentences of {LEAST_TOKENS} to {self.tokens} {unit} that occur "
             "once": len(texts) - short - len(articles),
         }
-        left_out = [
-            f"{count} of {len(ids)} documents{_in_language(language)} {reason}"
-            for reason, count in reasons.items()
-            if count
-        ]
+        where = _in_language(language)
+        documents = f"of {len(ids)} documents{where}"
+        left_out = [f"{count} {documents} {reason}" for reason, count in reasons.items() if count]
         if len(articles) < 2:
             raise CorpusError(
                 f"passages need 2 documents to cut them out of, and {corpus.name} has "
-                f"{len(articles)}{'; '.join([_in_language(language), *left_out])}. Add longer "
-                "documents, or raise query_tokens."
+                f"{len(articles)}{'; '.join([where, *left_out])}. Add longer documents, or raise "
+                "query_tokens."
             )
         return articles, [f"{reason} and were not used" for reason in left_out]
 
@@ -212,10 +201,8 @@ class PassageDraw:
         everything: str,
         rng: np.random.Generator,
     ) -> Cut | None:
-        """A document without one passage from each wanted fifth; None if it has none such.
-
-        Draws are many and measuring one takes long, so that fifths are first estimated.
-        """
+        """A document without one passage from each wanted fifth; None if it has none such."""
+        # Measuring a draw takes long, so that fifths are first estimated.
         draws = _DRAWS if len(wanted) <= FIFTHS else 10 * _DRAWS
         drawn = np.sort(rng.integers(len(article.runs), size=(draws, len(wanted))), axis=1)
         likely = (article.estimated_fifths(drawn, self._room) == wanted).all(1)
@@ -233,10 +220,7 @@ class PassageDraw:
     def _fifths(
         self, article: Article, document: Passage, queries: Sequence[tuple[Query, Evidence]]
     ) -> list[int]:
-        """The fifths of the queries as an evaluation counts them.
-
-        Empty if the model reads the whole document though it is too long, or the other way round.
-        """
+        """The fifths of the queries as an evaluation counts them; none if `too_long` is wrong."""
         # Far more than is read of the document; counting all of a long one takes its time.
         enough = int(np.searchsorted(article.lengths.cumsum(), 2 * self._room))
         end = article.sentences[: enough + 1][-1][1]
@@ -247,13 +231,12 @@ class PassageDraw:
         except CorpusError:
             return []
         is_cut = measured.task.documents[0].text != probe.text
-        if is_cut != article.too_long:
-            return []
-        return [position.group - 1 for position in measured.positions.values()]
+        positions = measured.positions.values() if is_cut == article.too_long else ()
+        return [position.group - 1 for position in positions]
 
 
 def _spaced(text: str) -> str:
-    """A text with one space for any white space, as which it may be repeated."""
+    """A text with one space for any white space."""
     return " ".join(text.split())
 
 

@@ -1,8 +1,8 @@
 """Exact search by inner product: the best documents for each query, and the ranks of given ones.
 
-A score is the inner product of two float32 vectors in float64, rounded to float32. This removes the
-last digits, which depend on the order in which a matrix product adds up, so that copies of a vector
-have the same score. Documents are ordered by score, ties by their number.
+A score is the inner product of two float32 vectors in float64, rounded to float32: the last digits
+depend on the order in which a matrix product adds up, and copies of a vector must have the same
+score. Documents are ordered by score, ties by their number.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,7 +30,7 @@ def search(
     """Numbers [Q, k] of the best documents for queries[Q, d] among vectors[V, d]; fewer of a few.
 
     With owners[V], which count 0, 0, 1, … up, a document has several vectors, and the score of its
-    best. Vectors may be a memory map. Products are computed on a GPU if there is one.
+    best. Vectors may be a memory map.
     """
     starts = _starts(vectors, owners)
     rankings = []

@@ -1,4 +1,4 @@
-"""`TaskSource`: what is searched, one class for each kind of task with the options of that kind."""
+"""`TaskSource`: what is searched, one class with its options for each kind of task."""
 
 from __future__ import annotations
 
@@ -24,161 +24,6 @@ BEIR = "beir:"
 MTEB = "mteb:"
 _LIMITS = ("opening", "min_tokens", "max_tokens", "length_language", "length_ratio")
 CHOICES = "'pages', 'passages', the folder of a collection, 'beir:FOLDER' or 'mteb:NAME'"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _OfCorpus:
-    """What is built from a corpus, without labels."""
-
-    corpus: str = SAMPLE
-    languages: Sequence[str] | None = None
-    sets: int = 100
-    query_tokens: int = 60
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "corpus", str(self.corpus))
-        _store_list(self, "languages", "['en']")
-        require_whole("sets", self.sets, least=2)
-        require_whole("query_tokens", self.query_tokens, least=LEAST_TOKENS, kind=CorpusError)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PassageSource(_OfCorpus):
-    """Documents searched by passages that are cut out of them: one index for each language."""
-
-    kind: ClassVar[str] = PASSAGES
-    too_long: ClassVar[str | None] = "shorten"
-
-    def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
-        """A plan for each language, and the corpus. Passages need no translations."""
-        corpus = LONG_SAMPLE if self.corpus == SAMPLE else self.corpus
-        return choose_plans(corpus, self.languages, (), partial=True)
-
-    def read(self, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
-        plans, corpus = self.read_corpus()
-        draw = PassageDraw(counter, tokens=self.query_tokens, documents=self.sets, seed=self.seed)
-        return draw.tasks(corpus, languages_of(plans))
-
-
-@dataclass(frozen=True, kw_only=True)
-class PageSource(_OfCorpus):
-    """Pages joined from texts: one index for each language plan and edition."""
-
-    kind: ClassVar[str] = PAGES
-    too_long: ClassVar[str | None] = None
-
-    mixed: str | Sequence[str] = ()
-    partial: bool = False
-    size: int = 4
-    orders: str = "latin"
-    editions: int | None = None
-    query: str = QUERIES[0]
-    query_language: str | None = None
-    opening: int | None = None
-    min_tokens: int | None = None
-    max_tokens: int | None = None
-    length_language: str | None = None
-    length_ratio: float | None = None
-
-    def __post_init__(self) -> None:
-        """Check the options of pages."""
-        super().__post_init__()
-        if not isinstance(self.mixed, str):
-            _store_list(self, "mixed", "['de:en']")
-        if self.query not in QUERIES:
-            raise CorpusError(f"query must be one of {', '.join(QUERIES)}, got {self.query!r}.")
-        if self.editions is not None:
-            require_whole("editions", self.editions, kind=CorpusError)
-        _ = self.design
-
-    @property
-    def design(self) -> Design:
-        limits = {name: getattr(self, name) for name in _LIMITS}
-        return Design(
-            design=self.orders, sizes=(self.size,), sets=self.sets, seed=self.seed, **limits
-        )
-
-    def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
-        """The language plans, and the corpus in their languages and in that of the queries."""
-        also = [self.query_language] if self.query_language else []
-        return choose_plans(
-            self.corpus, self.languages, self.mixed, partial=self.partial, also=also
-        )
-
-    def read(self, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
-        plans, corpus = self.read_corpus()
-        queries = PageQueries(self.query, self.query_tokens, self.query_language)
-        return build_pages(corpus, plans, self.design, counter, queries, self.editions)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CollectionSource:
-    """The folder of a collection; of one in several languages, `language` or English."""
-
-    kind: ClassVar[str] = "a collection"
-    too_long: ClassVar[str | None] = None
-
-    task: str
-    language: str | None = None
-    split: str = "test"
-
-    def read(self, _: TokenCounter | None = None) -> tuple[RetrievalTask, ...]:
-        folder = _folder_of(self.task)
-        if (folder / "qrels").is_dir():
-            return (read_beir(folder, split=self.split, language=self.language),)
-        paths = _paths_by_language(self.task)
-        usual = next(iter(paths)) if len(paths) == 1 else "en"
-        return (_read_language(paths, self.language or usual, self.split),)
-
-
-@dataclass(frozen=True, kw_only=True)
-class LanguageSource:
-    """A collection in several languages to search across: one task for each of them."""
-
-    kind: ClassVar[str] = "a collection in several languages"
-    too_long: ClassVar[str | None] = None
-
-    task: str
-    languages: Sequence[str]
-    split: str = "test"
-
-    def __post_init__(self) -> None:
-        _store_list(self, "languages", "['en', 'de']")
-        if len(set(self.languages)) < max(2, len(self.languages)):
-            named = ", ".join(map(repr, self.languages)) or "none"
-            raise CorpusError(
-                f"a search across languages needs at least two different languages, got {named}: "
-                "name more, or choose one with language."
-            )
-
-    def read(self, _: TokenCounter | None = None) -> tuple[RetrievalTask, ...]:
-        paths = _paths_by_language(self.task)
-        return tuple(_read_language(paths, language, self.split) for language in self.languages)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MtebSource:
-    """A search task of mteb."""
-
-    kind: ClassVar[str] = "a task of mteb"
-    too_long: ClassVar[str | None] = None
-
-    task: str
-    language: str | None = None
-    split: str = "test"
-
-    def read(self, _: TokenCounter) -> tuple[RetrievalTask, ...]:
-        # Imported only here: mteb is an extra.
-        from fairspan.retrieval.mteb_reading import read_mteb
-
-        # "test" means mteb's own choice, which it is for most tasks.
-        split = None if self.split == "test" else self.split
-        return (read_mteb(self.task.removeprefix(MTEB), language=self.language, split=split),)
-
-
-TaskSource = PassageSource | PageSource | CollectionSource | LanguageSource | MtebSource
-Kind = type[TaskSource]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,14 +59,14 @@ class TaskOptions:
 
     corpus: str = field(default=SAMPLE, metadata={"source": True})
     languages: Sequence[str] | None = None
-    mixed: str | Sequence[str] = PageSource.mixed
-    partial: bool = PageSource.partial
-    size: int = PageSource.size
-    sets: int = PageSource.sets
-    orders: str = PageSource.orders
+    mixed: str | Sequence[str] = ()
+    partial: bool = False
+    size: int = 4
+    sets: int = 100
+    orders: str = "latin"
     editions: int | None = None
-    query: str = PageSource.query
-    query_tokens: int = PageSource.query_tokens
+    query: str = QUERIES[0]
+    query_tokens: int = 60
     query_language: str | None = None
     opening: int | None = None
     min_tokens: int | None = None
@@ -229,7 +74,7 @@ class TaskOptions:
     length_language: str | None = None
     length_ratio: float | None = None
     language: str | None = None
-    split: str = CollectionSource.split
+    split: str = "test"
     seed: int = 0
 
     @property
@@ -240,11 +85,147 @@ class TaskOptions:
         return {name: value for name, value in values.items() if value != usual[name]}
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Source(TaskOptions):
+    """The options of one kind of task, and what it does with documents that are too long."""
+
+    kind: ClassVar[str]
+    used: ClassVar[frozenset[str]]
+    too_long: ClassVar[str | None] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OfCorpus(_Source):
+    """What is built from a corpus, without labels."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "corpus", str(self.corpus))
+        _store_list(self, "languages", "['en']")
+        require_whole("sets", self.sets, least=2)
+        require_whole("query_tokens", self.query_tokens, least=LEAST_TOKENS, kind=CorpusError)
+
+
+class PassageSource(_OfCorpus):
+    """Documents searched by passages that are cut out of them: one index for each language."""
+
+    kind = PASSAGES
+    used = frozenset({"corpus", "languages", "sets", "query_tokens", "seed"})
+    too_long = "shorten"
+
+    def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
+        """A plan for each language, and the corpus. Passages need no translations."""
+        corpus = LONG_SAMPLE if self.corpus == SAMPLE else self.corpus
+        return choose_plans(corpus, self.languages, (), partial=True)
+
+    def read(self, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
+        plans, corpus = self.read_corpus()
+        draw = PassageDraw(counter, tokens=self.query_tokens, documents=self.sets, seed=self.seed)
+        return draw.tasks(corpus, languages_of(plans))
+
+
+class PageSource(_OfCorpus):
+    """Pages joined from texts: one index for each language plan and edition."""
+
+    kind = PAGES
+    used = frozenset(option.name for option in fields(TaskOptions)) - {"language", "split"}
+
+    def __post_init__(self) -> None:
+        """Check the options of pages."""
+        super().__post_init__()
+        if not isinstance(self.mixed, str):
+            _store_list(self, "mixed", "['de:en']")
+        if self.query not in QUERIES:
+            raise CorpusError(f"query must be one of {', '.join(QUERIES)}, got {self.query!r}.")
+        if self.editions is not None:
+            require_whole("editions", self.editions, kind=CorpusError)
+        _ = self.design
+
+    @property
+    def design(self) -> Design:
+        limits = {name: getattr(self, name) for name in _LIMITS}
+        return Design(
+            design=self.orders, sizes=(self.size,), sets=self.sets, seed=self.seed, **limits
+        )
+
+    def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
+        """The language plans, and the corpus in their languages and in that of the queries."""
+        also = [self.query_language] if self.query_language else []
+        plans = (self.languages, self.mixed)
+        return choose_plans(self.corpus, *plans, partial=self.partial, also=also)
+
+    def read(self, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
+        plans, corpus = self.read_corpus()
+        queries = PageQueries(self.query, self.query_tokens, self.query_language)
+        return build_pages(corpus, plans, self.design, counter, queries, self.editions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Named(_Source):
+    """A task that has queries."""
+
+    used = frozenset({"language", "split"})
+    task: str
+
+
+class CollectionSource(_Named):
+    """The folder of a collection; of one in several languages, `language` or English."""
+
+    kind = "a collection"
+
+    def read(self, _: TokenCounter | None = None) -> tuple[RetrievalTask, ...]:
+        folder = _folder_of(self.task)
+        if (folder / "qrels").is_dir():
+            return (read_beir(folder, split=self.split, language=self.language),)
+        paths = _paths_by_language(self.task)
+        usual = next(iter(paths)) if len(paths) == 1 else "en"
+        return (_read_language(paths, self.language or usual, self.split),)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LanguageSource(_Named):
+    """A collection in several languages to search across: one task for each of them."""
+
+    kind = "a collection in several languages"
+    used = frozenset({"languages", "split"})
+    languages: Sequence[str]
+
+    def __post_init__(self) -> None:
+        _store_list(self, "languages", "['en', 'de']")
+        if len(set(self.languages)) < max(2, len(self.languages)):
+            named = ", ".join(map(repr, self.languages)) or "none"
+            raise CorpusError(
+                f"a search across languages needs at least two different languages, got {named}: "
+                "name more, or choose one with language."
+            )
+
+    def read(self, _: TokenCounter | None = None) -> tuple[RetrievalTask, ...]:
+        paths = _paths_by_language(self.task)
+        return tuple(_read_language(paths, language, self.split) for language in self.languages)
+
+
+class MtebSource(_Named):
+    """A search task of mteb."""
+
+    kind = "a task of mteb"
+
+    def read(self, _: TokenCounter) -> tuple[RetrievalTask, ...]:
+        # Imported only here: mteb is an extra.
+        from fairspan.retrieval.mteb_reading import read_mteb
+
+        # "test" means mteb's own choice, which it is for most tasks.
+        split = None if self.split == "test" else self.split
+        return (read_mteb(self.task.removeprefix(MTEB), language=self.language, split=split),)
+
+
+TaskSource = PassageSource | PageSource | CollectionSource | LanguageSource | MtebSource
+Kind = type[TaskSource]
+
+
 def find_source(task: str, options: TaskOptions, beside: Collection[str] = ()) -> TaskSource:
     """The source of a task with the options of its kind; those `beside` have another use too."""
     require_whole("seed", options.seed, least=0)
     kind = kind_of(task, options.languages)
-    refuse_unused(options.changed, {*options_for(kind), *beside}, [task])
+    refuse_unused(options.changed, {*kind.used, *beside}, [task])
     return make_source(kind, task, options.changed)
 
 
@@ -260,29 +241,22 @@ def kind_of(task: str, languages: Sequence[str] | None = None) -> Kind:
     return LanguageSource if is_divided else CollectionSource
 
 
-def options_for(kind: Kind) -> set[str]:
-    """The options that a kind of task has."""
-    return {option.name for option in fields(kind)} - {"task"}
-
-
 def make_source(kind: Kind, task: str, values: dict[str, Any]) -> TaskSource:
     """The source of a task, with those of the values that are for its kind."""
-    names = {option.name for option in fields(kind)}
-    return kind(
-        **{name: value for name, value in [*values.items(), ("task", task)] if name in names}
-    )
+    chosen = {name: values[name] for name in kind.used & values.keys()}
+    return kind(**chosen) if issubclass(kind, _OfCorpus) else kind(task=task, **chosen)
 
 
 def refuse_unused(changed: Iterable[str], used: set[str], tasks: Sequence[str]) -> None:
     """Raise if an option is for other kinds of task. The seed is of intervals, too."""
     for name in changed:
         if name not in used | {"seed"}:
-            kinds = [kind.kind for kind in get_args(TaskSource) if name in options_for(kind)]
+            kinds = [kind.kind for kind in get_args(TaskSource) if name in kind.used]
             raise CorpusError(f"{name} is for {', '.join(kinds)}: omit it for {', '.join(tasks)}.")
 
 
 def _store_list(source: object, name: str, example: str) -> None:
-    """Replace a list of a source by a tuple; an error if it is something else."""
+    """Replace a list of a source by a tuple."""
     value = getattr(source, name)
     if value is not None:
         require_list(name, value, example, CorpusError)
@@ -309,7 +283,7 @@ def _paths_by_language(task: str) -> dict[str, Path]:
 
 
 def _read_language(paths: dict[str, Path], language: str, split: str) -> RetrievalTask:
-    """The task of a language, from the paths of all that its folder has."""
+    """The task of a language, from the paths of all."""
     name = next(iter(paths.values())).parent.resolve().name
     if language not in paths:
         raise CorpusError(f"{name} has no {language!r}. Languages there: {', '.join(paths)}.")

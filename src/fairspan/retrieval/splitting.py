@@ -1,6 +1,6 @@
 """Clusters of queries that share a document or a text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,17 +11,19 @@ from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.task import RetrievalTask
 
 Node = tuple[str, str]
-"""A query, document, cluster or text: its kind, and its id or content."""
+"""The kind of a query, document, cluster or text, and its id or content."""
 
 
 def link_queries(tasks: Sequence[MeasuredTask], *, texts: bool = False) -> tuple[MeasuredTask, ...]:
     """The same tasks, with queries in one cluster that share a cluster or a relevant document.
 
-    With `texts`, also those of documents that share their text or that of a segment. If this links
-    more than half of the queries, they are left as they are, with a note.
+    With `texts`, also those whose documents share a text or a segment. If this links more than half
+    of the queries, they are left as they are, with a note.
     """
     groups = _groups([measured.task for measured in tasks], texts=texts)
-    names = _names(tasks, groups)
+    asked = [query for measured in tasks for query in measured.task.queries]
+    # A group is called after its first query.
+    names = {groups["query", query.id]: query.cluster or query.id for query in reversed(asked)}
     linked = list[MeasuredTask]()
     for measured in tasks:
         queries = []
@@ -30,22 +32,15 @@ def link_queries(tasks: Sequence[MeasuredTask], *, texts: bool = False) -> tuple
             unchanged = name == (query.cluster or query.id)
             queries.append(query if unchanged else replace(query, cluster=name))
         linked.append(replace(measured, task=replace(measured.task, queries=tuple(queries))))
-    numbers = [groups["query", query.id] for measured in tasks for query in measured.task.queries]
-    largest = max(np.bincount(numbers))
-    if linked == [*tasks] or largest <= len(numbers) / 2:
+    largest = max(np.bincount([groups["query", query.id] for query in asked]))
+    if linked == [*tasks] or largest <= len(asked) / 2:
         return tuple(linked)
     note = (
-        f"{largest:,} of {len(numbers):,} queries are linked by documents that answer several, "
+        f"{largest:,} of {len(asked):,} queries are linked by documents that answer several, "
         "and count as independent: intervals may be too narrow"
     )
     first_task = replace(tasks[0].task, notes=(*tasks[0].task.notes, note))
     return replace(tasks[0], task=first_task), *tasks[1:]
-
-
-def _names(tasks: Sequence[MeasuredTask], groups: Mapping[Node, int]) -> dict[int, str]:
-    """What the cluster of each group is called: after its first query."""
-    queries = [query for measured in tasks for query in measured.task.queries]
-    return {groups["query", query.id]: query.cluster or query.id for query in reversed(queries)}
 
 
 def _groups(tasks: Sequence[RetrievalTask], *, texts: bool) -> dict[Node, int]:

@@ -50,13 +50,11 @@ class RetrievalTask:
 
     Attributes:
         relevant: for each query the gain of every document that answers it.
-        evidence: for each query the position of its answer; empty where that is not known.
+        evidence: where each query's answer is, if that is known.
         edition: which of several indexes of the same queries this is, from 0.
-        lead, later: the languages of a page's first segment and of its later ones; empty for other
-            tasks.
+        lead, later: the languages of a page's first segment and of its later ones.
         notes: what a reader of results should know about how the task was made.
-        across: "mixed" if every document is in one of several languages, "parallel" if it is in all
-            of them; empty for other tasks.
+        across: "mixed" if every document is in one of several languages, "parallel" if in all.
     """
 
     name: str

@@ -13,7 +13,7 @@ from fairspan.report.frames import interval, values_of
 from fairspan.report.style import COLOURS
 from fairspan.report.text import model_name, p_value, with_bounds
 from fairspan.runs.log import RunLog
-from fairspan.studies.evaluate.measures import Arm
+from fairspan.studies.evaluate.measures import SearchArm
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class Shown:
     def frame(self, name: str, *conditions: pl.Expr) -> pl.DataFrame:
         """The rows of a frame, with the name of each arm in `arm`."""
         rows = self.frames[name].filter(*conditions)
-        names = [str(Arm(*pair)) for pair in rows.select("treatment", "index").rows()]
+        names = [str(SearchArm(*pair)) for pair in rows.select("treatment", "index").rows()]
         return rows.with_columns(pl.Series("arm", names, pl.String))
 
     def of_metric(self, name: str, *conditions: pl.Expr) -> pl.DataFrame:
-        """The same for the first metric, over all language plans unless the conditions name one."""
+        """The same for the first metric, of all plans together unless the conditions name one."""
         chosen = conditions or (pl.col("plan") == "",)
         return self.frame(name, pl.col("metric") == self.metrics[0], *chosen)
 
@@ -61,7 +61,6 @@ class Shown:
 
     @property
     def unit(self) -> str:
-        """What positions are."""
         return "segment" if self.log.header.searched.positions == "segments" else "fifth"
 
     def series(self, rows: pl.DataFrame, column: str, labels: Sequence[str]) -> tuple[Series, ...]:
@@ -69,15 +68,14 @@ class Shown:
         series = []
         for arm in (arm for arm in self.drawn if arm in rows["arm"]):
             by_label = {row[column]: row for row in rows.filter(arm=arm).iter_rows(named=True)}
-            points = tuple(
-                self._point(by_label[label], label) if label in by_label else None
-                for label in labels
-            )
+            points = tuple(self._point(by_label.get(label), label) for label in labels)
             series.append(Series(arm, self.arms.index(arm), points))
         return tuple(series)
 
-    def _point(self, row: Mapping[str, Any], label: str) -> Point | None:
-        """The point of a row of a frame, with what a reader sees on it."""
+    def _point(self, row: Mapping[str, Any] | None, label: str) -> Point | None:
+        """The point of a row of a frame, if there is one, with what a reader sees on it."""
+        if row is None:
+            return None
         lines = [
             f"{row['arm']}, {label}",
             f"{row['metric']} {with_bounds(interval(row))}",
@@ -127,9 +125,8 @@ def depth_chart(shown: Shown) -> Chart:
         if info.texts == "evidence"
     }
     starts = values_of(rows, "tokens_from")
-    drawn = shown.series(
-        rows.with_columns(start=pl.format("{}", "tokens_from")), "start", tuple(map(str, starts))
-    )
+    labelled = rows.with_columns(start=pl.format("{}", "tokens_from"))
+    drawn = shown.series(labelled, "start", tuple(map(str, starts)))
     legends = {
         name: f"{name} (reads {f'{window:,} {unit}' if window else 'everything'})"
         for name, window in windows.items()

@@ -16,13 +16,7 @@ from fairspan.runs.search_rows import SHARE
 from fairspan.stats.distributions import holm
 from fairspan.stats.queries import QueryChange
 from fairspan.studies.evaluate import measures
-from fairspan.studies.evaluate.measures import (
-    QUERY_KEYS,
-    RANK,
-    Columns,
-    languages_of,
-    metrics_of,
-)
+from fairspan.studies.evaluate.measures import QUERY_KEYS, RANK, Columns, SearchArm
 from fairspan.studies.evaluate.verdicts import judge, judge_treatments
 
 
@@ -41,26 +35,22 @@ def compare(
 ) -> list[Table]:
     """The paired changes over all queries and by position or pair of languages, as tables.
 
-    Args:
-        second: another run on the same queries; without one, treatments of the first run are
-            compared.
-        treatments: one of each side. Without them treatments of one run are compared with its
-            first, and those of two runs each with itself.
+    Without `treatments`, one of each side, those of one run are compared with its first, and those
+    of two runs each with itself.
     """
     overall = list[Columns]()
     by_group = list[Columns]()
-    group = "languages" if languages_of(first) else "position"
+    group = "languages" if measures.languages_of(first) else "position"
     for before, after in pairs_to_compare(first, second, treatments):
         for paired in compare_searches(before, after):
             change = paired.change
+            searched = SearchArm(f"{before.treatment} → {after.treatment}", paired.index)
             labels = {
                 "first_run": before.log.run,
                 "second_run": after.log.run,
                 "first_treatment": before.treatment,
                 "second_treatment": after.treatment,
-                "treatments": str(
-                    measures.Arm(f"{before.treatment} → {after.treatment}", paired.index)
-                ),
+                "treatments": str(searched),
                 "index": paired.index,
                 "metric": paired.metric,
             }
@@ -86,20 +76,16 @@ def compare(
         )
     ]
     if by_group:
-        by = {
-            "languages": "languages of query and document",
-            "position": "position of the evidence",
-        }
-        tables.append(
-            Table.from_frame(
-                f"search-changes-by-{group}",
-                f"Changes by {by[group]}{runs}",
-                frame_of(by_group),
-                heads=("treatments", "metric", group),
-                columns=columns,
-                grouped=2,
-            )
+        of = "query and document" if group == "languages" else "the evidence"
+        table = Table.from_frame(
+            f"search-changes-by-{group}",
+            f"Changes by {group} of {of}{runs}",
+            frame_of(by_group),
+            heads=("treatments", "metric", group),
+            columns=columns,
+            grouped=2,
         )
+        tables.append(table)
     return tables
 
 
@@ -125,7 +111,7 @@ def changes(
     for pair in pairs:
         searches = compare_searches(*pair)
         shared = {search.metric for search in searches}
-        metric = next(name for name in metrics_of(first) if name in shared)
+        metric = next(name for name in measures.metrics_of(first) if name in shared)
         compared += [
             (pair, search)
             for search in searches
@@ -168,7 +154,7 @@ def compare_searches(before: Arm, after: Arm) -> list[Paired]:
             "seed and tokenizer."
         )
     first = _metric_rows(before)
-    # A page of the same name in another draw may have something else at the query's position.
+    # In another draw a page of this name may have something else at the query's position.
     placed = ["position"] if first["lead"].null_count() < len(first) else []
     joined = first.join(
         _metric_rows(after),
@@ -182,7 +168,7 @@ def compare_searches(before: Arm, after: Arm) -> list[Paired]:
             f"{runs} have no query in common: paired differences need the same task, seed and "
             "metrics."
         )
-    languages = languages_of(before.log)
+    languages = measures.languages_of(before.log)
     seed = before.log.header.seed
     parts = joined.partition_by("measure", "part", as_dict=True, maintain_order=True)
     compared = []

@@ -30,19 +30,11 @@ def by_depth(log: RunLog) -> list[Columns]:
     starts = depth_steps(depths[depths >= 0], window)
     groups = np.where(depths < 0, 0, np.searchsorted(starts, depths, side="right"))
     chance = _chance(log, metric)
-    steps = [
-        {
-            "metric": metric,
-            "plan": "",
-            "tokens_from": start,
-            "tokens_to": end,
-            "chance": chance,
-            "queries": int(count),
-        }
-        for start, end, count in zip(
-            starts, [*starts[1:], None], np.bincount(groups)[1:], strict=True
-        )
-    ]
+    counts = np.bincount(groups)[1:].tolist()
+    steps = []
+    for start, end, count in zip(starts, [*starts[1:], None], counts, strict=True):
+        step = {"metric": metric, "plan": "", "tokens_from": start, "tokens_to": end}
+        steps.append({**step, "chance": chance, "queries": count})
     return compare_groups(log, metric, groups, steps)
 
 

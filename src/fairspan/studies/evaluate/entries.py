@@ -9,10 +9,7 @@ from fairspan.runs.header import IndexCost
 
 @dataclass(frozen=True, slots=True)
 class EvaluateEntries:
-    """What the indexes take, and details for those who want to know how it was measured.
-
-    A run adds to both.
-    """
+    """What the indexes take, and details of how it was measured. A run adds to both."""
 
     costs: list[IndexCost] = field(default_factory=list)
     details: list[str] = field(default_factory=list)

@@ -16,8 +16,8 @@ from fairspan.stats.queries import column, query_sums, smallest, swap_tests
 from fairspan.stats.resampling import PositionSums, Statistic, change_of, jackknife, resample
 from fairspan.studies.evaluate.measures import (
     RANK,
-    Arm,
     Columns,
+    SearchArm,
     arms_of,
     languages_of,
     pair_codes,
@@ -45,9 +45,7 @@ class _Figure:
 def language_figures(log: RunLog, metrics: Sequence[str]) -> list[Columns]:
     """One row for each figure and arm; none if the log is of one language.
 
-    The change is from the first arm on the same queries: of ratios and of geometric means it is a
-    factor, of everything else a difference. p values are those of randomisation tests, adjusted by
-    Holm for all arms.
+    Changes of ratios are factors, all others differences.
     """
     languages = languages_of(log)
     if not languages:
@@ -109,7 +107,7 @@ def _figures(
 
 
 def _rows(
-    arms: Sequence[Arm],
+    arms: Sequence[SearchArm],
     sums: Sequence[PositionSums],
     figures: Sequence[_Figure],
     seed: int,
@@ -140,17 +138,16 @@ def _rows(
             if logarithmic and change is not None:
                 change = _factor(change)
             p_value = adjusted[figure.measure][number - 1] if number and figure.tested else np.nan
-            rows.append(
-                {
-                    **asdict(arm),
-                    "measure": figure.measure,
-                    "query_language": figure.query,
-                    "document_language": figure.document,
-                    **columns_of(value),
-                    **columns_of(change, "change_"),
-                    "p_value": float(p_value),
-                }
-            )
+            row = {
+                **asdict(arm),
+                "measure": figure.measure,
+                "query_language": figure.query,
+                "document_language": figure.document,
+                **columns_of(value),
+                **columns_of(change, "change_"),
+                "p_value": float(p_value),
+            }
+            rows.append(row)
     return rows
 
 

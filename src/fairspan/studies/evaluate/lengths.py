@@ -19,7 +19,7 @@ SHARE = 0.2
 def by_length(log: RunLog) -> list[Columns]:
     """The first metric for the shortest and longest queries, and the rank of the longest documents.
 
-    These are the longest fifth of those that answer a query, counted once for each query.
+    Documents count once for each query that they answer.
     """
     names = ("shortest queries", "longest queries")
     rows = _length_groups(log, metrics_of(log)[0], "query_tokens", names)
@@ -29,10 +29,7 @@ def by_length(log: RunLog) -> list[Columns]:
 
 
 def _length_groups(log: RunLog, measure: str, column: str, names: tuple[str, ...]) -> list[Columns]:
-    """A row for each arm and group; none if lengths are alike.
-
-    The last of `names` is for the longest, the one before it for the shortest.
-    """
+    """A row for each arm and group, the longest last; none if lengths are alike."""
     rows = sorted_rows(log.rows.filter(measure=measure), arms_of(log)[0])
     lengths = rows[column].to_numpy()
     low, high = np.quantile(lengths, [SHARE, 1 - SHARE])
@@ -42,13 +39,6 @@ def _length_groups(log: RunLog, measure: str, column: str, names: tuple[str, ...
     labels = list[Columns]()
     for number, name in enumerate(names, start=1):
         inside = lengths[groups == number]
-        labels.append(
-            {
-                "group": name,
-                "measure": measure,
-                "count": len(inside),
-                "tokens_from": int(inside.min()),
-                "tokens_to": int(inside.max()),
-            }
-        )
+        tokens = {"tokens_from": int(inside.min()), "tokens_to": int(inside.max())}
+        labels.append({"group": name, "measure": measure, "count": len(inside), **tokens})
     return compare_groups(log, measure, groups, labels)

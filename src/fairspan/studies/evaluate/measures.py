@@ -1,6 +1,6 @@
 """`results_of` an evaluation's log: every metric of every arm, query by query against the first."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
@@ -24,7 +24,7 @@ QUERY_KEYS = ["lead", "later", "order", "query", "document", "document_language"
 
 
 @dataclass(frozen=True, slots=True)
-class Arm:
+class SearchArm:
     """What was searched: documents and queries under a treatment, kept in an index of one kind."""
 
     treatment: str
@@ -45,14 +45,13 @@ class Result:
     """One metric of one arm, and how it differs from the baseline on the same queries.
 
     Attributes:
-        plan: the language plan of the pages; empty for all of them together, or where there are
-            none.
-        groups: what each group of queries is called: positions, or pairs of languages.
+        plan: the language plan of the pages; empty for all queries.
+        groups: the names of groups of queries: positions, or pairs of languages.
         change: None for the baseline itself.
         p_value, p_psi: of the randomisation tests, adjusted by Holm for all arms of that metric.
     """
 
-    arm: Arm
+    arm: SearchArm
     metric: str
     plan: str
     groups: tuple[str, ...]
@@ -70,9 +69,8 @@ def results_of(log: RunLog) -> list[Result]:
     """Every metric of every arm, over all language plans and, if there are several, for each."""
     lead = pl.col("lead").fill_null("")
     later = pl.col("later").fill_null("")
-    rows = log.rows.with_columns(
-        plan=pl.when(lead == later).then(lead).otherwise(lead + ":" + later)
-    )
+    plan_name = pl.when(lead == later).then(lead).otherwise(lead + ":" + later)
+    rows = log.rows.with_columns(plan=plan_name)
     plans = rows["plan"].unique(maintain_order=True).to_list()
     results = []
     for plan in ["", *(plans if len(plans) > 1 else [])]:
@@ -88,12 +86,10 @@ def first_metric_of(log: RunLog) -> list[Result]:
     return _results(log, log.rows.filter(measure=metric), metric, "")
 
 
-def arms_of(log: RunLog) -> list[Arm]:
+def arms_of(log: RunLog) -> list[SearchArm]:
     """What was searched: whole documents first, in the order of the treatments."""
-    arms = [
-        Arm(*pair)
-        for pair in log.rows.select("treatment", "part").unique(maintain_order=True).rows()
-    ]
+    pairs = log.rows.select("treatment", "part").unique(maintain_order=True)
+    arms = [SearchArm(*pair) for pair in pairs.rows()]
     return sorted(arms, key=lambda arm: (arm.index != "whole", log.treatments.index(arm.treatment)))
 
 
@@ -108,7 +104,7 @@ def languages_of(log: RunLog) -> list[str]:
     return log.header.searched.languages or []
 
 
-def sorted_rows(rows: pl.DataFrame, arm: Arm) -> pl.DataFrame:
+def sorted_rows(rows: pl.DataFrame, arm: SearchArm) -> pl.DataFrame:
     """The rows of an arm, in the same order for all arms."""
     return rows.filter(treatment=arm.treatment, part=arm.index).sort(QUERY_KEYS)
 
@@ -116,11 +112,7 @@ def sorted_rows(rows: pl.DataFrame, arm: Arm) -> pl.DataFrame:
 def query_groups(
     rows: pl.DataFrame, languages: Sequence[str]
 ) -> tuple[tuple[str, ...], np.ndarray]:
-    """The names of the groups that are compared, and the group of every query; 0 for none.
-
-    Across languages, these are the pairs of a query's and a document's language; else the positions
-    of the evidence.
-    """
+    """The names of the groups that are compared, and the group of every query; 0 for none."""
     if languages:
         groups = pair_codes(rows, languages)
         names = ["", *map(pair_name, product(languages, repeat=2))]
@@ -137,10 +129,8 @@ def query_groups(
     joined: dict[int, list[str]] = {}
     for name, number in zip(kept, numbers, strict=True):
         joined.setdefault(number, []).append(name)
-    labels = tuple(
-        names[0] if len(names) == 1 else f"{names[0]}–{names[-1]}" for names in joined.values()
-    )
-    return labels, np.array([0, *numbers])[renumbered]
+    labels = ["–".join(dict.fromkeys((names[0], names[-1]))) for names in joined.values()]
+    return tuple(labels), np.array([0, *numbers])[renumbered]
 
 
 def merged(counts: ArrayLike) -> list[int]:
@@ -163,11 +153,9 @@ def pair_name(pair: Sequence[str]) -> str:
 def pair_codes(rows: pl.DataFrame, languages: Sequence[str]) -> np.ndarray:
     """The number of every row's pair of languages from 1, the query's first; 0 for none."""
     place = {language: number for number, language in enumerate(languages)}
-    numbers = [
-        rows[name].replace_strict(place, default=None, return_dtype=pl.Int64)
-        for name in ("language", "document_language")
-    ]
-    return (numbers[0] * len(languages) + numbers[1] + 1).fill_null(0).to_numpy()
+    query = rows["language"].replace_strict(place, default=None, return_dtype=pl.Int64)
+    document = rows["document_language"].replace_strict(place, default=None, return_dtype=pl.Int64)
+    return (query * len(languages) + document + 1).fill_null(0).to_numpy()
 
 
 def change_of(
@@ -177,12 +165,6 @@ def change_of(
     values = before["value"].to_numpy()
     clusters = before["set"].to_numpy()
     return query_change(values, after, groups, clusters, rng=np.random.default_rng(seed))
-
-
-def effects_of(rows: pl.DataFrame, groups: np.ndarray, seed: int) -> QueryEffects:
-    values = rows["value"].to_numpy()
-    clusters = rows["set"].to_numpy()
-    return query_effects(values, groups, clusters, rng=np.random.default_rng(seed))
 
 
 def change_columns(change: QueryChange | None) -> Columns:
@@ -198,12 +180,10 @@ def compare_groups(
     log: RunLog, measure: str, groups: np.ndarray, labels: Sequence[Columns]
 ) -> list[Columns]:
     """A row for every arm and group of queries, which have these labels."""
-    rows = log.rows.filter(measure=measure)
-    compared = _compared(rows, arms_of(log), groups, log.header.seed)
-    compared_rows = []
-    for arm, effects, change in compared:
-        compared_rows += group_rows([{**asdict(arm), **label} for label in labels], effects, change)
-    return compared_rows
+    rows = []
+    for arm, effects, change in _compared(log, log.rows.filter(measure=measure), groups):
+        rows += group_rows([{**asdict(arm), **label} for label in labels], effects, change)
+    return rows
 
 
 def group_rows(
@@ -217,7 +197,7 @@ def group_rows(
     ]
 
 
-def first_results(results: Sequence[Result]) -> dict[Arm, Result]:
+def first_results(results: Sequence[Result]) -> dict[SearchArm, Result]:
     """The first metric over all language plans, by arm."""
     metric = results[0].metric
     return {
@@ -226,25 +206,25 @@ def first_results(results: Sequence[Result]) -> dict[Arm, Result]:
 
 
 def _compared(
-    rows: pl.DataFrame, arms: Sequence[Arm], groups: np.ndarray, seed: int
-) -> list[tuple[Arm, QueryEffects, QueryChange | None]]:
+    log: RunLog, rows: pl.DataFrame, groups: np.ndarray
+) -> Iterator[tuple[SearchArm, QueryEffects, QueryChange | None]]:
     """Every arm's means, and its change from the first arm, which has none."""
+    arms = arms_of(log)
+    seed = log.header.seed
     baseline = sorted_rows(rows, arms[0])
-    compared: list[tuple[Arm, QueryEffects, QueryChange | None]] = [
-        (arms[0], effects_of(baseline, groups, seed), None)
-    ]
-    for arm in arms[1:]:
+    for arm in arms:
         table = sorted_rows(rows, arm)
-        change = change_of(baseline, table["value"].to_numpy(), groups, seed)
-        compared.append((arm, effects_of(table, groups, seed), change))
-    return compared
+        values = table["value"].to_numpy()
+        clusters = table["set"].to_numpy()
+        effects = query_effects(values, groups, clusters, rng=np.random.default_rng(seed))
+        change = None if arm == arms[0] else change_of(baseline, values, groups, seed)
+        yield arm, effects, change
 
 
 def _results(log: RunLog, rows: pl.DataFrame, metric: str, plan: str) -> list[Result]:
     """One metric of every arm in one language plan."""
-    arms = arms_of(log)
-    names, groups = query_groups(sorted_rows(rows, arms[0]), languages_of(log))
-    compared = _compared(rows, arms, groups, log.header.seed)
+    names, groups = query_groups(sorted_rows(rows, arms_of(log)[0]), languages_of(log))
+    compared = list(_compared(log, rows, groups))
     changes = [change for _, _, change in compared if change is not None]
     p_values = [np.nan, *holm([change.p_value for change in changes])]
     p_psi = [np.nan, *holm([change.p_psi for change in changes])]

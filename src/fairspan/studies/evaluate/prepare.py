@@ -60,10 +60,8 @@ class PreparedEvaluation:
         """Everything that is embedded for a treatment, with what embeds it."""
         treated = under(treatment)
         fitted = fit_pairs(treatment, self.fit, under)
-        indexes = [
-            (treated.documents, self.plans[index].flat)
-            for index in self.options.indexes_of(treatment)
-        ]
+        kinds = self.options.indexes_of(treatment)
+        indexes = [(treated.documents, self.plans[kind].flat) for kind in kinds]
         return (*fitted, (treated.queries, self.searching.queries()), *indexes)
 
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
@@ -149,16 +147,14 @@ def prepare_evaluation(
     fitting = options.task == PAGES or options.too_long not in (None, "cut")
     subject = subject.reading(options.all_treatments, whole=fitting and not subject.set_further)
     refuse_similarity(subject, options.indexes)
+    compared = options.compared
     late = [index for index in options.indexes if index.startswith("late")]
-    on_tokens = [
-        treatment for treatment in options.compared if {*late} & {*options.indexes_of(treatment)}
-    ]
-    refuse_unsuited(subject, options.compared, on_tokens=on_tokens, beyond=late)
+    on_tokens = [item for item in compared if {*late} & {*options.indexes_of(item)}]
+    refuse_unsuited(subject, compared, on_tokens=on_tokens, beyond=late)
     progress.stage("reading the task")
     source = options.searched
-    tasks = measure_tasks(
-        subject, source.read(subject.counter), options.too_long or source.too_long
-    )
+    too_long = options.too_long or source.too_long
+    tasks = measure_tasks(subject, source.read(subject.counter), too_long)
     if isinstance(source, LanguageSource):
         tasks = combine_languages(tasks, seed=options.seed)
     tasks = link_queries(tasks)
@@ -180,24 +176,17 @@ def _fit_part(options: EvaluateOptions, subject: Subject, tasks: Sequence[Measur
     searched = [measured.task for measured in tasks]
     if isinstance(options.searched, PageSource):
         source = source or options.searched.corpus
-        languages_of_tasks = [
+        by_task = [
             (task.lead, task.later, *(query.language for query in task.queries))
             for task in searched
         ]
-        languages = tuple(dict.fromkeys(chain(*languages_of_tasks)))
+        languages = tuple(dict.fromkeys(chain(*by_task)))
     tested = {query.text for task in searched for query in task.queries}
     for document in {document for task in searched for document in task.documents}:
         # A page has the beginning of a segment, and the corpus has its end as well.
         tested |= {document.text, *(document.text[slice(*span)] for span in document.spans)}
-    return choose_fit_part(
-        options.compared,
-        subject.model,
-        subject.counter,
-        source,
-        languages,
-        tested,
-        seed=options.seed,
-    )
+    model = (subject.model, subject.counter)
+    return choose_fit_part(options.compared, *model, source, languages, tested, seed=options.seed)
 
 
 def _refuse_unknown_segments(options: EvaluateOptions, tasks: Sequence[MeasuredTask]) -> None:

@@ -14,7 +14,7 @@ from fairspan.studies.evaluate.depths import by_depth
 from fairspan.studies.evaluate.entries import EvaluateEntries
 from fairspan.studies.evaluate.languages import language_figures
 from fairspan.studies.evaluate.lengths import by_length
-from fairspan.studies.evaluate.measures import Arm, Columns, Result, languages_of, metrics_of
+from fairspan.studies.evaluate.measures import Columns, Result, SearchArm, languages_of, metrics_of
 from fairspan.studies.evaluate.verdicts import verdicts_of
 
 
@@ -61,21 +61,15 @@ def _groups(result: Result, languages: Sequence[str]) -> list[Columns]:
         pairs = {measures.pair_name(pair): pair for pair in product(languages, repeat=2)}
         names = ("query_language", "document_language")
         labels = [dict(zip(names, pairs[group], strict=True)) for group in result.groups]
-    counts = result.effects.counts.group_queries
-    labels = [
-        {**result.labels, **label, "queries": count}
-        for label, count in zip(labels, counts, strict=True)
-    ]
+    counted = zip(labels, result.effects.counts.group_queries, strict=True)
+    labels = [{**result.labels, **label, "queries": count} for label, count in counted]
     return measures.group_rows(labels, result.effects, result.change)
 
 
 def _costs(log: RunLog, results: Sequence[Result]) -> list[Columns]:
-    """What each index takes: tokens to read, seconds, vectors and bytes, and what it finds.
-
-    The seconds are None where all vectors were stored already.
-    """
+    """What each index takes and finds. Seconds are None where all vectors were stored already."""
     entries = log.header.part(EvaluateEntries)
-    costs = {Arm(cost.treatment, cost.index): asdict(cost) for cost in entries.costs}
+    costs = {SearchArm(cost.treatment, cost.index): asdict(cost) for cost in entries.costs}
     return [
         {**costs[arm], "metric": result.metric, "estimate": result.effects.overall.estimate}
         for arm, result in measures.first_results(results).items()

@@ -12,7 +12,7 @@ from fairspan.runs.log import RunLog
 from fairspan.runs.windows import cut_words
 from fairspan.stats.equivalence import LossKind, judge_loss
 from fairspan.stats.queries import FEW_CLUSTERS, QueryChange, clusters_to_decide
-from fairspan.studies.evaluate.measures import Arm, Result, first_results, languages_of
+from fairspan.studies.evaluate.measures import Result, SearchArm, first_results, languages_of
 from fairspan.studies.evaluate.options import DOCUMENTS_ONLY
 
 _SCHEMA: dict[str, Any] = {
@@ -40,8 +40,7 @@ class Judged:
 def verdicts_of(log: RunLog, results: Sequence[Result]) -> pl.DataFrame:
     """One row for each treatment of whole documents but the first.
 
-    `clusters` are those of queries that it rests on; `more_clusters` about how many more would
-    decide, or make sure where there are few; 0 if these are enough.
+    `more_clusters` is about how many more would decide or confirm it; 0 if these are enough.
     """
     margin = float(log.spec["margin"])
     baseline = results[0]
@@ -64,16 +63,13 @@ def judge_treatments(log: RunLog, results: Sequence[Result], margin: float) -> I
         is_form = arm.name != arm.treatment and arm.name in log.treatments
         if is_form or arm.index != "whole" or result.change is None:
             continue
-        documents_only = first.get(Arm(arm.treatment + DOCUMENTS_ONLY, arm.index))
+        documents_only = first.get(SearchArm(arm.treatment + DOCUMENTS_ONLY, arm.index))
         chosen = _better_form(result, documents_only, margin)
         yield Judged(arm.treatment, chosen, _judge_result(chosen, margin))
 
 
 def judge(change: QueryChange, p_value: float, p_psi: float, margin: float) -> LossKind:
-    """A loss is shown by its interval; a gain also has to pass the correction for several arms.
-
-    `p_value` and `p_psi` are corrected.
-    """
+    """A loss is shown by its interval; a gain also by p values corrected for several arms."""
     overall = change.overall
     verdict = judge_loss(-overall.high, -overall.low, margin, "not worse")
     gains = overall.low > 0 and p_value < 0.05
@@ -89,10 +85,7 @@ def _judge_result(result: Result, margin: float) -> LossKind:
 
 
 def _better_form(both: Result, documents_only: Result | None, margin: float) -> Result:
-    """The treatment, or its form on documents only if that has the better verdict.
-
-    Of two that are better, the one that finds more.
-    """
+    """The form with the better verdict; if both are "better", the one that finds more."""
     if documents_only is None:
         return both
     rank = _ORDER.index(_judge_result(both, margin))
@@ -140,13 +133,11 @@ def _weakest(log: RunLog, *results: Result) -> str:
     return f"weakest languages ({'; then '.join(names)})"
 
 
-def _cuts(log: RunLog, *arms: Arm) -> str:
+def _cuts(log: RunLog, *arms: SearchArm) -> str:
     """How many documents each of the two treatments did not read whole, if any."""
     unit = log.header.token_unit
-    windows = {
-        info.treatment: info for info in log.header.windows or () if info.texts == "documents"
-    }
-    infos = [windows[arm.treatment] for arm in arms if arm.treatment in windows]
+    windows = [info for info in log.header.windows or () if info.texts == "documents"]
+    infos = [info for arm in arms for info in windows if info.treatment == arm.treatment]
     if not any(info.cut for info in infos):
         return ""
     cuts = [cut_words(info, unit) or "no document was cut" for info in infos]

@@ -28,7 +28,6 @@ from fairspan.retrieval.source import (
     TaskSource,
     kind_of,
     make_source,
-    options_for,
     refuse_unused,
 )
 from fairspan.runs.options import StudyOptions, source
@@ -107,7 +106,7 @@ class TuneOptions(StudyOptions, TaskOptions):
             task = word if word in SETS else name
             values = {"sets": SETS.get(word), **self.changed}
             kind = kind_of(task)
-            options = options_for(kind)
+            options = {*kind.used}
             if colon and word in SETS:
                 values["corpus"] = corpus
                 options.remove("corpus")
