@@ -55,17 +55,13 @@ def language_map(shown: Shown) -> HeatMap:
     """The first metric by language of query and document, one panel per arm on one scale."""
     names = tuple(languages_of(shown.log))
     metric = shown.metrics[0]
-    means = {
-        (row["arm"], row["query_language"], row["document_language"]): row["estimate"]
-        for row in shown.of_metric("language_pairs").to_dicts()
-    }
+    keys = ["arm", "query_language", "document_language"]
+    pairs = shown.of_metric("language_pairs").select(*keys, "estimate")
+    means = {row[:3]: row[3] for row in pairs.rows()}
     rows = []
     for query in names:
-        cells = [
-            HeatCell(tuple(means[arm, query, document] for arm in shown.drawn))
-            for document in names
-        ]
-        rows.append((query, tuple(cells)))
+        cells = [[means[arm, query, document] for arm in shown.drawn] for document in names]
+        rows.append((query, tuple(HeatCell(tuple(cell)) for cell in cells)))
     return HeatMap(
         "languages",
         f"{metric} by the language of the query and of the document",
@@ -91,15 +87,14 @@ def _share_chart(shown: Shown) -> Chart:
         series = []
         for arm in shown.drawn:
             rows = shares.filter(arm=arm, query_language=query).to_dicts()
+            intervals = [interval(row) for row in rows]
             points = [
-                point(interval(row), f"{arm}\nshare {with_bounds(interval(row), '.2f')}")
-                for row in rows
+                point(share, f"{arm}\nshare {with_bounds(share, '.2f')}") for share in intervals
             ]
             series.append(Series(arm, shown.arms.index(arm), tuple(points)))
         title = f"queries in {query}" if query else "all queries"
-        panels.append(
-            Panel(title, names, tuple(series), reference=1 / len(names), folded=bool(query))
-        )
+        drawn = tuple(series)
+        panels.append(Panel(title, names, drawn, reference=1 / len(names), folded=bool(query)))
     return Chart(
         "language-shares",
         f"Languages of the first {TOP} ranks",

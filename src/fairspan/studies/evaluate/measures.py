@@ -100,7 +100,7 @@ def metrics_of(log: RunLog) -> list[str]:
 
 
 def languages_of(log: RunLog) -> list[str]:
-    """The languages of queries and documents, if the evaluation searched across several."""
+    """The languages that were searched across."""
     return log.header.searched.languages or []
 
 
@@ -168,7 +168,7 @@ def change_of(
 
 
 def change_columns(change: QueryChange | None) -> Columns:
-    """The columns of a change over all queries, and of what it does to the position means."""
+    """The columns of a change over all queries, and of what it does to positions."""
     parts = (None,) * 3 if change is None else (change.overall, change.psi, change.worst)
     columns: Columns = {}
     for prefix, part in zip(("change_", "psi_change_", "worst_change_"), parts, strict=True):

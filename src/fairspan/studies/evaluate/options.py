@@ -80,7 +80,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     fit_corpus: str | None = source()
 
     def __post_init__(self) -> None:
-        """Check everything that needs no file."""
+        """Check what needs no file."""
         _ = self.searched
         _require_some("indexes", self.indexes, INDEXES)
         _require_some("metrics", self.metrics)
@@ -102,7 +102,6 @@ class EvaluateOptions(StudyOptions, TaskOptions):
 
     @cached_property
     def compared(self) -> tuple[Treatment, ...]:
-        """The treatments that were named."""
         if self.treatments is not None:
             return as_treatments(self.treatments, error=CorpusError)
         usual = default_treatments(self.model)
@@ -131,12 +130,10 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         return twins.get(treatment.name)
 
     def indexes_of(self, treatment: Treatment) -> tuple[str, ...]:
-        """What is kept of a document under a treatment.
-
-        Late chunks come first, since their pass gives whole vectors as well.
-        """
+        """What is kept of a document under a treatment."""
         alone = treatment.name == self.compared[0].name or "whole" not in self.indexes
         kept = self.indexes if self.cross or alone else ("whole",)
+        # Late chunks come first, since their pass gives whole vectors as well.
         return tuple(sorted(kept, key=lambda name: not name.startswith("late")))
 
     @property

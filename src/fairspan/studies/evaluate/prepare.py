@@ -51,7 +51,6 @@ class PreparedEvaluation:
 
     @cached_property
     def plans(self) -> dict[str, IndexPlan]:
-        """What each index has to embed."""
         return {index: self.searching.plan(index) for index in self.options.indexes}
 
     def embedded(
@@ -111,7 +110,7 @@ class PreparedEvaluation:
 
     @cached_property
     def _languages(self) -> list[str]:
-        """Those that are searched at once; none if it is one."""
+        """Those that are searched across."""
         task = self.tasks[0].task
         return list(dict.fromkeys(query.language for query in task.queries if task.across))
 

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from itertools import product
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from fairspan.report.frames import columns_of, frame_of
@@ -13,9 +14,11 @@ from fairspan.studies.evaluate import measures
 from fairspan.studies.evaluate.depths import by_depth
 from fairspan.studies.evaluate.entries import EvaluateEntries
 from fairspan.studies.evaluate.languages import language_figures
-from fairspan.studies.evaluate.lengths import by_length
 from fairspan.studies.evaluate.measures import Columns, Result, SearchArm, languages_of, metrics_of
 from fairspan.studies.evaluate.verdicts import verdicts_of
+
+# The share of queries or documents that count as shortest or longest (LC §5).
+_FIFTH = 0.2
 
 
 def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
@@ -28,7 +31,7 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
         "language_pairs" if languages else "positions": groups,
         "languages": language_figures(log, metrics_of(log)),
         "depths": by_depth(log),
-        "by_length": by_length(log),
+        "by_length": _by_length(log),
         "costs": _costs(log, results),
         "windows": [asdict(info) for info in log.header.windows or ()],
     }
@@ -74,3 +77,31 @@ def _costs(log: RunLog, results: Sequence[Result]) -> list[Columns]:
         {**costs[arm], "metric": result.metric, "estimate": result.effects.overall.estimate}
         for arm, result in measures.first_results(results).items()
     ]
+
+
+def _by_length(log: RunLog) -> list[Columns]:
+    """The first metric for the shortest and longest queries, and the rank of the longest documents.
+
+    Documents count once for each query that they answer.
+    """
+    names = ("shortest queries", "longest queries")
+    rows = _length_groups(log, metrics_of(log)[0], "query_tokens", names)
+    if measures.RANK in log.rows["measure"]:
+        rows += _length_groups(log, measures.RANK, "tokens", ("longest documents",))
+    return rows
+
+
+def _length_groups(log: RunLog, measure: str, column: str, names: tuple[str, ...]) -> list[Columns]:
+    """A row for each arm and group, the longest last; none if lengths are alike."""
+    rows = measures.sorted_rows(log.rows.filter(measure=measure), measures.arms_of(log)[0])
+    lengths = rows[column].to_numpy()
+    low, high = np.quantile(lengths, [_FIFTH, 1 - _FIFTH])
+    if low == high:
+        return []
+    groups = np.where(lengths >= high, len(names), np.where(lengths <= low, len(names) - 1, 0))
+    labels = list[Columns]()
+    for number, name in enumerate(names, start=1):
+        inside = lengths[groups == number]
+        tokens = {"tokens_from": int(inside.min()), "tokens_to": int(inside.max())}
+        labels.append({"group": name, "measure": measure, "count": len(inside), **tokens})
+    return measures.compare_groups(log, measure, groups, labels)
