@@ -11,30 +11,15 @@ from typing import Any
 
 import pytest
 
-CHROMIUM = next(
-    (
-        found
-        for name in ("chromium", "chromium-browser", "google-chrome")
-        if (found := shutil.which(name))
-    ),
-    "",
-)
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), "")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"]
+FLAGS += ["--disable-background-networking", "--disable-component-update"]
 
 
 @dataclass
 class Opened:
-    """A page in a browser, with everything it complained of and everything it asked the network
-    for.
-    """
+    """A page in a browser, what it complained of and what it asked the network for."""
 
     page: Any
     complaints: list[str] = field(default_factory=list)
@@ -56,9 +41,7 @@ def chromium() -> Iterator[Any]:
 
 
 def legend_of(page: Any) -> tuple[bool, list[str]]:
-    """Whether the labels of a scale of colours are apart from each other and below its ramp; their
-    backgrounds.
-    """
+    """Whether a colour scale's labels are apart and below its ramp; their backgrounds."""
     found = page.evaluate(
         """() => {
           const box = (one) => one.getBoundingClientRect();

@@ -113,8 +113,7 @@ def layout_of(
     module: CalibratedTransformer, inputs: dict[str, Any], segment: Tensor | None
 ) -> Layout | None:
     """METHODS §10 for a batch; None where every text is one tile, and read as the plain model reads
-    it.
-    """
+    it."""
     calibration, site, config = module.calibration, module.site, module.model.config
     prompt = int(inputs.get("prompt_length") or 0)
     special = module.tokenizer("w1", return_special_tokens_mask=True)["special_tokens_mask"]
@@ -233,8 +232,7 @@ def attention_by_matrices(
 @contextmanager
 def matrices_instead(function: Callable[..., Any] = attention_by_matrices) -> Iterator[None]:
     """Calibrated models compute by whole matrices inside this block, or by a `function` that looks
-    at them.
-    """
+    at them."""
     AttentionInterface.register(NAME, function)
     try:
         with patch.object(CalibratedTransformer, "forward", forward_by_matrices):

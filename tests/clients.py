@@ -1,5 +1,4 @@
-"""What clients make of a server and of a saved model, as JSON on stdout, in the environment
-.clients.
+"""What clients make of a server and of a saved model, as JSON; in the environment .clients.
 
     python -m tests.clients BLOCKS URL KEY MODEL
 

@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from tests.commands import Commands, Run
+
+    Make = Callable[..., SentenceTransformer]
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before any import of the hub's client: no test may reach out
 
@@ -35,9 +38,7 @@ settings.load_profile("fairspan")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Import what is large, but not in the process that only hands out tests to others: it takes
-    ten seconds.
-    """
+    """Import what is large, in ten seconds, but not in a process that only hands out tests."""
     if not config.getoption("numprocesses", None):
         import sentence_transformers  # noqa: F401
         import torch
@@ -45,9 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
         transformers.logging.disable_progress_bar()
         torch.set_num_threads(1)  # the models are tiny: a second thread costs more than it saves
-        gc.set_threshold(
-            100_000, 50, 50
-        )  # looking through all that torch holds takes most of a second
+        # Looking through all that torch holds takes most of a second.
+        gc.set_threshold(100_000, 50, 50)
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -68,9 +68,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def bag_of_words() -> SentenceTransformer:
-    """A static embedding: the mean of random token vectors, so that the order of a text means
-    nothing to it.
-    """
+    """A static embedding: the mean of random token vectors, blind to the order of a text."""
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
@@ -84,7 +82,7 @@ def bag_of_words() -> SentenceTransformer:
 
 
 @pytest.fixture(scope="session")
-def make_tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., SentenceTransformer]:
+def make_tiny(tmp_path_factory: pytest.TempPathFactory) -> Make:
     """Tiny random models, each built once a session."""
     import transformers
 
@@ -99,18 +97,26 @@ def make_tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Sentenc
             pytest.skip(f"transformers {transformers.__version__} has no {architecture}")
         key = (architecture, pooling, *sorted(options.items()))
         if key not in made:
-            made[key] = tiny_model(
-                tmp_path_factory.mktemp("tiny"), architecture, pooling, **options
-            )
+            folder = tmp_path_factory.mktemp("tiny")
+            made[key] = tiny_model(folder, architecture, pooling, **options)
         return made[key]
 
     return make
 
 
+@pytest.fixture
+def make_kind(make_tiny: Make) -> Make:
+    """Tiny models of an architecture, a pooling and a padding side, which a test may change."""
+
+    def make(kind: Kind, **options: Any) -> SentenceTransformer:
+        architecture, pooling, side = kind
+        return deepcopy(make_tiny(architecture, pooling, padding_side=side, **options))
+
+    return make
+
+
 @pytest.fixture(scope="session")
-def save_tiny(
-    make_tiny: Callable[..., SentenceTransformer], tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., Path]:
+def save_tiny(make_tiny: Make, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """The folder of a tiny model, each saved once a session; nobody writes into it."""
     saved: dict[Any, Path] = {}
 
@@ -124,9 +130,7 @@ def save_tiny(
 
 
 @pytest.fixture(scope="session")
-def place(
-    make_tiny: Callable[..., SentenceTransformer], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def place(make_tiny: Make, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model and a corpus; nobody writes into it."""
     from tests.verbs import write_articles
 
@@ -137,9 +141,7 @@ def place(
 
 
 @pytest.fixture(params=REPRESENTATIVES, ids="-".join)
-def representative(
-    make_tiny: Callable[..., SentenceTransformer], request: pytest.FixtureRequest
-) -> SentenceTransformer:
+def representative(make_tiny: Make, request: pytest.FixtureRequest) -> SentenceTransformer:
     """The three kinds of model that a test of something other than the engine has to see."""
     architecture, pooling, side = cast("Kind", request.param)
     return make_tiny(architecture, pooling, padding_side=side)
@@ -158,11 +160,8 @@ def minilm() -> SentenceTransformer:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """The command line in this process: the `main` that the installed script calls, without its
-    imports' seconds.
-
-    Works in a folder of its own, with a store of its own, and times forecasts briefly.
-    """
+    """The command line in this process, in a folder and with a store of its own; forecasts are
+    timed briefly."""
     from fairspan.cli import main
     from tests.commands import Said
 

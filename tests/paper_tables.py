@@ -14,9 +14,9 @@ _MARKS = {"◊": "◇", "◇": "◇", "◻": "□", "□": "□", "•": "•"}
 def printed_tables(text: str) -> dict[int, Printed]:
     """Every table of coefficients in the text, by its number.
 
-    A table is the lines between the heading "n" and its caption. Raised signs are in brackets,
-    underlines and italics are HTML, and retention has a raised letter at its β; minus signs are
-    hyphens.
+    A table is the lines between the heading "n" and its caption. Raised signs stand in brackets
+    there, underlines and italics are HTML, retention has a raised letter at its β, and minus signs
+    are hyphens.
     """
     lines = text.splitlines()
     found: dict[int, Printed] = {}
@@ -39,16 +39,10 @@ def as_text(cell: str) -> str:
 
 
 def read_cells(file: Path) -> dict[int, Printed]:
-    """What `write_cells` wrote."""
+    """Cells by table, as the text prints them."""
     found: dict[int, Printed] = {}
     for line in file.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
             number, *cells = line.split("\t")
             found.setdefault(int(number), []).append(cells)
     return found
-
-
-def write_cells(tables: dict[int, Printed], source: str) -> str:
-    lines = [f"# {source}"]
-    lines += ["\t".join([str(number), *row]) for number, rows in tables.items() for row in rows]
-    return "\n".join(lines) + "\n"

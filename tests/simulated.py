@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -43,50 +44,37 @@ def simulated_rows(
     """
     rng = np.random.default_rng([n, *"".join(plan).encode()] if stream is None else stream)
     own = rng.normal(0, noise, (sets, n))
+    same = {**_SAME, "treatment": treatment, "measure": measure, **_of_plan(n, plan)}
     rows = []
-    for number in range(sets):
-        for order in range(n):
-            for place in range(n):
-                member = (order + place) % n
-                # Shared: the last set is made of the segments of the first.
-                segment = f"s{0 if shared and number == sets - 1 else number}-{member}"
-                rows.append(
-                    {
-                        "run": "r",
-                        "model": "m",
-                        "treatment": treatment,
-                        "measure": measure,
-                        "set": number,
-                        "order": order,
-                        "document": f"n{n}/{':'.join(plan)}/set{number}/order{order}",
-                        "position": place + 1,
-                        "segment": segment,
-                        "language": plan[0] if place == 0 else plan[1],
-                        "lead": plan[0],
-                        "later": plan[1],
-                        "n": n,
-                        "tokens": 90 + 7 * ((3 * number + member) % 5),
-                        "value": value(place + 1, number)
-                        + own[number, member]
-                        + rng.normal(0, noise),
-                        "layer": None,
-                        "part": None,
-                    }
-                )
+    for number, order, place in product(range(sets), range(n), range(n)):
+        member = (order + place) % n
+        # Shared: the last set is made of the segments of the first.
+        segment = f"s{0 if shared and number == sets - 1 else number}-{member}"
+        expected = value(place + 1, number) + own[number, member]
+        row = {"position": place + 1, "segment": segment, "language": plan[min(place, 1)]}
+        row |= {"tokens": 90 + 7 * ((3 * number + member) % 5)}
+        row |= {"value": expected + rng.normal(0, noise)}
+        rows.append({**same, **_document(n, plan, number, order), **row})
     return pl.DataFrame(rows, schema=SCHEMA)
+
+
+_SAME = {"run": "r", "model": "m"}
+
+
+def _of_plan(n: int, plan: Plan) -> dict[str, Any]:
+    return {"lead": plan[0], "later": plan[1], "n": n}
+
+
+def _document(n: int, plan: Plan, number: int, order: int) -> dict[str, Any]:
+    name = f"n{n}/{':'.join(plan)}/set{number}/order{order}"
+    return {"set": number, "order": order, "document": name}
 
 
 def header(treatments: Sequence[Any], **changes: Any) -> Header:
     spec = AuditOptions(treatments=treatments, **changes.pop("spec", {})).asked
-    entries = {
-        "verb": "audit",
-        "run": "m-12345678",
-        "model": {"name": "m", "fingerprint": "f"},
-        "corpus": {"name": "c", "fingerprint": "f", "languages": ["en"]},
-        "plans": ["en"],
-        "documents": 24,
-        "spec": spec,
-    }
+    corpus = {"name": "c", "fingerprint": "f", "languages": ["en"]}
+    entries = {"verb": "audit", "run": "m-12345678", "model": {"name": "m", "fingerprint": "f"}}
+    entries |= {"corpus": corpus, "plans": ["en"], "documents": 24, "spec": spec}
     return parse_header({**entries, **changes})
 
 
@@ -114,52 +102,33 @@ def attention_rows(
     treatment: str = "plain",
     *,
     n: int = 3,
-    plan: tuple[str, str] = ("en", "en"),
+    plan: Plan = ("en", "en"),
     sets: int = 4,
     orders: int = 2,
 ) -> pl.DataFrame:
     """Documents of one to three baskets; the parts of each measure sum to 1 in every layer."""
     rng = np.random.default_rng([n, *"".join((treatment, *plan)).encode()])
     rows: list[dict[str, Any]] = []
-    for number in range(sets):
-        for order in range(orders):
-            baskets = 1 + (number + order) % 3
-            parts = {
-                "attention_segment": [f"segment {place + 1}" for place in range(n)]
-                + ["special", "other"],
-                "attention_basket": [
-                    "first",
-                    *(f"basket {place + 1}" for place in range(baskets)),
-                    "last",
-                    "other",
-                ],
-                "attention_bin": [f"bin {place + 1}" for place in range(20)] + ["special", "other"],
-            }
-            for measure, names in parts.items():
-                for layer in range(DEPTH):
-                    masses = [*rng.dirichlet(np.full(len(names) - 1, 3.0)).tolist(), 0.0]
-                    for name, mass in zip(names, masses, strict=True):
-                        position = int(name.split()[1]) if name.startswith("segment") else None
-                        rows.append(
-                            dict.fromkeys(SCHEMA)
-                            | {
-                                "run": "r",
-                                "model": "m",
-                                "treatment": treatment,
-                                "measure": measure,
-                                "set": number,
-                                "order": order,
-                                "document": f"n{n}/{':'.join(plan)}/set{number}/order{order}",
-                                "position": position,
-                                "lead": plan[0],
-                                "later": plan[1],
-                                "n": n,
-                                "value": mass,
-                                "layer": layer,
-                                "part": name,
-                            }
-                        )
+    for number, order in product(range(sets), range(orders)):
+        baskets = 1 + (number + order) % 3
+        same = {**_SAME, "treatment": treatment, **_of_plan(n, plan)}
+        same |= _document(n, plan, number, order)
+        parts = {
+            "attention_segment": [*numbered("segment", n), "special", "other"],
+            "attention_basket": ["first", *numbered("basket", baskets), "last", "other"],
+            "attention_bin": [*numbered("bin", 20), "special", "other"],
+        }
+        for (measure, names), layer in product(parts.items(), range(DEPTH)):
+            masses = [*rng.dirichlet(np.full(len(names) - 1, 3.0)).tolist(), 0.0]
+            for name, mass in zip(names, masses, strict=True):
+                position = int(name.split()[1]) if name.startswith("segment") else None
+                row = {"measure": measure, "layer": layer, "part": name}
+                rows.append({**same, **row, "position": position, "value": mass})
     return pl.DataFrame(rows, schema=SCHEMA)
+
+
+def numbered(name: str, count: int) -> list[str]:
+    return [f"{name} {place + 1}" for place in range(count)]
 
 
 def audit_log(
@@ -167,30 +136,22 @@ def audit_log(
     *,
     treatments: Sequence[str] = TREATMENTS,
     sizes: Sequence[int] = (2, 3),
-    plans: Sequence[tuple[str, str]] = PLANS,
+    plans: Sequence[Plan] = PLANS,
     measures: Sequence[str] = ("representation", "retention", "attention"),
     sets: int = 6,
     **changes: Any,
 ) -> RunLog:
     tables = []
-    for number, treatment in enumerate(treatments):
-        for n in sizes:
-            for plan in plans:
-                tables += [
-                    simulated_rows(
-                        lambda position, _, number=number: (
-                            0.8 - 0.04 * (position - 1) / (number + 1)
-                        ),  # type: ignore[misc]
-                        n=n,
-                        plan=plan,
-                        treatment=treatment,
-                        measure=measure,
-                        sets=sets,
-                    )
-                    for measure in measures
-                    if measure != "attention"
-                ]
-                if "attention" in measures:
-                    tables.append(attention_rows(treatment, n=n, plan=plan, sets=min(sets, 4)))
+    for (number, treatment), n, plan in product(enumerate(treatments), sizes, plans):
+
+        def value(position: int, _: int, number: int = number) -> float:
+            return 0.8 - 0.04 * (position - 1) / (number + 1)
+
+        same: dict[str, Any] = {"n": n, "plan": plan, "treatment": treatment}
+        for measure in measures:
+            if measure == "attention":
+                tables.append(attention_rows(**same, sets=min(sets, 4)))
+            else:
+                tables.append(simulated_rows(value, **same, measure=measure, sets=sets))
     asked = changes.pop("asked", treatments)
     return simulated_log(folder, tables, list(asked), **changes)

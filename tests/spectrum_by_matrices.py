@@ -51,8 +51,7 @@ def matrices(
     model: SentenceTransformer, texts: Sequence[Any], **options: Any
 ) -> list[list[Matrices]]:
     """The attention of each text in each layer, of a plain or calibrated model; each text goes
-    alone.
-    """
+    alone."""
     return [_of_one(model, text, **options) for text in texts]
 
 

@@ -32,7 +32,16 @@ from fairspan.encoding.attention_profile import (
 from fairspan.errors import UnsupportedModel
 from fairspan.studies.audit.attention import layer_groups
 from tests.by_matrices import attention_by_matrices, matrices_instead
-from tests.tiny import HIDDEN, LAYERS, ONE_EACH, REPRESENTATIVES, tiny_model, tiny_tokenizer, words
+from tests.tiny import (
+    HIDDEN,
+    LAYERS,
+    ONE_EACH,
+    REPRESENTATIVES,
+    Kind,
+    tiny_model,
+    tiny_tokenizer,
+    words,
+)
 
 Make = Callable[..., SentenceTransformer]
 
@@ -41,8 +50,8 @@ Make = Callable[..., SentenceTransformer]
 TEXTS = [words(45, seed=1), words(30, seed=2), words(5, seed=3), words(1, seed=4), ""]
 SETTINGS: list[dict[str, Any]] = [
     {"basket_size": 7},
-    {"basket_size": 7, "strength": 0.5, "layers": [1, 3], "temperature": 0.8}
-    | {"bos": "original", "eos": "equal"},
+    {"basket_size": 7, "strength": 0.5, "bos": "original", "eos": "equal"}
+    | {"layers": [1, 3], "temperature": 0.8},
     {"basket_size": 4, "layers": "all", "temperature": 0.5, "scale_position_bias": True},
 ]
 TILED: list[dict[str, Any]] = [{"tile_size": 7}, {"tile_size": 16, "temperature": 0.5}]
@@ -77,7 +86,7 @@ def eager(model: SentenceTransformer, texts: list[str], **options: Any) -> list[
 
 @contextmanager
 def matrices_kept() -> Iterator[list[Tensor]]:
-    """Calibrated models compute by matrices inside this block, each layer's [N, H, L, L].
+    """By whole matrices inside this block; the list receives each layer's [N, H, L, L].
 
     The identity, stood beside the values, turns into the weights.
     """
@@ -88,9 +97,8 @@ def matrices_kept() -> Iterator[list[Tensor]]:
     ) -> Any:
         n, heads, length, dim = value.shape
         identity = torch.eye(length).expand(n, heads, length, length)
-        both, _ = attention_by_matrices(
-            module, query, key, torch.cat([value, identity], dim=-1), *args, **kwargs
-        )
+        wide = torch.cat([value, identity], dim=-1)
+        both, _ = attention_by_matrices(module, query, key, wide, *args, **kwargs)
         kept.append(both[..., dim:].transpose(1, 2))
         return both[..., :dim].contiguous(), None
 
@@ -114,67 +122,57 @@ def assert_close(rows: list[AttentionRow], expected: list[np.ndarray]) -> None:
         assert np.abs(row.masses.sum(axis=1) - 1).max() <= TOLERANCE
 
 
-def assert_by_matrices(fair: SentenceTransformer, texts: list[Any], pooling: str) -> None:
-    assert_close(list(attention_rows(fair, texts)), by_matrices(fair, texts, pooling))
-
-
 # The weights
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "padding_side"), [*ONE_EACH, *REPRESENTATIVES])
-def test_plain_models_agree_with_eager_attention(
-    make_tiny: Make, architecture: str, pooling: str, padding_side: str
-) -> None:
-    """Causal, windowed, grouped and biased attention among them."""
-    model = make_tiny(architecture, pooling, padding_side=padding_side)
+BOTH = [*REPRESENTATIVES, *(kind for kind in ONE_EACH if kind not in REPRESENTATIVES)]
+
+
+@pytest.mark.parametrize("kind", BOTH, ids="-".join)
+def test_plain_models_agree_with_eager_attention(make_kind: Make, kind: Kind) -> None:
+    model = make_kind(kind)
     rows = list(attention_rows(model, TEXTS))
     assert all(len(row.masses) == LAYERS for row in rows)
-    assert_close(rows, pooled(eager(model, TEXTS), pooling))
+    assert_close(rows, pooled(eager(model, TEXTS), kind[1]))
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "padding_side"), [*ONE_EACH, *REPRESENTATIVES])
+@pytest.mark.parametrize("kind", BOTH, ids="-".join)
 @pytest.mark.slow
-def test_calibrated_models_agree_with_whole_matrices(
-    make_tiny: Make, architecture: str, pooling: str, padding_side: str
+def test_calibrated_models_agree_with_whole_matrices(make_kind: Make, kind: Kind) -> None:
+    assert_calibrated(make_kind(kind), kind, SETTINGS, TEXTS)
+
+
+def assert_calibrated(
+    model: SentenceTransformer, kind: Kind, every: list[dict[str, Any]], texts: list[Any]
 ) -> None:
-    """p'' in the calibrated layers and the temperature in all of them."""
-    model = make_tiny(architecture, pooling, padding_side=padding_side)
-    for settings in SETTINGS:
-        fair = fairspan.calibrate(model, **settings)
-        assert_by_matrices(fair, TEXTS, pooling)
+    for fields in every:
+        fair = fairspan.calibrate(model, **fields)
+        assert_close(list(attention_rows(fair, texts)), by_matrices(fair, texts, kind[1]))
 
 
 @pytest.mark.parametrize(
-    ("architecture", "pooling", "padding_side"),
-    [
-        kind if kind in REPRESENTATIVES else pytest.param(*kind, marks=pytest.mark.slow)
-        for kind in dict.fromkeys([*REPRESENTATIVES, *ONE_EACH])
-    ],
+    "kind",
+    [*BOTH[:3], *(pytest.param(kind, marks=pytest.mark.slow) for kind in BOTH[3:])],
+    ids="-".join,
 )
-def test_tiled_models_agree_with_whole_matrices(
-    make_tiny: Make, architecture: str, pooling: str, padding_side: str
-) -> None:
+def test_tiled_models_agree_with_whole_matrices(make_kind: Make, kind: Kind) -> None:
     """In tiled layers and in those after them; with baskets on top of the pooled row."""
-    model = make_tiny(architecture, pooling, padding_side=padding_side)
+    model = make_kind(kind)
     baskets = {"tile_size": 7, "strength": 0.5, "basket_size": 5, "layers": "all"}
-    for settings in TILED if pooling == "mean" else [*TILED, baskets]:
-        fair = fairspan.calibrate(model, **settings)
-        assert_by_matrices(fair, TEXTS, pooling)
+    assert_calibrated(model, kind, TILED if kind[1] == "mean" else [*TILED, baskets], TEXTS)
     pages = [fairspan.SegmentedText([words(count, seed=count) for count in (3, 20, 9)]), words(12)]
-    fair = fairspan.calibrate(model, tile_size=7)
-    assert_by_matrices(fair, pages, pooling)
+    assert_calibrated(model, kind, TILED[:1], pages)
 
 
 def test_tiles_beyond_the_positions(make_tiny: Make) -> None:
-    """Documents in tiles are recorded to their end; queries only as far as they are read."""
     model = make_tiny("bert", "cls", max_position_embeddings=60)
     fair = fairspan.calibrate(model, tile_size=16, sides="document", max_seq_length=100)
     texts = [words(98), words(5)]
-    assert_by_matrices(fair, texts, "cls")
+    assert_close(list(attention_rows(fair, texts)), by_matrices(fair, texts, "cls"))
     refused(fair, "text 0 has 100 tokens, .* and the model reads 60", texts, side="query")
     refused(fair, "text 0 has 102 tokens, .* and the model reads 100", [words(100)])
-    one, two = (next(attention_rows(either, [words(40)], side="query")) for either in (fair, model))
-    assert np.array_equal(one.masses, two.masses)
+    queries = [next(attention_rows(own, [words(40)], side="query")) for own in (fair, model)]
+    assert np.array_equal(queries[0].masses, queries[1].masses)
 
 
 def test_calibrated_baskets_hold_equal_shares(make_tiny: Make) -> None:
@@ -211,7 +209,6 @@ def test_segments_are_baskets(make_tiny: Make) -> None:
 def test_blocks_do_not_show(
     make_tiny: Make, monkeypatch: pytest.MonkeyPatch, pooling: str, settings: dict[str, Any] | None
 ) -> None:
-    """One row at a time gives what all rows at once give."""
     model = make_tiny("gte", pooling)
     model = model if settings is None else fairspan.calibrate(model, **settings)
     together = [row.masses for row in attention_rows(model, TEXTS)]
@@ -242,8 +239,8 @@ class LargestTensor(TorchDispatchMode):
 def test_no_tensor_grows_with_the_square_of_the_length(
     make_tiny: Make, monkeypatch: pytest.MonkeyPatch, pooling: str, calibrated: bool
 ) -> None:
-    """2048 tokens: at most a quarter of L×L elements, all heads together."""
-    # Under which every inner step can be seen.
+    """A text of 2048 tokens: none has more than a quarter of L×L elements, all heads together."""
+    # Under it every inner step can be seen.
     monkeypatch.setattr(torch, "inference_mode", torch.no_grad)
     length = 2048
     model = make_tiny("bert", pooling, max_position_embeddings=length)
@@ -257,7 +254,6 @@ def test_no_tensor_grows_with_the_square_of_the_length(
 
 
 def test_real_weights(minilm: SentenceTransformer) -> None:
-    """all-MiniLM-L6-v2 against its eager attention, and calibrated against whole matrices."""
     texts = [
         "Fairness is a claim of equivalence, so it needs an equivalence test.",
         "The Danube rises in the Black Forest and flows through ten countries. " * 8,
@@ -267,7 +263,7 @@ def test_real_weights(minilm: SentenceTransformer) -> None:
     begin, end = rows[0].offsets[rows[0].content][3]
     assert texts[0][begin:end] == "claim"
     fair = fairspan.calibrate(minilm, basket_size=32)
-    assert_by_matrices(fair, texts, "mean")
+    assert_close(list(attention_rows(fair, texts)), by_matrices(fair, texts, "mean"))
 
 
 # The model and its texts
@@ -293,30 +289,27 @@ def test_rows_that_are_not_pooled_do_not_count(
 ) -> None:
     """With include_prompt=False, sentence-transformers leaves out <s> and the prompt's tokens."""
     transformer = make_tiny("bert", pooling, padding_side=padding_side)[0]
-    model = SentenceTransformer(
-        modules=[transformer, Pooling(HIDDEN, pooling, include_prompt=False)], device="cpu"
-    )
+    modules = [transformer, Pooling(HIDDEN, pooling, include_prompt=False)]
+    model = SentenceTransformer(modules=modules, device="cpu")
     prompt = "w1 w2 "
     counted = [own[:, :, 3:] for own in eager(model, TEXTS[:3], prompt=prompt)]
     assert_close(list(attention_rows(model, TEXTS[:3], prompt=prompt)), pooled(counted, pooling))
 
 
 def test_routes(make_tiny: Make) -> None:
-    """Each side goes its own way, and a side without a transformer has no attention."""
-    query, document = make_tiny("roberta", "mean"), make_tiny("bert", "cls")
-    both = SentenceTransformer(
-        modules=[Router.for_query_document(list(query.children()), list(document.children()))],
-        device="cpu",
-    )
+    query = make_tiny("roberta", "mean")
+    document = make_tiny("bert", "cls")
+
+    def routed(*query_modules: nn.Module) -> SentenceTransformer:
+        router = Router.for_query_document(list(query_modules), list(document.children()))
+        return SentenceTransformer(modules=[router], device="cpu")
+
+    both = routed(*query.children())
     for side, alone in (("query", query), ("document", document)):
-        assert_close(
-            list(attention_rows(both, TEXTS, side=side)),  # type: ignore[arg-type]
-            [row.masses for row in attention_rows(alone, TEXTS)],
-        )
+        expected = [row.masses for row in attention_rows(alone, TEXTS)]
+        assert_close(list(attention_rows(both, TEXTS, side=side)), expected)  # type: ignore[arg-type]
     static = StaticEmbedding(tiny_tokenizer().backend_tokenizer, embedding_dim=HIDDEN)
-    mixed = SentenceTransformer(
-        modules=[Router.for_query_document([static], list(document.children()))], device="cpu"
-    )
+    mixed = routed(static)
     assert len(list(attention_rows(mixed, TEXTS))) == len(TEXTS)
     refused(mixed, "no transformer", side="query")
 
@@ -334,8 +327,8 @@ def refused(
 
 
 def test_texts_that_do_not_fit_are_named(make_tiny: Make, tmp_path: Path) -> None:
-    long = [words(510)] * 40 + [words(600)]
-    refused(make_tiny("bert", "cls"), "text 40 has 602 tokens.* reads 512", long)
+    many = [words(510)] * 40 + [words(600)]
+    refused(make_tiny("bert", "cls"), "text 40 has 602 tokens.* reads 512", many)
     refused(make_tiny("bert", "cls"), "text 0 has 513 tokens", [words(510)], prompt="w1 ")
     model = tiny_model(tmp_path, "roberta", "mean", max_position_embeddings=102)
     model.max_seq_length = 512
@@ -356,10 +349,8 @@ def row_of(masses: Any, *, special: Any = (), prompt: Any = (), width: int = 2) 
     """A row whose content tokens stand for `width` characters each, one space apart."""
     masses = np.atleast_2d(np.asarray(masses, dtype=np.float64))
     tokens = masses.shape[1]
-    flags = [
-        np.isin(np.arange(tokens), np.array(which, dtype=int) % tokens)
-        for which in (special, prompt)
-    ]
+    numbers = [np.array(which, dtype=int) % tokens for which in (special, prompt)]
+    flags = [np.isin(np.arange(tokens), which) for which in numbers]
     offsets = np.full((tokens, 2), NO_CHARACTER)
     content = ~(flags[0] | flags[1])
     offsets[content, 0] = np.arange(content.sum()) * (width + 1)
@@ -367,38 +358,36 @@ def row_of(masses: Any, *, special: Any = (), prompt: Any = (), width: int = 2) 
     return AttentionRow(masses / masses.sum(axis=1, keepdims=True), offsets, *flags)
 
 
-def test_baskets_of_content_with_special_tokens_on_their_own() -> None:
-    row = row_of([[5, 1, 2, 3, 4, 5, 10], [0, 1, 1, 1, 1, 1, 5]], special=(0, -1))
-    profile = by_basket(row, 2)
-    assert profile.parts.ravel().tolist() == pytest.approx([3 / 30, 7 / 30, 5 / 30, 0.2, 0.2, 0.1])
-    expected = {"first": [5 / 30, 0], "last": [10 / 30, 0.5], "other": [0, 0]}
-    assert {name: own.tolist() for name, own in profile.rest.items()} == {
-        name: pytest.approx(masses) for name, masses in expected.items()
-    }
-
-
 @pytest.mark.parametrize(
     ("row", "parts", "rest"),
     [
-        (row_of([1, 2, 3]), [0.5, 0.5], [0, 0, 0]),
+        (
+            row_of([[5, 1, 2, 3, 4, 5, 10], [0, 1, 1, 1, 1, 1, 5]], special=(0, -1)),
+            [[3 / 30, 7 / 30, 5 / 30], [0.2, 0.2, 0.1]],
+            [[5 / 30, 0], [10 / 30, 0.5], [0, 0]],
+        ),
+        (row_of([1, 2, 3]), [[0.5, 0.5]], [[0], [0], [0]]),
         (
             row_of([1, 2, 3, 4, 10], special=(0, 2, -1), prompt=(1,)),
-            [4 / 20],
-            [1 / 20, 10 / 20, 5 / 20],
+            [[4 / 20]],
+            [[1 / 20], [10 / 20], [5 / 20]],
         ),
-        (row_of([1, 3], special=(0, 1)), [], [0.25, 0.75, 0]),
-        (row_of([1], special=(0,)), [], [1, 0, 0]),
+        (row_of([1, 3], special=(0, 1)), [[]], [[0.25], [0.75], [0]]),
+        (row_of([1], special=(0,)), [[]], [[1], [0], [0]]),
     ],
-    ids=["no special tokens", "a prompt", "no content", "one token"],
+    ids=["special tokens", "no special tokens", "a prompt", "no content", "one token"],
 )
-def test_baskets_of_other_texts(row: AttentionRow, parts: list[float], rest: list[float]) -> None:
+def test_baskets_of_content_with_special_tokens_on_their_own(
+    row: AttentionRow, parts: list[list[float]], rest: list[list[float]]
+) -> None:
     profile = by_basket(row, 2)
-    assert profile.parts.tolist() == [pytest.approx(parts)]
-    assert [float(own[0]) for own in profile.rest.values()] == pytest.approx(rest)
+    assert profile.parts.tolist() == [pytest.approx(own) for own in parts]
+    assert list(profile.rest) == ["first", "last", "other"]
+    assert [own.tolist() for own in profile.rest.values()] == [pytest.approx(own) for own in rest]
 
 
 def test_segments_take_the_tokens_whose_last_character_they_hold() -> None:
-    """Tokens at characters 0–2, 3–5, 6–8, 9–11; a span may end inside a token."""
+    """Tokens at characters 0–2, 3–5, 6–8, 9–11."""
     row = row_of([10, 1, 2, 3, 4, 20], special=(0, -1))
     profile = by_segment(row, [(0, 2), (5, 10)])
     assert (profile.parts * 40).tolist() == [pytest.approx([1, 3])]
@@ -410,7 +399,7 @@ def test_segments_take_the_tokens_whose_last_character_they_hold() -> None:
 
 @given(bins=st.integers(1, 20), tokens=st.integers(4, 30), seed=st.integers(0, 999))
 def test_bins_share_a_token_by_its_overlap(bins: int, tokens: int, seed: int) -> None:
-    """By hand: each token is cut into one crumb a bin, in order."""
+    """By hand: each token is cut into a crumb a bin, and each bin takes a crumb a token in turn."""
     row = row_of(np.random.default_rng(seed).random((3, tokens)), special=(0, -1), prompt=(1,))
     content = row.masses[:, row.content]
     crumbs = np.repeat(content / bins, bins, axis=1)

@@ -63,9 +63,7 @@ def test_two_dimensions_by_hand() -> None:
     assert found.mean == pytest.approx([5, -1])
     assert found.matrix == pytest.approx(np.diag([np.sqrt(3 / 8), np.sqrt(3 / 2)]))
     first = fit_whitening(vectors, dimensions=1)
-    assert first.matrix == pytest.approx(found.matrix[:, :1]), (
-        "the direction of larger variance is kept"
-    )
+    assert first.matrix == pytest.approx(found.matrix[:, :1]), "that of larger variance"
 
 
 def apply(fit: Whitening, vectors: np.ndarray) -> np.ndarray:
@@ -76,9 +74,8 @@ def cloud(count: int, width: int, seed: int = 0) -> np.ndarray:
     """Correlated vectors off the origin, with spreads from 1 to 1/100."""
     rng = np.random.default_rng(seed)
     turned = np.linalg.qr(rng.standard_normal((width, width)))[0]
-    return rng.standard_normal((count, width)) * np.geomspace(
-        1, 0.01, width
-    ) @ turned + rng.standard_normal(width)
+    spread = rng.standard_normal((count, width)) * np.geomspace(1, 0.01, width)
+    return spread @ turned + rng.standard_normal(width)
 
 
 @pytest.mark.parametrize("dimensions", [None, 1, 7, 16])
@@ -130,8 +127,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 def test_a_whitened_model(
     make_tiny: Make, architecture: str, pooling: str, normalize: bool, dimensions: int | None
 ) -> None:
-    """Vectors of the model, whitened, and normalised if those are; uncorrelated if it was fitted on
-    their texts."""
+    """Normalised if the model's vectors are; uncorrelated if it was fitted on their texts."""
     model = make_tiny(architecture, pooling, normalize=normalize)
     before, modules = vectors_of(model), list(model.children())
     whitening = fitted_on(before, dimensions)
@@ -152,11 +148,9 @@ def test_a_whitened_model(
 def test_saved_and_loaded(make_tiny: Make, tmp_path: Path, baseline: str, normalize: bool) -> None:
     """By sentence-transformers alone, to the last bit: nothing of fairspan is in the folder."""
     model = make_tiny("roberta", "cls", normalize=normalize)
-    made = (
-        whiten(model, fit_whitening(vectors_of(model)))
-        if baseline == "whitening"
-        else last_two(model)
-    )
+    made = last_two(model)
+    if baseline == "whitening":
+        made = whiten(model, fit_whitening(vectors_of(model)))
     made.save_pretrained(str(tmp_path / "saved"))
     listed = json.loads((tmp_path / "saved" / "modules.json").read_text(encoding="utf-8"))
     assert all(module["type"].startswith("sentence_transformers.") for module in listed)
@@ -185,17 +179,12 @@ def last_two_by_hand(
 
 @pytest.mark.parametrize("architecture", mostly_slow(ARCHITECTURES))
 def test_last_two_by_hand(make_tiny: Make, architecture: str) -> None:
-    """Whatever the model pools by itself; in a batch padded on the side where the model pads."""
-    pooling, side = (
-        ("lasttoken", "left")
-        if architecture in ("qwen3", "mistral", "gemma3_text")
-        else ("cls", "right")
-    )
-    model = make_tiny(architecture, pooling, padding_side=side)
+    causal = architecture in ("qwen3", "mistral", "gemma3_text")
+    kind = ("lasttoken", "left") if causal else ("cls", "right")
+    model = make_tiny(architecture, kind[0], padding_side=kind[1])
     before = vectors_of(model)
     found = vectors_of(last_two(model))
-    wanted = last_two_by_hand(model, TEXTS)
-    assert found == pytest.approx(wanted, abs=BY_PADDING)
+    assert found == pytest.approx(last_two_by_hand(model, TEXTS), abs=BY_PADDING)
     last = vectors_of(SentenceTransformer(modules=[model[0], Pooling(HIDDEN, "mean")]))
     assert all(np.abs(found - other).max() > 0.1 for other in (last, before)), "the premise"
     assert not model[0].model.config.output_hidden_states
@@ -203,24 +192,21 @@ def test_last_two_by_hand(make_tiny: Make, architecture: str) -> None:
 
 
 def test_what_follows_the_pooling_is_kept(make_tiny: Make) -> None:
-    """A Dense and a normalisation, on the mean of the last two layers."""
     plain = make_tiny("t5", "mean")
     dense = Dense(HIDDEN, 5, activation_function=torch.nn.Tanh())
     model = SentenceTransformer(modules=[plain[0], plain[1], dense, Normalize()], device="cpu")
     with torch.inference_mode():
         wanted = dense({"sentence_embedding": torch.tensor(last_two_by_hand(plain, TEXTS)).float()})
     made = last_two(model)
-    assert vectors_of(made) == pytest.approx(
-        unit(wanted["sentence_embedding"].double().numpy()), abs=BY_PADDING
-    )
+    wanted = unit(wanted["sentence_embedding"].double().numpy())
+    assert vectors_of(made) == pytest.approx(wanted, abs=BY_PADDING)
     kinds = [type(module) for module in made.children()]
     assert kinds == [Transformer, WeightedLayerPooling, Pooling, Dense, Normalize]
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_last_two_of_a_calibrated_model(make_tiny: Make, pooling: str) -> None:
-    """Calibrated before or after is the same: the calibrated layers of a model that pools all
-    tokens, where CLS pooling would calibrate one row only."""
+    """Before or after is the same: all rows are calibrated, where CLS pooling would take one."""
     model, calibration = make_tiny("bert", pooling), Calibration(basket_size=4, temperature=0.5)
     after = vectors_of(fairspan.calibrate(last_two(model), calibration))
     assert np.array_equal(after, vectors_of(last_two(fairspan.calibrate(model, calibration))))
@@ -228,29 +214,23 @@ def test_last_two_of_a_calibrated_model(make_tiny: Make, pooling: str) -> None:
     fair[0].model.config.output_hidden_states = True
     with torch.inference_mode():
         states = fair(fair.preprocess(TEXTS[:1]))["all_layer_embeddings"]
-    assert after[0] == pytest.approx(
-        ((states[-1] + states[-2]) / 2)[0].mean(dim=0).double().numpy(), abs=BY_PADDING
-    )
+    wanted = ((states[-1] + states[-2]) / 2)[0].mean(dim=0).double().numpy()
+    assert after[0] == pytest.approx(wanted, abs=BY_PADDING)
     assert np.abs(after - vectors_of(last_two(model))).max() > 0.01, "the premise"
 
 
 def test_what_last_two_refuses(make_tiny: Make, tmp_path: Path) -> None:
     model = make_tiny("bert", "mean")
-    static = SentenceTransformer(
-        modules=[StaticEmbedding(model.tokenizer, embedding_dim=8)], device="cpu"
-    )
+    static = StaticEmbedding(model.tokenizer, embedding_dim=8)
     with pytest.raises(UnsupportedModel, match="this model has StaticEmbedding"):
-        last_two(static)
+        last_two(SentenceTransformer(modules=[static], device="cpu"))
     shallow = tiny_model(tmp_path, "bert", "mean", num_hidden_layers=1)
-    with pytest.raises(
-        UnsupportedModel, match=r"BertModel does not give the hidden states of two layers \(2 were"
-    ):
+    said = r"BertModel does not give the hidden states of two layers \(2 were"
+    with pytest.raises(UnsupportedModel, match=said):
         last_two(shallow)
-    both = Pooling(HIDDEN, ("cls", "mean"))
-    assert (
-        vectors_of(last_two(SentenceTransformer(modules=[model[0], both], device="cpu"))).shape[1]
-        == HIDDEN
-    )
+    modules = [model[0], Pooling(HIDDEN, ("cls", "mean"))]
+    both = last_two(SentenceTransformer(modules=modules, device="cpu"))
+    assert vectors_of(both).shape[1] == HIDDEN
 
 
 # Treatments.
@@ -348,18 +328,21 @@ NAMES = ["plain", "whitening", "last2avg", "whitening-8+temperature=0.5"]
 
 @pytest.fixture
 def prepared(make_tiny: Make, corpus: str) -> PreparedAudit:
-    asked = {"corpus": corpus, "languages": ["en"], "sizes": [3], "sets": 4, "treatments": NAMES}
+    return ready(make_tiny, corpus=corpus, treatments=NAMES)
+
+
+def ready(make_tiny: Make, **changes: Any) -> PreparedAudit:
+    """An audit of four sets of three, as far as before anything is embedded."""
+    asked = {"languages": ["en"], "sizes": [3], "sets": 4, **changes}
     return STUDY.ready(AuditOptions(make_tiny("bert", "mean"), **asked), Silent())
 
 
 def test_the_fit_part_of_an_audit(prepared: PreparedAudit, corpus: str) -> None:
-    """Every segment that is in no document, and no other text."""
     tested = list(prepared.documents.segments.values())
     fitted = [text.text for text in prepared.fit.texts]
     assert (len(tested), len(fitted)) == (3 * 4, SEGMENTS - 3 * 4)
-    assert sorted([*fitted, *tested]) == sorted(
-        segment.text for segment in Corpus.read(corpus, ["en"]).segments
-    )
+    every = [segment.text for segment in Corpus.read(corpus, ["en"]).segments]
+    assert sorted([*fitted, *tested]) == sorted(every)
     assert not share(fitted, [document.text for document in prepared.documents.documents])
     names = "whitening, whitening-8+temperature=0.5"
     assert prepared.fit.notes == (f"{names}: fitted on 98 texts of spare that are not tested",)
@@ -371,14 +354,8 @@ def test_the_fit_part_of_an_audit(prepared: PreparedAudit, corpus: str) -> None:
 
 def test_a_translation_of_a_tested_segment_is_out(make_tiny: Make, corpus: str) -> None:
     """The first segment is German and the others English: both languages of all are out."""
-    asked = {
-        "corpus": corpus,
-        "mixed": ["de:en"],
-        "sizes": [3],
-        "sets": 4,
-        "treatments": ["whitening"],
-    }
-    found = STUDY.ready(AuditOptions(make_tiny("bert", "mean"), **asked), Silent())
+    how = {"corpus": corpus, "languages": None, "mixed": ["de:en"]}
+    found = ready(make_tiny, **how, treatments=["whitening"])
     texts, used = Corpus.read(corpus), {segment for segment, _ in found.documents.segments}
     assert len(used) == 12
     fitted = {text.text for text in found.fit.texts}
@@ -393,28 +370,18 @@ def test_another_corpus_is_fitted_on_without_what_is_tested(
     folder = tmp_path / "both"
     folder.mkdir()
     write_corpus(folder / "en.jsonl", "t", [*range(SEGMENTS), *range(1000, 1100)])
-    options = {
-        "corpus": corpus,
-        "languages": ["en"],
-        "sizes": [3],
-        "sets": 36,
-        "treatments": ["whitening-16"],
-    }
-    model = make_tiny("bert", "mean")
-    found = STUDY.ready(AuditOptions(model, fit_corpus=str(folder), **options), Silent())
-    fitted, tested = (
-        [text.text for text in found.fit.texts],
-        list(found.documents.segments.values()),
-    )
+    how = {"corpus": corpus, "sets": 36, "treatments": ["whitening-16"]}
+    found = ready(make_tiny, **how, fit_corpus=str(folder))
+    fitted = [text.text for text in found.fit.texts]
+    tested = list(found.documents.segments.values())
     assert (len(tested), len(fitted)) == (108, 102)
     assert not share(fitted, tested)
     with pytest.raises(CorpusError) as caught:
-        STUDY.ready(AuditOptions(model, **options), Silent())
+        ready(make_tiny, **how)
     assert str(caught.value) == (
         "whitening-16 needs 32 texts of up to 128 tokens to be fitted on, 2 for each of 16 "
-        "dimensions, and spare has "
-        "2 that are not tested: keep at most 1 dimensions, test fewer, or name another "
-        "corpus with fit_corpus."
+        "dimensions, and spare has 2 that are not tested: keep at most 1 dimensions, test fewer, "
+        "or name another corpus with fit_corpus."
     )
 
 
@@ -424,29 +391,19 @@ def test_another_corpus_is_fitted_on_without_what_is_tested(
 def whitening_of(
     model: SentenceTransformer, texts: Sequence[str], dimensions: int | None = None
 ) -> Whitening:
-    return fitted_on(
-        np.stack([np.asarray(model.encode_document(text)) for text in texts]), dimensions
-    )
+    vectors = [np.asarray(model.encode_document(text)) for text in texts]
+    return fitted_on(np.stack(vectors), dimensions)
 
 
 @pytest.mark.slow
 def test_an_audit_by_hand(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
     """cos(e(D), iso(s)) of every row, from whitenings fitted here on the other segments."""
     model = make_tiny("bert", "mean")
-    log = audit(
-        model,
-        corpus=corpus,
-        languages=["en"],
-        sizes=[3],
-        sets=4,
-        treatments=NAMES,
-        store=tmp_path / "s",
-        out=tmp_path,
-    )
+    asked = {"languages": ["en"], "sizes": [3], "sets": 4, "treatments": NAMES}
+    log = audit(model, corpus=corpus, **asked, store=tmp_path / "s", out=tmp_path)
     texts = Corpus.read(corpus, ["en"])
-    rest = [
-        segment.text for segment in texts.segments if segment.id not in set(log.rows["segment"])
-    ]
+    used = set(log.rows["segment"])
+    rest = [segment.text for segment in texts.segments if segment.id not in used]
     assert len(rest) == SEGMENTS - 12
     sharp = fairspan.calibrate(model, strength=0, temperature=0.5)
     whitening, eight = whitening_of(model, rest), whitening_of(sharp, rest, 8)
@@ -464,31 +421,23 @@ def test_an_audit_by_hand(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
                 wanted = cosine(whole, embedded(text))
                 assert values[name][document, position] == pytest.approx(wanted, abs=WHITENED)
     for one, other in pairwise(NAMES):
-        assert max(abs(values[one][key] - values[other][key]) for key in values[one]) > 0.05, (
-            "the premise"
-        )
+        gaps = [abs(values[one][key] - values[other][key]) for key in values[one]]
+        assert max(gaps) > 0.05, "the premise"
     assert any("fitted on 98 texts of spare" in note for note in log.header.notes)
 
 
 def test_keys_name_the_baseline_and_its_content(prepared: PreparedAudit, other_corpus: str) -> None:
-    """A text has another key under every baseline, and under a whitening of other texts."""
     fitted_elsewhere = STUDY.ready(replace(prepared.options, fit_corpus=other_corpus), Silent())
     segment = prepared.segments[0]
     keys: list[list[bytes]] = []
     with Store(":memory:") as store:
         embed = embed_through(store, budget=4096, tally=Tally(), progress=lambda tokens: None)
         for one in (prepared, fitted_elsewhere):
-            made = [
-                one.subject.under(treatment, fit=one.fit, embed=embed)
-                for treatment in one.options.all_treatments
-            ]
-            keys += [
-                [treated.segments.key(segment), treated.documents.key(segment)] for treated in made
-            ]
+            for treatment in one.options.all_treatments:
+                treated = one.subject.under(treatment, fit=one.fit, embed=embed)
+                keys.append([treated.segments.key(segment), treated.documents.key(segment)])
     own, others = keys[: len(NAMES)], keys[len(NAMES) :]
-    assert all(for_segments == for_documents for for_segments, for_documents in keys), (
-        "both sides are treated alike"
-    )
+    assert all(both[0] == both[1] for both in keys), "both sides are treated alike"
     assert len(set(chain(*own))) == len(NAMES)
     same = [one == other for one, other in zip(own, others, strict=True)]
     assert same == [True, False, True, False], "only what is fitted depends on what it is fitted on"
@@ -505,7 +454,7 @@ def test_keys_name_the_baseline_and_its_content(prepared: PreparedAudit, other_c
         (
             {"treatments": ["whitening-33"]},
             CorpusError,
-            "keeps 33 dimensions, and the model's vectors have 32",
+            "33 dimensions, and the model's vectors have 32",
         ),
         (
             {"fit_corpus": "nowhere.jsonl"},
@@ -519,17 +468,9 @@ def test_mistakes_in_an_audit(
     make_tiny: Make, corpus: str, options: dict[str, Any], error: type[FairspanError], said: str
 ) -> None:
     """In one line, before anything is embedded: all 48 texts are in 16 sets of three."""
-    given = {
-        "corpus": corpus,
-        "languages": ["en"],
-        "sizes": [3],
-        "sets": 16,
-        "treatments": ["plain", "whitening"],
-    }
+    how = {"corpus": corpus, "sets": 16, "treatments": ["plain", "whitening"], "opening": 20}
     with pytest.raises(error) as caught:
-        STUDY.ready(
-            AuditOptions(make_tiny("bert", "mean"), **{**given, **options, "opening": 20}), Silent()
-        )
+        ready(make_tiny, **{**how, **options})
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -569,12 +510,9 @@ def collection(tmp_path: Path) -> str:
     asked = {f"q{number:02}": words(8, 80_000 + number) for number in range(12)}
     asked["q05"] = " ".join(known[3].split()[:12])
     assert len(asked["q05"]) > 40, "the premise"
-    (folder / "corpus.jsonl").write_text(
-        "\n".join(json.dumps({"_id": i, "text": t}) for i, t in texts.items())
-    )
-    (folder / "queries.jsonl").write_text(
-        "\n".join(json.dumps({"_id": i, "text": t}) for i, t in asked.items())
-    )
+    for name, own in (("corpus", texts), ("queries", asked)):
+        lines = [json.dumps({"_id": id, "text": text}) for id, text in own.items()]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines))
     judged = [f"q{number:02}\td{number:02}\t1" for number in range(12)]
     (folder / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]))
     return f"beir:{folder}"
@@ -590,34 +528,24 @@ def test_a_collection_is_fitted_on_another_corpus(
         evaluate(model, collection, treatments=names)
     assert str(caught.value) == (
         "whitening must be fitted on texts that are not tested, and this task has none left: name "
-        "another corpus "
-        "with fit_corpus."
+        "another corpus with fit_corpus."
     )
     asked: dict[str, Any] = {"treatments": names, "fit_corpus": corpus, "languages": ["en"]}
     spec = EvaluateOptions(None, collection, **asked)
     prepared = prepare_evaluation(open_subject(model), spec, Silent())
     fitted = {text.text for text in prepared.fit.texts}
     texts = Corpus.read(corpus, ["en"])
-    assert fitted == {segment.text for segment in texts.segments} - {
-        texts.text(f"s000{n}", "en") for n in range(4)
-    }
+    known = {texts.text(f"s000{n}", "en") for n in range(4)}
+    assert fitted == {segment.text for segment in texts.segments} - known
     task = prepared.tasks[0].task
     assert not share(sorted(fitted), [one.text for one in (*task.documents, *task.queries)])
-    log = evaluate(model, collection, **asked, out=tmp_path / "run", store=tmp_path / "s.sqlite")
+    store = tmp_path / "s.sqlite"
+    log = evaluate(model, collection, **asked, out=tmp_path / "run", store=store)
     assert log.treatments == names
-    assert evaluate(
-        model,
-        collection,
-        treatments=["last2avg"],
-        out=tmp_path / "alone",
-        store=tmp_path / "s.sqlite",
-    )
+    alone = {"treatments": ["last2avg"], "out": tmp_path / "alone"}
+    assert evaluate(model, collection, **alone, store=store)
     both = prepare_evaluation(open_subject(model), replace(spec, languages=None), Silent())
     assert len(both.fit.texts) == 2 * len(fitted), "all languages where none is named"
-    one = prepare_evaluation(
-        open_subject(model), replace(spec, languages=None, language="de"), Silent()
-    )
+    german = replace(spec, languages=None, language="de")
+    one = prepare_evaluation(open_subject(model), german, Silent())
     assert len(one.fit.texts) == SEGMENTS, "the collection's own language where it is named"
-
-
-# On the command line.

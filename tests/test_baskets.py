@@ -18,7 +18,6 @@ SHARE = st.sampled_from([None, "equal", "original"])
 
 
 def test_baskets_of_one_text_by_hand() -> None:
-    """Nine tokens, the first alone: eight left in runs of three, the last run short."""
     baskets = fixed_baskets(torch.ones(1, 9, dtype=torch.bool), 3, own_bos=True, own_eos=False)
     assert baskets.slot.tolist() == [[BOS, 2, 2, 2, 3, 3, 3, 4, 4]]
     assert baskets.content.tolist() == [8]
@@ -38,7 +37,6 @@ def test_the_paper_counts_its_baskets_so(length: int) -> None:
 
 
 def test_one_token_is_the_first_token() -> None:
-    """A text of one token has a first token and no last one."""
     baskets = fixed_baskets(torch.ones(1, 1, dtype=torch.bool), 4, own_bos=True, own_eos=True)
     assert baskets.slot.tolist() == [[BOS]]
     assert baskets.length[0, EOS] == 0
@@ -140,7 +138,6 @@ def test_full_strength_gives_every_basket_the_same_mass(
 
 
 def test_original_keeps_its_mass_and_content_divides_the_rest() -> None:
-    """By hand: 0.4 stays, 0.6 is divided by three."""
     mass = torch.tensor([0.4, 0.0, 0.3, 0.2, 0.1])
     present = torch.tensor([True, False, True, True, True])
     shares = target_shares(mass, present, SpecialShares("original", None))
@@ -150,8 +147,7 @@ def test_original_keeps_its_mass_and_content_divides_the_rest() -> None:
 def test_an_equal_special_basket_holds_one_of_m_beside_another_share() -> None:
     """By hand, on the row 0.3 | 0.1 0.1 | 0.2 0.1 | 0.2 of baskets of two, m = 4: the last token
     holds 1/4, the first one its 0.3, and two content baskets divide 0.45. At strength 0.5 it is the
-    mean of both rows.
-    """
+    mean of both rows."""
     p = torch.tensor([0.3, 0.1, 0.1, 0.2, 0.1, 0.2], dtype=torch.float64).expand(1, 1, 1, 6)
     baskets = fixed_baskets(torch.ones(1, 6, dtype=torch.bool), 2, own_bos=True, own_eos=True)
     full = torch.ones(1, dtype=torch.float64)

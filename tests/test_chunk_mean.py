@@ -109,8 +109,6 @@ def test_segments_as_chunks() -> None:
 
 
 def test_the_mean_by_hand() -> None:
-    """Two sentences fit into 25 characters, the third is alone; a short text is its own mean, at
-    length 1."""
     encoder = ChunkEncoder(ObjectEncoder(Words()), Characters(), 25)
     long, short = Text(f"{FIRST} {SECOND} {THIRD}", 38), Text(FIRST, 12)
     assert [[chunk.text for chunk in own] for own in encoder.parts([long, short])] == [
@@ -187,8 +185,6 @@ def test_of_a_sentence_transformer(tmp_path: Path, name: str, size: int) -> None
 
 @pytest.mark.parametrize("size", [20, "window"])
 def test_it_is_the_index_of_the_same_name(tmp_path: Path, corpus: str, size: int | str) -> None:
-    """In an evaluation: rows of the treatment on whole documents are those of the plain model's
-    index."""
     asked: dict[str, Any] = {
         "size": 2,
         "sets": 5,

@@ -42,8 +42,7 @@ def test_a_calibrated_transformer_is_one_graph(
 ) -> None:
     """`fullgraph` raises at the first break. The eager backend runs the captured graph as it is, in
     other blocks of rows: in float64 the same numbers up to some hundred roundings. Two layers: one
-    that is calibrated or tiled differently from the other.
-    """
+    that is calibrated or tiled differently from the other."""
     layers = {"num_layers" if architecture == "t5" else "num_hidden_layers": 2}
     fair = fairspan.calibrate(
         copy.deepcopy(make_tiny(architecture, pooling, **layers)).double(), **settings

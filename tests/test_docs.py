@@ -123,7 +123,6 @@ def commands_on(page: Path) -> list[list[str]]:
     ids=lambda page: page.name,
 )
 def test_commands_on_a_page_are_accepted(page: Path) -> None:
-    """As far as they can be parsed without a model."""
     for words in commands_on(page):
         accept(words)
 

@@ -46,8 +46,7 @@ def test_a_batch_has_more_heads_than_a_second_dimension_of_cuda(
     make_tiny: Callable[..., SentenceTransformer], pooling: str
 ) -> None:
     """16,400 texts of 4 heads are 65,600 programs; dimensions of a grid after the first end at
-    65,535.
-    """
+    65,535."""
     texts = [words(30, number % 8) for number in range(16_400)]
     for settings in SETTINGS:
         fair = fairspan.calibrate(make_tiny("bert", pooling), **settings).to("cuda")

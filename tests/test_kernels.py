@@ -197,7 +197,6 @@ def test_sizes_of_real_models(dim: int, size: int, dtype: torch.dtype) -> None:
     ("size", "lead", "trail"), [(7, 1, 1), (16, 1, 0), (40, 0, 1), (70, 3, 2), (7, 0, 0)]
 )
 def test_tiles(visibility: str, size: int, lead: int, trail: int) -> None:
-    """Tiles of one block and of several, in texts with whole, short and no tiles."""
     lengths = [min(100, 5 * size + 3), min(47, 3 * size), 9, 2]
     check_tiles(Case(lengths, 2, 1, 24, size, torch.float32), visibility, size, lead, trail, 1e-5)
 

@@ -89,8 +89,7 @@ def test_a_tiny_ranking_by_hand() -> None:
 @pytest.mark.slow
 def test_random_rankings_with_ties_are_ranxs(by_ranx: Any) -> None:
     """Ties between documents of different gains, so that the order in them matters; ranx is told
-    ours as ranks.
-    """
+    ours as ranks."""
     rng = np.random.default_rng(0)
     scores = rng.integers(0, 6, (200, 40)).astype(float)
     relevant: Relevant = []

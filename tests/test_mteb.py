@@ -135,8 +135,7 @@ def test_a_task_is_read_query_by_query(
     search: Callable[..., Any], named: Callable[[Any], None]
 ) -> None:
     """Titles stand before texts; q9 has no answer, and what is judged and not there counts for
-    nothing.
-    """
+    nothing."""
     titles = ["T", *[""] * 13]
     queries = {**QUERIES, "q9": "w1"}
     task = search(
@@ -162,8 +161,7 @@ def test_scores_are_those_of_mteb_itself(
     mteb: ModuleType, search: Callable[..., Any], named: Callable[[Any], None], tmp_path: Path
 ) -> None:
     """mteb runs a calibrated model as docs/tasks.md says; `evaluate` finds the same. mteb rounds to
-    five places.
-    """
+    five places."""
     model = tiny_model(tmp_path / "model", "bert", "mean")
     fair = fairspan.calibrate(model, basket_size=4)
     named(search())
@@ -306,7 +304,6 @@ def test_a_calibrated_model_says_what_it_is(
 def test_each_side_is_embedded_as_its_own(
     mteb: ModuleType, registry: dict[str, Any], tmp_path: Path
 ) -> None:
-    """With prompts that mteb has for the plain model, and a calibration of documents alone."""
     from torch.utils.data import DataLoader
 
     wrapper, folder = mteb.SentenceTransformerEncoderWrapper, save_tiny(tmp_path / "model", "bert")

@@ -62,7 +62,6 @@ def error(found: list[Tensor], wanted: list[Tensor]) -> float:
 def test_every_token_of_a_document_has_the_vector_that_the_matrices_give(
     make: Make, architecture: str, fields: dict[str, Any]
 ) -> None:
-    """In a padded batch, prompt included, without what the model's own mask skips."""
     fair = fairspan.calibrate(make(architecture), "long", **fields)
     found = fair.encode_document(TEXTS)
     wanted = [f"<s> w2 {text} </s>".split() for text in TEXTS]
@@ -105,7 +104,6 @@ def test_queries_and_documents_that_fit_are_those_of_the_plain_model(
 
 
 def test_a_limit_for_documents_is_the_window(make: Make) -> None:
-    """As the limit for all texts is where there is none; one that is set later is kept."""
     fair, whole = fairspan.calibrate(make(document_length=30)), fairspan.calibrate(make(longest=30))
     assert error(fair.encode_document(TEXTS), whole.encode_document(TEXTS)) == 0
     fair.max_seq_length = 80

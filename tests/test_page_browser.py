@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -59,13 +60,19 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: write_file(folder / f"{name}.html", text) for name, text in made.items()}
 
 
+@pytest.fixture
+def plain(browser: Any, pages: dict[str, Path]) -> Iterator[Any]:
+    """The example, opened."""
+    with opened(browser, pages["plain"]) as found:
+        yield found.page
+
+
 @pytest.mark.parametrize("name", ["plain", "hostile", "long"])
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (390, True)])
 def test_it_opens_from_disk_and_asks_for_nothing(
     browser: Any, pages: dict[str, Path], name: str, width: int, dark: bool
 ) -> None:
-    """No word on the console, no request but for the file, nothing wider than the screen, a mark in
-    each chart."""
+    """No word on the console, no other request, nothing wider than the screen, no empty chart."""
     with opened(browser, pages[name], width=width, dark=dark) as found:
         shown = found.page
         assert shown.locator(".drawn").count() == shown.locator("figure.panel").count() > 0
@@ -79,9 +86,8 @@ def test_it_opens_from_disk_and_asks_for_nothing(
 def bars(shown: Any) -> list[tuple[str, int, float, float, float]]:
     """Series, place, value, top and height in pixels of every bar, chart by chart."""
     return shown.evaluate(
-        """() => [...document.querySelectorAll("[data-chart] [data-mark]:has(rect)")].map(
-          (mark) => {
-            const box = mark.querySelector("rect").getBoundingClientRect();
+        """() => [...document.querySelectorAll("[data-chart] [data-mark]:has(rect)")].map((mark) =>
+            { const box = mark.querySelector("rect").getBoundingClientRect();
             const own = mark.closest("svg").getBoundingClientRect();
             return [mark.dataset.series, Number(mark.dataset.place), Number(mark.dataset.value),
                 box.top - own.top, box.height];
@@ -101,33 +107,26 @@ def expected_bars(treatment: int) -> list[tuple[str, int, float]]:
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_the_switch_sets_the_bars_to_the_data(
-    browser: Any, pages: dict[str, Path], place: int
-) -> None:
-    """Values, heights and labels are those of the treatment chosen; the dashed lines stay those of
-    the first."""
+def test_the_switch_sets_the_bars_to_the_data(plain: Any, place: int) -> None:
+    """Values, heights and labels are the chosen treatment's; dashed lines stay the first one's."""
     expected = expected_bars(place)
-    with opened(browser, pages["plain"]) as found:
-        shown = found.page
-        shown.get_by_role("radio", name=TREATMENTS[place], exact=True).check()
-        drawn = bars(shown)
-        assert [(name, p, value) for name, p, value, *_ in drawn] == expected
-        # All panels share one axis and one size, so that heights are proportional to values.
-        scale = drawn[0][4] / drawn[0][2]
-        assert [height for *_, height in drawn] == pytest.approx(
-            [value * scale for *_, value in expected], abs=0.6
-        )
-        values = shown.locator("text.value").all_text_contents()
-        assert values == [f"{value:.3f}" for *_, value in expected]
-        ghosts = shown.evaluate(
-            "[...document.querySelectorAll('svg [data-before]')].map((n) => "
-            "Number(n.dataset.before))"
-        )
-        assert ghosts == ([value for *_, value in expected_bars(0)] if place else [])
+    plain.get_by_role("radio", name=TREATMENTS[place], exact=True).check()
+    drawn = bars(plain)
+    assert [(name, p, value) for name, p, value, *_ in drawn] == expected
+    # All panels share one axis and one size, so that heights are proportional to values.
+    scale = drawn[0][4] / drawn[0][2]
+    assert [height for *_, height in drawn] == pytest.approx(
+        [value * scale for *_, value in expected], abs=0.6
+    )
+    values = plain.locator("text.value").all_text_contents()
+    assert values == [f"{value:.3f}" for *_, value in expected]
+    ghosts = plain.evaluate(
+        "[...document.querySelectorAll('svg [data-before]')].map((n) => +n.dataset.before)"
+    )
+    assert ghosts == ([value for *_, value in expected_bars(0)] if place else [])
 
 
 def test_bars_below_zero_hang_from_it(browser: Any, pages: dict[str, Path]) -> None:
-    """Every bar begins or ends at the same height."""
     with opened(browser, pages["long"]) as found:
         drawn = bars(found.page)
         assert min(value for _, _, value, *_ in drawn) < -0.2
@@ -136,7 +135,6 @@ def test_bars_below_zero_hang_from_it(browser: Any, pages: dict[str, Path]) -> N
 
 
 def test_several_runs_open_side_by_side(browser: Any, tmp_path: Path) -> None:
-    """All arms of both at first; one of them when it is chosen."""
     logs = [audited(tmp_path / run, run=run) for run in ("m-1", "m-2")]
     file = save_page(logs, tmp_path / "page.html")
     with opened(browser, file) as found:
@@ -148,101 +146,86 @@ def test_several_runs_open_side_by_side(browser: Any, tmp_path: Path) -> None:
         assert not found.complaints
 
 
-def test_heat_maps_follow_the_switch(browser: Any, pages: dict[str, Path]) -> None:
+def test_heat_maps_follow_the_switch(plain: Any) -> None:
     cells = [cell for _, row in heat().rows for cell in row if cell]
-    with opened(browser, pages["plain"]) as found:
-        for place, name in enumerate(TREATMENTS):
-            found.page.get_by_role("radio", name=name, exact=True).check()
-            numbers = found.page.locator("[data-heat]").all_inner_texts()
-            assert numbers == [f"{cell.values[place]:.3f}" for cell in cells]
-            levels = found.page.locator("[data-heat]").evaluate_all(
-                "(cells) => cells.map((cell) => Number(cell.style.getPropertyValue('--v')))"
-            )
-            assert levels == [heat().level(cell.values[place]) for cell in cells]
-            assert found.page.locator("[data-entry]").inner_text() == f"({name})"
+    for place, name in enumerate(TREATMENTS):
+        plain.get_by_role("radio", name=name, exact=True).check()
+        numbers = plain.locator("[data-heat]").all_inner_texts()
+        assert numbers == [f"{cell.values[place]:.3f}" for cell in cells]
+        levels = plain.locator("[data-heat]").evaluate_all(
+            "(cells) => cells.map((cell) => Number(cell.style.getPropertyValue('--v')))"
+        )
+        assert levels == [heat().level(cell.values[place]) for cell in cells]
+        assert plain.locator("[data-entry]").inner_text() == f"({name})"
 
 
-def test_rows_are_horizontal_bars(browser: Any, pages: dict[str, Path]) -> None:
-    """Labels in full, widths proportional to values, an unknown one, the first treatment marked in
-    the second."""
-    with opened(browser, pages["plain"]) as found:
-        shown = found.page
-        panels = shown.locator("figure.panel:has(.rows)")
-        assert panels.count() == 2
-        for number, panel in enumerate(rows().panels):
-            own = panels.nth(number)
-            assert own.locator(".row-label").all_inner_texts() == list(LABELS)
-            known = [one for one in panel.series[0].points if one]
-            found_bars = own.locator("[data-mark]").evaluate_all(
-                "(marks) => marks.map((m) => [Number(m.dataset.value), "
-                "m.getBoundingClientRect().width])"
-            )
-            assert [value for value, _ in found_bars] == [one.estimate for one in known]
-            scale = found_bars[0][1] / found_bars[0][0]
-            widths = [abs(one.estimate) * scale for one in known]
-            assert [width for _, width in found_bars] == pytest.approx(widths, abs=0.6)
-            assert own.locator(".row-number").nth(2).inner_text() == "–"
-        assert shown.locator("[data-before].row-before").count() == 3
+def test_rows_are_horizontal_bars(plain: Any) -> None:
+    """Labels in full, widths proportional to values, the first treatment marked in the second."""
+    panels = plain.locator("figure.panel:has(.rows)")
+    assert panels.count() == 2
+    for number, panel in enumerate(rows().panels):
+        own = panels.nth(number)
+        assert own.locator(".row-label").all_inner_texts() == list(LABELS)
+        known = [one for one in panel.series[0].points if one]
+        found_bars = own.locator("[data-mark]").evaluate_all(
+            "(marks) => marks.map((m) => [+m.dataset.value, m.getBoundingClientRect().width])"
+        )
+        assert [value for value, _ in found_bars] == [one.estimate for one in known]
+        scale = found_bars[0][1] / found_bars[0][0]
+        widths = [abs(one.estimate) * scale for one in known]
+        assert [width for _, width in found_bars] == pytest.approx(widths, abs=0.6)
+        assert own.locator(".row-number").nth(2).inner_text() == "–"
+    assert plain.locator("[data-before].row-before").count() == 3
 
 
-def test_lines_fade_and_leave_gaps(browser: Any, pages: dict[str, Path]) -> None:
+def test_lines_fade_and_leave_gaps(plain: Any) -> None:
     """The one that is chosen stands out; nothing is drawn across a point that is unknown."""
-    with opened(browser, pages["plain"]) as found:
-        shown = found.page
-        layers = (
-            "document.querySelector('figure.panel svg:has(circle)').querySelectorAll('g[opacity]')"
-        )
-        faded = f"[...{layers}].map((g) => g.getAttribute('opacity'))"
-        for name, expected in {
-            "paper": ["0.25", "1", "1"],
-            "all, side by side": ["1", "1", "1"],
-            # This chart does not have it.
-            "retrieval": ["1", "1", "1"],
-        }.items():
-            shown.get_by_role("radio", name=name, exact=True).check()
-            assert shown.evaluate(faded) == expected
-        strokes = shown.evaluate(
-            f"[...{layers}].map((g) => g.querySelector('path').getAttribute('d'))"
-        )
-        assert [stroke.count("M") for stroke in strokes] == [1, 2, 1]
+    layers = "document.querySelector('figure.panel svg:has(circle)').querySelectorAll('g[opacity]')"
+    faded = f"[...{layers}].map((g) => g.getAttribute('opacity'))"
+    for name, expected in {
+        "paper": ["0.25", "1", "1"],
+        "all, side by side": ["1", "1", "1"],
+        # This chart does not have it.
+        "retrieval": ["1", "1", "1"],
+    }.items():
+        plain.get_by_role("radio", name=name, exact=True).check()
+        assert plain.evaluate(faded) == expected
+    strokes = plain.evaluate(f"[...{layers}].map((g) => g.querySelector('path').getAttribute('d'))")
+    assert [stroke.count("M") for stroke in strokes] == [1, 2, 1]
 
 
-def test_the_keyboard_reaches_every_mark(browser: Any, pages: dict[str, Path]) -> None:
+def test_the_keyboard_reaches_every_mark(plain: Any) -> None:
     """One stop a chart, arrows from bar to bar, the value told; the switch by arrows as well."""
-    with opened(browser, pages["plain"]) as found:
-        shown = found.page
-        shown.locator("figure.panel").first.locator("[tabindex='0']").focus()
-        tip = shown.locator("#tip")
-        assert tip.inner_text() == "position 1\n0.730 [0.700, 0.760]"
-        shown.keyboard.press("ArrowRight")
-        told = tip.inner_text()
-        assert told.startswith("position 2")
-        assert shown.evaluate("document.activeElement.getAttribute('aria-label')") == told.replace(
-            "\n", "; "
-        )
-        shown.keyboard.press("Escape")
-        assert tip.is_hidden()
-        shown.keyboard.press("Tab")
-        chart = shown.evaluate("document.activeElement.closest('figure').dataset.chart")
-        assert chart.endswith("-1"), "the next stop is the next chart"
-        stops = shown.locator("figure.panel:has([tabindex='0'])").count()
-        assert stops == shown.locator("figure.panel").count()
-        shown.get_by_role("radio", name="none", exact=True).focus()
-        shown.keyboard.press("ArrowDown")
-        assert {name for name, *_ in bars(shown)} == {"paper"}
+    plain.locator("figure.panel").first.locator("[tabindex='0']").focus()
+    tip = plain.locator("#tip")
+    assert tip.inner_text() == "position 1\n0.730 [0.700, 0.760]"
+    plain.keyboard.press("ArrowRight")
+    told = tip.inner_text()
+    assert told.startswith("position 2")
+    assert plain.evaluate("document.activeElement.getAttribute('aria-label')") == told.replace(
+        "\n", "; "
+    )
+    plain.keyboard.press("Escape")
+    assert tip.is_hidden()
+    plain.keyboard.press("Tab")
+    chart = plain.evaluate("document.activeElement.closest('figure').dataset.chart")
+    assert chart.endswith("-1"), "the next stop is the next chart"
+    stops = plain.locator("figure.panel:has([tabindex='0'])").count()
+    assert stops == plain.locator("figure.panel").count()
+    plain.get_by_role("radio", name="none", exact=True).focus()
+    plain.keyboard.press("ArrowDown")
+    assert {name for name, *_ in bars(plain)} == {"paper"}
 
 
-def test_files_are_saved_as_they_are(browser: Any, pages: dict[str, Path]) -> None:
-    with opened(browser, pages["plain"]) as found:
-        with found.page.expect_download() as waiting:
-            found.page.get_by_role("button", name="raw rows").click()
-        assert waiting.value.suggested_filename == "run-rows.csv"
-        saved = pl.read_csv(waiting.value.path(), schema_overrides=FRAME.schema)
-        assert_frame_equal(saved, FRAME)
+def test_files_are_saved_as_they_are(plain: Any) -> None:
+    with plain.expect_download() as waiting:
+        plain.get_by_role("button", name="raw rows").click()
+    assert waiting.value.suggested_filename == "run-rows.csv"
+    saved = pl.read_csv(waiting.value.path(), schema_overrides=FRAME.schema)
+    assert_frame_equal(saved, FRAME)
 
 
 def test_markup_in_names_stays_text(browser: Any, pages: dict[str, Path]) -> None:
-    """As a title, a treatment, a note, a cell: nothing runs, nothing is loaded."""
     with opened(browser, pages["hostile"]) as found:
         shown = found.page
         shown.locator("[data-mark]").first.hover()
@@ -267,16 +250,14 @@ def test_a_script_that_slipped_in_would_not_run(browser: Any, tmp_path: Path) ->
         assert found.page.locator("svg").count() > 0
 
 
-def test_paper_shows_all_treatments_and_open_tables(browser: Any, pages: dict[str, Path]) -> None:
-    with opened(browser, pages["plain"]) as found:
-        shown = found.page
-        assert shown.locator("details:not([open])").count() > 0
-        shown.evaluate("dispatchEvent(new Event('beforeprint'))")
-        assert {name for name, *_ in bars(shown)} == set(TREATMENTS)
-        assert shown.locator("details:not([open])").count() == 0
-        shown.evaluate("dispatchEvent(new Event('afterprint'))")
-        assert {name for name, *_ in bars(shown)} == {"none"}
-        assert len(shown.pdf()) > 20_000
+def test_paper_shows_all_treatments_and_open_tables(plain: Any) -> None:
+    assert plain.locator("details:not([open])").count() > 0
+    plain.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert {name for name, *_ in bars(plain)} == set(TREATMENTS)
+    assert plain.locator("details:not([open])").count() == 0
+    plain.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert {name for name, *_ in bars(plain)} == {"none"}
+    assert len(plain.pdf()) > 20_000
 
 
 # --- pictures
@@ -293,27 +274,20 @@ CELLS = (12, 8)
 # place of Noto Sans change none by more than 5.6; a lost chart, lost bars and panels of half the
 # width change one by at least 9.2.
 TOLERANCE = 7.0
-BROKEN = [
-    "#run0-1 { display: none }",
-    "#run0-2 figure { display: none }",
-    "html { filter: invert(1) }",
-]
-BROKEN += ["svg rect { display: none }", "figure.panel { width: 50% }"]
+BROKEN = ["#run0-1 { display: none }", "#run0-2 figure { display: none }"]
+BROKEN += ["html { filter: invert(1) }", "svg rect { display: none }"]
+BROKEN += ["figure.panel { width: 50% }"]
 BOXES = """(wanted) => [...document.querySelectorAll(wanted)]
     .map((one) => one.getBoundingClientRect()).filter((box) => box.width && box.height)
     .map((box) => [box.left, box.top, box.right, box.bottom])"""
-STYLE = """(text) => {
-    const own = new CSSStyleSheet();
-    own.replaceSync(text);
-    document.adoptedStyleSheets = [own];
-}"""
+STYLE = """(text) => { const own = new CSSStyleSheet(); own.replaceSync(text);
+    document.adoptedStyleSheets = [own]; }"""
 
 
 @pytest.mark.parametrize("style", ["", "body { font-family: serif }", *BROKEN])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_it_looks_as_stored(browser: Any, pages: dict[str, Path], shape: str, style: str) -> None:
-    """By the mean grey levels of 12 × 8 cells of each section: another font is not noticed, a
-    broken layout is."""
+    """By the mean grey levels of 12 × 8 cells of each section, whatever the font."""
     image = pytest.importorskip("PIL.Image", reason="needs Pillow")
     width, dark = SHAPES[shape]
     with opened(browser, pages["plain"], width=width, dark=dark) as found:

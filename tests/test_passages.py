@@ -151,7 +151,6 @@ def test_how_many_are_drawn(limits: dict[str, int], wanted: int | None) -> None:
 
 
 def test_a_language_that_nobody_named_is_not_named() -> None:
-    """Neither in notes nor in what is refused."""
     made = [
         replace(one, language="und")
         for one in (*make_corpus().segments, article(40, 4), article(41, 5))
@@ -170,8 +169,7 @@ def test_a_language_that_nobody_named_is_not_named() -> None:
 
 def test_documents_that_fail_are_replaced() -> None:
     """Five passages fit into 35 sentences and not into 8: of 20 documents of each kind, 15 can be
-    used.
-    """
+    used."""
     corpus = make_corpus(*[8] * 20, *[35] * 20)
     task = passages(corpus, per_document=5, documents=15)
     assert len(task.documents) == 15
@@ -212,8 +210,7 @@ def test_seeds() -> None:
 
 def test_the_greatest_break_stays() -> None:
     """Sentences joined by a space, paragraphs of three by an empty line: no other white space is
-    left.
-    """
+    left."""
     made = []
     for number in range(6):
         parts = [sentence(number, place) for place in range(24)]
@@ -231,9 +228,6 @@ def test_the_greatest_break_stays() -> None:
 
 
 def test_what_is_repeated_is_not_asked() -> None:
-    """The same sentence at the end of every document, another one twice in a document, in other
-    white space.
-    """
     footer = "This text may be used by anybody under the licence named below."
     twice = "Whoever reads this line reads it twice in this very text, I fear."
     made = [
@@ -251,7 +245,6 @@ def test_what_is_repeated_is_not_asked() -> None:
 
 
 def test_a_passage_inside_another_documents_sentence() -> None:
-    """Not a sentence there, and so not found by comparing sentences."""
     hidden = sentence(0, 9)
     other = Segment(
         "b",
@@ -304,7 +297,6 @@ def test_text_without_spaces() -> None:
 
 
 def test_a_task_for_each_language() -> None:
-    """Ids are told apart by language; translations are one cluster."""
     german = [Segment(one.id, "de", one.text.replace("d", "x")) for one in make_corpus().segments]
     corpus = Corpus.from_segments("made", [*make_corpus().segments, *german])
     tasks = PassageDraw(Words(), per_document=1).tasks(corpus, ["de", "en"])

@@ -77,8 +77,7 @@ def test_no_other_private_attribute_is_used() -> None:
 
 def test_pooling_leaves_out_the_prompt_in_a_method_of_its_own() -> None:
     """`exporting.graph` puts one in its place that can be traced. The first text is padded, the
-    second all prompt.
-    """
+    second all prompt."""
     exclude = getattr(Pooling, "_exclude_prompt_from_mask", None)
     assert exclude is not None, (
         "Pooling._exclude_prompt_from_mask is gone. exporting.graph replaces it in the copy that "
@@ -109,8 +108,7 @@ def test_sentence_transformers_loads_with_given_module_classes() -> None:
 
 def test_torch_has_flash_attention_on_cpus_with_its_normaliser() -> None:
     """`attention.all_rows` needs the log-sum-exp of each basket, which the public SDPA does not
-    return.
-    """
+    return."""
     operator = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
     assert operator is not None, (
         "aten._scaled_dot_product_flash_attention_for_cpu is gone. fairspan.attention.all_rows "
@@ -132,8 +130,7 @@ def test_torch_has_flash_attention_on_cpus_with_its_normaliser() -> None:
 
 def test_transformers_marks_masks_that_hide_only_padding(make_tiny: Make) -> None:
     """`attention.interface.mask` keeps such a mask one row, told by the identity of its mask
-    function.
-    """
+    function."""
     seen: dict[str, object] = {}
 
     def remember(**given: object) -> None:
@@ -178,8 +175,7 @@ def test_transformers_marks_masks_that_hide_only_padding(make_tiny: Make) -> Non
 
 def test_configurations_name_their_attention() -> None:
     """`attention.relative` sets it: MPNet refuses set_attn_implementation, as its own code asks no
-    function.
-    """
+    function."""
     assert isinstance(getattr(PretrainedConfig, "_attn_implementation", None), property), (
         "configurations of transformers have no _attn_implementation any more. "
         "fairspan.attention.relative "

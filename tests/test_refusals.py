@@ -110,7 +110,6 @@ def test_checkpoints_with_code_of_their_own_are_pointed_to_their_ports(
 def test_an_exported_backend_is_named_and_the_torch_backend_suggested(
     make_tiny: Make, backend: str
 ) -> None:
-    """An exported graph has no attention function to ask."""
     model = copy.deepcopy(make_tiny())
     model[0].backend = backend
     message = refusal(model)
@@ -141,14 +140,12 @@ def test_a_softmax_without_a_definition_of_baskets_is_refused(make_tiny: Make) -
     "given", ["BAAI/bge-m3", None, 3, nn.Linear(2, 2), SentenceTransformer, CrossEncoder]
 )
 def test_anything_but_a_sentence_transformer_is_named_by_its_type(given: Any) -> None:
-    """A name, a module or a class is not a loaded model, and the message shows how to get one."""
     message = refusal(given)
     assert type(given).__name__ in message
     assert "SentenceTransformer(" in message
 
 
 def test_a_model_without_a_transformer_is_refused_with_the_modules_it_has() -> None:
-    """Static embeddings have no attention."""
     static = StaticEmbedding(tiny_tokenizer().backend_tokenizer, embedding_dim=HIDDEN)
     message = refusal(SentenceTransformer(modules=[static, Normalize()], device="cpu"))
     assert "StaticEmbedding, Normalize" in message
@@ -160,7 +157,6 @@ class OwnTransformer(Transformer):
 
 
 def test_a_transformer_module_with_code_of_its_own_is_named(tmp_path: Path) -> None:
-    """Replacing its class would bypass that code."""
     transformer = OwnTransformer(str(save_tiny(tmp_path, "bert")))
     message = refusal(
         SentenceTransformer(modules=[transformer, Pooling(HIDDEN, "cls")], device="cpu")
@@ -173,7 +169,6 @@ def test_a_transformer_module_with_code_of_its_own_is_named(tmp_path: Path) -> N
 def test_a_model_without_pooling_is_refused_and_told_where_to_put_it(
     make_tiny: Make, after: list[nn.Module]
 ) -> None:
-    """Without it nobody can tell which row becomes the vector."""
     message = refusal(SentenceTransformer(modules=[make_tiny()[0], *after], device="cpu"))
     assert "no Pooling module follows" in message
     assert "SentenceTransformer(modules=[transformer, Pooling(" in message
@@ -186,7 +181,6 @@ def test_a_model_without_pooling_is_refused_and_told_where_to_put_it(
 def test_a_weight_that_is_not_a_number_is_named(
     make_tiny: Make, name: str, dtype: torch.dtype
 ) -> None:
-    """One NaN in one weight makes every vector NaN, so it is found before calibrating."""
     model = copy.deepcopy(make_tiny()).to(dtype)
     model[0].model.get_parameter(name).data.view(-1)[3] = torch.nan
     message = refusal(model, fairspan.FairspanError)
@@ -199,7 +193,6 @@ def test_a_weight_that_is_not_a_number_is_named(
 
 
 def test_baskets_of_all_rows_and_tiles_are_refused(make_tiny: Make) -> None:
-    """Before any text is read, and not when the first long one comes."""
     message = refusal(make_tiny("bert", "mean"), fairspan.DesignError, tile_size=7, strength=0.5)
     assert "pools over all tokens" in message
     assert "strength=0" in message
@@ -233,7 +226,6 @@ def test_positions_that_cannot_start_again_are_refused(make_tiny: Make) -> None:
 
 
 def test_a_chat_template_is_refused(make_tiny: Make) -> None:
-    """Its tokens are around every text."""
     model = copy.deepcopy(make_tiny("qwen3", "lasttoken"))
     model[0].modality_config = {
         **model[0].modality_config,

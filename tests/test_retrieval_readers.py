@@ -1,12 +1,11 @@
-"""Readers of retrieval tasks: what they find is recomputed by hand, and every fault has its file
-and line.
-"""
+"""Readers of retrieval tasks: what they find, by hand; every fault has its file and line."""
 
 from __future__ import annotations
 
 import gzip
 import json
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +40,7 @@ def relevant(task: RetrievalTask) -> dict[str, dict[str, float]]:
 def marked(task: RetrievalTask) -> dict[str, str]:
     """The characters that each query's evidence covers."""
     texts = {document.id: document.text for document in task.documents}
-    return {
-        id: texts[found.document][found.start : found.end] for id, found in task.evidence.items()
-    }
+    return {id: texts[one.document][one.start : one.end] for id, one in task.evidence.items()}
 
 
 # --- BEIR
@@ -61,6 +58,7 @@ BEIR_QUERIES: Rows = (
     {"_id": "q1", "text": "sea"},
     {"_id": "q3", "text": ""},
 )
+FILES = ("corpus", "queries")
 BEIR_QRELS = "query-id\tcorpus-id\tscore\nq1\td1\t2\nq2\td2\t1\nq1\td4\t1\nq1\td2\t0\n"
 
 
@@ -105,11 +103,8 @@ def test_beir(tmp_path: Path) -> None:
     ids=["TREC", "TREC with tabs", "no header, CRLF", "BOM"],
 )
 def test_other_forms_of_judgements(tmp_path: Path, qrels: str) -> None:
-    """A first line that is a judgement is not taken for a header."""
-    assert relevant(read_beir(beir_folder(tmp_path, qrels))) == {
-        "q1": {"d1": 2, "d4": 1},
-        "q2": {"d2": 1},
-    }
+    task = read_beir(beir_folder(tmp_path, qrels))
+    assert relevant(task) == {"q1": {"d1": 2, "d4": 1}, "q2": {"d2": 1}}
 
 
 def test_beir_gzipped(tmp_path: Path) -> None:
@@ -117,10 +112,8 @@ def test_beir_gzipped(tmp_path: Path) -> None:
     plain = read_beir(folder)
     for file in (folder / "corpus.jsonl", folder / "queries.jsonl", folder / "qrels" / "test.tsv"):
         file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
-        assert (
-            said_by(read_beir, folder)
-            == f"{file.parent} has both {file.name} and {file.name}.gz: remove one."
-        )
+        said = f"{file.parent} has both {file.name} and {file.name}.gz: remove one."
+        assert said_by(read_beir, folder) == said
         file.unlink()
     assert read_beir(folder) == plain
     (folder / "qrels" / "test.tsv.gz").write_bytes(gzip.compress(BEIR_QRELS.encode())[:-9])
@@ -134,10 +127,8 @@ def test_splits(tmp_path: Path) -> None:
     assert task.name == "small-dev"
     assert relevant(task) == {"q2": {"d1": 1}}
     assert [query.id for query in task.queries] == ["q2"]
-    assert (
-        said_by(read_beir, folder, split="train")
-        == f"{folder} has no qrels/train.tsv. Splits there: dev, test."
-    )
+    said = f"{folder} has no qrels/train.tsv. Splits there: dev, test."
+    assert said_by(read_beir, folder, split="train") == said
 
 
 def test_relevant_documents_without_text(tmp_path: Path) -> None:
@@ -153,9 +144,7 @@ def test_relevant_documents_without_text(tmp_path: Path) -> None:
 
 
 def test_judgements_that_change_nothing(tmp_path: Path) -> None:
-    """Three of score 0 name what is not there, q3 has no relevant document, and one line comes
-    twice.
-    """
+    """Three of score 0 name what is not there, q3 has no answer, and one line comes twice."""
     qrels = "q1\td1\t1\nq1\td99\t0\nq9\td1\t0\nq9\td99\t-1\nq3\td1\t0\nq1\td1\t1\n"
     task = read_beir(beir_folder(tmp_path, qrels, BEIR_CORPUS[:2]))
     assert relevant(task) == {"q1": {"d1": 1}}
@@ -164,9 +153,11 @@ def test_judgements_that_change_nothing(tmp_path: Path) -> None:
 
 def test_the_same_text_twice(tmp_path: Path) -> None:
     corpus = [BEIR_CORPUS[0], {"_id": "copy", "text": "Sea It is deep."}, BEIR_CORPUS[1]]
-    assert read_beir(beir_folder(tmp_path, "q1\td1\t1\n", corpus)).notes == (
-        "Documents with identical text: 2.",
-    )
+    task = read_beir(beir_folder(tmp_path, "q1\td1\t1\n", corpus))
+    assert task.notes == ("Documents with identical text: 2.",)
+
+
+COLUMNS = "expected 3 columns (query-id, corpus-id, score) or TREC's 4, got "
 
 
 @pytest.mark.parametrize(
@@ -177,9 +168,9 @@ def test_the_same_text_twice(tmp_path: Path) -> None:
         ("q1\td1\tyes", "the score must be a number, got 'yes'."),
         ("q1\td1\tnan", "the score must be a number, got 'nan'."),
         ("q1\td1\t2", "the score is 2, but 1 before."),
-        ("q1\td1", "expected 3 columns (query-id, corpus-id, score) or TREC's 4, got 2."),
-        ("q1 0 d1 1 5", "expected 3 columns (query-id, corpus-id, score) or TREC's 4, got 5."),
-        ("q1\t\t1", "expected 3 columns (query-id, corpus-id, score) or TREC's 4, got 2."),
+        ("q1\td1", f"{COLUMNS}2."),
+        ("q1 0 d1 1 5", f"{COLUMNS}5."),
+        ("q1\t\t1", f"{COLUMNS}2."),
         ("query-id\tcorpus-id\tscore", "the score must be a number, got 'score'."),
         (b"q1\td\xe9\t1", "byte 5 of the line (0xe9) is not UTF-8. Save the file as UTF-8."),
     ],
@@ -187,9 +178,8 @@ def test_the_same_text_twice(tmp_path: Path) -> None:
 def test_faults_of_a_judgement(tmp_path: Path, line: str | bytes, message: str) -> None:
     """Line 3 is blank and counts; a header counts too, and only once."""
     middle = line.encode() if isinstance(line, str) else line
-    folder = beir_folder(
-        tmp_path, b"query-id\tcorpus-id\tscore\nq1\td1\t1\n\n" + middle + b"\nq2\td2\t1\n"
-    )
+    before = b"query-id\tcorpus-id\tscore\nq1\td1\t1\n\n"
+    folder = beir_folder(tmp_path, before + middle + b"\nq2\td2\t1\n")
     assert said_by(read_beir, folder) == f"qrels/test.tsv, line 4: {message}"
 
 
@@ -197,48 +187,34 @@ def test_faults_of_a_judgement(tmp_path: Path, line: str | bytes, message: str) 
     ("file", "row", "message"),
     [
         (
-            "corpus.jsonl",
-            {"_id": "d1", "text": "x"},
-            "the id 'd1' was already used at corpus.jsonl, line 1.",
+            "corpus",
+            {"_id": "x", "text": "x"},
+            "the id 'x' was already used at corpus.jsonl, line 1.",
         ),
+        ("corpus", {"id": "y", "text": "x"}, "there is no field '_id'. Fields there: id, text."),
         (
-            "corpus.jsonl",
-            {"id": "d9", "text": "x"},
-            "there is no field '_id'. Fields there: id, text.",
-        ),
-        (
-            "corpus.jsonl",
-            {"_id": "d9", "title": "x"},
+            "corpus",
+            {"_id": "y", "title": "x"},
             "there is no field 'text'. Fields there: _id, title.",
         ),
-        ("corpus.jsonl", {"_id": "d9", "text": None}, "'text' must be text, got null."),
-        ("corpus.jsonl", {"_id": "d9", "text": "x", "title": 1}, "'title' must be text, got 1."),
+        ("corpus", {"_id": "y", "text": None}, "'text' must be text, got null."),
+        ("corpus", {"_id": "y", "text": "x", "title": 1}, "'title' must be text, got 1."),
         (
-            "queries.jsonl",
-            {"_id": "q1", "text": "x"},
-            "the id 'q1' was already used at queries.jsonl, line 1.",
+            "queries",
+            {"_id": "x", "text": "x"},
+            "the id 'x' was already used at queries.jsonl, line 1.",
         ),
-        ("queries.jsonl", {"_id": "q2", "text": " "}, "'text' is empty."),
-        ("queries.jsonl", {"_id": "q2"}, "there is no field 'text'. Fields there: _id."),
+        ("queries", {"_id": "y", "text": " "}, "'text' is empty."),
+        ("queries", {"_id": "y"}, "there is no field 'text'. Fields there: _id."),
     ],
 )
 def test_faults_of_a_beir_line(
     tmp_path: Path, file: str, row: dict[str, object], message: str
 ) -> None:
-    folder = beir_folder(tmp_path, "q1\td1\t1\nq2\td1\t1\n")
-    write(folder / file, [{"_id": "d1" if file == "corpus.jsonl" else "q1", "text": "x"}, row])
-    if file == "corpus.jsonl":
-        write(folder / "queries.jsonl", [{"_id": "q1", "text": "x"}, {"_id": "q2", "text": "x"}])
-    assert said_by(read_beir, folder) == f"{file}, line 2: {message}"
-
-
-def test_a_beir_line_that_is_no_json(tmp_path: Path) -> None:
-    folder = beir_folder(tmp_path)
-    (folder / "corpus.jsonl").write_bytes(b'{"_id": "d1", "text": "x"}\n[1]\n')
-    assert (
-        said_by(read_beir, folder)
-        == "corpus.jsonl, line 2: not an object but [1]. Each line holds one object."
-    )
+    rows = {name: [{"_id": "x", "text": "x"}, {"_id": "y", "text": "x"}] for name in FILES}
+    rows[file] = [rows[file][0], row]
+    folder = beir_folder(tmp_path, "x\tx\t1\ny\tx\t1\n", **rows)
+    assert said_by(read_beir, folder) == f"{file}.jsonl, line 2: {message}"
 
 
 def test_what_is_missing(tmp_path: Path) -> None:
@@ -273,10 +249,11 @@ def placed_folder(
     place: Path, *metadata: object, corpus: Rows = PLACED, asked: str = "sea"
 ) -> Path:
     """Queries q0, q1, … with this metadata, all answered by one document."""
+    ids = [f"q{number}" for number in range(len(metadata))]
     queries = [
-        {"_id": f"q{number}", "text": "x", "metadata": one} for number, one in enumerate(metadata)
+        {"_id": id, "text": "x", "metadata": own} for id, own in zip(ids, metadata, strict=True)
     ]
-    qrels = "".join(f"q{number}\t{asked}\t1\n" for number in range(len(metadata)))
+    qrels = "".join(f"{id}\t{asked}\t1\n" for id in ids)
     return beir_folder(place, qrels, corpus, queries)
 
 
@@ -303,24 +280,18 @@ def test_evidence_by_characters_segment_and_fifth(tmp_path: Path) -> None:
         "q4": Evidence("sea", 23, 24, 4),
         "q6": Evidence("sea", 0, 3, 2),
     }
-    assert task.documents == (
-        Passage("sea", SEA, "en", ((0, 16), (17, 26))),
-        Passage("hill", "Hill It is high."),
-    )
-    assert [query.cluster for query in task.queries] == ["sea"] * 7 + ["", ""], (
-        "queries about one document"
-    )
+    sea = Passage("sea", SEA, "en", ((0, 16), (17, 26)))
+    assert task.documents == (sea, Passage("hill", "Hill It is high."))
+    assert [query.cluster for query in task.queries] == ["sea"] * 7 + ["", ""]
     assert [query.language for query in task.queries] == ["", "de"] + [""] * 7
 
 
 def test_characters_are_those_of_the_text_without_its_title(tmp_path: Path) -> None:
-    task = read_beir(placed_folder(tmp_path, {"start": 6, "answer": "high"}, asked="hill"))
-    assert marked(task) == {"q0": "high"}
     spaced = [{"_id": "hill", "text": "  It is high."}]
-    task = read_beir(
-        placed_folder(tmp_path, {"start": 8, "answer": "high"}, corpus=spaced, asked="hill")
-    )
-    assert marked(task) == {"q0": "high"}
+    for start, corpus in ((6, PLACED), (8, spaced)):
+        metadata = {"start": start, "answer": "high"}
+        folder = placed_folder(tmp_path, metadata, corpus=corpus, asked="hill")
+        assert marked(read_beir(folder)) == {"q0": "high"}
 
 
 def test_one_language_of_a_folder(tmp_path: Path) -> None:
@@ -328,16 +299,15 @@ def test_one_language_of_a_folder(tmp_path: Path) -> None:
     folder = placed_folder(tmp_path, {"language": "de"}, {}, {"language": "en"})
     (task,) = read(folder, language="de")
     assert [(query.id, query.language) for query in task.queries] == [("q0", "de"), ("q1", "de")]
-    assert [(document.id, document.language) for document in task.documents] == [
-        ("sea", "en"),
-        ("hill", "de"),
-    ]
+    languages = {document.id: document.language for document in task.documents}
+    assert languages == {"sea": "en", "hill": "de"}
     assert task.notes == ("Queries not in 'de', left out: 1.",)
     placed_folder(tmp_path, {"language": "de"}, {"language": "en"})
-    assert (
-        said_by(read, folder, language="hi")
-        == f"{folder} has no queries in 'hi'. Languages there: de, en."
-    )
+    said = f"{folder} has no queries in 'hi'. Languages there: de, en."
+    assert said_by(read, folder, language="hi") == said
+
+
+OUTSIDE = "are not inside the document 'sea', which has 26."
 
 
 @pytest.mark.parametrize(
@@ -347,15 +317,9 @@ def test_one_language_of_a_folder(tmp_path: Path) -> None:
             {"start": 10, "answer": "deep"},
             "the answer 'deep' is not at character 10 of the document 'sea'; found ' dee'.",
         ),
-        (
-            {"start": 23, "answer": "deep"},
-            "characters 23 to 27 are not inside the document 'sea', which has 26.",
-        ),
-        ({"start": -4}, "characters -4 to -3 are not inside the document 'sea', which has 26."),
-        (
-            {"start": 11, "end": 11},
-            "characters 11 to 11 are not inside the document 'sea', which has 26.",
-        ),
+        ({"start": 23, "answer": "deep"}, f"characters 23 to 27 {OUTSIDE}"),
+        ({"start": -4}, f"characters -4 to -3 {OUTSIDE}"),
+        ({"start": 11, "end": 11}, f"characters 11 to 11 {OUTSIDE}"),
         ({"start": 11.0}, "'start' must be a whole number, got 11.0."),
         ({"start": 0, "end": True}, "'end' must be a whole number, got true."),
         ({"segment": 2}, "'segment' is 2, and the document 'sea' has 2, counted from 0."),
@@ -380,14 +344,13 @@ def test_metadata_that_are_no_object(tmp_path: Path) -> None:
 
 def test_of_several_documents_the_best_has_the_evidence(tmp_path: Path) -> None:
     """Unless another one is named."""
-    queries = [{"_id": "q", "text": "x", "metadata": {"start": 0}}]
-    folder = beir_folder(tmp_path, "q\tsea\t1\nq\thill\t2\n", PLACED, queries)
-    assert read_beir(folder).evidence == {"q": Evidence("hill", 5, 6)}
-    write(
-        folder / "queries.jsonl",
-        [{"_id": "q", "text": "x", "metadata": {"start": 0, "document": "sea"}}],
-    )
-    assert read_beir(folder).evidence == {"q": Evidence("sea", 0, 1)}
+    for metadata, wanted in (
+        ({"start": 0}, Evidence("hill", 5, 6)),
+        ({"start": 0, "document": "sea"}, Evidence("sea", 0, 1)),
+    ):
+        queries = [{"_id": "q", "text": "x", "metadata": metadata}]
+        folder = beir_folder(tmp_path, "q\tsea\t1\nq\thill\t2\n", PLACED, queries)
+        assert read_beir(folder).evidence == {"q": wanted}
 
 
 @pytest.mark.parametrize(
@@ -396,10 +359,8 @@ def test_of_several_documents_the_best_has_the_evidence(tmp_path: Path) -> None:
 )
 def test_faults_of_segments(tmp_path: Path, segments: object) -> None:
     corpus = [{"_id": "sea", "text": SEA, "metadata": {"segments": segments}}]
-    message = said_by(read_beir, placed_folder(tmp_path, {}, corpus=corpus))
-    assert message.startswith(
-        "corpus.jsonl, line 1, metadata: 'segments' must list [start, end] of segments one"
-    )
+    said = "corpus.jsonl, line 1, metadata: 'segments' must list [start, end] of segments one"
+    assert said_by(read_beir, placed_folder(tmp_path, {}, corpus=corpus)).startswith(said)
 
 
 # --- several languages
@@ -418,24 +379,14 @@ def test_a_folder_for_each_language(tmp_path: Path) -> None:
     folder = several_folder(tmp_path)
     tasks = read(folder, languages=("de", "en"))
     assert [task.name for task in tasks] == [f"{tmp_path.name}-de", f"{tmp_path.name}-en"]
-    assert [task.queries for task in tasks] == [
-        (Query("q", "de", "de"),),
-        (Query("q", "en", "en"),),
-    ]
-    assert [task.documents[1] for task in tasks] == [
-        Passage("b", "de hill", "de"),
-        Passage("b", "en hill", "en"),
-    ]
+    for task, language in zip(tasks, ("de", "en"), strict=True):
+        assert task.queries == (Query("q", language, language),)
+        assert task.documents[1] == Passage("b", f"{language} hill", language)
     assert read(folder, language="de") == tasks[:1]
     assert read(folder) == tasks[1:], "English unless another is named"
-    assert (
-        said_by(read, folder, language="hi")
-        == f"{tmp_path.name} has no 'hi'. Languages there: de, en."
-    )
-    assert (
-        said_by(read, folder, languages=("de", "hi"))
-        == f"{tmp_path.name} has no 'hi'. Languages there: de, en."
-    )
+    said = f"{tmp_path.name} has no 'hi'. Languages there: de, en."
+    assert said_by(read, folder, language="hi") == said
+    assert said_by(read, folder, languages=("de", "hi")) == said
 
 
 def test_languages_that_would_do_nothing(tmp_path: Path) -> None:
@@ -459,26 +410,15 @@ POSITIONS_TEXT = "The sea is deep.\n\nIt sings."
 
 
 def positions_row(**changes: object) -> dict[str, object]:
-    row: dict[str, object] = {
-        "qid": "q1",
-        "question": "How deep?",
-        "article": "00",
-        "answer": "deep",
-    }
-    return {
-        **row,
-        "start_in_paragraph": 11,
-        "paragraph_chars": 16,
-        "start_in_article": 11,
-        **changes,
-    }
+    row = {"qid": "q1", "question": "How deep?", "article": "00", "answer": "deep"}
+    places = {"start_in_paragraph": 11, "paragraph_chars": 16, "start_in_article": 11}
+    return {**row, **places, **changes}
 
 
 def positions_folder(place: Path, **changes: object) -> Path:
     """Questions in German and English."""
-    second = positions_row(
-        qid="q2", answer="sings", start_in_paragraph=3, paragraph_chars=9, start_in_article=21
-    )
+    places = {"start_in_paragraph": 3, "paragraph_chars": 9, "start_in_article": 21}
+    second = positions_row(qid="q2", answer="sings", **places)
     folder = place / "sea_positions"
     corpus = folder / "documents"
     for one in (folder, corpus):
@@ -493,17 +433,12 @@ def test_positions(tmp_path: Path) -> None:
     folder = positions_folder(tmp_path)
     (task,) = read(folder)
     assert task.name == "sea_positions-en"
-    assert task.queries == (
-        Query("q1", "How deep?", "en", "00"),
-        Query("q2", "How deep?", "en", "00"),
-    )
+    assert task.queries == tuple(Query(id, "How deep?", "en", "00") for id in ("q1", "q2"))
     assert task.documents == (Passage("00", POSITIONS_TEXT, "en", ((0, 16), (18, 27))),)
     assert task.evidence == {"q1": Evidence("00", 11, 15), "q2": Evidence("00", 21, 26)}
     assert relevant(task) == {"q1": {"00": 1}, "q2": {"00": 1}}
-    assert [one.name for one in read(folder, languages=("en", "de"))] == [
-        "sea_positions-en",
-        "sea_positions-de",
-    ]
+    both = read(folder, languages=("en", "de"))
+    assert [one.name for one in both] == ["sea_positions-en", "sea_positions-de"]
     (folder / "documents").rename(tmp_path / "elsewhere")
     assert said_by(read, folder) == (
         f"{folder} has questions but no articles: put the corpus that has them into "
@@ -542,17 +477,17 @@ def test_xquad(shared: Path, tmp_path: Path, language: str) -> None:
     (tmp_path / "documents").symlink_to(shared / "corpora" / "xquad")
     (tmp_path / f"{language}.jsonl").symlink_to(folder / f"{language}.jsonl")
     (task,) = read(tmp_path, language=language)
-    rows = [
-        json.loads(line)
-        for line in (folder / f"{language}.jsonl").read_text(encoding="utf-8").splitlines()
-    ]
     corpus = shared / "corpora" / "xquad" / f"{language}.jsonl"
-    articles = [json.loads(line) for line in corpus.read_text(encoding="utf-8").splitlines()]
+    rows, articles = (
+        [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        for file in (folder / f"{language}.jsonl", corpus)
+    )
     assert (len(task.queries), len(task.documents)) == (1190, 48)
-    assert [(query.id, query.text, query.cluster) for query in task.queries] == [
-        (row["qid"], row["question"], row["article"]) for row in rows
+    names = ("qid", "question", "article")
+    asked = [
+        Query(id, text, language, cluster) for id, text, cluster in map(itemgetter(*names), rows)
     ]
-    assert {query.language for query in task.queries} == {language}
+    assert list(task.queries) == asked
     assert marked(task) == {row["qid"]: row["answer"] for row in rows}
     assert {id: found.start for id, found in task.evidence.items()} == {
         row["qid"]: row["start_in_article"] for row in rows
@@ -562,9 +497,7 @@ def test_xquad(shared: Path, tmp_path: Path, language: str) -> None:
 
 
 def test_qmsum(shared: Path) -> None:
-    """The fifths are those of the raw lines; 196 of 1,527 queries have none, and all are clustered
-    by meeting.
-    """
+    """The fifths are those of the raw lines; 196 of 1,527 queries have none."""
     folder = shared / "retrieval" / "longembed_qmsum"
     if not folder.is_dir():
         pytest.skip("needs ../shared/retrieval/longembed_qmsum")

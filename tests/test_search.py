@@ -25,8 +25,7 @@ def all_scores(
     queries: np.ndarray, vectors: np.ndarray, owners: np.ndarray | None = None
 ) -> np.ndarray:
     """Scores [Q, D]. Float64 is off by 1e-16, and these are at least 1e-10 away from where float32
-    rounds up.
-    """
+    rounds up."""
     scores = (
         (queries[:, None].astype(np.float64) * vectors.astype(np.float64))
         .sum(-1)
@@ -91,8 +90,7 @@ def test_hits_and_ranks_are_those_of_the_whole_order(
     monkeypatch: pytest.MonkeyPatch, kind: Kind, owned: bool
 ) -> None:
     """Whatever the sizes of blocks and batches, for one hit, a few, and more than there are
-    documents.
-    """
+    documents."""
     rng = np.random.default_rng(1)
     queries, vectors = kind(rng, 7, 11), kind(rng, 90, 11)
     owners = some_owners(rng, 90) if owned else None
@@ -126,9 +124,6 @@ def test_any_shape(
     memory: int,
     owned: bool,
 ) -> None:
-    """Queries of one kind and vectors of another, of any small size; the ranks of what is found
-    count up.
-    """
     rng = np.random.default_rng(seed)
     count, total, d = sizes
     queries, vectors = kinds[0](rng, count, d), kinds[1](rng, total, d)
@@ -157,7 +152,6 @@ def test_ties_go_to_the_lower_number_by_hand(monkeypatch: pytest.MonkeyPatch, me
 def test_a_document_has_the_score_of_its_best_vector_by_hand(
     monkeypatch: pytest.MonkeyPatch, memory: int
 ) -> None:
-    """Documents of two, one and three vectors score 3, 3 and 4."""
     vectors = np.array([[3], [-1], [3], [-9], [4], [2]], np.float32)
     owners, queries = np.array([0, 0, 1, 2, 2, 2]), np.ones((1, 1), np.float32)
     monkeypatch.setattr(module, "MEMORY", memory)
@@ -169,7 +163,6 @@ def test_a_document_has_the_score_of_its_best_vector_by_hand(
 def test_copies_of_a_vector_have_one_score_wherever_they_lie(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A hundred copies of the best vector among others, in the order of their numbers."""
     monkeypatch.setattr(module, "MEMORY", 30_000)
     rng = np.random.default_rng(5)
     for query in normal(rng, 3, 131):

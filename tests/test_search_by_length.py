@@ -97,7 +97,6 @@ def test_ties_at_the_quantile_are_inside(
 
 
 def test_too_few_different_lengths(tmp_path: Path) -> None:
-    """One length for more than four fifths of the queries."""
     assert by_length(tmp_path, SCORES, [5] * 9 + [9]) == {}
 
 

@@ -1,6 +1,4 @@
-"""Search across languages: the same questions and documents in several, by a model whose preference
-is planted.
-"""
+"""Search across languages, by a model whose preference is planted."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 
@@ -73,27 +71,15 @@ def write_task(
             text = f"{language} {name} begins here answer{number} and then it ends"
             texts.append({"id": name, "text": text})
             for question in range(QUESTIONS):
-                answer = f"answer{number}"
-                questions.append(
-                    {
-                        "qid": f"q{number}-{question}",
-                        "question": f"{language} {name} question {question}",
-                        "article": name,
-                        "answer": answer,
-                        "start_in_article": text.index(answer),
-                        "start_in_paragraph": text.index(answer),
-                        "paragraph_chars": len(text),
-                    }
-                )
+                start = text.index(f"answer{number}")
+                row = {"qid": f"q{number}-{question}", "article": name, "answer": f"answer{number}"}
+                row |= {"question": f"{language} {name} question {question}"}
+                row |= {"start_in_article": start, "start_in_paragraph": start}
+                questions.append(row | {"paragraph_chars": len(text)})
         for place, rows in ((folder / "documents", texts), (folder, questions)):
             lines = "".join(json.dumps(row) + "\n" for row in rows)
             (place / f"{language}.jsonl").write_text(lines, encoding="utf-8")
     return folder
-
-
-def rewrite(file: Path, change: Any) -> None:
-    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-    file.write_text("".join(json.dumps(row) + "\n" for row in change(rows)), encoding="utf-8")
 
 
 @pytest.fixture
@@ -102,11 +88,8 @@ def task(tmp_path: Path) -> Path:
 
 
 def measured(model: Any, task: Path, folder: Path, **options: Any) -> RunLog:
-    settings: dict[str, Any] = {
-        "languages": ["en", "de"],
-        "treatments": ["plain"],
-        "progress": False,
-    } | options
+    settings: dict[str, Any] = {"languages": ["en", "de"], "treatments": ["plain"]}
+    settings |= {"progress": False, **options}
     settings.setdefault("out", folder / "run")
     return fairspan.evaluate(model, str(task), store=folder / "store.sqlite", **settings)
 
@@ -114,19 +97,16 @@ def measured(model: Any, task: Path, folder: Path, **options: Any) -> RunLog:
 def figure(
     log: RunLog, measure: str, query: str = "", document: str = "", column: str = "estimate"
 ) -> float:
-    found = log.frame("languages").filter(
-        measure=measure, query_language=query, document_language=document
-    )
+    where = {"measure": measure, "query_language": query, "document_language": document}
+    found = log.frame("languages").filter(**where)
     assert len(found) == 1
     return float(found[column][0])
 
 
 def pairs(log: RunLog, metric: str = "ndcg@10") -> dict[tuple[str, str], float]:
     rows = log.frame("language_pairs").filter(metric=metric)
-    return {
-        (row["query_language"], row["document_language"]): row["estimate"]
-        for row in rows.iter_rows(named=True)
-    }
+    found = rows.select("query_language", "document_language", "estimate").iter_rows()
+    return {(query, document): estimate for query, document, estimate in found}
 
 
 # The indexes.
@@ -137,9 +117,7 @@ def test_every_document_is_in_every_language_once(articles: int, count: int) -> 
     names, languages = [f"a{n}" for n in range(articles)], ["en", "de", "zh", "hi"][:count]
     editions = rotate(names, languages, seed=3)
     assert len(editions) == count
-    assert Counter(pair for edition in editions for pair in edition) == Counter(
-        product(names, languages)
-    )
+    assert Counter(chain(*editions)) == Counter(product(names, languages))
     for edition in editions:
         assert [name for name, _ in edition] == names
         sizes = Counter(language for _, language in edition).values()
@@ -171,9 +149,7 @@ def test_what_a_language_lacks_is_left_out_of_all() -> None:
     for one in mixed:
         assert {query.id for query in one.task.queries} == {"q1/en", "q1/de", "q2/en", "q2/de"}
         assert {query.cluster for query in one.task.queries} == {"a", "b"}
-        languages = {
-            document.id.split("/")[0]: document.language for document in one.task.documents
-        }
+        languages = {own.id.split("/")[0]: own.language for own in one.task.documents}
         assert sorted(languages.values()) == ["de", "en"]
         for query in one.task.queries:
             wanted = f"{query.cluster}/{languages[query.cluster]}"
@@ -194,23 +170,19 @@ def test_what_a_language_lacks_is_left_out_of_all() -> None:
 
 def test_translations_need_the_same_ids() -> None:
     english = in_language("en", ["a", "b"], {"q1": "a"})
-    with pytest.raises(
-        CorpusError, match=r"en, de have 0 questions and 0 documents in common, too few to search"
+    for german, said in (
+        (in_language("de", ["x", "y"], {"q9": "x"}), "en, de have 0 questions and 0 documents in"),
+        (in_language("de", ["a", "b"], {"q1": "b"}), "the question 'q1' asks for 'a' and 'b' in"),
     ):
-        combine_languages([english, in_language("de", ["x", "y"], {"q9": "x"})], seed=0)
-    with pytest.raises(
-        CorpusError, match="the question 'q1' asks for 'a' and 'b' in different languages"
-    ):
-        combine_languages([english, in_language("de", ["a", "b"], {"q1": "b"})], seed=0)
+        with pytest.raises(CorpusError, match=said):
+            combine_languages([english, german], seed=0)
 
 
 # What is found.
 
 
 def test_a_model_that_prefers_the_language_of_the_query(task: Path, tmp_path: Path) -> None:
-    """Of 16 documents 8 are in each language: one in another language comes ninth, after all in the
-    query's own.
-    """
+    """Of 16 documents 8 are in each language: one in another language comes ninth."""
     log = measured(Speaker("own"), task, tmp_path)
     ninth = 1 / math.log2(10)
     assert pairs(log) == pytest.approx(
@@ -277,9 +249,8 @@ def test_rows_say_both_languages(task: Path, tmp_path: Path) -> None:
     rows = log.rows.filter(measure="mrr")
     assert len(rows) == 2 * 64
     row = rows.filter(query="q3-1/de", document_language="en").to_dicts()
-    assert [(one["segment"], one["language"], one["document"]) for one in row] == [
-        ("q3-1", "de", "a03/en")
-    ]
+    told = [(one["segment"], one["language"], one["document"]) for one in row]
+    assert told == [("q3-1", "de", "a03/en")]
     assert row[0]["value"] == pytest.approx(1 / 9)
     assert row[0]["position"] is not None
     assert sorted(log.rows["measure"].unique()) == ["PEER", "mrr", "rank", "share@10"]
@@ -298,30 +269,23 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
         def one(self, sentence: str) -> list[float]:
             words = sentence.split()
             known = len(words) > 1 and words[1][1:].isdigit()
-            return (
-                super().one(sentence)
-                if known
-                else [0.1] * ARTICLES + [0.0, 0.3, 0.0, 0.02 * len(words)]
-            )
+            other = [0.1] * ARTICLES + [0.0, 0.3, 0.0, 0.02 * len(words)]
+            return super().one(sentence) if known else other
 
-    return measured(
-        Mild("own"),
-        task,
-        folder,
-        languages=["en", "de", "zh"],
-        treatments=["plain", "chunk-mean-30"],
-    )
+    how = {"languages": ["en", "de", "zh"], "treatments": ["plain", "chunk-mean-30"]}
+    return measured(Mild("own"), task, folder, **how)
+
+
+def means_of(rows: pl.DataFrame) -> dict[str, float]:
+    return dict(rows.group_by("treatment").agg(pl.col("value").mean()).iter_rows())
 
 
 def test_changes_are_paired(both: RunLog) -> None:
     frame = both.frame("language_pairs").filter(treatment="chunk-mean-30", metric="ndcg@10")
     rows = both.rows.filter(measure="ndcg@10")
     for one in frame.iter_rows(named=True):
-        own = rows.filter(
-            language=one["query_language"], document_language=one["document_language"]
-        )
-        means = own.group_by("treatment").agg(pl.col("value").mean())
-        by_hand = dict(means.iter_rows())
+        where = {"language": one["query_language"], "document_language": one["document_language"]}
+        by_hand = means_of(rows.filter(**where))
         assert one["estimate"] == pytest.approx(by_hand["chunk-mean-30"])
         assert one["change_estimate"] == pytest.approx(by_hand["chunk-mean-30"] - by_hand["plain"])
     advice = both.verdicts.to_dicts()[0]
@@ -330,17 +294,12 @@ def test_changes_are_paired(both: RunLog) -> None:
         treatment="chunk-mean-30", query_language="", document_language=""
     )
     assert figures["p_value"].is_between(0, 1).all()
-    before, after = (
-        both.frame("languages").filter(treatment=name, measure="rank ratio", document_language="")[
-            "estimate"
-        ][0]
-        for name in ("plain", "chunk-mean-30")
-    )
-    assert figures.filter(measure="rank ratio")["change_estimate"][0] == pytest.approx(
-        after / before
-    )
-    peers = both.rows.filter(measure="PEER").group_by("treatment").agg(pl.col("value").mean())
-    means = dict(peers.iter_rows())
+    ratios = both.frame("languages").filter(measure="rank ratio", document_language="")
+    after = ratios.filter(treatment="chunk-mean-30")["estimate"][0]
+    before = ratios.filter(treatment="plain")["estimate"][0]
+    change = figures.filter(measure="rank ratio")["change_estimate"][0]
+    assert change == pytest.approx(after / before)
+    means = means_of(both.rows.filter(measure="PEER"))
     assert figures.filter(measure="PEER")["change_estimate"][0] == pytest.approx(
         means["chunk-mean-30"] - means["plain"]
     )
@@ -350,11 +309,8 @@ def test_what_is_shown(both: RunLog) -> None:
     view = both.view
     heat = both.view.chart()
     assert isinstance(heat, HeatMap)
-    assert (heat.name, heat.columns, heat.entries) == (
-        "languages",
-        ("en", "de", "zh"),
-        ("plain", "chunk-mean-30"),
-    )
+    assert (heat.name, heat.columns) == ("languages", ("en", "de", "zh"))
+    assert heat.entries == ("plain", "chunk-mean-30")
     values = {
         (query, document): cell.values
         for query, cells in heat.rows
@@ -391,15 +347,9 @@ def test_mistakes_are_one_line(task: Path, tmp_path: Path) -> None:
     refused("asked has no 'fr'. Languages there: de, en", languages=["en", "fr"])
     refused("needs at least two different .*, got 'en': name more", languages=["en"])
     refused("at least two different .*, got 'en', 'en'", languages=["en", "en"])
-    refused(
-        "language is for a collection, a task of mteb: omit it",
-        languages=["en", "de"],
-        language="en",
-    )
-    rewrite(
-        task / "documents" / "de.jsonl",
-        lambda rows: [{**row, "id": "x" + row["id"]} for row in rows],
-    )
+    refused("language is for a collection, a task of mteb: omit it", language="en")
+    file = task / "documents" / "de.jsonl"
+    file.write_text(file.read_text(encoding="utf-8").replace('"id": "', '"id": "x'))
     refused("there is no article 'a00' in documents")
 
 
@@ -413,19 +363,11 @@ def test_a_real_model_on_real_questions(shared: Path, tmp_path: Path) -> None:
     small.mkdir()
     (small / "documents").symlink_to(shared / "corpora" / "xquad")
     for language in ("en", "hi"):
-        lines = (
-            (questions / f"{language}.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-        )
+        file = questions / f"{language}.jsonl"
+        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
         (small / f"{language}.jsonl").write_text("".join(lines[::10]), encoding="utf-8")
-    log = fairspan.evaluate(
-        str(shared / "models" / "multilingual-24m"),
-        str(small),
-        languages=["en", "hi"],
-        treatments=["plain"],
-        out=tmp_path / "run",
-        store=tmp_path / "store.sqlite",
-        progress=False,
-    )
+    model = str(shared / "models" / "multilingual-24m")
+    log = measured(model, small, tmp_path, languages=["en", "hi"])
     found = pairs(log)
     assert found["hi", "hi"] > found["hi", "en"]
     assert figure(log, "rank ratio") > 1

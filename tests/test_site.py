@@ -1,6 +1,4 @@
-"""The documentation site: every page once in its navigation; built strictly, it is whole without a
-network.
-"""
+"""The documentation site: every page once in its navigation, and whole without a network."""
 
 from __future__ import annotations
 
@@ -21,21 +19,13 @@ OUTSIDE = {"CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/RESULTS.md"}
 
 def test_every_page_is_once_in_the_navigation() -> None:
     docs = ROOT / "docs"
-    there = {
-        page.relative_to(docs).as_posix()
-        for kind in ("*.md", "*.ipynb")
-        for page in docs.rglob(kind)
-    }
+    found = [*docs.rglob("*.md"), *docs.rglob("*.ipynb")]
+    there = {page.relative_to(docs).as_posix() for page in found}
     nav = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:\n")[2]
-    assert re.findall(r"^  - (.+):$", nav, re.MULTILINE) == [
-        "Start",
-        "Measure",
-        "Use",
-        "Understand",
-    ]
-    assert sorted(re.findall(r"^ +- (?:.+: )?(\S+)$(?<!:)", nav, re.MULTILINE)) == sorted(
-        there | OUTSIDE
-    )
+    parts = re.findall(r"^  - (.+):$", nav, re.MULTILINE)
+    assert parts == ["Start", "Measure", "Use", "Understand"]
+    listed = re.findall(r"^ +- (?:.+: )?(\S+)$(?<!:)", nav, re.MULTILINE)
+    assert sorted(listed) == sorted(there | OUTSIDE)
 
 
 @pytest.fixture(scope="module")
@@ -45,13 +35,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("needs MkDocs in .site: make site")
     folder = tmp_path_factory.mktemp("site")
     command = [str(MKDOCS), "build", "--strict", "--site-dir", str(folder)]
-    built = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-    )
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    built = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
     return folder
 
@@ -59,15 +44,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 def test_the_site_has_every_public_name_and_loads_nothing_from_elsewhere(site: Path) -> None:
     reference = (site / "reference.html").read_text("utf-8")
-    assert set(re.findall(r'id="fairspan\.(\w+)"', reference)) == set(fairspan.__all__) - {
-        "__version__"
-    }
+    named = set(re.findall(r'id="fairspan\.(\w+)"', reference))
+    assert named == set(fairspan.__all__) - {"__version__"}
     loading = re.compile(
         r'<(?:script|img|iframe)[^>]* src="(?:https?:)?//|<link[^>]* href="(?:https?:)?//'
     )
-    assert [
-        page.name for page in site.rglob("*.html") if loading.search(page.read_text("utf-8"))
-    ] == []
+    pages = {page.name: page.read_text("utf-8") for page in site.rglob("*.html")}
+    assert [name for name, text in pages.items() if loading.search(text)] == []
 
 
 @pytest.mark.slow

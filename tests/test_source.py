@@ -1,6 +1,4 @@
-"""Where a model comes from, asked before anything heavy is imported; the hub is a server in this
-process.
-"""
+"""Where a model comes from, asked before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -71,10 +69,8 @@ def test_a_model_that_the_hub_has(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_model_that_the_hub_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = hub(monkeypatch, answered(RepositoryNotFoundError))
-    with pytest.raises(
-        UnsupportedModel,
-        match=r"^nope could not be loaded: it is neither a folder nor a model on the hub",
-    ):
+    said = r"^nope could not be loaded: it is neither a folder nor a model on the hub"
+    with pytest.raises(UnsupportedModel, match=said):
         find_model("nope")
     assert asked == ["sentence-transformers/nope", "nope"]
 
@@ -89,11 +85,9 @@ def test_other_answers_are_left_to_loading(
 
 def test_a_hub_that_cannot_be_reached_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = hub(monkeypatch, OSError("Name or service not known"))
+    said = r"^nope could not be loaded: .* and the hub cannot be reached, or"
     for load in (find_model, load_model, fairspan.load):
-        with pytest.raises(
-            UnsupportedModel,
-            match=r"^nope could not be loaded: .* and the hub cannot be reached, or",
-        ):
+        with pytest.raises(UnsupportedModel, match=said):
             load("nope")
     assert len(asked) == 3
 
@@ -123,17 +117,16 @@ def test_a_calibrated_model_on_the_hub_opens_by_name(
     tmp_path: Path,
     load: Callable[..., SentenceTransformer],
 ) -> None:
-    """By a short name too; downloads are copies of a folder."""
     fair, asked = fairspan.calibrate(make_tiny(), "paper", basket_size=8), hub(monkeypatch, None)
     fair.save_pretrained(str(tmp_path))
-    name, there = (
-        "sentence-transformers/fair",
-        lambda name, file, **options: (tmp_path / file).resolve(strict=True),
-    )
-    monkeypatch.setattr("huggingface_hub.hf_hub_download", there)
-    monkeypatch.setattr(
-        "fairspan.model.loading.snapshot_download", lambda repo, **how: {name: str(tmp_path)}[repo]
-    )
+    name = "sentence-transformers/fair"
+
+    def download(repo: str, file: str = "", **how: Any) -> str:
+        assert repo == name
+        return str((tmp_path / file).resolve(strict=True))
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    monkeypatch.setattr("fairspan.model.loading.snapshot_download", download)
     assert (load("fair").encode(words(40)) == fair.encode(words(40))).all()
     assert asked == [name]
 
@@ -158,14 +151,15 @@ def test_what_is_no_model_is_one_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "damage"),
     [
-        pytest.param("model.safetensors", lambda old: old[:-1000], id="truncated"),
-        pytest.param("model.safetensors", lambda old: b"\x10\0\0\0\0\0\0\0{", id="no-header"),
-        pytest.param("model.safetensors", lambda old: b"", id="empty"),
-        pytest.param("tokenizer.json", lambda old: b"{}", id="tokenizer"),
-        pytest.param("modules.json", lambda old: b"[1]", id="modules"),
-        pytest.param("config.json", lambda old: b'{"model_type": "none"}', id="model-type"),
-        pytest.param("config.json", lambda old: b"\xff", id="config"),
+        ("model.safetensors", lambda old: old[:-1000]),
+        ("model.safetensors", lambda old: b"\x10\0\0\0\0\0\0\0{"),
+        ("model.safetensors", lambda old: b""),
+        ("tokenizer.json", lambda old: b"{}"),
+        ("modules.json", lambda old: b"[1]"),
+        ("config.json", lambda old: b'{"model_type": "none"}'),
+        ("config.json", lambda old: b"\xff"),
     ],
+    ids=["truncated", "no-header", "empty", "tokenizer", "modules", "model-type", "config"],
 )
 def test_a_damaged_model_is_one_line(
     make_tiny: Make, tmp_path: Path, file: str, damage: Callable[[bytes], bytes]
@@ -180,18 +174,16 @@ def test_a_damaged_model_is_one_line(
 
 
 def test_asking_imports_no_torch() -> None:
+    rooms = "cli.studies", "studies.audit.options", "retrieval.source", "studies.collapse.options"
+    modules = ", ".join(f"fairspan.{room}" for room in ("model.source", *rooms))
     code = (
-        "import sys, fairspan.model.source, fairspan.cli.studies; "
-        "import fairspan.studies.audit.options, fairspan.retrieval.source; "
-        "import fairspan.studies.collapse.options; "
-        "heavy = {'torch', 'transformers', 'sentence_transformers'} & set(sys.modules); "
-        "assert not heavy, heavy"
+        f"import sys, {modules}; heavy = {{'torch', 'transformers', 'sentence_transformers'}}; "
+        "assert not heavy & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_hub_that_is_silent_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server that accepts and never answers."""
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as silent:

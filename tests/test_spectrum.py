@@ -1,6 +1,4 @@
-"""Spectra of token signals and attention, against numpy's SVD of whole matrices and against LC's
-formulas by hand.
-"""
+"""Spectra of token signals and attention, against numpy's SVD and LC's formulas by hand."""
 
 from __future__ import annotations
 
@@ -45,12 +43,9 @@ def assert_agree(
     """Float64 on both sides, of the same queries and keys."""
     for one, layers in zip(found, expected, strict=True):
         assert one.tokens == layers[0].weights.shape[-1]
-        assert one.sigma_a_of_heads == pytest.approx(
-            np.stack([layer.sigma_a for layer in layers]), rel=tolerance
-        )
-        assert one.sigma_s_of_heads == pytest.approx(
-            np.stack([layer.sigma_s for layer in layers]), rel=tolerance
-        )
+        for name in ("sigma_a", "sigma_s"):
+            exact = np.stack([getattr(layer, name) for layer in layers])
+            assert getattr(one, f"{name}_of_heads") == pytest.approx(exact, rel=tolerance)
 
 
 # σ_a and σ_s
@@ -58,7 +53,6 @@ def assert_agree(
 
 @pytest.mark.parametrize("architecture", EACH)
 def test_plain_models_agree_with_the_svd(make_tiny: Make, architecture: str) -> None:
-    """Causal, windowed, grouped and biased attention among them."""
     model = make_tiny(architecture, "mean")
     assert_agree(all_layers(model, TEXTS), matrices(model, TEXTS))
 
@@ -66,11 +60,9 @@ def test_plain_models_agree_with_the_svd(make_tiny: Make, architecture: str) -> 
 @pytest.mark.parametrize("architecture", ["bert", "modernbert", "qwen3", "t5", "mpnet"])
 @pytest.mark.slow
 def test_temperatures(make_tiny: Make, architecture: str) -> None:
-    """Also one that divides T5's position bias too."""
     model = make_tiny(architecture, "mean")
-    scaled = fairspan.calibrate(
-        model, "tempscale", temperature=0.5, scale_position_bias=architecture == "t5"
-    )
+    bias = architecture == "t5"
+    scaled = fairspan.calibrate(model, "tempscale", temperature=0.5, scale_position_bias=bias)
     found = all_layers(scaled, TEXTS)
     assert_agree(found, matrices(scaled, TEXTS))
     assert not any(one.calibrated.any() for one in found)
@@ -78,15 +70,14 @@ def test_temperatures(make_tiny: Make, architecture: str) -> None:
     assert found[0].sigma_s_of_heads[0] == pytest.approx(plain.sigma_s_of_heads[0] / 0.5, rel=1e-6)
 
 
+HALF = {"basket_size": 7, "strength": 0.5, "bos": "original", "temperature": 0.8}
+
+
 @pytest.mark.parametrize(
     ("architecture", "pooling", "settings"),
     [
         ("bert", "mean", {"basket_size": 7, "layers": "all"}),
-        (
-            "qwen3",
-            "lasttoken",
-            {"basket_size": 7, "strength": 0.5, "bos": "original", "temperature": 0.8},
-        ),
+        ("qwen3", "lasttoken", HALF),
         ("t5", "mean", {"basket_size": 16, "short_texts": "leave", "layers": [1, 3]}),
         ("mistral", "cls", {"basket_size": 7, "eos": "equal"}),
     ],
@@ -118,8 +109,7 @@ def test_baskets(
 )
 def test_tiles(make_tiny: Make, architecture: str, settings: dict[str, Any]) -> None:
     """σ_a and σ_s of what tokens see in tiles. In float64, in which the engine and the matrices
-    have the same queries and keys, but for norms that some models take in float32.
-    """
+    have the same queries and keys, but for norms that some models take in float32."""
     model = copy.deepcopy(make_tiny(architecture, "lasttoken", padding_side="left")).double()
     fair = fairspan.calibrate(model, **settings)
     texts = [*TEXTS, fairspan.SegmentedText([words(3), words(20, seed=1)])]
@@ -145,10 +135,8 @@ def test_one_token(make_tiny: Make, architecture: str) -> None:
 
 @pytest.mark.parametrize("architecture", ["bert", "modernbert", "mistral", "t5"])
 def test_eager_attention_has_the_same_spectrum(make_tiny: Make, architecture: str) -> None:
-    """Of transformers' own float32 weights. A weight that went through four layers is off by a
-    hundred roundings at most, so A by that share of ‖A‖_F ≤ √L, since rows sum to 1, and σ_a by no
-    more than A (Weyl).
-    """
+    """A float32 weight that went through four layers is off by a hundred roundings at most, so A by
+    that share of ‖A‖_F ≤ √L, since rows sum to 1, and σ_a by no more than A (Weyl)."""
     model = make_tiny(architecture, "mean")
     for one, layers in zip(all_layers(model, TEXTS), eager(model, TEXTS), strict=True):
         for layer, heads in enumerate(layers):
@@ -166,7 +154,6 @@ def test_real_weights(minilm: SentenceTransformer) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 def test_dtypes(make_tiny: Make, dtype: torch.dtype) -> None:
-    """Whatever the model computes in, the attention of its queries and keys is taken in float64."""
     model = fairspan.calibrate(make_tiny("bert", "mean"), "tempscale").to(dtype)
     found = all_layers(model, TEXTS)
     assert_agree(found, matrices(model, TEXTS))
@@ -177,7 +164,6 @@ def test_dtypes(make_tiny: Make, dtype: torch.dtype) -> None:
 def test_blocks_do_not_show(
     make_tiny: Make, monkeypatch: pytest.MonkeyPatch, architecture: str, pooling: str
 ) -> None:
-    """Blocks of a few rows give what all rows at once give."""
     fair = fairspan.calibrate(make_tiny(architecture, pooling), basket_size=16)
     kept = all_layers(fair, TEXTS)
     monkeypatch.setattr(spectrum, "_SCORES_AT_A_TIME", 300)
@@ -192,10 +178,9 @@ def test_chosen_layers(make_tiny: Make) -> None:
     for layers, numbers in (("last", [3]), (2, [2, 3]), ([0, 2], [0, 2]), (None, [])):
         (one,) = spectra(model, TEXTS[:1], layers=layers)  # type: ignore[arg-type]
         asked = np.isin(np.arange(LAYERS), numbers)
-        assert np.array_equal(one.sigma_a[asked], whole.sigma_a[asked])
-        assert np.isnan(one.sigma_a[~asked]).all()
-        assert np.array_equal(one.sigma_s[asked], whole.sigma_s[asked])
-        assert np.isnan(one.sigma_s[~asked]).all()
+        for found, wanted in ((one.sigma_a, whole.sigma_a), (one.sigma_s, whole.sigma_s)):
+            assert np.array_equal(found[asked], wanted[asked])
+            assert np.isnan(found[~asked]).all()
         assert np.array_equal(one.hc, whole.hc)
 
 
@@ -203,25 +188,16 @@ def test_chosen_layers(make_tiny: Make) -> None:
 
 
 def head_of(weights: Tensor) -> LayerInputs:
-    """An attention of one head with these weights [L, L]: the logarithms as position bias on
-    queries of 0.
-    """
+    """Of one head with these weights [L, L]: their logarithms as position bias on queries of 0."""
     zeros = torch.zeros(1, 1, len(weights), 1)
-    return LayerInputs(
-        0, zeros, zeros, zeros, 1.0, None, weights.double().log()[None, None], False, None
-    )
-
-
-def test_a_flat_spectrum() -> None:
-    """Tokens that look at themselves alone: all singular values of I − 11ᵀ/L are 1, but one."""
-    assert sigma_a(head_of(torch.eye(300))).item() == pytest.approx(1, rel=1e-8)
+    bias = weights.double().log()[None, None]
+    return LayerInputs(0, zeros, zeros, zeros, 1.0, None, bias, False, None)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-4, 1e-7])
 def test_rows_that_are_all_but_alike(scale: float) -> None:
-    """Every row looks at the first key but for a little: ‖A‖₂ = √L, and σ_a is smaller by orders of
-    magnitude. At scale 1 a random matrix, with no gap below its largest singular value.
-    """
+    """Every row looks at the first key but for a little: ‖A‖₂ = √L, and σ_a is far smaller.
+    At scale 1 a random matrix, with no gap below its largest singular value."""
     weights = torch.rand(300, 300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     weights = weights / weights.sum(dim=1, keepdim=True) * scale
     weights[:, 0] += 1 - weights.sum(dim=1)
@@ -229,8 +205,10 @@ def test_rows_that_are_all_but_alike(scale: float) -> None:
     assert sigma_a(head_of(weights)).numpy() == pytest.approx(exact, rel=1e-6)
 
 
-def test_rows_that_are_alike() -> None:
-    """A repeated word without positions: HC[A] = 0, and the rest is rounding."""
+def test_spectra_without_a_gap_or_a_value() -> None:
+    """Tokens that look at themselves alone: all singular values of I − 11ᵀ/L are 1, but one. All
+    rows alike: HC[A] = 0, and the rest is rounding."""
+    assert sigma_a(head_of(torch.eye(300))).item() == pytest.approx(1, rel=1e-8)
     row = torch.rand(300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     assert sigma_a(head_of((row / row.sum()).repeat(300, 1))).item() <= 1e-12
 
@@ -242,11 +220,6 @@ def random_attention(length: int, heads: int = 2) -> LayerInputs:
 
 
 # Signals
-
-
-def test_norms_by_hand() -> None:
-    """The mean is (2, 2), and (−1, −2) and (1, 2) are left."""
-    assert signal_norms(torch.tensor([[1.0, 0.0], [3.0, 4.0]])) == pytest.approx((math.sqrt(10), 4))
 
 
 def test_norms_of_a_long_text() -> None:
@@ -261,9 +234,6 @@ def test_norms_of_a_long_text() -> None:
 @pytest.mark.parametrize("architecture", EACH)
 @pytest.mark.slow
 def test_norms_agree_with_output_hidden_states(make_tiny: Make, architecture: str) -> None:
-    """By numpy from the hidden states that the model itself returns, in float64: some hundred
-    roundings of 1e-16.
-    """
     model = copy.deepcopy(make_tiny(architecture, "mean")).double()
     features = model.preprocess(TEXTS)
     inputs = {name: features[name] for name in ("input_ids", "attention_mask")}
@@ -299,15 +269,12 @@ def test_models_that_show_no_hidden_states_are_refused(make_tiny: Make) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_theorem_2_bounds_what_the_heads_make_of_the_signals(seed: int) -> None:
-    """‖HC[[A_1 X W_1 … A_H X W_H]]‖_F ≤ σ_a σ_1 H ‖HC[X]‖_F, and without the factor σ_a it would
-    bound anything.
-    """
+    """‖HC[[A_1 X W_1 … A_H X W_H]]‖_F ≤ σ_a σ_1 H ‖HC[X]‖_F, and not by far."""
     generator = torch.Generator().manual_seed(seed)
     heads, length, d = 3, 80, 12
     attention = random_attention(length, heads)
-    weights = (
-        (attention.query[0] @ attention.key[0].transpose(1, 2) * 0.25).double().softmax(dim=-1)
-    )
+    scores = attention.query[0] @ attention.key[0].transpose(1, 2) * 0.25
+    weights = scores.double().softmax(dim=-1)
     value = torch.randn(heads, 4, d, generator=generator, dtype=torch.float64)
     x = torch.randn(length, d, generator=generator, dtype=torch.float64) + 3
     out = torch.cat(list(weights @ x @ value.transpose(1, 2)), dim=-1)
@@ -338,9 +305,8 @@ def test_sigma_s_of_gaussian_queries_and_keys() -> None:
     """LC Theorem 3's own setting: σ_s² = σ_q² σ_k² · D · scale², here 2² · 3² · 64 / 64."""
     generator = torch.Generator().manual_seed(0)
     query, key = (torch.randn(1, 4, 2000, 64, generator=generator) * width for width in (2, 3))
-    assert sigma_s(
-        LayerInputs(0, query, key, key, 1 / 8, None, None, False, None)
-    ).numpy() == pytest.approx([6] * 4, rel=0.02)
+    inputs = LayerInputs(0, query, key, key, 1 / 8, None, None, False, None)
+    assert sigma_s(inputs).numpy() == pytest.approx([6] * 4, rel=0.02)
 
 
 # Value weights
@@ -392,17 +358,12 @@ def test_values_that_no_one_weight_explains(make_tiny: Make) -> None:
 
 @pytest.mark.parametrize("architecture", ["bert", "albert", "mpnet"])
 def test_the_model_stays_as_it_is(make_tiny: Make, architecture: str) -> None:
-    """Its outputs bit for bit, no hook on any module, and transformers' registry as it was."""
     model = make_tiny(architecture, "mean")
 
     def state() -> list[Any]:
-        modules = [
-            (type(module), module.training, sorted(vars(module))) for module in model.modules()
-        ]
-        hooks = [
-            (len(module._forward_hooks), len(module._forward_pre_hooks))
-            for module in model.modules()
-        ]
+        every = list(model.modules())
+        modules = [(type(module), module.training, sorted(vars(module))) for module in every]
+        hooks = [(len(one._forward_hooks), len(one._forward_pre_hooks)) for one in every]
         registered = dict(AttentionInterface._global_mapping)
         return [modules, hooks, registered, model[0].model.config._attn_implementation]
 

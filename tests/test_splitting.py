@@ -51,8 +51,7 @@ def clusters(task: RetrievalTask) -> list[str]:
 @st.composite
 def random_tasks(draw: st.DrawFn) -> list[MeasuredTask]:
     """One or two editions, whose documents share texts and segments, and whose queries share
-    documents and words.
-    """
+    documents and words."""
     count = draw(st.integers(20, 32))
     texts = [f"text {number} " for number in range(2 * count)]
     pick = st.integers(0, 2 * count - 1)
@@ -181,7 +180,6 @@ RELEVANT = {f"q{number}": {f"d{number}": 1.0} for number in range(6)}
     ids=["text", "segment", "segment and text", "words", "words and text"],
 )
 def test_texts_that_are_the_same(documents: list[Passage], queries: dict[str, str]) -> None:
-    """They link queries only if texts count."""
     assert clusters(linked(RELEVANT, documents, queries, texts=True)) == ["", "", "", "", "q1", ""]
     assert clusters(linked(RELEVANT, documents, queries)) == [""] * 6
     through = [*documents, Passage("unasked", "the same"), Passage("d5", "nothing of it")]
@@ -195,7 +193,6 @@ def test_a_document_that_nobody_asks_for_links_those_that_share_its_segments() -
 
 
 def test_editions_of_a_query_stay_in_one_cluster() -> None:
-    """Linked in one edition, they are linked in both, under the cluster of the first."""
     queries = tuple(
         Query(f"q{number}", f"ask {number}", cluster=f"set{number}") for number in range(6)
     )

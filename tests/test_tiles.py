@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -27,24 +27,16 @@ from fairspan.attention.reference import Place, sees_by_position, sees_by_tile, 
 from fairspan.attention.tiles import NO_TILE, SHARED, lay_tiles
 from fairspan.errors import UnsupportedModel
 from fairspan.model import splitting
-from fairspan.model.splitting import few_at_a_time
 from tests.by_matrices import matrices_instead
 from tests.test_architectures import error, outputs
 from tests.test_attention_profile import LargestTensor
-from tests.tiny import ARCHITECTURES, ONE_EACH, POOLINGS, SIDES, tiny_model, words
+from tests.tiny import ARCHITECTURES, ONE_EACH, POOLINGS, SIDES, Kind, tiny_model, words
 
 Make = Callable[..., SentenceTransformer]
 
 # Unequal lengths, so that every batch is padded: two tiles of 64, ends inside a tile of 7, exactly
 # at a border, one token after it, less than a tile, one token, none.
-TEXTS = [
-    words(70, seed=1),
-    words(45, seed=2),
-    words(28, seed=3),
-    words(8, seed=4),
-    words(7, seed=5),
-]
-TEXTS += [words(3, seed=6), words(1, seed=7), ""]
+TEXTS = [words(count, seed) for seed, count in enumerate((70, 45, 28, 8, 7, 3, 1, 0), 1)]
 PLAIN: list[dict[str, Any]] = [
     {"tile_size": 7},
     {"tile_size": 16, "temperature": 1.0},
@@ -56,14 +48,8 @@ PLAIN: list[dict[str, Any]] = [
 # For the pooled row alone: every row of a tiled layer in baskets is refused.
 WITH_BASKETS: list[dict[str, Any]] = [
     {"tile_size": 7, "strength": 1.0, "basket_size": 5, "layers": "all"},
-    {
-        "tile_size": 16,
-        "temperature": 0.9,
-        "strength": 0.5,
-        "basket_size": 7,
-        "bos": "original",
-        "eos": "equal",
-    },
+    {"tile_size": 16, "temperature": 0.9, "strength": 0.5, "basket_size": 7}
+    | {"bos": "original", "eos": "equal"},
 ]
 # Four layers of float32 arithmetic in another order.
 TOLERANCE = 1e-5
@@ -92,8 +78,7 @@ def run(model: SentenceTransformer, texts: list[Any], **options: Any) -> tuple[T
 
 def test_places_by_hand() -> None:
     """Nine tokens: <s>, seven of content in tiles of three at most, and </s>, which stands after
-    the longest tile.
-    """
+    the longest tile."""
     f, e = Place(None, 0), Place(None, 4)
     first, second, third = (
         [Place(tile, 1 + o) for o in range(n)] for tile, n in ((0, 3), (1, 2), (2, 2))
@@ -178,67 +163,51 @@ def test_tiles_lie_where_the_definition_has_them(drawn: Any) -> None:
 
 
 def whole_cross() -> Iterator[Any]:
-    """Every architecture, pooling and side, slowly: with one half of the settings or the other in
-    turn, so that every architecture meets all of them on either side. Every architecture once with
-    one of them, quickly.
-    """
-    for number, (architecture, pooling, side) in enumerate(product(ARCHITECTURES, POOLINGS, SIDES)):
-        every = PLAIN if pooling == "mean" else PLAIN + WITH_BASKETS
+    """Every architecture, pooling and side, slowly: with one half of the settings in turn, so that
+    every architecture meets all of them on either side. Each once with one of them, quickly."""
+    for number, kind in enumerate(product(ARCHITECTURES, POOLINGS, SIDES)):
+        every = PLAIN if kind[1] == "mean" else PLAIN + WITH_BASKETS
         turn, place = divmod(number, len(POOLINGS) * len(SIDES))
         half = every[(turn + place + place // 2) % 2 :: 2]
-        yield pytest.param(architecture, pooling, side, half, marks=pytest.mark.slow)
+        yield pytest.param(kind, half, marks=pytest.mark.slow)
         if (turn + place) % 6 == 0:
-            yield pytest.param(architecture, pooling, side, [every[number % len(every)]])
+            yield pytest.param(kind, [every[number % len(every)]])
 
 
-@pytest.mark.parametrize(("architecture", "pooling", "padding_side", "every"), list(whole_cross()))
+@pytest.mark.parametrize(("kind", "every"), list(whole_cross()))
 def test_tiles_agree_with_whole_matrices(
-    make_tiny: Make, architecture: str, pooling: str, padding_side: str, every: list[dict[str, Any]]
+    make_kind: Make, kind: Kind, every: list[dict[str, Any]]
 ) -> None:
-    model = make_tiny(architecture, pooling, padding_side=padding_side)
     for fields in every:
-        assert_agrees(fairspan.calibrate(model, **fields), TEXTS)
+        assert_agrees(fairspan.calibrate(make_kind(kind), **fields), TEXTS)
 
 
-def one_each(*quick: str) -> list[Any]:
-    """Every architecture once; all but the quick ones are slow."""
-    return [
-        pytest.param(*kind, marks=() if kind[0] in quick else pytest.mark.slow) for kind in ONE_EACH
-    ]
+def kinds(quick: Sequence[str], every: Sequence[Kind] = ONE_EACH) -> Any:
+    """Every kind of model; all but those of the quick architectures are slow."""
+    slow = pytest.mark.slow
+    marked = [pytest.param(kind, marks=() if kind[0] in quick else slow) for kind in every]
+    return pytest.mark.parametrize("kind", marked, ids="-".join)
 
 
-@pytest.mark.parametrize(
-    ("architecture", "pooling", "padding_side"), one_each("roberta", "mistral", "mpnet")
-)
-def test_segments_are_tiles(
-    make_tiny: Make, architecture: str, pooling: str, padding_side: str
-) -> None:
-    """Beside texts without segments; segments that are longer than the positions reach are cut into
-    runs.
-    """
+@kinds(["roberta", "mistral", "mpnet"])
+def test_segments_are_tiles(make_kind: Make, kind: Kind) -> None:
+    """Beside texts without segments; segments longer than the positions reach are cut into runs."""
     pages = [[9, 3, 20], [1, 1, 1, 30], [40], [5, 5]]
     documents = [
         SegmentedText([words(n, seed=n + number) for number, n in enumerate(counts)])
         for counts in pages
     ]
-    model = make_tiny(architecture, pooling, padding_side=padding_side)
-    assert_agrees(fairspan.calibrate(model, tile_size=7), documents)
-    few = make_tiny(architecture, pooling, padding_side=padding_side, max_position_embeddings=20)
+    assert_agrees(fairspan.calibrate(make_kind(kind), tile_size=7), documents)
+    few = make_kind(kind, max_position_embeddings=20)
     fair = fairspan.calibrate(few, tile_size=7, max_seq_length=90, temperature=0.7)
     assert_agrees(fair, [*documents, words(50), "", "w1"])
 
 
-@pytest.mark.parametrize(
-    ("architecture", "pooling", "padding_side"), one_each("xlm-roberta", "gemma3_text")
-)
+@kinds(["xlm-roberta", "gemma3_text"])
 @pytest.mark.parametrize("include_prompt", [True, False])
-def test_prompts_are_shared(
-    make_tiny: Make, architecture: str, pooling: str, padding_side: str, include_prompt: bool
-) -> None:
-    """As special tokens are; a model that pools its first token after the prompt shares that token
-    too.
-    """
-    model = copy.deepcopy(make_tiny(architecture, pooling, padding_side=padding_side))
+def test_prompts_are_shared(make_kind: Make, kind: Kind, include_prompt: bool) -> None:
+    """As special tokens are; one that pools its first token after the prompt shares it too."""
+    model = make_kind(kind)
     model[1].include_prompt = include_prompt
     fair = fairspan.calibrate(model, tile_size=7)
     assert_agrees(fair, TEXTS[1:], prompt="w1 w2 w3 ")
@@ -246,14 +215,10 @@ def test_prompts_are_shared(
     assert_agrees(fair, pages, prompt="w1 w2 w3 ")
 
 
-@pytest.mark.parametrize(
-    ("architecture", "pooling", "padding_side"), one_each("bert", "electra", "t5")
-)
-def test_tokenizers_without_special_tokens(
-    make_tiny: Make, architecture: str, pooling: str, padding_side: str
-) -> None:
+@kinds(["bert", "electra", "t5"])
+def test_tokenizers_without_special_tokens(make_kind: Make, kind: Kind) -> None:
     """The pooled token is shared all the same; with mean pooling nothing is."""
-    model = copy.deepcopy(make_tiny(architecture, pooling, padding_side=padding_side))
+    model = make_kind(kind)
     model.tokenizer.backend_tokenizer.post_processor = None
     fair = fairspan.calibrate(model, tile_size=7)
     assert_agrees(fair, TEXTS[:-1])
@@ -261,27 +226,15 @@ def test_tokenizers_without_special_tokens(
     assert np.abs(fair.encode(["", *TEXTS[:2]])[2] - alone).max() <= TOLERANCE * np.abs(alone).max()
 
 
-@pytest.mark.parametrize(
-    ("architecture", "pooling", "padding_side", "fields"),
-    [
-        ("mistral", "lasttoken", "left", {}),
-        ("t5", "mean", "right", {"scale_position_bias": True}),
-        pytest.param("bert", "mean", "left", {}, marks=pytest.mark.slow),
-        pytest.param("modernbert", "cls", "right", {}, marks=pytest.mark.slow),
-    ],
-)
-def test_blocks_do_not_show(
-    make_tiny: Make,
-    monkeypatch: pytest.MonkeyPatch,
-    architecture: str,
-    pooling: str,
-    padding_side: str,
-    fields: dict[str, Any],
-) -> None:
+OTHERS = [("mistral", "lasttoken", "left"), ("t5", "mean", "right"), ("bert", "mean", "left")]
+
+
+@kinds(["mistral", "t5"], [*OTHERS, ("modernbert", "cls", "right")])
+def test_blocks_do_not_show(make_kind: Make, monkeypatch: pytest.MonkeyPatch, kind: Kind) -> None:
     """One row or tile at a time, tiles padded to no common width, and all tiles in one group as on
-    a device whose values are not looked at.
-    """
-    model = copy.deepcopy(make_tiny(architecture, pooling, padding_side=padding_side))
+    a device whose values are not looked at."""
+    model = make_kind(kind)
+    fields = {"scale_position_bias": kind[0] == "t5"}
     fair = fairspan.calibrate(model, tile_size=7, **fields)
     model.tokenizer.backend_tokenizer.post_processor = None
     bare = fairspan.calibrate(model, tile_size=7, **fields)
@@ -302,8 +255,7 @@ def test_a_very_large_dimension_does_not_hide_the_others(
 ) -> None:
     """Trained models have some, the same in every token. Beside it the influence of one token on
     another is small, 3 % at most, and must not be taken for rounding, of which bfloat16 has much:
-    the model is not causal.
-    """
+    the model is not causal."""
     model = copy.deepcopy(make_tiny("modernbert", "mean")).to(dtype)
     embeddings = model[0].model.embeddings
     embeddings.tok_embeddings.weight.data[:, 3] = 4
@@ -315,8 +267,7 @@ def test_a_very_large_dimension_does_not_hide_the_others(
 
 def test_bidirectional_gemma(make_tiny: Make) -> None:
     """A decoder that was made to look both ways, with windows: its masks come from functions of its
-    own.
-    """
+    own."""
     model = make_tiny("gemma3_text", "mean", use_bidirectional_attention=True)
     fair = fairspan.calibrate(model, tile_size=16)
     assert not fair[0].tiling.positions.causal
@@ -326,18 +277,14 @@ def test_bidirectional_gemma(make_tiny: Make) -> None:
 # 1. Texts of at most one tile
 
 
-@pytest.mark.parametrize(
-    ("architecture", "pooling", "padding_side"), one_each("roberta", "qwen3", "mpnet")
-)
-def test_texts_of_one_tile_are_read_as_they_were(
-    make_tiny: Make, architecture: str, pooling: str, padding_side: str
-) -> None:
+@kinds(["roberta", "qwen3", "mpnet"])
+def test_texts_of_one_tile_are_read_as_they_were(make_kind: Make, kind: Kind) -> None:
     """To the last bit in a batch of their kind, and up to rounding beside a text of several tiles.
 
     The latter against each text alone: with padding on the left, plain models count positions from
     the padding on.
     """
-    model = copy.deepcopy(make_tiny(architecture, pooling, padding_side=padding_side))
+    model = make_kind(kind)
     small = fairspan.calibrate(model, tile_size=8)
     model.max_seq_length = 10
     long = fairspan.calibrate(model)
@@ -352,7 +299,7 @@ def test_texts_of_one_tile_are_read_as_they_were(
         plain, tiled = model.encode(texts), fair.encode(texts)
         # transformers computes MPNet's attention by matrices, and everything else as the engine
         # does, by SDPA.
-        if architecture != "mpnet":
+        if kind[0] != "mpnet":
             assert np.array_equal(plain, tiled)
         assert np.abs(plain - tiled).max() <= TOLERANCE * np.abs(plain).max()
         alone = np.stack([model.encode(text) for text in texts])
@@ -362,53 +309,37 @@ def test_texts_of_one_tile_are_read_as_they_were(
     check()
     # A longer text is read to its end, which the plain model never sees.
     assert np.array_equal(model.encode(words(19)), model.encode(words(20)))
-    sees_nothing = pooling == "cls" and long[0].tiling.positions.causal
+    sees_nothing = kind[1] == "cls" and long[0].tiling.positions.causal
     assert np.allclose(long.encode(words(19)), long.encode(words(20)), atol=1e-3) == sees_nothing
 
 
 # 2. The order of tiles
 
 ORDERLESS = [
-    ("bert", "cls", "right"),
-    ("mpnet", "mean", "right"),
-    ("modernbert", "mean", "left"),
-    ("qwen3", "lasttoken", "left"),
-    ("t5", "mean", "right"),
-    ("mistral", "mean", "right"),
-    ("gemma3_text", "lasttoken", "right"),
-    ("roberta", "lasttoken", "left"),
+    *(("bert", "cls", "right"), ("mpnet", "mean", "right"), ("modernbert", "mean", "left")),
+    *(("qwen3", "lasttoken", "left"), ("t5", "mean", "right"), ("mistral", "mean", "right")),
+    *(("gemma3_text", "lasttoken", "right"), ("roberta", "lasttoken", "left")),
     ("gte", "cls", "left"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("architecture", "pooling", "padding_side"),
-    [
-        pytest.param(*one, marks=() if number < 4 else pytest.mark.slow)
-        for number, one in enumerate(ORDERLESS)
-    ],
-)
-def test_the_order_of_tiles_does_not_matter(
-    make_tiny: Make, architecture: str, pooling: str, padding_side: str
-) -> None:
+@kinds(["bert", "mpnet", "modernbert", "qwen3"], ORDERLESS)
+def test_the_order_of_tiles_does_not_matter(make_kind: Make, kind: Kind) -> None:
     """Of equally long ones. Nor does the order of segments matter, of any lengths, if they are
-    tiles. In a plain model it does.
-    """
-    model = make_tiny(architecture, pooling, padding_side=padding_side)
+    tiles. In a plain model it does."""
+    model = make_kind(kind)
     fair = fairspan.calibrate(model, tile_size=6)
 
     def both_orders(model: SentenceTransformer, parts: list[str], order: list[int]) -> float:
-        one, other = (" ".join(some) for some in (parts, [parts[number] for number in order]))
-        vectors, _ = outputs(model, [one, other])
+        turned = [parts[number] for number in order]
+        vectors, _ = outputs(model, [" ".join(parts), " ".join(turned)])
         return error(vectors[1], vectors[0])
 
     @settings(max_examples=8)
     @given(order=st.permutations(range(4)), length=st.integers(5, 6))
     def check(order: list[int], length: int) -> None:
-        assert (
-            both_orders(fair, [words(length, seed=number) for number in range(4)], order)
-            <= TOLERANCE
-        )
+        parts = [words(length, seed=number) for number in range(4)]
+        assert both_orders(fair, parts, order) <= TOLERANCE
         unequal = [words(3 * number + 1, seed=number) for number in range(4)]
         pages = [unequal, [unequal[number] for number in order]]
         one, other = fairspan.encode_segments(fair, pages, convert_to_tensor=True)
@@ -422,22 +353,17 @@ def test_the_order_of_tiles_does_not_matter(
 # 3. Any length
 
 
-@pytest.mark.parametrize(
-    ("architecture", "pooling", "side"),
-    [("bert", "cls", "right"), ("modernbert", "mean", "left"), ("qwen3", "lasttoken", "right")],
-)
+@kinds(ARCHITECTURES, [ORDERLESS[0], ORDERLESS[2], ("qwen3", "lasttoken", "right")])
 @torch.inference_mode()
 def test_long_texts_are_read_few_at_a_time(
-    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, architecture: str, pooling: str, side: str
+    make_kind: Make, monkeypatch: pytest.MonkeyPatch, kind: Kind
 ) -> None:
     """A batch of more tokens than are read together is pooled in parts; whoever wants the tokens
-    gets all of them.
-    """
+    gets all of them."""
     texts = [words(90), words(40), words(33), words(9), words(3), "w1", ""]
-    fair = fairspan.calibrate(make_tiny(architecture, pooling, padding_side=side), tile_size=16)
+    fair = fairspan.calibrate(make_kind(kind), tile_size=16)
     together, passes = fair(fair.preprocess(texts)), []
     monkeypatch.setattr(splitting, "AT_A_TIME", 100)
-    assert [part.stop for part in few_at_a_time(together["attention_mask"])] == [1, 3, 7]
     own = fair[0].model.forward
     spy = patch.object(
         fair[0].model, "forward", lambda **x: passes.append((*x["input_ids"].shape,)) or own(**x)
@@ -464,17 +390,12 @@ def position_ids_seen(fair: SentenceTransformer) -> Iterator[list[int]]:
         yield seen
 
 
-@pytest.mark.parametrize(
-    ("architecture", "pooling", "padding_side"),
-    one_each("bert", "camembert", "mpnet", "gemma3_text"),
-)
-def test_texts_may_be_longer_than_the_positions(
-    make_tiny: Make, architecture: str, pooling: str, padding_side: str
-) -> None:
+@kinds(["bert", "camembert", "mpnet", "gemma3_text"])
+def test_texts_may_be_longer_than_the_positions(make_kind: Make, kind: Kind) -> None:
     """24 positions at most, base 2 where they begin after the padding's, and texts of 200 tokens:
     every number agrees with the matrices, and no position beyond tile, <s> and </s> is asked for.
     """
-    model = make_tiny(architecture, pooling, padding_side=padding_side, max_position_embeddings=24)
+    model = make_kind(kind, max_position_embeddings=24)
     before = model.max_seq_length
     fair = fairspan.calibrate(model, tile_size=16, max_seq_length=202)
     assert (fair.max_seq_length, model.max_seq_length) == (202, before)
@@ -482,33 +403,19 @@ def test_texts_may_be_longer_than_the_positions(
         assert_agrees(fair, [words(200, seed=1), words(90, seed=2), words(16, seed=3), "w1"])
     base = fair[0].tiling.positions.base
     assert set(seen) == (set() if base is None else {base + 17})
-    assert base == {"t5": None, "mpnet": 2, "roberta": 2, "xlm-roberta": 2, "camembert": 2}.get(
-        architecture, 0
-    )
-    longer, cut = (fair.encode(words(count, seed=1)) for count in (300, 200))
-    assert np.array_equal(longer, cut)
+    after_padding = ("mpnet", "roberta", "xlm-roberta", "camembert")
+    assert base == {"t5": None, **dict.fromkeys(after_padding, 2)}.get(kind[0], 0)
+    assert np.array_equal(fair.encode(words(300, seed=1)), fair.encode(words(200, seed=1)))
 
 
-@pytest.mark.parametrize(
-    ("architecture", "pooling", "padding_side"),
-    [
-        ("bert", "cls", "left"),
-        ("qwen3", "lasttoken", "left"),
-        pytest.param("mpnet", "mean", "right", marks=pytest.mark.slow),
-        pytest.param("modernbert", "mean", "left", marks=pytest.mark.slow),
-        pytest.param("t5", "mean", "left", marks=pytest.mark.slow),
-        pytest.param("mistral", "mean", "right", marks=pytest.mark.slow),
-    ],
-)
-def test_batch_mates_and_padding_do_not_change_a_text(
-    make_tiny: Make, architecture: str, pooling: str, padding_side: str
-) -> None:
-    """Texts of several tiles, whatever is beside them. Learned positions may be padded on the left
-    as well.
-    """
-    fair = fairspan.calibrate(
-        make_tiny(architecture, pooling, padding_side=padding_side), tile_size=8
-    )
+MATES = [("bert", "cls", "left"), ("qwen3", "lasttoken", "left"), ("mpnet", "mean", "right")]
+MATES += [("modernbert", "mean", "left"), ("t5", "mean", "left"), ("mistral", "mean", "right")]
+
+
+@kinds(["bert", "qwen3"], MATES)
+def test_batch_mates_and_padding_do_not_change_a_text(make_kind: Make, kind: Kind) -> None:
+    """Learned positions may be padded on the left as well."""
+    fair = fairspan.calibrate(make_kind(kind), tile_size=8)
 
     @settings(max_examples=10)
     @given(
@@ -526,23 +433,16 @@ def test_batch_mates_and_padding_do_not_change_a_text(
 
 # 4. Cost
 
-FIVE = [
-    ("bert", "cls"),
-    ("modernbert", "mean"),
-    ("qwen3", "lasttoken"),
-    ("t5", "mean"),
-    ("mpnet", "mean"),
-]
-TWO_OF_FIVE = [*FIVE[:2], *(pytest.param(*one, marks=pytest.mark.slow) for one in FIVE[2:])]
+FIVE = [("bert", "cls"), ("modernbert", "mean"), ("qwen3", "lasttoken"), ("t5", "mean")]
+FIVE += [("mpnet", "mean")]
+TWO_OF_FIVE = [*FIVE[:2], *(pytest.param(*kind, marks=pytest.mark.slow) for kind in FIVE[2:])]
 
 
 @pytest.mark.parametrize(("architecture", "pooling"), TWO_OF_FIVE)
 def test_no_tensor_grows_with_the_square_of_the_length(
     make_tiny: Make, architecture: str, pooling: str
 ) -> None:
-    """A text of 2,050 tokens, alone and beside a shorter one: no tensor has a quarter of L×L
-    elements, all heads together.
-    """
+    """2,050 tokens, alone and beside a shorter text: none has a quarter of L×L elements."""
     model = make_tiny(architecture, pooling, max_position_embeddings=2100)
     fair = fairspan.calibrate(model, tile_size=64, max_seq_length=2050, temperature=0.8)
     for texts in ([words(2048)], [words(2048), words(1000)]):
@@ -550,9 +450,8 @@ def test_no_tensor_grows_with_the_square_of_the_length(
         with torch.no_grad(), LargestTensor() as largest:
             fair(fair.preprocess(texts))
         assert largest.elements < 2050**2 // 4
-    if (
-        architecture == "modernbert"
-    ):  # whose plain attention makes one, so that the test would see it
+    # Its plain attention makes one, so that the test would see it.
+    if architecture == "modernbert":
         with torch.no_grad(), LargestTensor() as largest:
             model[0](model.preprocess(texts, processing_kwargs={"text": {"max_length": 2050}}))
         assert largest.elements >= 2050**2
@@ -562,9 +461,7 @@ def test_no_tensor_grows_with_the_square_of_the_length(
 
 
 def test_only_the_tiled_side_reads_further(make_tiny: Make) -> None:
-    """Queries stay as they were, cut where the plain model cuts them; documents are read to the
-    end.
-    """
+    """Queries are cut where the plain model cuts them; documents are read to the end."""
     model = make_tiny("bert", "cls")
     fair = fairspan.calibrate(model, "tiles", sides="document", max_seq_length=2000)
     texts = [words(1500), words(700), words(550), words(90), "w1"]
@@ -577,7 +474,6 @@ def test_only_the_tiled_side_reads_further(make_tiny: Make) -> None:
 
 
 def test_a_limit_set_by_hand(make_tiny: Make) -> None:
-    """As with any SentenceTransformer: below the positions, or beyond them where tiles are read."""
     fair = fairspan.calibrate(make_tiny("bert", "cls"), tile_size=16, sides="document")
     fair.max_seq_length = 30
     assert np.array_equal(fair.encode(words(90)), fair.encode(words(28)))
@@ -589,27 +485,21 @@ def test_a_limit_set_by_hand(make_tiny: Make) -> None:
 
 
 def test_without_tiles_the_plain_limit_is_back(make_tiny: Make) -> None:
-    """A model that is calibrated anew reads what the plain model reads, and no more positions than
-    there are.
-    """
     model = make_tiny("bert", "cls")
     tiled = fairspan.calibrate(model, "tiles", max_seq_length=2000)
     assert fairspan.calibrate(tiled, tile_size=16).max_seq_length == 2000
-    for again in (fairspan.calibrate(tiled, "paper"), fairspan.calibrate(tiled, "none")):
+    for preset in ("paper", "none"):
+        again = fairspan.calibrate(tiled, preset)
+        wanted = fairspan.calibrate(model, preset).encode(words(900))
         assert again.max_seq_length == model.max_seq_length
-        assert np.isfinite(again.encode(words(900))).all()
-    assert np.array_equal(
-        fairspan.calibrate(tiled, "none").encode(words(900)), model.encode(words(900))
-    )
+        assert np.array_equal(again.encode(words(900)), wanted)
 
 
 @pytest.mark.parametrize("preset", ["paper", "tempscale", "plain"])
 def test_a_limit_beyond_the_positions_of_a_plain_model_is_left_alone(
     tmp_path: Path, preset: str
 ) -> None:
-    """Rotary positions have no table: whoever raised the limit had it raised, and no calibration
-    lowers it.
-    """
+    """Rotary positions have no table."""
     model = tiny_model(tmp_path, "qwen3", "lasttoken", max_position_embeddings=60)
     model.max_seq_length = 200
     fair = fairspan.calibrate(model, preset)
@@ -618,7 +508,6 @@ def test_a_limit_beyond_the_positions_of_a_plain_model_is_left_alone(
 
 
 def test_each_tower_of_a_router_has_tiles_of_its_own(make_tiny: Make) -> None:
-    """With the positions of its own model; the side without tiles is the plain one's."""
     towers = Router.for_query_document(
         query_modules=list(make_tiny("roberta", "mean").children()),
         document_modules=list(make_tiny("bert", "cls").children()),
@@ -642,31 +531,28 @@ def test_each_tower_of_a_router_has_tiles_of_its_own(make_tiny: Make) -> None:
 def test_gradients_are_those_of_the_matrices(
     make_tiny: Make, architecture: str, pooling: str
 ) -> None:
-    """Of a padded batch, against each text alone: a row of a matrix that sees nothing has no
-    gradient.
-
-    In float64, so that they can be compared to the last weight; norms inside some models are in
-    float32 all the same.
-    """
+    """Of a padded batch, against each text alone: a row that sees nothing has no gradient. In
+    float64, but for norms inside some models."""
     model = copy.deepcopy(make_tiny(architecture, pooling)).double()
     fair = fairspan.calibrate(model, tile_size=7, temperature=0.8)
-
-    def gradients(batches: list[list[str]]) -> dict[str, Tensor]:
-        fair.zero_grad()
-        for texts in batches:
-            fair(fair.preprocess(texts))["sentence_embedding"].pow(3).sum().backward()
-        return {name: p.grad.clone() for name, p in fair.named_parameters() if p.grad is not None}
-
     texts = [words(40), words(9), "w1"]
-    fast = gradients([texts])
+    fast = gradients(fair, [texts])
     with matrices_instead():
-        exact = gradients([[text] for text in texts])
+        exact = gradients(fair, [[text] for text in texts])
     assert fast.keys() == exact.keys()
     assert len(fast) > 20
     for name, wanted in exact.items():
-        assert (
-            float((fast[name] - wanted).abs().max()) <= 1e-5 * float(wanted.abs().max()) + 1e-9
-        ), name
+        off = float((fast[name] - wanted).abs().max())
+        assert off <= 1e-5 * float(wanted.abs().max()) + 1e-9, name
+
+
+def gradients(fair: SentenceTransformer, batches: list[list[str]]) -> dict[str, Tensor]:
+    """Those of all weights, summed over the batches."""
+    fair.zero_grad()
+    torch.manual_seed(3)
+    for texts in batches:
+        fair(fair.preprocess(texts))["sentence_embedding"].pow(3).sum().backward()
+    return {name: p.grad.clone() for name, p in fair.named_parameters() if p.grad is not None}
 
 
 @pytest.mark.parametrize("fields", [{"tile_size": 7}, {"basket_size": 7, "layers": 2}])
@@ -674,29 +560,20 @@ def test_gradients_are_those_of_the_matrices(
 def test_gradient_checkpointing_computes_every_layer_as_before(
     make_tiny: Make, architecture: str, fields: dict[str, int]
 ) -> None:
-    """Layers are computed again in reverse order, dropout included. T5 makes its bias in the first
-    of them.
-    """
+    """Again in reverse order, dropout included. T5 makes its bias in the first of them."""
     fair = fairspan.calibrate(copy.deepcopy(make_tiny(architecture, "mean")), **fields).train()
-
-    def gradients() -> dict[str, Tensor]:
-        fair.zero_grad()
-        torch.manual_seed(3)
-        fair(fair.preprocess([words(40), words(9)]))["sentence_embedding"].pow(3).sum().backward()
-        return {name: p.grad.clone() for name, p in fair.named_parameters() if p.grad is not None}
-
-    wanted = gradients()
+    batches = [[words(40), words(9)]]
+    wanted = gradients(fair, batches)
     for reentrant in (False, True):
         fair[0].model.gradient_checkpointing_enable({"use_reentrant": reentrant})
         fair[0].model.enable_input_require_grads()
-        found = gradients()
+        found = gradients(fair, batches)
         assert found.keys() == wanted.keys()
         # The same sums, some in another order; a gradient that is zero but for rounding has no
         # scale of its own.
         scale = max(float(gradient.abs().max()) for gradient in wanted.values())
-        assert (
-            max(float((found[name] - wanted[name]).abs().max()) for name in wanted) <= 1e-5 * scale
-        )
+        off = max(float((found[name] - wanted[name]).abs().max()) for name in wanted)
+        assert off <= 1e-5 * scale
 
 
 def test_a_module_of_several_layers_is_not_computed_again() -> None:
@@ -710,9 +587,7 @@ def test_a_module_of_several_layers_is_not_computed_again() -> None:
 
 
 def test_gradients_of_a_text_that_is_all_prompt(make_tiny: Make) -> None:
-    """It has fewer tokens than are shared: the first after the prompt is </s>, which is shared
-    already.
-    """
+    """It has fewer tokens than are shared: the first after the prompt is </s>."""
     model = copy.deepcopy(make_tiny("bert", "cls")).double()
     model[1].include_prompt = False
     fair = fairspan.calibrate(model, tile_size=7)

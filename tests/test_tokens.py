@@ -81,8 +81,6 @@ def test_counts_and_offsets_are_the_tokenizers(make_tiny: Make, side: str, promp
 
 
 def test_counts_are_what_the_model_reads(make_tiny: Make, bytewise: SentenceTransformer) -> None:
-    """The attention mask of the model's own preprocessing, with and without a prompt, blank edges
-    included."""
     for model, prompt in (
         (make_tiny(), ""),
         (make_tiny(), "w3 "),
@@ -169,8 +167,6 @@ def test_an_encoder_cuts_at_its_own_window(tmp_path: Path) -> None:
 
 
 def test_a_bare_tokenizer_counts_as_its_wrapper_does(make_tiny: Make) -> None:
-    """As static embeddings carry it, here with a limit of its own, which holds though no module
-    shows it."""
     wrapped = make_tiny().tokenizer
     bare = Tokenizer.from_str(wrapped.backend_tokenizer.to_str())
     bare.enable_truncation(10)

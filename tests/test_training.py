@@ -82,7 +82,6 @@ def test_an_adapter_has_the_gradients_of_the_matrices(
 
 
 def test_weights_are_trained_in_both_models_an_adapter_or_a_copy_in_one(tmp_path: Path) -> None:
-    """The calibrated model is made of the same memory."""
     plain = tiny(tmp_path)
     before = plain.encode(TEXTS)
     fair = adapted(fairspan.calibrate(plain))

@@ -1,6 +1,4 @@
-"""Tiny models with random weights, one for each architecture, saved to a folder and loaded as users
-load theirs.
-"""
+"""Tiny models with random weights, saved to a folder and loaded as users load theirs."""
 
 from __future__ import annotations
 
@@ -39,13 +37,8 @@ _OWN: dict[str, dict[str, Any]] = {
     "electra": {"embedding_size": HIDDEN},
     "distilbert": {"dim": HIDDEN, "n_layers": LAYERS, "n_heads": HEADS, "hidden_dim": 64},
     "albert": {"embedding_size": 16, "num_hidden_groups": 1},
-    "modernbert": {
-        "local_attention": 16,
-        "global_attn_every_n_layers": 2,
-        "cls_token_id": 0,
-        "sep_token_id": 2,
-        "initializer_cutoff_factor": 2.0,
-    },
+    "modernbert": {"local_attention": 16, "global_attn_every_n_layers": 2}
+    | {"cls_token_id": 0, "sep_token_id": 2, "initializer_cutoff_factor": 2.0},
     "eurobert": {"num_key_value_heads": 2, "mask_token_id": 4},
     "qwen3": _GROUPED,
     "mistral": {**_GROUPED, "sliding_window": 12},
@@ -74,18 +67,10 @@ def tiny_tokenizer(padding_side: str = "right") -> PreTrainedTokenizerFast:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token="<s>",
-        cls_token="<s>",
-        eos_token="</s>",
-        sep_token="</s>",
-        pad_token="<pad>",
-        unk_token="<unk>",
-        mask_token="<mask>",
-        padding_side=padding_side,
-        model_max_length=512,
-    )
+    special = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
+    special |= {"pad_token": "<pad>", "unk_token": "<unk>", "mask_token": "<mask>"}
+    limits = {"padding_side": padding_side, "model_max_length": 512}
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special, **limits)
 
 
 def save_tiny(
@@ -93,9 +78,8 @@ def save_tiny(
 ) -> Path:
     """Write a random transformers checkpoint of that architecture, with its tokenizer."""
     torch.manual_seed(7)
-    config = AutoConfig.for_model(
-        architecture, **{**_BASE, **_OWN.get(architecture, {}), **changes}
-    )
+    fields = {**_BASE, **_OWN.get(architecture, {}), **changes}
+    config = AutoConfig.for_model(architecture, **fields)
     model = T5EncoderModel(config) if architecture == "t5" else AutoModel.from_config(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -120,9 +104,8 @@ def tiny_model(
     path = save_tiny(folder, architecture, padding_side=padding_side, **changes)
     transformer = Transformer(str(path))
     modules = [transformer, Pooling(transformer.get_embedding_dimension(), pooling)]
-    return SentenceTransformer(
-        modules=[*modules, Normalize()] if normalize else modules, device="cpu"
-    ).eval()
+    modules += [Normalize()] if normalize else []
+    return SentenceTransformer(modules=modules, device="cpu").eval()
 
 
 def words(count: int, seed: int = 0) -> str:

@@ -128,8 +128,7 @@ def simulate_tuning(
     guard: Task = SHORT,
 ) -> Simulated:
     """Choose on a task, and again without that candidate as long as the guard shows a loss, as a
-    tuning does.
-    """
+    tuning does."""
     sample, seed = task.draw(arms, rng), int(rng.integers(2**31))
     guards = [] if on_guard is None else [guard.draw(on_guard, rng)]
     left, chosen = list(arms), list[str]()

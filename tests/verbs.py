@@ -27,10 +27,8 @@ def write_articles(folder: Path, count: int = ARTICLES) -> Path:
         for number in range(count):
             seed = 1000 * (number + count * shift)
             text = " ".join(words(SENTENCE, seed + place) + "." for place in range(SENTENCES))
-            lines.append(
-                json.dumps({"id": f"a{number:02}", "text": text, "title": words(3, seed + 500)})
-                + "\n"
-            )
+            article = {"id": f"a{number:02}", "text": text, "title": words(3, seed + 500)}
+            lines.append(json.dumps(article) + "\n")
         (folder / f"{language}.jsonl").write_text("".join(lines), encoding="utf-8")
     return folder
 
@@ -87,81 +85,38 @@ class Verb:
             if isinstance(value, bool):
                 typed += [f"--{option}"] if value else []
             else:
-                typed += [
-                    f"--{option}",
-                    ",".join(map(str, value)) if isinstance(value, list) else str(value),
-                ]
+                values = value if isinstance(value, list) else [value]
+                typed += [f"--{option}", ",".join(map(str, values))]
         return typed
 
 
+SMALL = {"treatments": ["none", STRONG], "batch_tokens": 100}
+OTHERS = [{"seed": 1}, {"treatments": ["paper"]}, {"prompt": "w1 "}]
+BY_MARGIN = [{"margin": 0.05}, {"languages": ["it"]}]
 VERBS = [
     Verb(
         "audit",
-        {
-            "sizes": [2],
-            "sets": 4,
-            "treatments": ["none", STRONG],
-            "measures": ["representation", "retention"],
-            "batch_tokens": 100,
-        },
-        [
-            *(
-                {"seed": 1},
-                {"sizes": [3]},
-                {"treatments": ["paper"]},
-                {"margin": 0.05},
-                {"languages": ["it"]},
-            ),
-            *({"prompt": "w1 "}, {"measures": ["representation"]}, {"sets": 5}),
-        ],
+        {"sizes": [2], "sets": 4, "measures": ["representation", "retention"], **SMALL},
+        [*OTHERS, *BY_MARGIN, {"sizes": [3]}, {"measures": ["representation"]}, {"sets": 5}],
     ),
     Verb(
         "evaluate",
-        {
-            "size": 2,
-            "sets": 5,
-            "treatments": ["none", STRONG],
-            "metrics": ["mrr"],
-            "indexes": ["whole", "late-max"],
-            "batch_tokens": 100,
-        },
+        {"size": 2, "sets": 5, "metrics": ["mrr"], "indexes": ["whole", "late-max"], **SMALL},
         [
-            *(
-                {"seed": 1},
-                {"size": 3},
-                {"treatments": ["paper"]},
-                {"margin": 0.05},
-                {"languages": ["it"]},
-            ),
-            *({"prompt": "w1 "}, {"query_prompt": "w1 "}, {"query": "title"}, {"editions": 1}),
-            *({"metrics": ["ndcg@10"]}, {"indexes": ["whole"]}, {"documents_only": False}),
+            *(*OTHERS, *BY_MARGIN, {"size": 3}, {"query_prompt": "w1 "}, {"query": "title"}),
+            *({"editions": 1}, {"metrics": ["ndcg@10"]}, {"indexes": ["whole"]}),
+            {"documents_only": False},
         ],
         ["pages"],
     ),
     Verb(
         "collapse",
-        {
-            "lengths": [10, 20, 40],
-            "temperatures": [1.0, 0.5],
-            "documents": 8,
-            "spectra": 1,
-            "batch_tokens": 25,
-        },
+        {"lengths": [10, 20, 40], "temperatures": [1.0, 0.5], "documents": 8, "spectra": 1}
+        | {"batch_tokens": 25},
         [
-            *(
-                {"seed": 1},
-                {"lengths": [10, 20]},
-                {"temperatures": [1.0]},
-                {"treatments": ["paper"]},
-            ),
-            *(
-                {"documents": 7},
-                {"language": "it"},
-                {"start": "beginning"},
-                {"tolerance": 0.1},
-                {"spectra": 2},
-            ),
-            *({"layers": "all"}, {"prompt": "w1 "}),
+            *(*OTHERS, {"lengths": [10, 20]}, {"temperatures": [1.0]}, {"documents": 7}),
+            *({"language": "it"}, {"start": "beginning"}, {"tolerance": 0.1}, {"spectra": 2}),
+            {"layers": "all"},
         ],
     ),
 ]
@@ -169,7 +124,7 @@ TUNE = Verb(
     "tune",
     {"candidates": GRID, "metric": "mrr", "batch_tokens": 100},
     [
-        *({"seed": 1}, {"candidates": ["paper"]}, {"margin": 0.05}, {"languages": ["it"]}),
+        *({"seed": 1}, {"candidates": ["paper"]}, *BY_MARGIN),
         *({"metric": "ndcg@10"}, {"strict": True}, {"guards": "pages:sample"}),
     ],
 )

@@ -27,8 +27,7 @@ class WordTokenizer:
 @dataclass(frozen=True)
 class MadePage:
     """A page of so many words, or of a given wikitext; `redirect` and `disambiguation` pages say
-    so.
-    """
+    so."""
 
     number: int
     title: str
