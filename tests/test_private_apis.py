@@ -1,6 +1,4 @@
-"""The private parts of other libraries that fairspan relies on, each with what to do when it
-changes.
-"""
+"""The private parts of other libraries that fairspan relies on, and what to do if they change."""
 
 from __future__ import annotations
 
@@ -44,35 +42,18 @@ def test_no_other_private_attribute_is_used() -> None:
         for file in SOURCE.rglob("*.py")
     }
     nodes = {name: list(ast.walk(tree)) for name, tree in trees.items()}
-    own = {
-        node.name
-        for some in nodes.values()
-        for node in some
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-    }
+    every = [node for some in nodes.values() for node in some]
+    own = {node.name for node in every if isinstance(node, ast.FunctionDef | ast.ClassDef)}
     for name, some in nodes.items():
-        on_self = {
-            node.attr
-            for node in some
-            if isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.value.id in ("self", "cls")
-        }
-        private = {
-            node.attr
-            for node in some
-            if isinstance(node, ast.Attribute) and node.attr.startswith("_")
-        }
-        private |= {
-            node.arg
-            for node in some
-            if isinstance(node, ast.keyword) and (node.arg or "").startswith("_")
-        }
+        attributes = [node for node in some if isinstance(node, ast.Attribute)]
+        on_self = {one.attr for one in attributes if ast.unparse(one.value) in ("self", "cls")}
+        private = {one.attr for one in attributes}
+        private |= {node.arg or "" for node in some if isinstance(node, ast.keyword)}
         # os._exit is documented.
-        foreign = {one for one in private if not one.startswith("__")} - on_self - own - {"_exit"}
-        assert foreign == PRIVATE.get(name, set()), (
-            f"{name}: use a public equivalent, or list and test it here"
-        )
+        hidden = {one for one in private if one.startswith("_") and not one.startswith("__")}
+        foreign = hidden - on_self - own - {"_exit"}
+        what = f"{name}: use a public equivalent, or list and test it here"
+        assert foreign == PRIVATE.get(name, set()), what
 
 
 def test_pooling_leaves_out_the_prompt_in_a_method_of_its_own() -> None:
@@ -80,9 +61,8 @@ def test_pooling_leaves_out_the_prompt_in_a_method_of_its_own() -> None:
     second all prompt."""
     exclude = getattr(Pooling, "_exclude_prompt_from_mask", None)
     assert exclude is not None, (
-        "Pooling._exclude_prompt_from_mask is gone. exporting.graph replaces it in the copy that "
-        "is exported, since "
-        "it looks at the values of a mask: see whether Pooling.forward can be traced as it is."
+        "Pooling._exclude_prompt_from_mask is gone, which exporting.graph replaces, since it looks "
+        "at the values of a mask: see whether Pooling.forward can be traced as it is."
     )
     for mask in ([[0, 0, 1, 1, 1], [0, 0, 0, 1, 1]], [[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]]):
         given = torch.tensor(mask)
@@ -93,11 +73,9 @@ def test_sentence_transformers_loads_with_given_module_classes() -> None:
     """`model.loading.load` needs it to load calibrated models without trusting their code."""
     load = getattr(SentenceTransformer, "_load_with_module_classes", None)
     assert load is not None, (
-        "SentenceTransformer._load_with_module_classes is gone. fairspan.model.loading.load uses "
-        "it to map the "
-        "reference in modules.json to CalibratedTransformer without trust_remote_code: look for "
-        "its successor in "
-        "SentenceTransformer.__init__, or read modules.json and build the modules in load()."
+        "SentenceTransformer._load_with_module_classes is gone, by which model.loading.load maps "
+        "modules.json to CalibratedTransformer without trust_remote_code: look for its successor "
+        "in SentenceTransformer.__init__, or build the modules in load()."
     )
     parameters = list(inspect.signature(load).parameters)
     assert parameters[:2] == ["model_name_or_path", "module_classes"], (
@@ -111,14 +89,11 @@ def test_torch_has_flash_attention_on_cpus_with_its_normaliser() -> None:
     return."""
     operator = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
     assert operator is not None, (
-        "aten._scaled_dot_product_flash_attention_for_cpu is gone. fairspan.attention.all_rows "
-        "uses it in "
-        "restricted_attention: use its successor, or let _flash() return False, which takes the "
-        "slower path below it."
+        "aten._scaled_dot_product_flash_attention_for_cpu is gone. all_rows.restricted_attention "
+        "uses it: use its successor, or let _flash() return False, which takes the slower path."
     )
-    query, key, value = torch.randn(
-        3, 1, 2, 5, 8, generator=torch.Generator().manual_seed(0)
-    ).double()
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = torch.randn(3, 1, 2, 5, 8, generator=generator).double()
     mask = torch.zeros(1, 1, 5, 5, dtype=torch.float64)
     mask[..., -1] = -torch.inf
     out, log_mass = operator(query, key, value, 0.0, False, attn_mask=mask, scale=0.5)
@@ -149,11 +124,9 @@ def test_transformers_marks_masks_that_hide_only_padding(make_tiny: Make) -> Non
     finally:
         AttentionMaskInterface.register(NAME, before)
     assert seen.get("mask_function") is bidirectional_mask_function, (
-        "transformers no longer passes masking_utils.bidirectional_mask_function itself as "
-        "mask_function. "
-        "fairspan.attention.interface.mask compares with it, and would make an L×L mask for every "
-        "padded batch: find "
-        "out how a mask that hides only padding can be told now."
+        "transformers no longer passes masking_utils.bidirectional_mask_function itself, with "
+        "which attention.interface.mask compares: it would make an L×L mask for every padded "
+        "batch. Find out how a mask that hides only padding can be told now."
     )
     assert seen.get("q_length") == 3, (
         "mask functions are no longer called with q_length: see attention.interface.mask."
@@ -177,9 +150,8 @@ def test_configurations_name_their_attention() -> None:
     """`attention.relative` sets it: MPNet refuses set_attn_implementation, as its own code asks no
     function."""
     assert isinstance(getattr(PretrainedConfig, "_attn_implementation", None), property), (
-        "configurations of transformers have no _attn_implementation any more. "
-        "fairspan.attention.relative "
-        "sets it, so that masks are made by fairspan's mask function: set its successor there."
+        "configurations have no _attn_implementation any more. attention.relative sets it, so that "
+        "masks are made by fairspan's mask function: set its successor there."
     )
 
 
@@ -188,34 +160,20 @@ def test_mpnet_has_the_modules_that_its_port_uses() -> None:
         MPNetConfig(hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
     )
     layer = model.encoder.layer[0]
-    names = (
-        "attention.attn.q",
-        "attention.attn.k",
-        "attention.attn.v",
-        "attention.attn.o",
-        "attention.attn.dropout",
-    )
+    names = [f"attention.attn.{name}" for name in ("q", "k", "v", "o", "dropout")]
     for name in (*names, "attention.LayerNorm", "attention.dropout", "intermediate", "output"):
         assert name in dict(layer.named_modules()), (
-            f"transformers' MPNetLayer has no {name} any more: compare "
-            "fairspan.attention.relative with it, "
+            f"transformers' MPNetLayer has no {name} any more: compare attention.relative with it, "
             "and drop it if MPNet now asks the attention interface itself."
         )
 
 
 def test_transformer_modules_have_what_calibrated_ones_override() -> None:
-    names = (
-        "on_model_ready",
-        "preprocess",
-        "forward",
-        "get_config_dict",
-        "save",
-        "load",
-        "load_config",
-    )
-    missing = [name for name in names if not callable(getattr(Transformer, name, None))]
+    names = ("on_model_ready", "preprocess", "forward", "get_config_dict", "save", "load")
+    missing = [
+        name for name in (*names, "load_config") if not callable(getattr(Transformer, name, None))
+    ]
     assert not missing, (
-        f"sentence_transformers' Transformer has no {missing} any more. "
-        "fairspan.model.transformer overrides them: "
-        "calibrated models would be saved, loaded or run without their calibration."
+        f"sentence_transformers' Transformer has no {missing} any more, which model.transformer "
+        "overrides: models would be saved, loaded or run without their calibration."
     )

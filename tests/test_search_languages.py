@@ -171,8 +171,8 @@ def test_what_a_language_lacks_is_left_out_of_all() -> None:
 def test_translations_need_the_same_ids() -> None:
     english = in_language("en", ["a", "b"], {"q1": "a"})
     for german, said in (
-        (in_language("de", ["x", "y"], {"q9": "x"}), "en, de have 0 questions and 0 documents in"),
-        (in_language("de", ["a", "b"], {"q1": "b"}), "the question 'q1' asks for 'a' and 'b' in"),
+        (in_language("de", ["x", "y"], {"q9": "x"}), "en, de have 0 questions and 0 .* too few to"),
+        (in_language("de", ["a", "b"], {"q1": "b"}), "'q1' asks for 'a' and 'b' in different lan"),
     ):
         with pytest.raises(CorpusError, match=said):
             combine_languages([english, german], seed=0)
