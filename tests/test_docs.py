@@ -39,12 +39,8 @@ def prints(*values: object, shown: str) -> None:
 
 def without_prints(code: str) -> str:
     """`print(x)  # shown` becomes a check that x is printed as shown; other prints stay."""
-    return re.sub(
-        r"^print\((.*)\)  # (.*)$",
-        lambda line: f"prints({line[1]}, shown={line[2]!r})",
-        code,
-        flags=re.MULTILINE,
-    )
+    shown = re.compile(r"^print\((.*)\)  # (.*)$", re.MULTILINE)
+    return shown.sub(lambda line: f"prints({line[1]}, shown={line[2]!r})", code)
 
 
 @pytest.mark.parametrize(
@@ -66,12 +62,8 @@ def test_code_on_a_page_runs(
         getattr(fairspan, name)
     monkeypatch.setattr("sentence_transformers.SentenceTransformer", lambda name: model)
     monkeypatch.chdir(tmp_path)
-    names = {
-        "model": model,
-        "documents": ["w1 w2", "w3"],
-        "folder": str(tmp_path / "saved"),
-        "prints": prints,
-    }
+    names: dict[str, Any] = {"model": model, "documents": ["w1 w2", "w3"], "prints": prints}
+    names["folder"] = str(tmp_path / "saved")
     exec(compile(without_prints(python_blocks(page)), str(page), "exec"), names)
     named = frames_named(page)
     if named:
@@ -132,10 +124,8 @@ def test_options_on_the_page_of_collapse_are_accepted() -> None:
         r"`(--temperatures \"\" [^`]*)`", (ROOT / "docs" / "collapse.md").read_text("utf-8")
     )
     options = accept(["collapse", "MODEL", *shlex.split(shown)])
-    assert (options["temperatures"], options["treatments"]) == (
-        [],
-        ["tiles+temperature=1", "tiles"],
-    )
+    assert options["temperatures"] == []
+    assert options["treatments"] == ["tiles+temperature=1", "tiles"]
     with pytest.raises(FairspanError, match="is empty"):
         accept(["collapse", "MODEL", "--treatments", ""])
 
@@ -176,22 +166,16 @@ def anchors(page: Path) -> set[str]:
     return named | set(re.findall(r'<a id="([^"]+)">', text))
 
 
-MODULES = (
-    *("calibration.calibration", "calibration.treatment", "cli.plain", "corpus.corpus"),
-    *("corpus.marked_text", "corpus.sentences", "corpus.wikipedia.downloads"),
-    *(
-        "corpus.wikipedia.sitelinks",
-        "design.parts",
-        "model.segments",
-        "report.text",
-        "serving.batcher",
-    ),
-    "stats.equivalence",
-)
+SOURCE = ROOT / "src"
+MODULES = [
+    ".".join(file.relative_to(SOURCE).with_suffix("").parts)
+    for file in sorted(SOURCE.rglob("*.py"))
+    if ">>> " in file.read_text(encoding="utf-8")
+]
 
 
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_in_docstrings(module: str) -> None:
-    result = doctest.testmod(import_module(f"fairspan.{module}"))
+    result = doctest.testmod(import_module(module))
     assert result.attempted > 0
     assert result.failed == 0

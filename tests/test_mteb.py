@@ -1,6 +1,4 @@
-"""Search tasks of mteb, read query by query, and what mteb itself runs: data in memory, tiny
-models, no network.
-"""
+"""Search tasks of mteb, read query by query, and what mteb itself runs, without a network."""
 
 from __future__ import annotations
 
@@ -84,15 +82,10 @@ def search(mteb: ModuleType) -> Callable[..., Any]:
             )
 
             def load_data(self, **kwargs: Any) -> None:
-                own = {
-                    "queries": table(queries),
-                    "corpus": table(DOCUMENTS, **more),
-                    "top_ranked": None,
-                }
+                own = {"queries": table(queries), "corpus": table(DOCUMENTS, **more)}
                 judged = {query: dict(gains) for query, gains in relevant.items()}
-                self.dataset = {
-                    name: {"test": {**own, "relevant_docs": judged}} for name in subsets
-                }
+                own |= {"top_ranked": None, "relevant_docs": judged}
+                self.dataset = {name: {"test": own} for name in subsets}
                 self.data_loaded = True
 
         return TinySearch()
@@ -136,20 +129,12 @@ def test_a_task_is_read_query_by_query(
 ) -> None:
     """Titles stand before texts; q9 has no answer, and what is judged and not there counts for
     nothing."""
-    titles = ["T", *[""] * 13]
-    queries = {**QUERIES, "q9": "w1"}
-    task = search(
-        queries=queries,
-        relevant={**RELEVANT, "q0": {"d00": 3, "gone": 1}, "q9": {"d01": 0}},
-        title=titles,
-    )
-    named(task)
+    judged = {**RELEVANT, "q0": {"d00": 3, "gone": 1}, "q9": {"d01": 0}}
+    named(search(queries={**QUERIES, "q9": "w1"}, relevant=judged, title=["T", *[""] * 13]))
     found = read_mteb("TinySearch")
     assert {query.id: query.text for query in found.queries} == QUERIES
-    assert {one.id: one.text for one in found.documents} == {
-        **DOCUMENTS,
-        "d00": f"T {DOCUMENTS['d00']}",
-    }
+    titled = {**DOCUMENTS, "d00": f"T {DOCUMENTS['d00']}"}
+    assert {one.id: one.text for one in found.documents} == titled
     assert found.relevant["q0"] == {"d00": 3.0}
     assert found.relevant["q1"] == {"d01": 2.0, "d06": 1.0, "d13": 0.0}
     assert found.notes == ("1 queries that nothing answers were left out",)
@@ -166,20 +151,12 @@ def test_scores_are_those_of_mteb_itself(
     fair = fairspan.calibrate(model, basket_size=4)
     named(search())
     treatments = ["none", "paper+basket_size=4"]
-    options: dict[str, Any] = {
-        "treatments": treatments,
-        "metrics": ["ndcg@10", "recall@3"],
-        "documents_only": False,
-    }
-    log = fairspan.evaluate(
-        model, "mteb:TinySearch", **options, out=tmp_path / "run", progress=False
-    )
+    options: dict[str, Any] = {"treatments": treatments, "metrics": ["ndcg@10", "recall@3"]}
+    options |= {"documents_only": False, "out": tmp_path / "run", "progress": False}
+    log = fairspan.evaluate(model, "mteb:TinySearch", **options)
     for treatment, one in zip(log.treatments, (model, fair), strict=True):
-        theirs = (
-            mteb.evaluate(one, search(), cache=None, co2_tracker=False)
-            .task_results[0]
-            .scores["test"][0]
-        )
+        found = mteb.evaluate(one, search(), cache=None, co2_tracker=False)
+        theirs = found.task_results[0].scores["test"][0]
         for metric, name in (("ndcg@10", "ndcg_at_10"), ("recall@3", "recall_at_3")):
             ours = log.rows.filter(treatment=treatment, measure=metric)["value"]
             assert len(ours) == len(QUERIES)
@@ -223,20 +200,15 @@ def test_a_task_can_be_limited(mteb: ModuleType) -> None:
 
 
 def test_tasks_that_are_no_search_of_texts(mteb: ModuleType, named: Callable[[Any], None]) -> None:
-    with pytest.raises(
-        CorpusError,
-        match=r"^CQADupstackRetrieval is the mean of several tasks: name one of .*Android",
+    named_task = mteb.get_task
+    for name, said in (
+        ("CQADupstackRetrieval", r"is the mean of several tasks: name one of .*Android"),
+        ("CIFAR10", r"is a task of type ImageClassification on image, which cannot"),
+        ("TinySTS", r"is a task of type STS on text, which cannot be read query by"),
     ):
-        read_mteb("CQADupstackRetrieval")
-    with pytest.raises(
-        CorpusError, match=r"^CIFAR10 is a task of type ImageClassification on image, which cannot"
-    ):
-        read_mteb("CIFAR10")
-    named(sts_task(mteb))
-    with pytest.raises(
-        CorpusError, match=r"^TinySTS is a task of type STS on text, which cannot be read query by"
-    ):
-        read_mteb("TinySTS")
+        named(sts_task(mteb) if name == "TinySTS" else named_task(name))
+        with pytest.raises(CorpusError, match=f"^{name} {said}"):
+            read_mteb(name)
 
 
 @pytest.mark.parametrize(
@@ -351,21 +323,15 @@ def test_results_are_not_taken_for_those_of_the_plain_model(
         )
         return found.task_results[0].scores["test"][0]["mrr_at_10"]
 
-    plain, cache = (
-        tiny_model(tmp_path / "model", "bert", "mean"),
-        mteb.ResultCache(tmp_path / "results"),
-    )
+    plain = tiny_model(tmp_path / "model", "bert", "mean")
+    cache = mteb.ResultCache(tmp_path / "results")
     fair = fairspan.calibrate(plain, basket_size=4)
     expected = {one: score(one) for one in (plain, fair)}
     assert abs(expected[plain] - expected[fair]) > 0.01, "the calibration shows"
-    for one, filed in (
-        (plain, plain),
-        (mteb_model(fair), fair),
-        (mteb_model(plain, "plain"), plain),
-    ):
-        assert [score(one, cache), score(one, cache)] == pytest.approx(
-            [expected[filed]] * 2, abs=1e-6
-        )
+    metas = (mteb_model(fair), mteb_model(plain, "plain"))
+    for one, filed in zip((plain, *metas), (plain, fair, plain), strict=True):
+        twice = [score(one, cache), score(one, cache)]
+        assert twice == pytest.approx([expected[filed]] * 2, abs=1e-6)
     assert len(list(tmp_path.glob("results/*/*/*/TinySearch.json"))) == 3
 
 
@@ -393,18 +359,14 @@ def test_scores_by_position_are_those_of_evaluate(registry: dict[str, Any], tmp_
     found = example["compare"](str(folder), treatments, task=str(task))
     assert found["local/model (plain)"] != found["local/model (tempscale)"]
     for treatment in treatments:
-        theirs, ours = (
-            found[f"local/model ({treatment})"],
-            log.rows.filter(treatment=treatment, measure="ndcg@10"),
-        )
+        theirs = found[f"local/model ({treatment})"]
+        ours = log.rows.filter(treatment=treatment, measure="ndcg@10")
         assert ours["value"].mean() == pytest.approx(theirs.pop("main_score"), abs=1e-5)
         by_fifth = dict(ours.select("position", "value").drop_nulls().iter_rows())
-        assert theirs == pytest.approx(
-            {f"ndcg_at_10_position_{place}": by_fifth[place] for place in (1, 2, 3, 4)}
-        )
-    (task / "queries.jsonl").write_text(
-        "\n".join(json.dumps({**one, "metadata": {}}) for one in asked)
-    )
+        wanted = {f"ndcg_at_10_position_{place}": by_fifth[place] for place in (1, 2, 3, 4)}
+        assert theirs == pytest.approx(wanted)
+    bare = [json.dumps({**one, "metadata": {}}) for one in asked]
+    (task / "queries.jsonl").write_text("\n".join(bare))
     with pytest.raises(
         CorpusError, match=r"^mteb needs one index with known positions: .*task has 1 with 0\.$"
     ):

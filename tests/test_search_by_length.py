@@ -30,32 +30,18 @@ def by_length(
 ) -> dict[tuple[str, str], dict[str, Any]]:
     """The frame by group and treatment; one query a cluster, whose rows are not in order."""
     rows = [
-        dict.fromkeys(SCHEMA)
-        | {
-            "run": "r",
-            "model": "m",
-            "treatment": name,
-            "measure": measure,
-            "set": number,
-            "order": 0,
-            "document": f"d{number:02}",
-            "query": f"q{number:02}",
-            "query_tokens": query_tokens[number],
-            "tokens": 500 if tokens is None else tokens[number],
-            "part": "whole",
-            "value": float(value),
-        }
+        {"run": "r", "model": "m", "treatment": name, "measure": measure, "part": "whole"}
+        | {"set": number, "order": 0, "document": f"d{number:02}", "query": f"q{number:02}"}
+        | {"query_tokens": query_tokens[number], "tokens": tokens[number] if tokens else 500}
+        | {"value": float(value)}
         for measure, own in (("ndcg@10", values), ("rank", ranks or {}))
         for name, found in own.items()
         for number, value in enumerate(found)
     ]
-    log = log_of(
-        folder, pl.DataFrame(rows, schema=SCHEMA), positions=None, spec={"documents_only": False}
-    )
-    frame = frames_of(log).get("by_length")
-    return (
-        {} if frame is None else {(one["group"], one["treatment"]): one for one in frame.to_dicts()}
-    )
+    frame = pl.DataFrame(rows, schema=SCHEMA)
+    log = log_of(folder, frame, positions=None, spec={"documents_only": False})
+    found = frames_of(log).get("by_length", pl.DataFrame())
+    return {(one["group"], one["treatment"]): one for one in found.to_dicts()}
 
 
 def test_shortest_and_longest_fifth_by_hand(tmp_path: Path) -> None:

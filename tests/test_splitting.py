@@ -79,13 +79,8 @@ def random_tasks(draw: st.DrawFn) -> list[MeasuredTask]:
             relevant[own] = gains
             if draw(st.booleans()):
                 evidence[own] = Evidence(f"d{number}", 0, 3)
-        tasks.append(
-            measured(
-                RetrievalTask(
-                    "random", tuple(queries), tuple(documents), relevant, evidence, edition
-                )
-            )
-        )
+        own_task = (tuple(queries), tuple(documents), relevant, evidence, edition)
+        tasks.append(measured(RetrievalTask("random", *own_task)))
     return tasks
 
 
@@ -114,9 +109,8 @@ def companies(tasks: Sequence[MeasuredTask], *, texts: bool) -> set[frozenset[st
             if node not in seen:
                 seen.add(node)
                 ahead.extend(neighbours[node])
-        found.add(
-            frozenset(name.removeprefix("query ") for name in seen if name.startswith("query "))
-        )
+        names = [name.removeprefix("query ") for name in seen if name.startswith("query ")]
+        found.add(frozenset(names))
     return found
 
 
@@ -159,6 +153,7 @@ def test_queries_that_share_a_document() -> None:
     assert left.notes[0].startswith("4 of 6 queries are linked by documents")
 
 
+PAIR = Passage("d1", "one, two", spans=((0, 3), (5, 8)))
 RELEVANT = {f"q{number}": {f"d{number}": 1.0} for number in range(6)}
 
 
@@ -166,14 +161,8 @@ RELEVANT = {f"q{number}": {f"d{number}": 1.0} for number in range(6)}
     ("documents", "queries"),
     [
         ([Passage("d1", "the same"), Passage("d4", "the same")], {}),
-        (
-            [
-                Passage("d1", "one, two", spans=((0, 3), (5, 8))),
-                Passage("d4", "three, two", spans=((0, 5), (7, 10))),
-            ],
-            {},
-        ),
-        ([Passage("d1", "one, two", spans=((0, 3), (5, 8))), Passage("d4", "two")], {}),
+        ([PAIR, Passage("d4", "three, two", spans=((0, 5), (7, 10)))], {}),
+        ([PAIR, Passage("d4", "two")], {}),
         ([], {"q1": "what?", "q4": "what?"}),
         ([Passage("d1", "what?")], {"q4": "what?"}),
     ],
@@ -187,7 +176,7 @@ def test_texts_that_are_the_same(documents: list[Passage], queries: dict[str, st
 
 
 def test_a_document_that_nobody_asks_for_links_those_that_share_its_segments() -> None:
-    between = Passage("unasked", "one, two", spans=((0, 3), (5, 8)))
+    between = replace(PAIR, id="unasked")
     documents = [Passage("d1", "one"), Passage("d4", "two"), between]
     assert clusters(linked(RELEVANT, documents, texts=True)) == ["", "", "", "", "q1", ""]
 

@@ -115,9 +115,8 @@ def test_the_trainer_trains_an_adapter_finds_the_best_and_goes_on(
 
     def train(steps: int, checkpoint: str | None = None) -> Any:
         loss = MultipleNegativesRankingLoss(fair)
-        trainer = SentenceTransformerTrainer(
-            fair, Arguments(max_steps=steps, **options), data, data, loss
-        )
+        how = Arguments(max_steps=steps, **options)
+        trainer = SentenceTransformerTrainer(fair, how, data, data, loss)
         trainer.train(resume_from_checkpoint=checkpoint)
         return trainer.state
 
