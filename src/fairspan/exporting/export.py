@@ -42,10 +42,9 @@ def export(
     """Write a model, calibrated or plain, as a folder that runs without fairspan, in onnxruntime.
 
     `onnx/model.onnx` maps `input_ids`, `attention_mask` and, if the tokenizer has them,
-    `token_type_ids` of any shape to `sentence_embedding`, with tiles or baskets, pooling, dense
-    layers and normalisation, and to `last_hidden_state`, the vectors of the tokens. Beside it are a
-    tokenizer, configuration and card, as other programs expect them, and `fairspan.json`. Graph and
-    tokenizer are first tested on texts of different lengths.
+    `token_type_ids` to `sentence_embedding`, the finished vector, and to `last_hidden_state`, the
+    vectors of the tokens. Beside it are a tokenizer, configuration and card, as other programs
+    expect them, and `fairspan.json`. Graph and tokenizer are first tested.
 
     Args:
         out: the folder to write, which is new or empty. Weights of more than 2 GB go into a second
@@ -81,6 +80,7 @@ def export(
     sides = sides_of(copied, side)
     inputs = list(example)
     dtype = str(model.dtype).removeprefix("torch.")
+    poolings = [module for module in copied.modules() if isinstance(module, Pooling)]
     facts: dict[str, Any] = {
         "format": FORMAT,
         "fairspan": version("fairspan"),
@@ -89,9 +89,7 @@ def export(
         "prompts": {side: prompt_of(copied, side) for side in sides},
         "calibration": calibration.to_dict() if calibration.acts else None,
         "max_seq_length": window,
-        "pooling": [
-            module.pooling_mode for module in copied.modules() if isinstance(module, Pooling)
-        ],
+        "pooling": [module.pooling_mode for module in poolings],
         "converted_from": None if dtype == "float32" else dtype,
         "inputs": inputs,
         "outputs": list(OUTPUTS),
@@ -131,8 +129,7 @@ def _save(program: Any, file: Path) -> None:
 
 def _encoded(model: SentenceTransformer, texts: list[str], side: Side) -> np.ndarray:
     encode = model.encode_query if side == "query" else model.encode_document
-    vectors: np.ndarray = encode(texts, batch_size=len(texts), show_progress_bar=False)
-    return vectors
+    return np.asarray(encode(texts, batch_size=len(texts), show_progress_bar=False))
 
 
 def _texts(model: SentenceTransformer, window: int | None) -> list[str]:
@@ -159,11 +156,7 @@ def _texts(model: SentenceTransformer, window: int | None) -> list[str]:
 def _verified(
     folder: Path, texts: list[str], inputs: list[str], expected: np.ndarray
 ) -> dict[str, Any]:
-    """The dimension, and how far the folder's vectors are from those expected [texts, dimension].
-
-    Raises:
-        UnsupportedModel: if they differ.
-    """
+    """The dimension, and how far the vectors are from those expected [texts, dimension]."""
     vectors, lengths = _run(folder, texts, inputs)
     difference = relative_difference(vectors, expected)
     if not difference <= LIMIT:

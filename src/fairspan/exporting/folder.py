@@ -2,7 +2,7 @@
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Normalize, Pooling
@@ -49,11 +49,7 @@ vectors = session.run(["sentence_embedding"], inputs)[0]
 
 
 def write_folder(model: SentenceTransformer, folder: Path, side: Side, window: int | None) -> None:
-    """Everything of a model's folder but its graph and weights.
-
-    Args:
-        window: the most tokens that the graph reads; None for any length.
-    """
+    """Everything of a model's folder but its graph and weights; no window is any length."""
     transformer, *others = model.children()
     limit = window or ANY_LENGTH
     config = copy.deepcopy(transformer.model.config)
@@ -98,8 +94,7 @@ def _save_module(module: Any, folder: Path, number: int) -> dict[str, Any]:
 
 
 def calibration_of(model: SentenceTransformer) -> Calibration:
-    calibration: Calibration = getattr(model[0], "calibration", PRESETS["plain"])
-    return calibration
+    return cast(Calibration, getattr(model[0], "calibration", PRESETS["plain"]))
 
 
 def sides_of(model: SentenceTransformer, side: Side) -> tuple[Side, ...]:

@@ -59,11 +59,7 @@ class Graph(nn.Module):
 
 
 def exportable_copy(model: SentenceTransformer) -> SentenceTransformer:
-    """A copy on the CPU, in float32.
-
-    Raises:
-        UnsupportedModel: if the model has a part that no graph can have.
-    """
+    """A copy on the CPU, in float32; raises if the model has a part that no graph can have."""
     if not isinstance(model, SentenceTransformer):
         raise UnsupportedModel(f"export takes a SentenceTransformer, got {type(model).__name__}.")
     require_transformers(model, "export")
@@ -76,10 +72,8 @@ def exportable_copy(model: SentenceTransformer) -> SentenceTransformer:
     traceable = ("sentence_transformers.", "transformers.", "fairspan.")
     for part in (first.model, *others):
         if not type(part).__module__.startswith(traceable):
-            raise UnsupportedModel(
-                f"the model has {type(part).__name__}, a module with custom code, which cannot be "
-                "exported."
-            )
+            what = f"{type(part).__name__}, a module with custom code"
+            raise UnsupportedModel(f"the model has {what}, which cannot be exported.")
     if "message" in first.modality_config or not getattr(first.tokenizer, "is_fast", False):
         raise UnsupportedModel(
             "the model wraps texts in a chat template, or has no fast tokenizer that could be "
@@ -114,11 +108,7 @@ def _without_prompt(attention_mask: Tensor, prompt_length: int) -> Tensor:
 
 
 def trace(graph: Graph, example: dict[str, Tensor], window: int | None) -> Any:
-    """The ONNX program of a graph, for batches and texts of any size up to the window.
-
-    Args:
-        example: a batch of several texts. Whatever depends on its size is an error.
-    """
+    """The ONNX program of a graph, for batches of any size and texts up to the window."""
     shape = {0: torch.export.Dim("batch"), 1: torch.export.Dim("length", max=window)}
     shapes = dict.fromkeys(example, shape)
     with quiet(), torch.no_grad():

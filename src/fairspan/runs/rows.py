@@ -41,6 +41,18 @@ def as_rows(columns: Mapping[str, Any]) -> pl.DataFrame:
     return pl.DataFrame({**dict.fromkeys(SCHEMA), **columns}, schema=SCHEMA)
 
 
+def document_columns(document: Document) -> dict[str, Any]:
+    """The columns that all rows of a document share."""
+    return {
+        "set": document.set,
+        "order": document.order,
+        "document": document.name,
+        "lead": document.plan.lead,
+        "later": document.plan.later,
+        "n": document.n,
+    }
+
+
 def position_rows(
     documents: Sequence[Document], values: Sequence[np.ndarray], **label: str
 ) -> pl.DataFrame:
@@ -52,17 +64,11 @@ def position_rows(
     for document, numbers in zip(documents, values, strict=True):
         segments, languages = zip(*document.keys, strict=True)
         columns = {
-            "set": document.set,
-            "order": document.order,
-            "document": document.name,
             "position": range(1, document.n + 1),
             "segment": segments,
             "language": languages,
-            "lead": document.plan.lead,
-            "later": document.plan.later,
-            "n": document.n,
             "tokens": document.tokens,
             "value": numbers,
         }
-        tables.append(as_rows({**label, **columns}))
+        tables.append(as_rows({**label, **document_columns(document), **columns}))
     return pl.concat(tables)

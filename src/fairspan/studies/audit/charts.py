@@ -19,6 +19,9 @@ from fairspan.studies.audit.measures import (
     Columns,
 )
 
+Tell = Callable[[Columns], str]
+"""What is shown when a reader points at a row's point."""
+
 MOST_PLANS = 6
 """Of more plans than these a figure would be too wide, and several are drawn."""
 
@@ -31,7 +34,6 @@ class Shown:
     frames: Mapping[str, pl.DataFrame]
 
     def rows(self, frame: str, **values: Any) -> list[Columns]:
-        """The rows of a frame that have these values."""
         return self.frames[frame].filter(**values).to_dicts() if frame in self.frames else []
 
     @property
@@ -41,11 +43,7 @@ class Shown:
         return tuple(dict.fromkeys(name for frame in frames for name in frame["treatment"]))
 
     def series(
-        self,
-        rows: Iterable[Columns],
-        column: str,
-        labels: Iterable[Any],
-        tell: Callable[[Columns], str],
+        self, rows: Iterable[Columns], column: str, labels: Iterable[Any], tell: Tell
     ) -> Iterator[Series]:
         """One for each treatment, with a point for each label that a column of its rows has."""
         by_treatment: dict[str, dict[Any, Point | None]] = {}
@@ -111,19 +109,18 @@ def _profile_panels(shown: Shown, measure: str) -> Iterator[Panel]:
     means = shown.frames["means"].filter(measure=measure).sort("n", maintain_order=True)
     families = means.partition_by("n", "plan", as_dict=True, maintain_order=True)
     for (n, plan), family in families.items():
-        rows = family.to_dicts()
-        first = [row for row in rows if row["treatment"] == rows[0]["treatment"]]
-        positions = [row["position"] for row in first]
+        first = family.filter(treatment=family["treatment"][0])
+        positions = first["position"].to_list()
         series = []
-        for drawn in shown.series(rows, "position", positions, tell):
+        for drawn in shown.series(family.to_dicts(), "position", positions, tell):
             verdict = f" ({verdicts[drawn.name]})" if drawn.name in verdicts else ""
             series.append(replace(drawn, legend=drawn.name + verdict))
         yield Panel(
             plan,
             tuple(map(str, positions)),
             tuple(series),
-            detail=f"{counted(rows[0]['sets'], 'set')}, {rows[0]['documents']:,} documents",
-            strip=tuple(round(row["tokens"], 1) for row in first),
+            detail=f"{counted(first['sets'][0], 'set')}, {first['documents'][0]:,} documents",
+            strip=tuple(round(tokens, 1) for tokens in first["tokens"]),
             heading=f"{n} segments",
         )
 

@@ -70,7 +70,6 @@ class Pairing:
 
     @property
     def names(self) -> Columns:
-        """The columns that say what is compared."""
         columns = {}
         for side, arm in (("first", self.first), ("second", self.second)):
             columns[f"{side}_run"] = arm.log.run
@@ -84,7 +83,6 @@ class Pairing:
 
     @cached_property
     def families(self) -> list[tuple[Family, pl.DataFrame, list[PositionEffects]]]:
-        """Every family of documents with its rows and effects."""
         parts = self.rows.partition_by(_FAMILY, as_dict=True, maintain_order=True)
         return [(Family(*key), rows, self._effects(rows)) for key, rows in parts.items()]
 
@@ -160,8 +158,7 @@ class Pairing:
     def languages(self) -> Iterator[Columns]:
         """The difference of every two languages of mixed documents, before and after.
 
-        `change_` is of the difference, second minus first; `absolute_change_` of its absolute
-        value, negative if the second arm is fairer.
+        `absolute_change_` is of its absolute value, negative if the second arm is fairer.
         """
         mixed = self.rows.filter(MIXED)
         parts = mixed.partition_by("measure", "n", as_dict=True, maintain_order=True)

@@ -109,7 +109,6 @@ class MixedEffects:
 
 
 def mixed_effects_of(rows: pl.DataFrame, settings: Settings) -> list[MixedEffects]:
-    """The languages of mixed documents; sizes of a measure and treatment are judged together."""
     parts = _by_group(rows.filter(MIXED))
     effects = [_mixed_effects(part, group, settings) for group, part in parts.items()]
     return judged_together(effects, settings.margin)

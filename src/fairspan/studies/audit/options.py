@@ -91,9 +91,9 @@ class AuditOptions(StudyOptions, Design):
 
     @cached_property
     def all_treatments(self) -> tuple[Treatment, ...]:
-        return as_treatments(
-            default_treatments(self.model) if self.treatments is None else self.treatments
-        )
+        if self.treatments is None:
+            return as_treatments(default_treatments(self.model))
+        return as_treatments(self.treatments)
 
     def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
         """The language plans, and the corpus in their languages."""

@@ -111,7 +111,7 @@ class FamilyEffects(Family):
 
     @property
     def unevenness(self) -> Iterator[Columns]:
-        """Of the positions that are compared; nothing if there is only one of them."""
+        """One row, or none if only one position is compared."""
         if not self.uneven:
             return
         first = self.first_compared
@@ -125,7 +125,6 @@ class FamilyEffects(Family):
 
 
 def families_of(rows: pl.DataFrame, settings: Settings) -> list[FamilyEffects]:
-    """The statistics of every family; those of one measure and treatment are judged together."""
     parts = rows.partition_by(FAMILY, as_dict=True, maintain_order=True)
     families = [_effects_of(part, family, settings) for family, part in parts.items()]
     return judged_together(families, settings.margin)
@@ -165,10 +164,7 @@ def worst_of(judged: Sequence[AnyJudged]) -> AnyJudged | None:
 
 
 def verdict_of(families: Sequence[FamilyEffects], more: Sequence[str] = ()) -> tuple[str, str]:
-    """The verdict on a measure of a treatment, and a line with `more` and what it leaves out.
-
-    It is the verdict on the worst family, and fair only if some family compares position 1.
-    """
+    """The verdict on the worst family, fair only if some compare position 1, and it in a line."""
     worst = worst_of(families)
     only_mixed = all(family.mixed for family in families)
     kind = "inconclusive" if worst is None else worst.kind

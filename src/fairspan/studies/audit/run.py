@@ -17,10 +17,11 @@ from fairspan.encoding.attention_profile import (
 from fairspan.encoding.calling import call_of
 from fairspan.runs.bases import Treated
 from fairspan.runs.log import RunLog
-from fairspan.runs.rows import SCHEMA, as_rows, position_rows
+from fairspan.runs.rows import SCHEMA, as_rows, document_columns, position_rows
 from fairspan.runs.running import Run
 from fairspan.runs.study import Study
 from fairspan.stats.geometry import representation, retention
+from fairspan.studies.audit.measures import POSITION_MEASURES
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.audit.prepare import PreparedAudit, prepare_audit
 from fairspan.studies.audit.view import view_of
@@ -73,15 +74,13 @@ def _values(prepared: PreparedAudit, run: Run, treated: Treated) -> dict[str, li
     encoder = treated.documents
     vectors = run.read([treated.segments.key(text) for text in prepared.segments])
     alone = dict(zip(prepared.documents.segments, vectors, strict=True))
-    values: dict[str, list[np.ndarray]] = {
-        name: [] for name in ("representation", "retention") if name in prepared.options.measures
-    }
+    measures = prepared.options.measures
+    values = {name: list[np.ndarray]() for name in POSITION_MEASURES if name in measures}
     for start in range(0, len(documents), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
         texts = prepared.texts[part]
-        references = [
-            np.stack([alone[key] for key in document.keys]) for document in documents[part]
-        ]
+        keys = [document.keys for document in documents[part]]
+        references = [np.stack([alone[key] for key in of_document]) for of_document in keys]
         if "representation" in values:
             whole = run.read([encoder.key(text) for text in texts])
             values["representation"] += map(representation, whole, references)
@@ -112,20 +111,13 @@ def _profile_rows(
     """One row for each document, layer and part; the parts of a measure sum to 1 in every layer."""
     tables = []
     for document, row in zip(documents, rows, strict=True):
-        columns = {
-            **label,
-            "set": document.set,
-            "order": document.order,
-            "document": document.name,
-            "n": document.n,
-            "lead": document.plan.lead,
-            "later": document.plan.later,
+        columns = {**label, **document_columns(document)}
+        profiles = {
+            "segment": by_segment(row, document.spans),
+            "basket": by_basket(row, BASKET_SIZE),
+            "bin": by_bins(row, BINS),
         }
-        for name, profile in (
-            ("segment", by_segment(row, document.spans)),
-            ("basket", by_basket(row, BASKET_SIZE)),
-            ("bin", by_bins(row, BINS)),
-        ):
+        for name, profile in profiles.items():
             parts = {f"{name} {place}": mass for place, mass in enumerate(profile.parts.T, start=1)}
             for place, (part, masses) in enumerate((parts | profile.rest).items()):
                 about: dict[str, Any] = {"measure": f"attention_{name}", "part": part}

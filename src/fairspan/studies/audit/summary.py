@@ -127,14 +127,13 @@ def _verdict_frame(
 
 
 def _mixed_note(families: Sequence[FamilyEffects]) -> list[str]:
-    """In mixed plans, what cannot be told apart."""
     if not any(family.mixed for family in families):
         return []
     note = (
         "in mixed plans position 1 is the only segment in its language, which cannot be told from "
-        "being first: verdicts, spreads and changes are about later positions"
+        f"being first: verdicts, spreads and changes are about later positions{remedy(families)}"
     )
-    return [note + remedy(families)]
+    return [note]
 
 
 def _shared_note(entries: AuditEntries, families: Sequence[FamilyEffects]) -> list[str]:

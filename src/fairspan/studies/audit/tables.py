@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from math import isnan
 from typing import Any, NamedTuple
@@ -39,8 +40,7 @@ class _Layout(NamedTuple):
     note: str = ""
 
 
-def _signed(name: str, group: str = "") -> Column:
-    return Column(name, group, form="+.3f")
+_signed = partial(Column, form="+.3f")
 
 
 _LAYOUTS = {
@@ -185,7 +185,7 @@ def _verdict_table(frames: Frames, model: str, notes: Sequence[str]) -> Table:
 
 
 def _unevenness_table(frame: pl.DataFrame, model: str, margin: float) -> Table:
-    """How much positions differ, in every family of documents under every treatment."""
+
     notes = [f"verdict: on differences between positions within ±{margin:g}"]
     notes += _if_mixed(frame, _LATER)
     return _table("unevenness", in_order(frame, "plan", "n", "treatment"), model, notes)
@@ -211,10 +211,8 @@ def _role_table(frame: pl.DataFrame, model: str) -> Table:
         ends = cs.starts_with("own_", "others_", "gap_").name.prefix(f"{role}_")
         of_role = frame.filter(role=role).select(*keys, ends)
         wide = wide.join(of_role, on=keys, how="left", maintain_order="left")
-    note = (
-        "means over the other languages, at the lengths that segments have; later: the mean of "
-        "positions 2 to n"
-    )
+    means = "means over the other languages, at the lengths that segments have"
+    note = f"{means}; later: the mean of positions 2 to n"
     return _table("language-roles", frame, model, [note], wide)
 
 
