@@ -51,10 +51,8 @@ def read_beir(folder: Path, *, split: str = "test", language: str | None = None)
         if position is not None:
             evidence[id] = position
     if other_languages and not queries:
-        raise CorpusError(
-            f"{folder} has no queries in {language!r}. "
-            f"Languages there: {', '.join(sorted(other_languages))}."
-        )
+        listed = ", ".join(sorted(other_languages))
+        raise CorpusError(f"{folder} has no queries in {language!r}. Languages there: {listed}.")
     passages = tuple(document.passage for document in documents.values() if document.passage.text)
     counts = {
         "Documents without any text, left out of the index": len(documents) - len(passages),
@@ -134,10 +132,8 @@ def _evidence(
         number = metadata.whole("segment")
         spans = document.passage.spans
         if not 0 <= number < len(spans):
-            raise metadata.fault(
-                f"'segment' is {number}, and the document {name!r} has {len(spans)}, "
-                "counted from 0."
-            )
+            has = f"the document {name!r} has {len(spans)}, counted from 0"
+            raise metadata.fault(f"'segment' is {number}, and {has}.")
         return name, Evidence(name, *spans[number], fifth)
     if fifth is None:
         return name, None
@@ -174,8 +170,8 @@ def _read_judgements(
         except CorpusError as error:
             raise CorpusError(f"{place}: {error}") from None
         if (query, document) in scores:
-            if scores[query, document] != score:
-                before = scores[query, document]
+            before = scores[query, document]
+            if before != score:
                 raise CorpusError(f"{place}: the score is {score:g}, but {before:g} before.")
             continue
         scores[query, document] = score
@@ -205,9 +201,9 @@ def _count_notes(counts: Mapping[str, int]) -> list[str]:
 
 def _judgement(line: str) -> tuple[str, str, float]:
     """The query, the document and its score."""
-    columns = [column.strip() for column in (line.split("\t") if "\t" in line else line.split())]
+    columns = [column.strip() for column in line.split("\t" if "\t" in line else None)]
     if len(columns) not in (3, 4) or not all(columns):
-        filled = sum(bool(column) for column in columns)
+        filled = sum(map(bool, columns))
         raise CorpusError(
             f"expected 3 columns (query-id, corpus-id, score) or TREC's 4, got {filled}."
         )

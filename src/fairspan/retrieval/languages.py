@@ -67,9 +67,9 @@ class _Parallel:
             across=kind,
         )
         query_lengths = {
-            _id(name, language): task.query_lengths[name]
+            _id(name, language): measured.query_lengths[name]
             for name in self.answers
-            for language, task in self.tasks.items()
+            for language, measured in self.tasks.items()
         }
         return MeasuredTask(task, lengths, query_lengths, positions)
 

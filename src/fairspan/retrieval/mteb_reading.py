@@ -77,11 +77,9 @@ def _data_of(task: Any) -> Any:
         task.load_data()
     # Tasks load in ways of their own, and let through whatever these raise.
     except Exception as error:
-        source = task.metadata.dataset["path"]
-        reason = first_line(error).rstrip(".")
-        raise CorpusError(
-            f"the dataset {source} of {name} could not be loaded: {type(error).__name__}: {reason}."
-        ) from None
+        dataset = f"the dataset {task.metadata.dataset['path']} of {name}"
+        reason = f"{type(error).__name__}: {first_line(error).rstrip('.')}"
+        raise CorpusError(f"{dataset} could not be loaded: {reason}.") from None
     split = task.eval_splits[0]
     is_flat = subsets == ["default"] and "default" not in task.dataset
     return task.dataset[split] if is_flat else task.dataset[subsets[0]][split]

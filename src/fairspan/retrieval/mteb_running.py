@@ -1,4 +1,4 @@
-"""What mteb runs: `mteb_model`, a calibrated model, and `mteb_task`, a search by position."""
+"""What mteb runs: a calibrated model, and a search by position."""
 
 import hashlib
 import json
@@ -107,7 +107,7 @@ def _revision(model: SentenceTransformer, parts: Sequence[Any], prompts: Any) ->
 
 
 class _Words(Characters):
-    """Five characters each: passages must be the same for all models, with or without spaces."""
+    """Five characters each, so that passages are the same for all models and scripts."""
 
     unit = "words of five characters"
 

@@ -62,7 +62,7 @@ def build_pages(
         pages = [page for page in made.documents if (page.plan, page.order) == (plan, edition)]
         name = f"pages of {size} from {corpus.name}, {plan}, edition {edition + 1}"
         task = _edition(name, pages, texts, queries.language)
-        tasks.append(replace(task, notes=all_notes))
+        tasks.append(replace(task, edition=edition, notes=all_notes))
     return tuple(tasks)
 
 
@@ -101,7 +101,7 @@ def _edition(
             queries.append((query, Evidence(page.name, *span)))
     passages = [Passage(page.name, page.text, str(plan), page.spans) for page in pages]
     task = make_task(name, passages, queries)
-    return replace(task, edition=pages[0].order, lead=plan.lead, later=plan.later)
+    return replace(task, lead=plan.lead, later=plan.later)
 
 
 def _split(
@@ -145,18 +145,14 @@ def _parts(
     segments: Sequence[Segment], design: Design, counter: TokenCounter, queries: PageQueries
 ) -> list[str]:
     """What is on the page of every segment."""
+    texts = [segment.text for segment in segments]
     if design.opening is not None:
-        return counter.cut([segment.text for segment in segments], design.opening)
-    if queries.kind == "held-out":
-        return [_first_half(segment) for segment in segments]
-    return [segment.text for segment in segments]
+        return counter.cut(texts, design.opening)
+    return [*map(_first_half, segments)] if queries.kind == "held-out" else texts
 
 
 def _queries(
-    segments: Sequence[Segment],
-    parts: Sequence[str],
-    counter: TokenCounter,
-    queries: PageQueries,
+    segments: Sequence[Segment], parts: Sequence[str], counter: TokenCounter, queries: PageQueries
 ) -> tuple[list[str], str]:
     """The query of every segment, empty if it has none, and why that is so."""
     if queries.kind == "title":

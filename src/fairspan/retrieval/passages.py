@@ -69,7 +69,7 @@ class PassageDraw:
 
     @cached_property
     def _room(self) -> float:
-        """How many tokens of a document's own text the model reads."""
+        """How many tokens of a document's text the model reads."""
         window = self.counter.window
         return float("inf") if window is None else window - self.counter.count_whole([""])[0]
 
@@ -144,13 +144,12 @@ class PassageDraw:
         return min(few_enough, self.documents or few_enough)
 
     def _usable(self, corpus: Corpus, language: str) -> tuple[list[Article], list[str]]:
-        """The documents that have passages in all fifths, and notes on the others."""
+        """The documents with passages in all fifths, and notes on the others."""
         # Sorted, so that a draw does not depend on the order of files.
         ids = sorted(corpus.ids([language]))
-        first_with: dict[str, str] = {}
-        for id in ids:
-            first_with.setdefault(_spaced(corpus.text(id, language)), id)
-        texts = {id: corpus.text(id, language) for id in first_with.values()}
+        # Of documents with the same text, the first.
+        by_text = {_spaced(corpus.text(id, language)): id for id in reversed(ids)}
+        texts = {id: corpus.text(id, language) for id in sorted(by_text.values())}
         spans = {id: sentences(text, language) for id, text in texts.items()}
         flat = [texts[id][start:end] for id, borders in spans.items() for start, end in borders]
         lengths = np.array(self.counter.count(flat), dtype=np.int64)

@@ -142,10 +142,8 @@ class PageSource(_OfCorpus):
 
     @property
     def design(self) -> Design:
-        limits = {name: getattr(self, name) for name in _LIMITS}
-        return Design(
-            design=self.orders, sizes=(self.size,), sets=self.sets, seed=self.seed, **limits
-        )
+        same = {name: getattr(self, name) for name in ("sets", "seed", *_LIMITS)}
+        return Design(design=self.orders, sizes=(self.size,), **same)
 
     def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
         """The language plans, and the corpus in their languages and in that of the queries."""

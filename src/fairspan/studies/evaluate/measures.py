@@ -1,7 +1,7 @@
 """`results_of` an evaluation's log: every metric of every arm, query by query against the first."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any
 
@@ -10,6 +10,7 @@ import polars as pl
 from numpy.typing import ArrayLike
 
 from fairspan.report.frames import columns_of
+from fairspan.runs.header import IndexCost
 from fairspan.runs.log import RunLog
 from fairspan.stats.distributions import holm
 from fairspan.stats.queries import QueryChange, QueryEffects, query_change, query_effects
@@ -21,6 +22,14 @@ RANK = "rank"
 LEAST_QUERIES = 20
 """At a depth or in a fifth of a document; fewer are counted with those beside them."""
 QUERY_KEYS = ["lead", "later", "order", "query", "document", "document_language"]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluateEntries:
+    """What the indexes take, and details of how it was measured. A run adds to both."""
+
+    costs: list[IndexCost] = field(default_factory=list)
+    details: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

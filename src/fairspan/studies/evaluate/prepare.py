@@ -1,4 +1,4 @@
-"""`PreparedEvaluation`: every query and document is read, and nothing is embedded yet."""
+"""`PreparedEvaluation`: queries and documents are read, and nothing is embedded yet."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity,
 from fairspan.runs.subject import Subject
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note, window_notes, windows_of
-from fairspan.studies.evaluate.entries import EvaluateEntries
+from fairspan.studies.evaluate.measures import EvaluateEntries
 from fairspan.studies.evaluate.options import EvaluateOptions
 
 _NO_POSITIONS = (
@@ -33,7 +33,7 @@ _NO_POSITIONS = (
 
 @dataclass(frozen=True)
 class PreparedEvaluation:
-    """An evaluation that is ready to run: a task for each index, and other texts to fit on."""
+    """An evaluation that is ready to run: a task for each index, and texts to fit on."""
 
     subject: Subject
     options: EvaluateOptions

@@ -11,7 +11,7 @@ from fairspan.runs.bases import Treated
 from fairspan.runs.log import RunLog
 from fairspan.runs.running import Run
 from fairspan.runs.study import Study
-from fairspan.studies.evaluate.entries import EvaluateEntries
+from fairspan.studies.evaluate.measures import EvaluateEntries
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.evaluate.prepare import PreparedEvaluation, prepare_evaluation
 from fairspan.studies.evaluate.view import view_of

@@ -12,7 +12,6 @@ from fairspan.report.frames import columns_of, frame_of
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate import measures
 from fairspan.studies.evaluate.depths import by_depth
-from fairspan.studies.evaluate.entries import EvaluateEntries
 from fairspan.studies.evaluate.languages import language_figures
 from fairspan.studies.evaluate.measures import Columns, Result, SearchArm, languages_of, metrics_of
 from fairspan.studies.evaluate.verdicts import verdicts_of
@@ -71,7 +70,7 @@ def _groups(result: Result, languages: Sequence[str]) -> list[Columns]:
 
 def _costs(log: RunLog, results: Sequence[Result]) -> list[Columns]:
     """What each index takes and finds. Seconds are None where all vectors were stored already."""
-    entries = log.header.part(EvaluateEntries)
+    entries = log.header.part(measures.EvaluateEntries)
     costs = {SearchArm(cost.treatment, cost.index): asdict(cost) for cost in entries.costs}
     return [
         {**costs[arm], "metric": result.metric, "estimate": result.effects.overall.estimate}

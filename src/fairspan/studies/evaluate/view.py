@@ -10,9 +10,8 @@ from fairspan.report.text import model_name, with_bounds
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.charts import Shown, depth_chart, overall_chart, position_chart
-from fairspan.studies.evaluate.entries import EvaluateEntries
 from fairspan.studies.evaluate.language_view import ARMS, TEST, language_section
-from fairspan.studies.evaluate.measures import RANK
+from fairspan.studies.evaluate.measures import RANK, EvaluateEntries
 from fairspan.studies.evaluate.summary import frames_of
 
 PSI = (
@@ -47,17 +46,17 @@ _MEANS: dict[str, Column | str] = {
 def view_of(log: RunLog) -> View:
     """Everything an evaluation has to show."""
     shown = Shown(log, frames_of(log))
-    across = "languages" in shown.frames
-    sections = [
-        *([language_section(shown)] if across else []),
-        *([_by_depth(shown)] if "depths" in shown.frames else []),
-        *([_by_position(shown)] if "positions" in shown.frames else []),
-        _overall(shown),
-        Section("Indexes and their costs", tables=(_cost_table(shown),)),
-        *([_by_length(shown)] if "by_length" in shown.frames else []),
-    ]
+    parts = {
+        "languages": language_section,
+        "depths": _by_depth,
+        "positions": _by_position,
+        "quality": _overall,
+        "costs": _costs,
+        "by_length": _by_length,
+    }
+    sections = [section(shown) for frame, section in parts.items() if frame in shown.frames]
     first = sections[0]
-    methods = METHODS if across else METHODS[:-1]
+    methods = METHODS if "languages" in shown.frames else METHODS[:-1]
     return View(
         title=f"What search finds with {model_name(log.model)}",
         heading=_heading(log),
@@ -155,10 +154,8 @@ def _overall(shown: Shown) -> Section:
     columns |= {"change": replace(CHANGE, group=first), "p_value": replace(P_VALUE, group=first)}
     grouped = frame["PSI"].is_not_nan().any()
     if grouped:
-        columns |= {
-            "PSI": Column("PSI", first, form=".2f"),
-            "harmonic_mean": Column("harmonic", first),
-        }
+        columns["PSI"] = Column("PSI", first, form=".2f")
+        columns["harmonic_mean"] = Column("harmonic", first)
     table = Table.from_frame(
         "quality",
         f"Search ({shown.where})",
@@ -172,7 +169,7 @@ def _overall(shown: Shown) -> Section:
     return Section("Search overall", intro, charts=(overall_chart(shown),), tables=(table,))
 
 
-def _cost_table(shown: Shown) -> Table:
+def _costs(shown: Shown) -> Section:
     """What each index costs, and what it finds."""
     frame = shown.frame("costs")
     took = ["stored" if seconds is None else f"{seconds:.0f}" for seconds in frame["seconds"]]
@@ -181,7 +178,7 @@ def _cost_table(shown: Shown) -> Table:
         (pl.col("bytes") / 2**20).alias("MiB"),
         pl.Series("time", took, pl.String),
     )
-    return Table.from_frame(
+    table = Table.from_frame(
         "index-costs",
         f"What an index costs ({shown.where})",
         frame,
@@ -196,6 +193,7 @@ def _cost_table(shown: Shown) -> Table:
         notes=("seconds: to embed the documents; stored: these vectors were there already",),
         brief=frame["index"].n_unique() > 1,
     )
+    return Section("Indexes and their costs", tables=(table,))
 
 
 def _by_length(shown: Shown) -> Section:
