@@ -60,9 +60,8 @@ def export(
         What `fairspan.json` holds.
 
     Raises:
-        UnsupportedModel: if the model cannot be exported, a vector differs from the model's, or a
-            file cannot be written. Nothing is written then.
-        MissingExtra: if onnx, onnxscript or onnxruntime is not installed.
+        UnsupportedModel: if the model cannot be exported, or a vector differs from the model's.
+            Nothing is written then.
     """
     out = Path(out)
     require_exportable(out)
@@ -133,10 +132,7 @@ def _encoded(model: SentenceTransformer, texts: list[str], side: Side) -> np.nda
 
 
 def _texts(model: SentenceTransformer, window: int | None) -> list[str]:
-    """Four texts of random words of the vocabulary, to trace and verify the graph with.
-
-    One word, more than two tiles or baskets, nine words, and about as many as the model reads.
-    """
+    """Texts of one random word, more than two tiles or baskets, nine words, and a full window."""
     rng = np.random.default_rng(0)
     tokenizer = model.tokenizer
     special = set(tokenizer.all_special_ids)

@@ -98,17 +98,15 @@ def calibration_of(model: SentenceTransformer) -> Calibration:
 
 
 def sides_of(model: SentenceTransformer, side: Side) -> tuple[Side, ...]:
-    """The sides whose vectors a graph of one side gives.
-
-    Both if they are calibrated alike, or differ only in tiles, since a question fits into one.
-    """
+    """The sides whose vectors a graph of one side gives."""
     calibration = calibration_of(model)
     other: Side = "document" if side == "query" else "query"
     alike = calibration.on("query") == calibration.on("document")
+    # A question fits into one tile.
     only_tiles = calibration.strength == 0 and calibration.tiles_on(side)
     poolings = [module for module in model.modules() if isinstance(module, Pooling)]
     skips = any(not pooling.include_prompt for pooling in poolings)
-    same_prompt = prompt_of(model, "query") == prompt_of(model, "document")
+    same_prompt = prompt_of(model, side) == prompt_of(model, other)
     if (alike or only_tiles) and (same_prompt or not skips):
         return (side, other)
     return (side,)

@@ -66,7 +66,7 @@ class PreparedAudit:
         ]
 
     def describe(self, header: Header) -> Header:
-        """The header with the corpus, the documents and how far they are read."""
+        """The header with what is known of the corpus and the documents."""
         documents = self.documents
         shared = {str(n): count for n, count in documents.shared.items()}
         languages = list(languages_of(self.plans))
@@ -189,16 +189,13 @@ def _refuse_cut(subject: Subject, documents: Documents, measure: str) -> None:
 def _unseen_positions(subject: Subject, documents: Sequence[Document]) -> list[Unseen]:
     """For each treatment that cuts documents, the positions that are not read whole in all."""
     windows = {treatment.name: subject.window(treatment) for treatment in subject.treatments}
-    cut: dict[int | None, list[Unseen]] = {
-        window: _cut_positions(subject, documents, window)
-        for window in set(windows.values())
-        if window is not None
-    }
-    return [
-        replace(position, treatment=name)
-        for name, window in windows.items()
-        for position in cut.get(window, ())
-    ]
+    cut: dict[int | None, list[Unseen]] = {None: []}
+    unseen = []
+    for name, window in windows.items():
+        if window is not None and window not in cut:
+            cut[window] = _cut_positions(subject, documents, window)
+        unseen += [replace(position, treatment=name) for position in cut[window]]
+    return unseen
 
 
 def _cut_positions(subject: Subject, documents: Sequence[Document], window: int) -> list[Unseen]:

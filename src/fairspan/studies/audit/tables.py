@@ -217,7 +217,7 @@ def _role_table(frame: pl.DataFrame, model: str) -> Table:
 
 
 def change_table(kind: str, frame: pl.DataFrame, measure: str, *, brief: bool = False) -> Table:
-    """Two treatments on the same documents: spreads, coefficients or differences of languages."""
+    """Two treatments on the same documents: spreads, coefficients or languages."""
     by_language = kind == "language-changes"
     order = ("n", "language", "against") if by_language else ("plan", "n")
     frame = in_order(frame.filter(measure=measure), "first_treatment", "second_treatment", *order)
@@ -257,7 +257,7 @@ def _coefficient_tables(frame: pl.DataFrame, model: str) -> Iterator[Table]:
 
 
 class _Setting(NamedTuple):
-    """Documents whose coefficients are in one table; `suffix` ends the table's name."""
+    """Documents whose coefficients are in one table, whose name ends in `suffix`."""
 
     about: str
     suffix: str
@@ -396,7 +396,6 @@ def legend(frame: pl.DataFrame) -> str:
 
 
 def _notes(frame: pl.DataFrame) -> list[str]:
-    """What the signs in a table of coefficients mean, and how many sets it rests on."""
     kinds = ", ".join(sorted(set(frame["inference"])))
     ends = dict.fromkeys([frame["sets"].min(), frame["sets"].max()])
     counts = f"sets: {' to '.join(map(str, ends))}; inference: {kinds}"
