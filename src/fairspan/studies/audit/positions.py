@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import inf, nan
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import polars as pl
 
@@ -24,13 +24,23 @@ from fairspan.studies.audit.measures import (
     symbol,
 )
 
-if TYPE_CHECKING:
-    from fairspan.studies.audit.languages import MixedEffects
-
 _WORST = ("biased", "inconclusive", "fair")
 
-AnyJudged = TypeVar("AnyJudged", "FamilyEffects", "MixedEffects")
-"""`compared` and `verdict` are None if nothing could be compared."""
+
+class Judged(Protocol):
+    """What a verdict is about; `compared` and `verdict` are None if nothing could be compared."""
+
+    @property
+    def measure(self) -> str: ...
+    @property
+    def treatment(self) -> str: ...
+    @property
+    def compared(self) -> Compared | None: ...
+    @property
+    def verdict(self) -> Verdict | None: ...
+
+
+AnyJudged = TypeVar("AnyJudged", bound=Judged)
 
 
 def judged_together(unjudged: Sequence[AnyJudged], margin: float) -> list[AnyJudged]:
@@ -43,7 +53,7 @@ def judged_together(unjudged: Sequence[AnyJudged], margin: float) -> list[AnyJud
     for (measure, _), members in groups.items():
         verdicts = decide(list(members.values()), margin, measure=POSITION_MEASURES[measure].done)
         for place, verdict in zip(members, verdicts, strict=True):
-            judged[place] = replace(judged[place], verdict=verdict)
+            judged[place] = replace(judged[place], verdict=verdict)  # type: ignore[type-var]
     return judged
 
 

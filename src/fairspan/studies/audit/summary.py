@@ -121,8 +121,7 @@ def _verdict_frame(
             members = [item for item in judged if (item.measure, item.treatment) == (measure, name)]
             verdict = decide(members) if members else None
             if verdict is not None:
-                kind, sentence = verdict
-                rows.append((log.model, measure, name, kind, sentence))
+                rows.append((log.model, measure, name, *verdict))
     return pl.DataFrame(rows, schema=dict.fromkeys(_VERDICT, pl.String), orient="row")
 
 
