@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fairspan.studies.evaluate.entries import EvaluateEntries
 from sentence_transformers import SentenceTransformer
 
 import fairspan
@@ -43,8 +44,13 @@ from fairspan.retrieval.splitting import link_queries
 from fairspan.runs.log import RunLog
 from fairspan.stats.intervals import Interval
 from fairspan.stats.queries import QueryChange, query_effects
-from fairspan.studies.evaluate.entries import EvaluateEntries
-from fairspan.studies.evaluate.measures import Arm, change_of, query_groups, results_of, sorted_rows
+from fairspan.studies.evaluate.measures import (
+    SearchArm,
+    change_of,
+    query_groups,
+    results_of,
+    sorted_rows,
+)
 
 PARTS = ("search", "bm25", "cost")
 QMSUM = "retrieval/longembed_qmsum"
@@ -147,7 +153,7 @@ def search(subject: NamedModel, folder: Path, work: Path) -> list[str]:
     from_plain = results[LONG].change
     assert from_plain is not None
     before, after = (
-        sorted_rows(log.rows.filter(measure=METRIC), Arm(treatment, "whole"))
+        sorted_rows(log.rows.filter(measure=METRIC), SearchArm(treatment, "whole"))
         for treatment in (chunks, LONG)
     )
     groups = query_groups(before, ())[1]
