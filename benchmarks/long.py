@@ -29,7 +29,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fairspan.studies.evaluate.entries import EvaluateEntries
 from sentence_transformers import SentenceTransformer
 
 import fairspan
@@ -45,6 +44,7 @@ from fairspan.runs.log import RunLog
 from fairspan.stats.intervals import Interval
 from fairspan.stats.queries import QueryChange, query_effects
 from fairspan.studies.evaluate.measures import (
+    EvaluateEntries,
     SearchArm,
     change_of,
     query_groups,

@@ -28,7 +28,7 @@ from fairspan.model.window import window_of
 from fairspan.report.frames import columns_of, interval
 from fairspan.report.text import model_name
 from fairspan.stats.choice import CHOSEN, quality
-from fairspan.studies.evaluate.entries import EvaluateEntries
+from fairspan.studies.evaluate.measures import EvaluateEntries
 from fairspan.studies.tune.summary import PLAIN, decide
 
 Facts = dict[str, Any]
