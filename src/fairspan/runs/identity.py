@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:  # a finished run is found without a model
-    from fairspan.runs.prepared import Prepared
+from fairspan.runs.hashes import engine_versions, hash_of, slug
+from fairspan.runs.prepared import Prepared
 
-# What computes vectors; patch releases are taken to keep them.
-_ENGINES = ("torch", "transformers", "sentence-transformers")
-_LIBRARIES = ("fairspan", *_ENGINES, "tokenizers", "numpy", "scipy", "polars")
 _TEXTS = ("documents", "segments", "queries")
 
 
@@ -68,27 +62,3 @@ class Identity:
     def run_name(self) -> str:
         """The name of a run's folder: the model's, and a hash of everything."""
         return f"{slug(self.name)}-{hash_of(asdict(self))[:8]}"
-
-
-def vector_prefix(weights: str) -> str:
-    """What the keys of a model's vectors in the store begin with."""
-    return hash_of([weights, engine_versions()])
-
-
-def hash_of(value: Any) -> str:
-    """SHA-256 of a value that JSON can hold."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
-
-
-def slug(name: str) -> str:
-    """What the folders of a model's runs begin with."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name.rstrip("/").split("/")[-1]).strip("-.") or "model"
-
-
-def engine_versions() -> dict[str, str]:
-    """Major and minor versions of the libraries that compute vectors."""
-    return {name: ".".join(version(name).split(".")[:2]) for name in _ENGINES}
-
-
-def library_versions() -> dict[str, str]:
-    return {library: version(library) for library in _LIBRARIES}

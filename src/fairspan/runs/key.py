@@ -16,8 +16,8 @@ from fairspan.corpus.readers import EMBEDDED
 from fairspan.errors import FairspanError
 from fairspan.model.source import Loading, find_model
 from fairspan.report.view import View
+from fairspan.runs.hashes import hash_of, library_versions, slug
 from fairspan.runs.header import read_header
-from fairspan.runs.identity import hash_of, library_versions, slug
 from fairspan.runs.log import RunLog, read_log
 from fairspan.runs.options import StudyOptions
 

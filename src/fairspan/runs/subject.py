@@ -26,8 +26,8 @@ from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.window import ANY_LENGTH
 from fairspan.runs.bases import Embed, Treated, treat
 from fairspan.runs.fit_part import FitPart
+from fairspan.runs.hashes import vector_prefix
 from fairspan.runs.header import EndpointInfo, ModelInfo, TransformerInfo
-from fairspan.runs.identity import vector_prefix
 from fairspan.runs.options import named
 from fairspan.runs.progress import Progress, Silent
 

@@ -20,8 +20,8 @@ from fairspan.encoding.spectra import spectra
 from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.runs.bases import Treated, fit_pairs
 from fairspan.runs.fit_part import FitPart, choose_fit_part
+from fairspan.runs.hashes import hash_of
 from fairspan.runs.header import CorpusInfo, Header
-from fairspan.runs.identity import hash_of
 from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
 from fairspan.runs.subject import Subject
