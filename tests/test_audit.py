@@ -15,7 +15,6 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
-from fairspan.runs.hashes import library_versions
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Dense, Pooling
 
@@ -23,6 +22,7 @@ import fairspan
 from fairspan.corpus.corpus import Corpus
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
+from fairspan.runs.hashes import library_versions
 from fairspan.runs.header import FORMAT, Header, ModelInfo, Timings
 from fairspan.runs.identity import Identity
 from fairspan.runs.log import LogWriter
