@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,14 @@ from fairspan.studies.audit.comparison import Pairing, compare
 from fairspan.studies.audit.tables import coefficient_table
 from fairspan.studies.audit.view import view_of
 from tests.report_example import chart_of, printed, table_of
-from tests.simulated import DEPTH, attention_rows, audit_log, simulated_log, simulated_rows
+from tests.simulated import (
+    DEPTH,
+    attention_rows,
+    audit_log,
+    simulated_log,
+    simulated_rows,
+    with_entries,
+)
 
 PLANS = [("en", "en"), ("de", "de"), ("de", "en"), ("zh", "en")]
 NAMES = ["en", "de", "de:en", "zh:en"]
@@ -735,7 +743,26 @@ def test_changes_of_every_coefficient(log: RunLog) -> None:
         assert row["mean_change_estimate"] == pytest.approx(second - first, abs=2e-6)
 
 
-def test_runs_without_a_common_document_are_refused(tmp_path: Path, single: RunLog) -> None:
-    other = simulated_log(tmp_path / "run", [falling(0.0, 0.01, plan=("it", "it"))], run="m-2")
-    with pytest.raises(FairspanError, match="have no document in common"):
-        compare(single, other)
+def test_runs_on_other_documents_are_refused(tmp_path: Path, single: RunLog) -> None:
+    """Another language, another corpus of the same ids, other openings; a draw that agrees by
+    chance in single rows only. More languages of the same corpus are no reason.
+    """
+    corpus = single.header.to_json()["corpus"]
+    other = simulated_log(tmp_path / "a", [falling(0.0, 0.01, plan=("it", "it"))], run="m-2")
+    turned = pl.when(pl.col("position") > 1).then(pl.lit("x") + pl.col("segment"))
+    drawn = replace(single, rows=single.rows.with_columns(segment=turned.otherwise("segment")))
+    two = {"languages": ["en", "de"], "fingerprint": "g"}
+    wider = {**corpus, **two, "by_language": {"en": "f", "de": "h"}}
+    for second, said in (
+        (other, "have no document in common"),
+        (drawn, "have no document in common"),
+        (
+            with_entries(single, corpus={**corpus, "fingerprint": "g"}),
+            r"\(c, fingerprint f; c, .* g",
+        ),
+        (with_entries(single, corpus={**wider, "by_language": {"en": "h"}}), "different texts"),
+        (with_entries(single, spec={**single.spec, "opening": 20}), r"\(opening: whole; 20\)"),
+    ):
+        with pytest.raises(FairspanError, match=said):
+            compare(single, second)
+    assert compare(single, with_entries(single, corpus=wider))

@@ -632,5 +632,5 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
         with pytest.raises(FairspanError, match="have no query in common"):
             compare(first, second)
     task = {**first.header.to_json()["task"], "fingerprints": ["g"]}
-    with pytest.raises(FairspanError, match="searched different pages"):
+    with pytest.raises(FairspanError, match="read different texts"):
         compare(first, with_entries(first, task=task))

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from fairspan.calibration.treatment import shown_name
 from fairspan.errors import FairspanError
+from fairspan.runs.facts import measured_on
+from fairspan.runs.header import Header
 from fairspan.runs.log import RunLog
 from fairspan.stats.equivalence import LossKind
 
@@ -84,6 +86,8 @@ def pairs_to_compare(
             f"{first.run} is a run of {first.verb}, {second.run} of {second.verb}: compare runs of "
             "one kind."
         )
+    if second is not None:
+        require_same_texts(first.header, second.header)
     if treatments is not None:
         if len(treatments) != 2:
             raise FairspanError(
@@ -92,6 +96,38 @@ def pairs_to_compare(
         before, after = map(shown_name, treatments)
         return [(Arm(first, before), Arm(second or first, after))]
     return _pairs_in(first) if second is None else _pairs_between(first, second)
+
+
+def require_same_texts(first: Header, second: Header) -> None:
+    """Raise if two runs read other texts under the same name, or none alike.
+
+    A run may have read more: other languages of the corpus, or other tasks.
+    """
+    before = _fingerprints(first)
+    after = _fingerprints(second)
+    changed = any(after.get(name, mark) != mark for name, mark in before.items())
+    if changed or set(before.values()).isdisjoint(after.values()):
+        raise FairspanError(
+            f"{first.run} and {second.run} read different texts ({_texts_of(first)}; "
+            f"{_texts_of(second)}): compare runs on the same texts."
+        )
+
+
+def _fingerprints(header: Header) -> dict[str, str]:
+    """Those of a run's tasks by name, or of its corpus and each of its languages."""
+    if header.task is not None:
+        return dict(zip(header.task.names, header.task.fingerprints or (), strict=False))
+    if header.corpus is None:
+        return {}
+    whole = {", ".join(header.corpus.languages): header.corpus.fingerprint}
+    return {**whole, **(header.corpus.by_language or {})}
+
+
+def _texts_of(header: Header) -> str:
+    """What a run read, such as "sample, fingerprint 1f0e52aa"."""
+    facts = [value for _, value in measured_on(header)]
+    marks = [mark[:8] for mark in _fingerprints(header).values()]
+    return f"{', '.join(facts)}, fingerprint {marks[0]}" if marks else ", ".join(facts)
 
 
 def _pairs_in(log: RunLog) -> list[tuple[Arm, Arm]]:

@@ -11,7 +11,7 @@ _MOST_PLANS = 8
 
 def facts_of(header: Header) -> Pairs:
     """The facts shown under a run's title."""
-    facts = [("model", model_name(header.model.name)), *_measured_on(header)]
+    facts = [("model", model_name(header.model.name)), *measured_on(header)]
     if header.documents is not None:
         facts.append(("documents", f"{header.documents:,}"))
     if header.plans and not header.task:
@@ -23,7 +23,8 @@ def facts_of(header: Header) -> Pairs:
     return tuple((name, value) for name, value in facts if value)
 
 
-def _measured_on(header: Header) -> list[tuple[str, str]]:
+def measured_on(header: Header) -> list[tuple[str, str]]:
+    """The task and how much was searched, or the corpus."""
     task = header.task
     if task is not None:
         counts = (("queries", task.queries), ("documents", task.documents))

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from fairspan.corpus.corpus import Corpus
 from fairspan.errors import FairspanError
 from fairspan.runs.folder import HEADER
 from fairspan.runs.hashes import library_versions
@@ -79,10 +80,19 @@ class ModelInfo:
 
 @dataclass(frozen=True, slots=True)
 class CorpusInfo:
+    """A corpus in the languages that were read, with the fingerprint of each of them."""
+
     name: str
     fingerprint: str
     languages: list[str]
     segments: int | None = optional()
+    by_language: dict[str, str] | None = optional()
+
+    @classmethod
+    def of(cls, corpus: Corpus, segments: int | None = None) -> CorpusInfo:
+        languages = list(corpus.languages)
+        prints = {language: corpus.select([language]).fingerprint for language in languages}
+        return cls(corpus.name, corpus.fingerprint, languages, segments, prints)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

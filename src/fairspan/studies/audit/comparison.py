@@ -57,9 +57,17 @@ class Pairing:
     @cached_property
     def rows(self) -> pl.DataFrame:
         """The rows that both have: `value`, `value_second` and the difference `value_change`."""
+        openings = [arm.log.spec["opening"] or "whole" for arm in (self.first, self.second)]
+        if openings[0] != openings[1]:
+            raise FairspanError(
+                f"{self.first.log.run} and {self.second.log.run} read different parts of segments "
+                f"(opening: {openings[0]}; {openings[1]}): compare runs with the same opening."
+            )
         before = _position_rows(self.first)
         after = _position_rows(self.second)
         joined = before.join(after, on=_FAMILY + _PLACE, suffix="_second", maintain_order="left")
+        # In another draw, a set of the same number may have only some segments in common.
+        joined = joined.filter(pl.len().over([*_FAMILY, "set", "order"]) == pl.col("n"))
         if joined.is_empty():
             raise FairspanError(
                 f"{self.first} and {self.second} have no document in common: paired differences "

@@ -69,11 +69,9 @@ class PreparedAudit:
         """The header with what is known of the corpus and the documents."""
         documents = self.documents
         shared = {str(n): count for n, count in documents.shared.items()}
-        languages = list(languages_of(self.plans))
-        name = self.corpus.name
         return replace(
             header,
-            corpus=CorpusInfo(name, self.corpus.fingerprint, languages, len(documents.segments)),
+            corpus=CorpusInfo.of(self.corpus, len(documents.segments)),
             plans=[str(plan) for plan in self.plans],
             documents=len(documents.documents),
             windows=self._windows,

@@ -85,10 +85,9 @@ class PreparedCollapse:
         for length in self.cuts.lengths:
             tokens = [text.tokens for text in self.cuts.at(length)]
             lengths.append(Length(length, len(tokens), float(np.mean(tokens))))
-        corpus = self.corpus
         return replace(
             header,
-            corpus=CorpusInfo(corpus.name, corpus.fingerprint, list(corpus.languages)),
+            corpus=CorpusInfo.of(self.corpus),
             study=CollapseEntries(lengths, self.cuts.paired and not self.options.natural),
         )
 
