@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import pytest
 
 from fairspan.calibration.treatment import Treatment, as_treatments
+from fairspan.retrieval.source import TaskOptions
 from fairspan.runs.options import StudyOptions, as_json, default_treatments, named, source
+from fairspan.studies.evaluate.options import EvaluateOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +49,26 @@ def test_only_own_fields_are_what_was_asked() -> None:
 def test_sources_are_what_is_read() -> None:
     assert Options().sources == ["sample"]
     assert Options(corpus=str(Path("a")), tasks=("beir:b", "c")).sources == ["a", "beir:b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "used", "sources"),
+    [
+        ({}, "corpus languages sets query_tokens", ["sample", "passages"]),
+        ({"task": "mteb:SciFact"}, "language split", ["mteb:SciFact"]),
+        ({"task": "mine", "languages": ["de", "en"]}, "languages split", ["mine"]),
+    ],
+    ids=["passages", "mteb", "languages"],
+)
+def test_a_search_has_the_options_of_its_task(
+    asked: dict[str, Any], used: str, sources: list[str]
+) -> None:
+    """What other kinds of task take is neither in the log nor in the identity."""
+    options = EvaluateOptions(**asked)
+    of_task = {option.name for option in fields(TaskOptions)} & {*options.asked}
+    assert of_task == {*used.split(), "seed"}
+    assert {*options.asked} < {*options.decisive}
+    assert options.sources == sources
 
 
 def test_names_and_defaults_of_models() -> None:

@@ -27,8 +27,8 @@ CHOICES = "'pages', 'passages', the folder of a collection, 'beir:FOLDER' or 'mt
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskOptions:
-    """The options of all kinds of task in one place, as a call and a command take them.
+class PassageOptions:
+    """The options of passages.
 
     Attributes:
         corpus: corpus of passages and pages: sample, a folder of .md and .txt files or with
@@ -36,15 +36,37 @@ class TaskOptions:
             sample is long-sample.
         languages: languages of passages and pages, such as en and de; of a collection in several
             languages, those to search across.
+        sets: number of pages, or of documents with passages, that are searched for.
+        query_tokens: length of the longest held-out query.
+        seed: seed of what is drawn, and of intervals.
+    """
+
+    corpus: str = field(default=SAMPLE, metadata={"source": True})
+    languages: Sequence[str] | None = None
+    sets: int = 100
+    query_tokens: int = 60
+    seed: int = 0
+
+    def check_options(self) -> None:
+        """Bring the options into one form, and raise for values that are not allowed."""
+        object.__setattr__(self, "corpus", str(self.corpus))
+        _store_list(self, "languages", "['en']")
+        require_whole("sets", self.sets, least=2)
+        require_whole("query_tokens", self.query_tokens, least=LEAST_TOKENS, kind=CorpusError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageOptions(PassageOptions):
+    """The options of pages.
+
+    Attributes:
         mixed: languages of mixed pages as lead:later, such as de:en, or all.
         partial: omit segments that lack a translation, instead of refusing the corpus.
         size: number of segments per page.
-        sets: number of pages, or of documents with passages, that are searched for.
         orders: how the segments of pages are ordered: latin, permutations or williams.
         editions: number of indexes, each with other orders; by default every segment is at every
             position once.
         query: what pages are searched with: held-out, first-sentence or title.
-        query_tokens: length of the longest held-out query.
         query_language: language of the queries, whatever the language of the page.
         opening: number of tokens to use from the start of every segment on a page. By default all.
         min_tokens: omit shorter segments from pages, in tokens of the model.
@@ -52,65 +74,61 @@ class TaskOptions:
         length_language: apply these limits to this language only.
         length_ratio: with `length_language`, the allowed difference of other languages' lengths, as
             a share of its length.
-        language: language of a collection that has several.
-        split: split of a collection.
-        seed: seed of what is drawn, and of intervals.
     """
 
-    corpus: str = field(default=SAMPLE, metadata={"source": True})
-    languages: Sequence[str] | None = None
     mixed: str | Sequence[str] = ()
     partial: bool = False
     size: int = 4
-    sets: int = 100
     orders: str = "latin"
     editions: int | None = None
     query: str = QUERIES[0]
-    query_tokens: int = 60
     query_language: str | None = None
     opening: int | None = None
     min_tokens: int | None = None
     max_tokens: int | None = None
     length_language: str | None = None
     length_ratio: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollectionOptions:
+    """The options of collections and of tasks of mteb.
+
+    Attributes:
+        language: language of a collection that has several.
+        split: split of a collection.
+    """
+
     language: str | None = None
     split: str = "test"
-    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskOptions(PageOptions, CollectionOptions):
+    """The options of all kinds of task, as a call and a command take them."""
 
     @property
     def changed(self) -> dict[str, Any]:
         """The options that are not as by default."""
         usual = {option.name: option.default for option in fields(self)}
-        values = {option.name: getattr(self, option.name) for option in fields(TaskOptions)}
+        values = {name: getattr(self, name) for name in options_of(TaskOptions)}
         return {name: value for name, value in values.items() if value != usual[name]}
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Source(TaskOptions):
-    """The options of one kind of task, and what it does with documents that are too long."""
-
-    kind: ClassVar[str]
-    used: ClassVar[frozenset[str]]
-    too_long: ClassVar[str | None] = None
+    def idle(self, *kinds: Kind) -> set[str]:
+        """The options of other kinds of task than these, if they are as by default."""
+        used = {name for kind in kinds for name in options_of(kind)}
+        return {*options_of(TaskOptions)} - used - {"seed", *self.changed}
 
 
 @dataclass(frozen=True, kw_only=True)
-class _OfCorpus(_Source):
-    """What is built from a corpus, without labels."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "corpus", str(self.corpus))
-        _store_list(self, "languages", "['en']")
-        require_whole("sets", self.sets, least=2)
-        require_whole("query_tokens", self.query_tokens, least=LEAST_TOKENS, kind=CorpusError)
-
-
-class PassageSource(_OfCorpus):
+class PassageSource(PassageOptions):
     """Documents searched by passages that are cut out of them: one index for each language."""
 
-    kind = PASSAGES
-    used = frozenset({"corpus", "languages", "sets", "query_tokens", "seed"})
-    too_long = "shorten"
+    kind: ClassVar[str] = PASSAGES
+    too_long: ClassVar[str | None] = "shorten"
+
+    def __post_init__(self) -> None:
+        self.check_options()
 
     def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
         """A plan for each language, and the corpus. Passages need no translations."""
@@ -123,15 +141,16 @@ class PassageSource(_OfCorpus):
         return draw.tasks(corpus, languages_of(plans))
 
 
-class PageSource(_OfCorpus):
+@dataclass(frozen=True, kw_only=True)
+class PageSource(PageOptions):
     """Pages joined from texts: one index for each language plan and edition."""
 
-    kind = PAGES
-    used = frozenset(option.name for option in fields(TaskOptions)) - {"language", "split"}
+    kind: ClassVar[str] = PAGES
+    too_long: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         """Check the options of pages."""
-        super().__post_init__()
+        self.check_options()
         if not isinstance(self.mixed, str):
             _store_list(self, "mixed", "['de:en']")
         if self.query not in QUERIES:
@@ -158,17 +177,12 @@ class PageSource(_OfCorpus):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Named(_Source):
-    """A task that has queries."""
-
-    used = frozenset({"language", "split"})
-    task: str
-
-
-class CollectionSource(_Named):
+class CollectionSource(CollectionOptions):
     """The folder of a collection; of one in several languages, `language` or English."""
 
-    kind = "a collection"
+    kind: ClassVar[str] = "a collection"
+    too_long: ClassVar[str | None] = None
+    task: str
 
     def read(self, _: TokenCounter | None = None) -> tuple[RetrievalTask, ...]:
         folder = _folder_of(self.task)
@@ -180,12 +194,14 @@ class CollectionSource(_Named):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageSource(_Named):
+class LanguageSource:
     """A collection in several languages to search across: one task for each of them."""
 
-    kind = "a collection in several languages"
-    used = frozenset({"languages", "split"})
+    kind: ClassVar[str] = "a collection in several languages"
+    too_long: ClassVar[str | None] = None
+    task: str
     languages: Sequence[str]
+    split: str = CollectionOptions.split
 
     def __post_init__(self) -> None:
         _store_list(self, "languages", "['en', 'de']")
@@ -201,10 +217,13 @@ class LanguageSource(_Named):
         return tuple(_read_language(paths, language, self.split) for language in self.languages)
 
 
-class MtebSource(_Named):
+@dataclass(frozen=True, kw_only=True)
+class MtebSource(CollectionOptions):
     """A search task of mteb."""
 
-    kind = "a task of mteb"
+    kind: ClassVar[str] = "a task of mteb"
+    too_long: ClassVar[str | None] = None
+    task: str
 
     def read(self, _: TokenCounter) -> tuple[RetrievalTask, ...]:
         # Imported only here: mteb is an extra.
@@ -223,7 +242,7 @@ def find_source(task: str, options: TaskOptions, beside: Collection[str] = ()) -
     """The source of a task with the options of its kind; those `beside` have another use too."""
     require_whole("seed", options.seed, least=0)
     kind = kind_of(task, options.languages)
-    refuse_unused(options.changed, {*kind.used, *beside}, [task])
+    refuse_unused(options.changed, {*options_of(kind), *beside}, [task])
     return make_source(kind, task, options.changed)
 
 
@@ -239,17 +258,23 @@ def kind_of(task: str, languages: Sequence[str] | None = None) -> Kind:
     return LanguageSource if is_divided else CollectionSource
 
 
+def options_of(kind: type[TaskOptions] | Kind) -> list[str]:
+    """The options that a kind of task has."""
+    return [option.name for option in fields(kind) if option.name != "task"]
+
+
 def make_source(kind: Kind, task: str, values: dict[str, Any]) -> TaskSource:
     """The source of a task, with those of the values that are for its kind."""
-    chosen = {name: values[name] for name in kind.used & values.keys()}
-    return kind(**chosen) if issubclass(kind, _OfCorpus) else kind(task=task, **chosen)
+    names = {option.name for option in fields(kind)}
+    chosen = {name: value for name, value in {**values, "task": task}.items() if name in names}
+    return kind(**chosen)
 
 
 def refuse_unused(changed: Iterable[str], used: set[str], tasks: Sequence[str]) -> None:
     """Raise if an option is for other kinds of task. The seed is of intervals, too."""
     for name in changed:
         if name not in used | {"seed"}:
-            kinds = [kind.kind for kind in get_args(TaskSource) if name in kind.used]
+            kinds = [kind.kind for kind in get_args(TaskSource) if name in options_of(kind)]
             raise CorpusError(f"{name} is for {', '.join(kinds)}: omit it for {', '.join(tasks)}.")
 
 

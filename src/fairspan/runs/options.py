@@ -100,8 +100,14 @@ class StudyOptions:
         """All options that decide a result, as JSON holds them, but for the model itself."""
         return {"verb": self.verb, **self._as_json(DISPLAY_ONLY | {"model"})}
 
+    @property
+    def unused(self) -> set[str]:
+        """The fields that mean nothing to what is studied."""
+        return set()
+
     def _as_json(self, omitted: Collection[str]) -> dict[str, Any]:
-        names = [option.name for option in fields(self) if option.name not in omitted]
+        names = [option.name for option in fields(self)]
+        names = [name for name in names if name not in {*omitted, *self.unused}]
         values = {name: as_json(getattr(self, name)) for name in names}
         return {**values, "treatments": as_json(self.all_treatments)}
 
@@ -109,7 +115,8 @@ class StudyOptions:
     def sources(self) -> list[str]:
         sources: list[str] = []
         for option in fields(self):
-            value = getattr(self, option.name) if option.metadata.get("source") else None
+            is_source = option.metadata.get("source") and option.name not in self.unused
+            value = getattr(self, option.name) if is_source else None
             several = [value] if isinstance(value, str | Path) else value or ()
             sources += [str(item) for item in several if isinstance(item, str | Path)]
         return sources

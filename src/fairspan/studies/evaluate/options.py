@@ -100,6 +100,10 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         """What is searched. Languages may also be those of the corpus to fit on."""
         return find_source(self.task, self, () if self.fit_corpus is None else ("languages",))
 
+    @property
+    def unused(self) -> set[str]:
+        return self.idle(type(self.searched))
+
     @cached_property
     def compared(self) -> tuple[Treatment, ...]:
         if self.treatments is not None:

@@ -28,6 +28,7 @@ from fairspan.retrieval.source import (
     TaskSource,
     kind_of,
     make_source,
+    options_of,
     refuse_unused,
 )
 from fairspan.runs.options import StudyOptions, source
@@ -106,7 +107,7 @@ class TuneOptions(StudyOptions, TaskOptions):
             task = word if word in SETS else name
             values = {"sets": SETS.get(word), **self.changed}
             kind = kind_of(task)
-            options = {*kind.used}
+            options = options_of(kind)
             if colon and word in SETS:
                 values["corpus"] = corpus
                 options.remove("corpus")
@@ -116,9 +117,13 @@ class TuneOptions(StudyOptions, TaskOptions):
                     f"{name} is named twice: tasks and guards need documents of their own."
                 )
             sources.append(searched)
-            used |= options
+            used.update(options)
         refuse_unused(self.changed, used, names)
         return tuple(sources)
+
+    @property
+    def unused(self) -> set[str]:
+        return self.idle(*map(type, self.searched))
 
     @cached_property
     def all_treatments(self) -> tuple[Treatment, ...]:
