@@ -78,16 +78,16 @@ def test_a_model_without_positions_is_not_called_biased(tmp_path: Path, plans: l
 
 
 def test_later_positions_of_a_mixed_plan_are_compared(tmp_path: Path) -> None:
-    """They are in one language: the last loses 0.08 and is compared with the second."""
+    """They are in one language: the last loses 0.08 and is compared with those before it."""
     log = simulated_log(tmp_path / "run", [order_free(("en", "de"), drop=0.08)])
     [row] = log.verdicts.iter_rows(named=True)
     assert row["verdict"] == "biased"
     assert row["sentence"].startswith(
-        "biased: position 4 is 0.08 less represented than position 2 ["
+        "biased: position 4 is 0.08 less represented than position 3 ["
     )
     assert "; position 1 (en) is not compared with later positions (de)" in row["sentence"]
     by_set = log.rows.pivot(on="position", index="set", values="value", aggregate_function="mean")
-    difference = (by_set["4"] - by_set["2"]).to_numpy()
+    difference = (by_set["4"] - by_set["3"]).to_numpy()
     found = log.frame("families").row(0, named=True)
     assert found["estimate"] == pytest.approx(difference.mean(), abs=1e-12)
     # Twelve equal sets: a paired t-test.

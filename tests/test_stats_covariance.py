@@ -22,7 +22,7 @@ from fairspan.stats.least_squares import (
     hotelling,
     two_way,
 )
-from fairspan.stats.positions import difference_weights
+from fairspan.stats.positions import difference_weights, pair_weights, position_effects
 from tests.test_stats_rows import Rows, dummies, make_rows, uneven_rows
 
 MAKERS: list[Callable[..., Rows]] = [make_rows, uneven_rows]
@@ -203,6 +203,19 @@ def test_merged_rows_give_what_all_rows_give(inference: str) -> None:
     found, expected = (one.contrasts(np.eye(5)) for one in (merged, whole))
     for name in ("estimate", "standard_error", "degrees_of_freedom", "p_value", "low", "high"):
         assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-6, err_msg=name)
+
+
+def test_every_two_positions_are_statsmodels(rows: Rows) -> None:
+    """The intervals that verdicts are made of, against `t_test` of the same contrasts."""
+    weights = pair_weights(4)
+    np.testing.assert_array_equal(weights[[0, 3]], [[-1, 1, 0, 0], [0, -1, 1, 0]])
+    np.testing.assert_array_equal(pair_weights(4, 3), [[0, 0, -1, 1]])
+    found = position_effects(*rows.columns[:3], inference="cr1").robust.contrasts(weights)
+    # There position 1 is the intercept, which cancels.
+    wanted = statsmodels_fit(rows, rows.sets, use_t=True).t_test(weights * [0, 1, 1, 1])
+    assert_allclose(found.estimate, wanted.effect, rtol=CLOSE)
+    assert_allclose(found.p_value, wanted.pvalue, rtol=CLOSE)
+    assert_allclose(np.transpose([found.low, found.high]), wanted.conf_int(), rtol=CLOSE)
 
 
 def test_later_positions_against_any_other() -> None:

@@ -1,6 +1,7 @@
 """How values differ by position: `PositionEffects`, measures of unevenness, paired comparisons."""
 
 from dataclasses import dataclass, field, fields
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,12 +25,12 @@ class PositionEffects(Intervals):
     sets: int
     robust: Robust = field(repr=False)
 
-    def compared(self, against: int = 1) -> Compared:
-        """Every later position against one."""
-        later = range(against + 1, len(self) + 1)
-        names = [(f"position {position}", f"position {against}") for position in later]
-        scope = f"from position {against} on" if against > 1 else ""
-        weights = difference_weights(len(self), against)
+    def compared(self, first: int = 1) -> Compared:
+        """Every position from the first on against every one before it, as in `position_pairs`."""
+        pairs = position_pairs(len(self), first)
+        names = [(f"position {later}", f"position {earlier}") for earlier, later in pairs]
+        scope = f"from position {first} on" if first > 1 else ""
+        weights = pair_weights(len(self), first)
         return Compared(self.robust, weights, names, self.sets, scope)
 
 
@@ -59,6 +60,17 @@ def difference_weights(count: int, against: int = 1) -> Floats:
     weights = np.eye(count)[against:]
     weights[:, against - 1] = -1
     return weights
+
+
+def position_pairs(count: int, first: int = 1) -> list[tuple[int, int]]:
+    """Every two positions from the first on, the earlier one first."""
+    return list(combinations(range(first, count + 1), 2))
+
+
+def pair_weights(count: int, first: int = 1) -> Floats:
+    """Weights [pairs, n] on position means: the later position of each pair minus the earlier."""
+    pairs = np.array(position_pairs(count, first)) - 1
+    return np.asarray(np.eye(count)[pairs[:, 1]] - np.eye(count)[pairs[:, 0]])
 
 
 def marker(p: float) -> str:
@@ -178,7 +190,7 @@ def spread_change(
     owners = None if segments is None else np.tile(segments, 2)
     values = np.concatenate([first, second])
     fit = regress(values, cells, np.tile(sets, 2), owners, inference=inference)
-    pairs = np.concatenate([np.roll(np.eye(n), -by, axis=0) - np.eye(n) for by in range(1, n)])
+    pairs = np.concatenate([pair_weights(n), -pair_weights(n)])
     inside = fit.covariance.reshape(2, n, 2, n)
     variances = [pairs @ inside[i, :, j] @ pairs.T for i, j in ((0, 0), (1, 1), (1, 0))]
     means = [pairs @ half for half in np.split(fit.clustered.coefficients, 2)]

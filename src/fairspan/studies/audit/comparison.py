@@ -123,7 +123,7 @@ class Pairing:
 
     def spreads(self) -> Iterator[Columns]:
         """The spread between the positions that are compared, before and after."""
-        compared = [item for item in self.families if item[0].comparisons]
+        compared = [item for item in self.families if item[0].comparable]
         counts = Counter(family.measure for family, _, _ in compared)
         for family, rows, (before, after, change) in compared:
             start = family.first_compared

@@ -79,13 +79,13 @@ class Family:
 
     @property
     def first_compared(self) -> int:
-        """The position that later ones are compared with: 1, if others are in its language."""
+        """The first position that is compared: 1, if others are in its language."""
         return 2 if self.mixed else 1
 
     @property
-    def comparisons(self) -> int:
-        """How many there are; none for two segments in two languages."""
-        return self.n - self.first_compared
+    def comparable(self) -> bool:
+        """Whether two positions are compared; not those of two segments in two languages."""
+        return self.n > self.first_compared
 
     @property
     def labels(self) -> Columns:

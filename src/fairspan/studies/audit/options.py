@@ -43,7 +43,7 @@ class AuditOptions(StudyOptions, Design):
         fit_corpus: corpus that whitening is fitted on. By default the segments that are in no
             document.
         attention_documents: number of documents of each size and plan whose attention is read.
-        margin: differences from position 1 below it count as fair.
+        margin: differences between positions below it count as fair.
         inference: how intervals are computed: auto, cr1, z, cr2 or two-way.
     """
 

@@ -75,7 +75,7 @@ class FamilyEffects(Family):
 
     @property
     def compared(self) -> Compared | None:
-        return self.effects.compared(self.first_compared) if self.comparisons else None
+        return self.effects.compared(self.first_compared) if self.comparable else None
 
     @property
     def kind(self) -> str:
@@ -94,8 +94,8 @@ class FamilyEffects(Family):
         columns: Columns = {name: getattr(verdict, name, None) for name in names}
         sentence = not_compared([self])
         if verdict is not None:
-            columns["position"] = self.first_compared + verdict.worst + 1
-            columns["against"] = self.first_compared
+            pairs = stats.position_pairs(self.n, self.first_compared)
+            columns["against"], columns["position"] = pairs[verdict.worst]
             sentence = "; ".join(filter(None, [verdict.sentence(), sentence]))
         return {**self.names, "verdict": self.kind, **columns, "sentence": sentence}
 
@@ -148,7 +148,7 @@ def _effects_of(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings)
     lengths = rows.group_by("position").agg(pl.col("tokens").mean()).sort("position")["tokens"]
     counts = (rows.height // n, tuple(lengths))
     family_effects = FamilyEffects(measure, n, lead, later, treatment, effects, *counts)
-    if not family_effects.comparisons:
+    if not family_effects.comparable:
         return family_effects
     first = family_effects.first_compared
     kept = rows.filter(pl.col("position") >= first)

@@ -22,11 +22,11 @@ METHODS = (
     """Representation is the cosine between the vector of the whole document and the vector of one
     of its segments embedded alone. Least squares on the positions, with errors clustered on the
     sets of segments, give the means, the differences from position 1 and their intervals.""",
-    """A treatment is fair if every difference between positions is significantly smaller than the
-    margin, biased if at least one is significantly larger (after Holm's correction over the
-    positions of all families of documents), and inconclusive otherwise. For inconclusive ones the
-    number of further sets that would decide is estimated. In documents of two languages, position 1
-    is the only one in its language and is not compared.""",
+    """A treatment is fair if the difference of every two positions is significantly smaller than
+    the margin, biased if at least one is significantly larger (after Holm's correction over the
+    pairs of positions of all families of documents), and inconclusive otherwise. For inconclusive
+    ones the number of further sets that would decide is estimated. In documents of two languages,
+    position 1 is the only one in its language and is not compared.""",
     """Treatments change attention while the model runs, never its weights. Segments and documents
     are embedded under the same treatment unless the treatment says otherwise.""",
     """Two languages are compared in documents of just these two, in both orders: at each position
