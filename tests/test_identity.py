@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import importlib
 import json
+import linecache
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +16,13 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Dense, Normalize
+from sentence_transformers.sentence_transformer.modules import (
+    Dense,
+    Normalize,
+    Pooling,
+    WordEmbeddings,
+)
+from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
 
 import fairspan
 from fairspan.calibration.calibration import PRESETS, Calibration
@@ -48,6 +58,13 @@ def changed(
     return result if isinstance(result, SentenceTransformer) else other
 
 
+def set_tokenizer(model: SentenceTransformer, **settings: str) -> None:
+    """Change settings of the tokenizer, which the model shared with the one it was copied from."""
+    model[0].processor = copy.deepcopy(model[0].processor)
+    for name, value in settings.items():
+        setattr(model[0].processor, name, value)
+
+
 def test_the_fingerprint_knows_every_weight(make_tiny: Make) -> None:
     """The least change of one number of any tensor, float32's next one."""
     model = make_tiny("bert", "cls")
@@ -70,12 +87,17 @@ def test_the_fingerprint_knows_every_weight(make_tiny: Make) -> None:
         lambda model: setattr(model[1], "pooling_mode", "cls"),
         lambda model: setattr(model[1], "include_prompt", False),
         lambda model: setattr(model, "truncate_dim", 8),
+        lambda model: set_tokenizer(model, truncation_side="left"),
+        lambda model: set_tokenizer(model, padding_side="left"),
         lambda model: SentenceTransformer(modules=[*model.children(), Normalize()], device="cpu"),
         lambda model: SentenceTransformer(
             modules=[*model.children(), Dense(HIDDEN, HIDDEN)], device="cpu"
         ),
     ],
-    ids=["bfloat16", "float64", "pooling", "include_prompt", "truncate_dim", "normalize", "dense"],
+    ids=[
+        *("bfloat16", "float64", "pooling", "include_prompt", "truncate_dim"),
+        *("truncation_side", "padding_side", "normalize", "dense"),
+    ],
 )
 def test_the_fingerprint_knows_what_changes_vectors(
     make_tiny: Make, change: Callable[[SentenceTransformer], Any]
@@ -123,6 +145,43 @@ def test_the_fingerprint_knows_the_tokenizer(make_tiny: Make, tmp_path: Path) ->
     vectors = model.encode("w1 w3")
     assert not np.allclose(vectors, other.encode("w1 w3"), atol=1e-4), "the premise"
     assert fingerprint(other) != fingerprint(model)
+
+
+def test_the_fingerprint_knows_a_tokenizer_of_words() -> None:
+    """It has no rules that could be written down, only attributes."""
+    seen = set()
+    for stop, lower in (("one", True), ("two", True), ("two", False)):
+        tokenizer = WhitespaceTokenizer(["one", "two"], stop_words=[stop], do_lower_case=lower)
+        modules = [WordEmbeddings(tokenizer, np.eye(2)), Pooling(2)]
+        seen.add(fingerprint(SentenceTransformer(modules=modules, device="cpu")))
+    assert len(seen) == 3
+
+
+def test_the_fingerprint_knows_code_that_comes_with_a_model(
+    make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The class has the same name, no weights, and does something else."""
+    monkeypatch.syspath_prepend(tmp_path)
+    model = make_tiny("bert", "mean")
+    seen = set()
+    for factor in ("2.0", "3.0"):
+        (tmp_path / "custom_module.py").write_text(_CODE.format(factor), "utf-8")
+        monkeypatch.delitem(sys.modules, "custom_module", raising=False)
+        linecache.checkcache()
+        custom = importlib.import_module("custom_module").Custom()
+        seen.add(
+            fingerprint(SentenceTransformer(modules=[*model.children(), custom], device="cpu"))
+        )
+    assert len(seen) == 2
+
+
+_CODE = """
+import torch
+class Custom(torch.nn.Module):
+    def forward(self, features):
+        features["sentence_embedding"] = {} * features["sentence_embedding"]
+        return features
+"""
 
 
 @pytest.mark.filterwarnings("ignore:Already found a `peft_config`")
@@ -186,6 +245,22 @@ def test_keys_differ_where_vectors_may(make_tiny: Make) -> None:
     keys += [encoder.span_key(Text("w2 w3", 4, ((0, 5),))) for encoder in encoders]
     assert len(set(keys)) == len(keys)
     assert all(encoder.key(one) == encoder.key(spanned) for encoder in encoders)
+
+
+def test_keys_know_how_long_tiles_of_the_window_are(make_tiny: Make) -> None:
+    """A short text has its plain vector under both windows, and is embedded once."""
+    model = make_tiny("bert", "mean")
+    encoders = []
+    for window in (64, 32):
+        other = copy_sharing_weights(model)
+        other.max_seq_length = window
+        encoders.append(encoder_of(other, "long"))
+    text = Text(words(200), 202)
+    vectors = [encoder.vectors([text])[0] for encoder in encoders]
+    assert not np.allclose(*vectors, atol=1e-2), "the premise"
+    keys = [[encoder.key(text) for text in (text, Text(words(20), 22))] for encoder in encoders]
+    assert keys[0][0] != keys[1][0]
+    assert keys[0][1] == keys[1][1]
 
 
 def test_documents_are_embedded_once_whether_or_not_queries_are_treated(make_tiny: Make) -> None:

@@ -89,7 +89,7 @@ def run_study(options: type[StudyOptions], typed: Mapping[str, Any]) -> RunLog |
     keywords = _keywords(options, typed)
     showing = taken(Showing, typed)
     conditions = read_conditions(options.verb, typed.get("fail_if"), keywords.get("treatments"))
-    with running(showing.picture) as progress:
+    with running(showing.picture, kept=not typed.get("fresh")) as progress:
         result = _outcome(options(**keywords, progress=progress), progress, showing.dry_run)
     if showing.dry_run:
         print_forecast(result, as_json=showing.as_json)

@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from sentence_transformers.util import batch_to_device
 
-from fairspan.calibration.calibration import Calibration, Side
+from fairspan.calibration.calibration import WINDOW, Calibration, Side
 from fairspan.encoding.direct import encode_side
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.text import Encoder as Encoder
@@ -21,7 +21,7 @@ from fairspan.encoding.tokens import ModelTokens, cutting, tokens_of_spans, wind
 from fairspan.errors import FairspanError, UnsupportedModel
 from fairspan.model.build import calibrate
 from fairspan.model.segments import SegmentedText
-from fairspan.model.transformer import calibrated_transformers
+from fairspan.model.transformer import CalibratedTransformer, calibrated_transformers
 from fairspan.model.window import ANY_LENGTH
 
 # Part of every key: raised when the engine's numbers change, so that old vectors are not used.
@@ -66,7 +66,7 @@ class ModelEncoder(Encoder):
         self._by_segments = by_segments
         # Read back from the modules: a model may have come calibrated, and "plain" leaves it so.
         modules = list(calibrated_transformers(self.model))
-        acting = [_on_side(module.calibration, side) for module in modules]
+        acting = [_acting(module, side) for module in modules]
         identity = [ENGINE, fingerprint, acting, prompt, side, by_segments]
         self._identity = json.dumps(identity, sort_keys=True)
         self._plain = json.dumps([ENGINE, fingerprint, [], prompt, side, False], sort_keys=True)
@@ -166,10 +166,15 @@ def refuse_other_spaces(model: SentenceTransformer) -> None:
         )
 
 
-def _on_side(calibration: Calibration, side: Side) -> dict[str, Any]:
+def _acting(module: CalibratedTransformer, side: Side) -> dict[str, Any]:
     """What decides the vectors of one side, whether or not a calibration acts on the other too."""
+    calibration = module.calibration
     fields = calibration.to_dict()
-    return {**fields, "sides": "both"} if calibration.acts_on(side) else fields
+    if calibration.acts_on(side):
+        fields["sides"] = "both"
+    if calibration.tile_size == WINDOW:
+        fields["untiled_length"] = module.untiled_length
+    return fields
 
 
 def _tokens_of(features: dict[str, Any], number: int, count: int, text: Text) -> torch.Tensor:

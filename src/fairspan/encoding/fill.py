@@ -34,8 +34,12 @@ Progress = Callable[[int], None]
 
 @dataclass(slots=True)
 class Tally:
-    """What a run did: computed texts and tokens, texts in the store, batches halved for memory."""
+    """What a run did: computed texts and tokens, texts in the store, batches halved for memory.
 
+    A run that `resumes` continues after a failure; otherwise it would begin again.
+    """
+
+    resumes: bool = True
     computed: int = 0
     computed_tokens: int = 0
     stored: int = 0
@@ -290,6 +294,6 @@ def _refuse_unusable(texts: Sequence[Text], results: Results, tally: Tally) -> N
 
 def _kept(tally: Tally) -> str:
     """What a failure does not lose; no number, because requests under way may be answered yet."""
-    if not tally.computed and not tally.stored:
+    if not tally.resumes or not (tally.computed or tally.stored):
         return ""
     return "What was computed is in the store: the same command continues from there."

@@ -37,11 +37,13 @@ class Store:
 
     Every `put` is one transaction. Any number of processes may read and write at the same time,
     also over a network, where SQLite's write-ahead log does not work; of two that put the same key,
-    the first wins.
+    the first wins. For a `fresh` one nothing is stored but what it has put itself, which replaces
+    what was there.
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, *, fresh: bool = False) -> None:
         self.path = Path(path)
+        self._renewed: set[bytes] | None = set() if fresh else None
         with self._guarded():
             self._connection = self._open()
 
@@ -63,7 +65,10 @@ class Store:
         ]
         with self._guarded(), self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?)", rows)
+            otherwise = "IGNORE" if self._renewed is None else "REPLACE"
+            self._connection.executemany(f"INSERT OR {otherwise} INTO vectors VALUES (?, ?)", rows)
+        if self._renewed is not None:
+            self._renewed.update(vectors)
 
     def close(self) -> None:
         self._connection.close()
@@ -109,6 +114,8 @@ class Store:
     def _select(self, columns: str, keys: Iterable[bytes]) -> list[tuple[bytes, ...]]:
         """These columns of the rows with one of the keys."""
         different = list(dict.fromkeys(keys))
+        if self._renewed is not None:
+            different = [key for key in different if key in self._renewed]
         rows: list[tuple[bytes, ...]] = []
         with self._guarded():
             for start in range(0, len(different), _AT_ONCE):

@@ -1,9 +1,11 @@
 """A model's identity: what it computes with, not what it is called."""
 
 import hashlib
+import inspect
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -15,6 +17,9 @@ from torch import nn
 _IRRELEVANT = {"architectures", "dtype", "model_kwargs", "torch_dtype", "transformers_version"}
 # and those that another part of a key has (the calibration, the window).
 _IRRELEVANT |= {"calibration", "max_seq_length", "untiled_length"}
+_SIDES = ("truncation_side", "padding_side")
+# Their versions are in every key.
+_LIBRARIES = ("fairspan", "torch", "transformers", "sentence_transformers", "peft")
 
 
 def fingerprint(model: SentenceTransformer) -> str:
@@ -23,7 +28,7 @@ def fingerprint(model: SentenceTransformer) -> str:
     The longest text that a model reads is not part of it.
     """
     digest = hashlib.sha256()
-    for described in (*_descriptions(model), *_adapters(model)):
+    for described in (*_descriptions(model), *_adapters(model), *_codes(model)):
         digest.update(json.dumps(described, sort_keys=True, default=str).encode())
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -59,6 +64,14 @@ def _adapters(model: SentenceTransformer) -> Iterator[Any]:
             yield [name, _kind(module), active, strengths, list(module.merged_adapters)]
 
 
+def _codes(model: SentenceTransformer) -> Iterator[str]:
+    """The source of classes that come with a model or with the program, not with a library."""
+    for name in sorted({type(module).__module__ for module in model.modules()}):
+        if name.partition(".")[0] not in _LIBRARIES:
+            with suppress(OSError, TypeError):  # typed into a console
+                yield inspect.getsource(sys.modules[name])
+
+
 def _kind(module: nn.Module) -> str:
     """The name of a module's class; a calibrated one counts as what it was made from."""
     return next(
@@ -80,9 +93,21 @@ def _relevant(settings: Any) -> Any:
 
 
 def _tokenizer(tokenizer: Any) -> Any:
-    """The rules and vocabulary of a tokenizer, without truncation and padding, which calls set."""
+    """The rules and vocabulary of a tokenizer, without truncation and padding, which calls set.
+
+    Only the sides on which it truncates and pads are its own.
+    """
+    sides = {side: getattr(tokenizer, side, "right") for side in _SIDES}
+    unusual = {side: value for side, value in sides.items() if value != "right"}
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if isinstance(backend, Tokenizer):
         rules = json.loads(backend.to_str())
-        return {name: rule for name, rule in rules.items() if name not in ("truncation", "padding")}
-    return tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else type(tokenizer).__name__
+        omitted = ("truncation", "padding")
+        return {name: rule for name, rule in rules.items() if name not in omitted} | unusual
+    settings = {
+        name: sorted(value) if isinstance(value, set) else value
+        for name, value in vars(tokenizer).items()
+        if isinstance(value, str | int | float | set) and name != "name_or_path"
+    }
+    vocabulary = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else None
+    return [type(tokenizer).__name__, vocabulary, settings]

@@ -92,7 +92,8 @@ def forecast(
 
 def _plan(endpoint: Endpoint, work: Sequence[Work], prepared: Prepared) -> Sending:
     pairs = [pair for stage in work for pair in stage.pairs]
-    with Store(prepared.options.store or default_store()) as store:
+    options = prepared.options
+    with Store(options.store or default_store(), fresh=options.fresh) as store:
         return plan_sending(endpoint, pairs, store, budget=batch_budget(endpoint), tally=Tally())
 
 
@@ -176,18 +177,18 @@ def plan_sending(
 ) -> Sending:
     """What a run sends to an endpoint; a few texts are sent at once, to learn their tokens.
 
-    Raises if some vectors are stored, and the endpoint has changed since then.
+    Raises if some vectors are stored, and the endpoint has changed since then: a store never has
+    vectors of two models as those of one.
     """
     inner = [innermost(encoder, texts) for encoder, texts in pairs]
     wanted = {encoder.key(text): (encoder, text) for encoder, texts in inner for text in texts}
     absent = store.missing(wanted)
     missing = [pair for key, pair in wanted.items() if key in absent]
-    stored = [pair for key, pair in wanted.items() if key not in absent]
     # Before the request below, which is too small to measure with.
     unmeasured = endpoint.received.tokens is None
-    if missing and stored:
-        # Before anything is stored, so that the store never has vectors of two models as one's.
-        _refuse_changed(*min(stored, key=lambda pair: pair[1].length), store)
+    if missing:
+        with Store(store.path) as before:  # which a fresh one does not show
+            _refuse_changed(wanted, before)
     if missing and unmeasured:
         encoder = missing[0][0]
         texts = [text for other, text in missing if other is encoder]
@@ -201,14 +202,18 @@ def plan_sending(
         characters=characters,
         tokens=round(characters / (per_token or USUAL_CHARACTERS)),
         characters_per_token=per_token,
-        stored=len(stored),
+        stored=len(wanted) - len(missing),
     )
 
 
-def _refuse_changed(encoder: Encoder, text: Text, store: Store) -> None:
-    """Raise if a text has another vector now than in the store: these are two models."""
+def _refuse_changed(wanted: Mapping[bytes, tuple[Encoder, Text]], store: Store) -> None:
+    """Raise if the shortest stored text has another vector now: these are two models."""
+    stored = wanted.keys() - store.missing(wanted)
+    if not stored:
+        return
+    key = min(stored, key=lambda key: (wanted[key][1].length, key))
+    encoder, text = wanted[key]
     (now,) = encoder.vectors([text])
-    key = encoder.key(text)
     before = store.get([key])[key]
     same = now.shape == before.shape
     if not same or now @ before < _SAME * np.linalg.norm(now) * np.linalg.norm(before):

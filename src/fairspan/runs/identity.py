@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
 
+from fairspan.calibration.treatment import PLAIN, as_treatment
 from fairspan.runs.hashes import engine_versions, hash_of, slug
 from fairspan.runs.prepared import Prepared
 
@@ -41,9 +42,11 @@ class Identity:
         """The identity of a study that is ready to run."""
         subject = prepared.subject
         options = prepared.options
+        # Tiles may be as long as what the plain model reads.
+        treatments = (as_treatment(PLAIN), *options.all_treatments)
         windows = {
             treatment.name: {texts: subject.window(treatment, texts) for texts in _TEXTS}
-            for treatment in options.all_treatments
+            for treatment in treatments
         }
         return cls(
             name=subject.name,

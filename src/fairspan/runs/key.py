@@ -86,7 +86,7 @@ def _model_state(options: StudyOptions) -> Any:
 def _named_model_state(name: str | None) -> Any:
     """The files of a model on this machine; None where they refer to weights elsewhere."""
     folder = Path(find_model(name, local_files_only=True))
-    return None if (folder / "adapter_config.json").exists() else _folder_state(folder)
+    return None if next(folder.rglob("adapter_config.json"), None) else _folder_state(folder)
 
 
 def _source_state(source: str) -> Any:

@@ -50,7 +50,8 @@ class StudyOptions:
             that the same call continues it.
         store: file that stores the vectors. By default one in your cache folder.
         batch_tokens: number of tokens in a batch, padding included; of characters for an endpoint.
-        fresh: measure again even if the run is complete; stored vectors are reused.
+        fresh: embed and measure everything again, whatever is stored; new vectors replace stored
+            ones.
         progress: True for a bar, False for none, or an object that shows it.
     """
 

@@ -105,7 +105,7 @@ class Run:
             "to the end: vectors of such documents cover only their beginning"
         )
 
-    def note_answers(self, *, fresh: bool) -> None:
+    def note_answers(self) -> None:
         """Write what became known of an endpoint while it was measured."""
         model = self.subject.model
         if not isinstance(model, Endpoint):
@@ -114,7 +114,3 @@ class Run:
         names = model.received.models
         if len(names) > 1:
             self.note(f"the answers of the endpoint name several models: {', '.join(names)}")
-        if fresh and not self.tally.computed:
-            self.note(
-                "all vectors came from the store: name another store to ask the endpoint again"
-            )

@@ -84,16 +84,16 @@ class Study(Generic[Options, Ready]):
         """Measure, under a log that says how the run ended, whatever happens."""
         subject = prepared.subject
         options = prepared.options
-        tally = Tally()
+        tally = Tally(resumes=not options.fresh)
         started = time.monotonic()
         budget = batch_budget(subject.model, options.batch_tokens)
         place = ":memory:" if subject.fingerprint is None else options.store or default_store()
         writer = LogWriter(folder, _header(prepared, name))
         try:
-            with Store(place) as store:
+            with Store(place, fresh=options.fresh) as store:
                 run = Run(prepared, writer, store, budget, tally, progress)
                 self.measure(prepared, run)
-                run.note_answers(fresh=options.fresh)
+                run.note_answers()
         except BaseException as error:
             status = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
             # On a full disk this fails as well; the first error is the one to report.

@@ -143,10 +143,13 @@ class Subject:
 
     @property
     def calibrations(self) -> list[dict[str, Any]]:
-        """Those that the model has before any treatment."""
+        """Those that the model has before any treatment, with what it reads without tiles."""
         if not self.is_open:
             return []
-        return [module.calibration.to_dict() for module in calibrated_transformers(self.model)]
+        return [
+            {**module.calibration.to_dict(), "untiled_length": module.untiled_length}
+            for module in calibrated_transformers(self.model)
+        ]
 
     @property
     def dtype(self) -> str | None:
