@@ -48,14 +48,16 @@ def typed(place: Path, *more: str | Path, out: str | Path = "out") -> list[str |
     return ["embed", place / "model", place / "documents.jsonl", out, *few, *more]
 
 
-def test_what_is_printed(run: Run, place: Path, tmp_path: Path) -> None:
+def test_what_is_printed(run: Run, place: Path, tmp_path: Path, monkeypatch: Patch) -> None:
     first = run(*typed(place, "--max-seq-length", "64")).ok
     tokens = sum(min(64, 5 + number % 90) for number in range(ROWS))
     assert first.out == f"out: 400 rows in 26 shards, {tokens:,} tokens.\n"
     cut = sum(5 + number % 90 > 64 for number in range(ROWS))
     assert f"note: {cut} texts cut to the 64 tokens read." in first.err
     assert "note: 2 rows rejected: see out/rejected.jsonl." in first.err
-    again = run(*typed(place, "--max-seq-length", "64", "--json"))
+    with monkeypatch.context() as patch:
+        patch.setattr("os.access", lambda *asked: False)  # as on a read-only disk
+        again = run(*typed(place, "--max-seq-length", "64", "--json"))
     assert "out is complete: nothing was left to embed." in again.err
     said = json.loads(again.out)
     assert said == {
@@ -100,7 +102,7 @@ def test_mistakes_are_one_line(run: Run, place: Path, tmp_path: Path) -> None:
     ):
         run(*typed(place, *options.split())).is_one_line(said)
     for out, said in (
-        ("file", "file cannot be written: file is no folder that you may write into."),
+        ("file", "file cannot be written: it is not a folder."),
         ("file/out", "file/out cannot be written"),
         ("mine", "mine is not empty and was not made by embed"),
         (place / "model", "is not empty and was not made by embed"),

@@ -25,6 +25,7 @@ from fairspan.encoding.direct import DirectEncoder
 from fairspan.errors import CorpusError, DesignError, FairspanError
 from fairspan.model.build import copy_sharing_weights
 from fairspan.runs import subject
+from tests.saying import said_by
 from tests.tiny import words
 from tests.verbs import Recorder
 
@@ -142,6 +143,36 @@ def test_records_in_python(model: Model, tmp_path: Path) -> None:
     result = embed(model, [{"text": "w1"}, "w2"], tmp_path / "bad")  # type: ignore[list-item]
     assert result.scan().collect()["id"].to_list() == ["records#1"]
     assert rejected(tmp_path / "bad") == [("records", 2, None, 'not an object but "w2".')]
+
+
+@pytest.mark.parametrize("kind", [list, iter])
+@pytest.mark.parametrize("by_name", [True, False])
+def test_records_that_are_others_now_are_refused(
+    model: Model, tmp_path: Path, kind: Callable[..., Any], by_name: bool
+) -> None:
+    """A text, an id or a record, of a complete folder or of one that lacks its second shard."""
+    chosen: Any = model
+    if by_name:
+        chosen = str(tmp_path / "model")
+        model.save_pretrained(chosen, create_model_card=False)
+    out = tmp_path / "out"
+    other = {"id": "d35", "text": "w1"}
+    first = "records 1 to 16 are not those of part-00000.parquet"
+    third = "records 33 to 40 are not those of part-00002.parquet"
+    changes = {first: [ROWS[1], ROWS[0], *ROWS[2:]], third: [*ROWS[:35], other, *ROWS[36:]]}
+    if kind is iter:
+        changes |= {"there are no records for part-00002.parquet": ROWS[:32]}
+    for missing in ([], [1]):
+        check_all(embed(chosen, kind(ROWS), out), model)
+        if missing:
+            _begin_again(out, *missing)
+        before = {file.name for file in out.glob("part-*")}
+        for difference, rows in changes.items():
+            said = said_by(embed, chosen, kind(rows), out, kind=CorpusError)
+            assert said.startswith(f"{out} was made from other texts: {difference}. Choose")
+            assert {file.name for file in out.glob("part-*")} == before, "nothing of other texts"
+    check_all(embed(chosen, iter(ROWS), out), model)
+    check_all(embed(chosen, ROWS, out), model)
 
 
 def _begin_again(out: Path, *missing: int) -> None:
@@ -323,19 +354,69 @@ def test_an_index_keeps_the_vectors_of_texts_that_fit(model: Model, tmp_path: Pa
 
 
 def test_shards_that_are_lost_are_embedded_again(model: Model, tmp_path: Path) -> None:
-    """One is missing, one was cut off by a full disk, of a folder that is complete."""
+    """Of a folder that is complete: one is missing, one cut off, one changed in its middle.
+
+    A changed bit rarely makes a file unreadable; without checksums, as after a kill, only that is
+    seen.
+    """
     given = write(tmp_path / "a.jsonl")
     out, folder = tmp_path / "out", str(tmp_path / "model")
     shown = Recorder()
     model.save_pretrained(folder, create_model_card=False)
-    before = embed(folder, given, out).summary
+    before = embed(folder, given, out)
     (out / "part-00002.parquet").unlink()
     whole = (out / "part-00001.parquet").read_bytes()
     (out / "part-00001.parquet").write_bytes(whole[: len(whole) // 2])
+    first = (out / "part-00000.parquet").read_bytes()
+    half = len(first) // 2
+    (out / "part-00000.parquet").write_bytes(first[:half] + b"!" + first[half + 1 :])
     again = embed(folder, given, out, progress=shown)
     check_all(again, model)
-    assert shown.stages[-1] == "embedding 2 shards again, missing or damaged"
-    assert again.summary | SECONDS == before | SECONDS
+    assert shown.stages[-1] == "embedding 3 shards again, missing or damaged"
+    parts = "part-00000.parquet, part-00001.parquet, part-00002.parquet"
+    assert again.notes == [f"missing or damaged, and embedded again: {parts}"]
+    assert again.summary | SECONDS == before.summary | SECONDS
+    first = (out / "part-00000.parquet").read_bytes()
+    (out / "part-00000.parquet").write_bytes(first[:8] + bytes(half) + first[half + 8 :])
+    _change_manifest(out, checksums=None)
+    check_all(embed(folder, given, out), model)
+    _change_manifest(out, checksums=None, status="incomplete", summary=None)
+    again = embed(folder, given, out)
+    assert again.notes == []
+    assert again.manifest["checksums"].keys() == {file.name for file in out.glob("part-*")}
+
+
+def _change_manifest(out: Path, **changes: Any) -> None:
+    file = out / "fairspan-embed.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+@pytest.mark.parametrize("summary", [{"rows": 5}, {"shards": "3"}, [], "done", {"shards": 3}])
+def test_a_wrong_summary_is_written_again(model: Model, tmp_path: Path, summary: Any) -> None:
+    before = embed(model, ROWS, tmp_path)
+    _change_manifest(tmp_path, summary=summary)
+    assert embed(model, ROWS, tmp_path).summary == before.summary
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_nothing_is_written_where_nothing_is_left_to_do(
+    model: Model, tmp_path: Path, monkeypatch: Patch, by_name: bool
+) -> None:
+    """A complete folder on a read-only disk."""
+    chosen: Any = model
+    if by_name:
+        chosen = str(tmp_path / "model")
+        model.save_pretrained(chosen, create_model_card=False)
+    embed(chosen, ROWS, tmp_path / "out")
+    (tmp_path / "out" / ".lock").unlink()
+
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise OSError(30, "Read-only file system")
+
+    for name in ("mkdir", "replace", "write_bytes"):
+        monkeypatch.setattr(Path, name, refuse)
+    monkeypatch.setattr("filelock.FileLock.acquire", refuse)
+    check_all(embed(chosen, ROWS, tmp_path / "out"), model)
 
 
 def test_a_folder_belongs_to_its_weights(

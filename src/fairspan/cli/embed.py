@@ -41,12 +41,12 @@ def embed(model: str, input: str, out: Path, *, as_json: bool = False, **typed: 
     from fairspan.embedding.run import Job
 
     with running() as progress:
-        require_folder(out)
         keywords = of_fields(EmbedOptions, typed)
         keywords["calibration"] = taken(Calibrating, typed).chosen
         job = Job(EmbedOptions(model, input, out, **keywords))
         result = job.answer()
         if result is None:
+            require_folder(out)
             say_loading(progress, model)
             result = job.run(progress)
         else:
@@ -55,6 +55,8 @@ def embed(model: str, input: str, out: Path, *, as_json: bool = False, **typed: 
     done = result.summary
     if as_json:
         return
+    for note in result.notes:
+        say(f"note: {note}.")
     if done["truncated"]:
         window = result.manifest["encoder"]["window"]
         say(f"note: {counted(done['truncated'], 'text')} cut to the {window:,} tokens read.")

@@ -80,6 +80,8 @@ class Repository:
 class Dataset:
     """The rows of one split; `done` counts them."""
 
+    notes = ()
+
     def __init__(
         self, names: dict[str, str], revision: str | None, table: Any, fields: Fields
     ) -> None:

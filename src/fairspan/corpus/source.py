@@ -34,9 +34,12 @@ SourceLike = str | Path | Iterable[Mapping[str, Any]]
 class Files:
     """JSON Lines, Parquet or text files by their labels; `done` counts their bytes."""
 
-    def __init__(self, name: str, paths: Mapping[str, Path], fields: Fields) -> None:
+    def __init__(
+        self, name: str, paths: Mapping[str, Path], fields: Fields, notes: tuple[str, ...] = ()
+    ) -> None:
         """Their labels, sizes and times are their identity."""
         self.name = name
+        self.notes = notes
         self._fields = fields
         self._files = list(paths.items())
         self._sizes = []
@@ -67,9 +70,11 @@ class Records:
     """Records in Python; `done` counts them. An iterator is read on, never back."""
 
     name = "records"
+    notes = ()
 
     def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
         self._records = records
+        self.is_read_once = isinstance(records, Iterator)
         self._used = 0
         self.total = len(records) if isinstance(records, Sized) else 0
         self.identity = {"records": self.total or None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from fairspan.runs.header import now
 MANIFEST = "fairspan-embed.json"
 FORMAT = 3
 _COUNTS = ("rows", "rejected", "skipped", "truncated", "tokens")
+_TABLES = ("options", "input", "encoder")
 
 
 def read_manifest(folder: Path, options: EmbedOptions, source: Source) -> dict[str, Any] | None:
@@ -29,17 +31,22 @@ def read_manifest(folder: Path, options: EmbedOptions, source: Source) -> dict[s
         if not file.exists():
             _refuse_foreign(folder)
             return None
-        manifest = json.loads(file.read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         message = f"{file} cannot be read ({error}): choose another folder, or remove this one."
         raise FairspanError(message) from None
-    tables = ("options", "input", "encoder")
     written = manifest.get("format") if isinstance(manifest, dict) else None
-    if written != FORMAT or not all(isinstance(manifest.get(name), dict) for name in tables):
+    if written != FORMAT:
         message = f"{file} has format {written!r}, and this fairspan reads format {FORMAT}."
         raise FairspanError(message)
+    for name in _TABLES:
+        if not isinstance(manifest.get(name), dict):
+            wrong = f"{file} is damaged: its {name} is {_shown(manifest.get(name))}"
+            raise FairspanError(f"{wrong}. Choose another folder, or remove this one.")
     _refuse_other(folder, manifest, options, source)
-    return dict(manifest)
+    checksums = manifest.get("checksums")
+    manifest["checksums"] = checksums if isinstance(checksums, dict) else {}
+    return manifest
 
 
 def _refuse_foreign(folder: Path) -> None:
@@ -55,6 +62,7 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Write the manifest of a folder, as a whole or not at all."""
     text = json.dumps(manifest, indent=2, ensure_ascii=False) + "\n"
     data = text.encode("utf-8", "backslashreplace")
     with writing(folder):
@@ -76,6 +84,8 @@ def new_manifest(
         "started": now(),
         "finished": None,
         "summary": None,
+        "notes": [*source.notes],
+        "checksums": {},
     }
 
 
@@ -83,7 +93,7 @@ def total_of(summaries: Iterable[ShardSummary]) -> dict[str, Any]:
     """Rows, tokens and seconds of the whole folder, over all the calls that made it."""
     shards = list(summaries)
     total = {name: sum(getattr(shard, name) for shard in shards) for name in _COUNTS}
-    seconds = sum(shard.seconds for shard in shards)
+    seconds = math.fsum(shard.seconds for shard in shards)  # in any order
     return {**total, "shards": len(shards), "seconds": round(seconds, 3)}
 
 
@@ -99,7 +109,10 @@ def _refuse_other(
                 f"{_shown(value)} now. Repeat the command that began it, or choose another folder."
             )
     identity = {name: value for name, value in manifest["input"].items() if name != "name"}
-    if identity != source.identity:
+    # How many records an iterator has is not known; their texts are compared.
+    uncounted = {"records": None} in (identity, source.identity)
+    comparable = uncounted and identity.keys() == source.identity.keys()
+    if identity != source.identity and not comparable:
         sizes = f"{_size(identity)} then, {_size(source.identity)} now"
         raise FairspanError(
             f"{folder} was started with another input, or {source.name} was changed since "

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from fairspan.corpus.source import open_source
+from fairspan.corpus.source import Records, open_source
 from fairspan.embedding.manifest import (
     new_manifest,
     read_manifest,
@@ -26,9 +26,17 @@ from fairspan.embedding.shards import (
     read_ids,
     read_summaries,
     remove_partial,
+    shard_name,
     write_rejected,
 )
-from fairspan.embedding.unit import SeenIds, Unit, missing_units, stopped
+from fairspan.embedding.unit import (
+    ChangedInputError,
+    SeenIds,
+    Unit,
+    compared_units,
+    missing_units,
+    stopped,
+)
 from fairspan.encoding.calling import call_of
 from fairspan.errors import CorpusError, DesignError, FairspanError
 from fairspan.report.text import counted
@@ -39,6 +47,9 @@ from fairspan.runs.progress import Progress, as_progress
 
 if TYPE_CHECKING:
     from fairspan.embedding.engines import Engine
+
+# Between two records of the checksums, so that a kill loses few of them.
+_SECONDS = 10
 
 
 class Meter:
@@ -62,10 +73,22 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """A folder of vectors, and the content of its `fairspan-embed.json`."""
+    """A folder of vectors, the content of its `fairspan-embed.json`, and shards made again."""
 
     folder: Path
     manifest: Mapping[str, Any]
+    embedded_again: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader should know, such as which shards were damaged."""
+        notes = [*self.manifest.get("notes", ())]
+        if self.embedded_again:
+            names = ", ".join(self.embedded_again[:3])
+            more = len(self.embedded_again) - 3
+            more_words = f" and {more} more" if more > 0 else ""
+            notes.append(f"missing or damaged, and embedded again: {names}{more_words}")
+        return notes
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -77,7 +100,7 @@ class Embedding:
         return pl.scan_parquet(sorted(self.folder.glob("part-*.parquet")), glob=False)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"folder": str(self.folder), **self.manifest}
+        return {"folder": str(self.folder), **self.manifest, "notes": self.notes}
 
 
 class Job:
@@ -93,6 +116,9 @@ class Job:
             refuse_unreachable(options.address)
         self.source = open_source(options.input, options.fields)
         self._begun_units: Iterator[Unit] | None = None
+        self._shards: dict[int, ShardSummary] = {}
+        self._lost: list[str] = []
+        self._is_complete = False
         place = Path(self.source.name).absolute()
         if place in (self.out.absolute(), *self.out.absolute().parents):
             raise DesignError(
@@ -103,13 +129,12 @@ class Job:
     def answer(self) -> Embedding | None:
         """The finished result, if there is one, without loading a model; else begins to read."""
         manifest = read_manifest(self.out, self.options, self.source)
-        shards = read_summaries(self.out)
-        key = self._model_key()
-        if manifest is not None and key is not None:
-            count = (manifest["summary"] or {}).get("shards")
-            if manifest.get("model_key") == key and count == len(shards):
+        if manifest is not None:
+            self._verify(manifest)
+            key = self._model_key()
+            if self._is_complete and key is not None and manifest.get("model_key") == key:
                 return Embedding(self.out, manifest)
-        if not shards:
+        if not self._shards:
             units = self._units({})
             first = next(units, None)
             if first is None:
@@ -120,26 +145,39 @@ class Job:
                 self.options.loading(device).require_device()
         return None
 
+    def _verify(self, manifest: Mapping[str, Any]) -> None:
+        """Find out which shards are whole, and whether they are all, of the texts of the input."""
+        self._shards = read_summaries(self.out, manifest["checksums"])
+        files = {file.name for file in self.out.glob("part-[0-9]*.parquet")}
+        whole = {shard.file_name for shard in self._shards.values()}
+        self._lost = sorted({*files, *manifest["checksums"]} - whole)
+        is_summed = manifest["summary"] == total_of(self._shards.values())
+        self._is_complete = is_summed and not self._lost
+        once = isinstance(self.source, Records) and self.source.is_read_once
+        if not isinstance(self.source, Records) or (once and not self._is_complete):
+            return
+        for unit in compared_units(self.source, self.options, self._shards):
+            if self._is_complete:
+                rows = f"{self.source.name} from {unit.start.row + 1:,} on were not there"
+                raise ChangedInputError(self.out, rows)
+            if unit.number > max(self._shards, default=-1):
+                break
+
     def run(self, progress: Progress) -> Embedding:
         """Embed what is missing."""
-        with locked(self.out):
-            shards = read_summaries(self.out)
-            remove_partial(self.out, shards)
-            try:
-                manifest = self._compute(shards, progress)
-            except BaseException:
-                with suppress(FairspanError):  # of two reasons to stop, the first is reported
-                    if shards:
-                        write_rejected(self.out, shards)
-                raise
-            finally:
-                progress.stop()
-            write_rejected(self.out, shards)
-            manifest["status"] = "complete"
-            manifest["finished"] = now()
-            manifest["summary"] = total_of(shards.values())
-            write_manifest(self.out, manifest)
-        return Embedding(self.out, manifest)
+        try:
+            if self._is_complete:
+                engine, manifest = self._open(progress)
+                engine.close()
+                with suppress(FairspanError):  # the disk may be read-only
+                    write_manifest(self.out, manifest)
+                return Embedding(self.out, manifest)
+            with locked(self.out):
+                remove_partial(self.out, self._shards)
+                manifest = self._compute(progress)
+        finally:
+            progress.stop()
+        return Embedding(self.out, manifest, tuple(self._lost))
 
     def _model_key(self) -> str | None:
         """Of the files of a model that is given by its name."""
@@ -148,39 +186,69 @@ class Job:
             return None
         return model_key(options.name, options.loading(options.devices[0]))
 
-    def _compute(self, shards: dict[int, ShardSummary], progress: Progress) -> dict[str, Any]:
-        """Write the missing shards, and add them to `shards`; returns the manifest."""
+    def _open(self, progress: Progress) -> tuple[Engine, dict[str, Any]]:
+        """Workers with the model, and the manifest of the folder, which has to be of that model."""
         name = self.options.name
         progress.stage("preparing" if name is None else f"loading {name}")
         key = self._model_key()
         engine = self._engine()
         try:
-            manifest = self._begin(engine)
-            lost = (manifest["summary"] or {"shards": 0})["shards"] - len(shards)
-            again = f" {counted(lost, 'shard')} again, missing or damaged" if lost > 0 else ""
-            # A model that was just fetched from the hub had no files before.
-            manifest["model_key"] = key or self._model_key()
-            manifest["status"] = "incomplete"
-            manifest["summary"] = None
-            write_manifest(self.out, manifest)
-            progress.stage(f"embedding{again}")
-            self._embed(engine, shards, progress)
+            manifest = read_manifest(self.out, self.options, self.source)
+            if manifest is None:
+                manifest = new_manifest(engine.name, self.options, self.source, engine.identity)
+            refuse_other_model(self.out, manifest, engine.identity)
+        except BaseException:
+            engine.close()
+            raise
+        # A model that was just fetched from the hub had no files before.
+        manifest["model_key"] = key or self._model_key()
+        return engine, manifest
+
+    def _compute(self, progress: Progress) -> dict[str, Any]:
+        """Write the missing shards; returns the manifest."""
+        engine, manifest = self._open(progress)
+        shards = dict(self._shards)
+        try:
+            manifest |= {"status": "incomplete", "summary": None}
+            self._write(manifest, shards)
+            again = f" {counted(len(self._lost), 'shard')} again, missing or damaged"
+            progress.stage(f"embedding{again if self._lost else ''}")
+            self._embed(engine, manifest, shards, progress)
+            write_rejected(self.out, shards)
+            done = total_of(shards.values())
+            manifest |= {"status": "complete", "finished": now(), "summary": done}
+            self._write(manifest, shards)
+        except BaseException as error:
+            with suppress(FairspanError):  # of two reasons to stop, the first is reported
+                if isinstance(error, ChangedInputError):
+                    # Units before the difference may be of other texts as well.
+                    shards = self._shards
+                    remove_partial(self.out, shards)
+                if shards:
+                    write_rejected(self.out, shards)
+                self._write(manifest, shards)
+            raise
         finally:
             engine.close()
         return manifest
 
-    def _begin(self, engine: Engine) -> dict[str, Any]:
-        """The manifest of the folder, or a new one; it has to be of the engine's model."""
-        manifest = read_manifest(self.out, self.options, self.source)
-        if manifest is None:
-            return new_manifest(engine.name, self.options, self.source, engine.identity)
-        refuse_other_model(self.out, manifest, engine.identity)
-        return manifest
+    def _write(self, manifest: dict[str, Any], shards: Mapping[int, ShardSummary]) -> None:
+        """Write the manifest with the checksums of these shards."""
+        numbers = sorted(shards)
+        manifest["checksums"] = {shard_name(n): shards[n].checksum for n in numbers}
+        write_manifest(self.out, manifest)
 
-    def _embed(self, engine: Engine, shards: dict[int, ShardSummary], progress: Progress) -> None:
+    def _embed(
+        self,
+        engine: Engine,
+        manifest: dict[str, Any],
+        shards: dict[int, ShardSummary],
+        progress: Progress,
+    ) -> None:
         """Embed the missing units, and add their shards."""
         from fairspan.embedding import engines
 
+        written = time.monotonic()
         left = self.source.total - sum(shard.done for shard in shards.values())
         meter = Meter(progress, max(0, left), sum(shard.rows for shard in shards.values()))
         reports = isinstance(engine, engines.ThisProcess)
@@ -191,6 +259,9 @@ class Job:
             shards[shard.number] = shard
             if not (reports and shard.tokens):
                 meter.advance(shard.rows, shard.tokens, shard.done)
+            if time.monotonic() - written > _SECONDS:
+                self._write(manifest, shards)
+                written = time.monotonic()
 
     def _engine(self) -> Engine:
         """The workers that the options ask for, with the model loaded."""
@@ -209,8 +280,10 @@ class Job:
         seen = SeenIds()
         for number in shards:
             seen.add(read_ids(self.out, number))
-        ends = {number: shard.end for number, shard in shards.items()}
-        for unit in missing_units(self.source, options.fields, ends, options.rows_per_shard):
+        units = missing_units(self.source, options.fields, shards, options.rows_per_shard)
+        if isinstance(self.source, Records):
+            units = compared_units(self.source, options, shards)
+        for unit in units:
             checked = seen.without_seen(unit)
             if checked.rejected and options.strict:
                 raise stopped(min(checked.rejected, key=lambda fault: (fault.file, fault.row)))

@@ -6,11 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import compress
+from pathlib import Path
 
 import numpy as np
 
-from fairspan.corpus.rows import Cursor, Fault, Fields, ReadRow, id_of, text_of
+from fairspan.corpus.rows import START, Cursor, Fault, Fields, ReadRow, id_of, text_of
 from fairspan.corpus.source import Source
+from fairspan.embedding.options import EmbedOptions
+from fairspan.embedding.shards import ShardSummary, shard_name
 from fairspan.errors import CorpusError
 
 # Of texts in a unit, so that long documents do not fill the memory: 2 to 6 million tokens.
@@ -29,13 +32,14 @@ class TextRow:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Rows from one place of the input to another."""
+    """Rows from one place of the input to another; `digest` is of all their ids and texts."""
 
     number: int
     start: Cursor
     end: Cursor
     rows: Sequence[TextRow]
     rejected: Sequence[Fault]
+    digest: str = ""
 
 
 def text_rows(rows: Iterable[ReadRow], fields: Fields) -> Iterator[tuple[TextRow | Fault, Cursor]]:
@@ -74,25 +78,34 @@ def cut(
         else:
             rejected.append(item)
         if len(rows) + len(rejected) >= most or characters >= _CHARACTERS:
-            yield Unit(number, start, end, rows, rejected)
+            yield Unit(number, start, end, rows, rejected, _digest(rows))
             start = end
             number += 1
             rows = []
             rejected = []
             characters = 0
     if rows or rejected:
-        yield Unit(number, start, end, rows, rejected)
+        yield Unit(number, start, end, rows, rejected, _digest(rows))
+
+
+def _digest(rows: Sequence[TextRow]) -> str:
+    """A hash of the ids and texts of rows."""
+    digest = blake2b(digest_size=16)
+    for row in rows:
+        # With their lengths, no two lists of rows are the same bytes.
+        digest.update(f"{len(row.id)} {len(row.text)} {row.id}{row.text}".encode())
+    return digest.hexdigest()
 
 
 def missing_units(
-    source: Source, fields: Fields, finished: Mapping[int, Cursor], most: int
+    source: Source, fields: Fields, finished: Mapping[int, ShardSummary], most: int
 ) -> Iterator[Unit]:
-    """The units of a source but the `finished` ones, whose ends are known and rows are not read."""
+    """The units of a source but the finished ones, whose ends are known and rows are not read."""
     number = 0
     start = Cursor()
     while True:
         while number in finished:
-            start = finished[number]
+            start = finished[number].end
             number += 1
         for unit in cut(text_rows(source.rows(start), fields), start, number, most):
             start = unit.end
@@ -102,6 +115,34 @@ def missing_units(
                 break
         else:
             return
+
+
+def compared_units(
+    source: Source, options: EmbedOptions, finished: Mapping[int, ShardSummary]
+) -> Iterator[Unit]:
+    """The units of a source but the finished ones, which are compared with what is read now."""
+    count = 0
+    for unit in cut(text_rows(source.rows(), options.fields), START, 0, options.rows_per_shard):
+        if unit.number not in finished:
+            yield unit
+        elif unit.digest != finished[unit.number].digest:
+            shard = shard_name(unit.number)
+            rows = f"{source.name} {unit.start.row + 1:,} to {unit.end.row:,}"
+            raise ChangedInputError(options.out, f"{rows} are not those of {shard}")
+        count = unit.number + 1
+    if count <= max(finished, default=-1):
+        missing = f"there are no {source.name} for {shard_name(count)}"
+        raise ChangedInputError(options.out, missing)
+
+
+class ChangedInputError(CorpusError):
+    """The texts of a folder's vectors are not those of the input."""
+
+    def __init__(self, folder: Path | str, difference: str) -> None:
+        super().__init__(
+            f"{folder} was made from other texts: {difference}. Choose another folder, or remove "
+            "this one to start over."
+        )
 
 
 def stopped(fault: Fault) -> CorpusError:

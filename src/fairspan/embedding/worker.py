@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import compress
 from pathlib import Path
 from threading import Lock
@@ -136,12 +137,13 @@ class UnitWorker:
             skipped=len(skipped),
             faults=sorted(faults, key=lambda fault: (fault.file, fault.row)),
             skipped_ids=skipped,
+            digest=unit.digest,
         )
         ids = [row.id for row in compress(rows, good)]
         vectors = vectors if good.all() else vectors[good]
         columns = table(ids, vectors, lengths, cut, self._options.vectors)
-        write_shard(Path(self._options.out), summary, columns)
-        return summary.without_lists()
+        checksum = write_shard(Path(self._options.out), summary, columns)
+        return replace(summary.without_lists(), checksum=checksum)
 
     def _vectors(self, texts: Sequence[ReadText], amount: int) -> np.ndarray:
         """[texts, dimension], of texts that are so much of the input.
