@@ -25,6 +25,7 @@ from fairspan.design.lengths import measure_segments
 from fairspan.design.plan import LanguagePlan, choose_plans, language_plans, languages_of
 from fairspan.design.sets import draw_sets, orders
 from fairspan.errors import DesignError
+from fairspan.studies.collapse.options import CollapseOptions
 from tests.saying import said_by
 
 SIZES = st.integers(2, 12)
@@ -487,9 +488,11 @@ def test_texts_in_other_languages_are_not_left_out_in_silence(tmp_path: Path) ->
         for id, language in rows
     ]
     (tmp_path / "mixed.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    for languages, left in ((None, "left out: 2 texts in other languages than en"), (["en"], "")):
-        plans, corpus = choose_plans(str(tmp_path / "mixed.jsonl"), languages, (), partial=True)
+    file = str(tmp_path / "mixed.jsonl")
+    left = "left out: 2 of 5 texts, which are in other languages than en (de: 1, it: 1); name the "
+    for languages, notes in ((None, [f"{left}language to use them"]), (["en"], [])):
+        plans, corpus = choose_plans(file, languages, (), partial=True)
         assert [str(plan) for plan in plans] == ["en"]
-        assert len(corpus) == 2
-        assert " ".join(corpus.notes).startswith(left)
-        assert bool(corpus.notes) == bool(left)
+        options = CollapseOptions(model="m", corpus=file, language="en" if languages else None)
+        for read in (corpus, options.read_corpus()[0]):
+            assert (len(read), list(read.notes)) == (2, notes)

@@ -141,5 +141,5 @@ def judge(choice: Choice, changes: Sequence[Interval], margin: float) -> Finding
 
 def lacking(change: Interval, clusters: int, gap: float) -> int | None:
     """How many more clusters show a gap in 80 % of cases; None if more clusters do not help."""
-    needed = clusters_needed(change, gap, clusters, LEVEL) if gap > 0 else None
+    needed = clusters_needed(change, [gap], clusters, LEVEL) if gap > 0 else None
     return None if needed is None else round_up(max(0, needed - clusters))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fairspan.stats.arrays import Floats, round_up
 from fairspan.stats.contrasts import Robust
-from fairspan.stats.distributions import holm, t_quantile
+from fairspan.stats.distributions import holm, t_below, t_quantile, t_ratio
 from fairspan.stats.intervals import Interval
 
 Kind = Literal["fair", "biased", "inconclusive"]
@@ -201,19 +201,32 @@ def _fewest(decided: Callable[[int], bool], least: int = 1) -> int | None:
 
 
 def documents_needed(change: Interval, margin: float, documents: int) -> int | None:
-    """Further documents that show a change on its side of the margin in 80 % of cases."""
-    level = (1 + LEVEL) / 2 if change.estimate > margin else LEVEL
-    total = clusters_needed(change, abs(change.estimate - margin), documents, level)
+    """Further documents that decide whether a change is within ±margin, in 80 % of cases.
+
+    It takes the estimate as the truth. Inside the margin a change has to be shown to be on the
+    inner side of both ends, and one near 0 may miss either.
+    """
+    size = abs(change.estimate)
+    gaps = [margin - size, margin + size]
+    level = LEVEL
+    if size > margin:
+        gaps = [size - margin]
+        level = (1 + LEVEL) / 2
+    total = clusters_needed(change, gaps, documents, level)
     return None if total is None else max(1, total - documents)
 
 
-def clusters_needed(change: Interval, gap: float, seen: int, level: float) -> int | None:
-    """How many clusters in all make a gap significant at a one-sided level in 80 % of cases."""
+def clusters_needed(change: Interval, gaps: Sequence[float], seen: int, level: float) -> int | None:
+    """How many clusters in all make gaps significant at a one-sided level in 80 % of cases.
+
+    Two gaps are to opposite sides: of them, at most one is missed at a time.
+    """
 
     def decided(clusters: int) -> bool:
         freedom = change.degrees_of_freedom * (clusters - 1) / (seen - 1)
         error = change.standard_error * np.sqrt(seen / clusters)
-        return bool(gap >= (t_quantile(level, freedom) + t_quantile(POWER, freedom)) * error)
+        missed = 1 - t_below(t_ratio(gaps, error) - t_quantile(level, freedom), freedom)
+        return bool(missed.sum() <= 1 - POWER)
 
     return _fewest(decided, 2)
 

@@ -162,7 +162,7 @@ def clusters_to_decide(change: Interval, clusters: int, margin: float) -> int | 
     show a gain or rule out one beyond the margin. None if the change has no interval.
     """
     wanted = change.estimate if change.low >= -margin else -change.estimate
-    least = clusters_needed(change, max(wanted, margin - wanted), clusters, 0.975)
+    least = clusters_needed(change, [max(wanted, margin - wanted)], clusters, 0.975)
     return None if least is None else round_up(max(0, max(least, FEW_CLUSTERS) - clusters))
 
 

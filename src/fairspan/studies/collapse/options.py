@@ -17,6 +17,7 @@ from fairspan.calibration.treatment import (
 )
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.cuts import Start
+from fairspan.design.plan import in_first_language
 from fairspan.errors import DesignError, require_list, require_whole
 from fairspan.runs.options import StudyOptions, source
 
@@ -125,10 +126,10 @@ class CollapseOptions(StudyOptions):
 
     def read_corpus(self) -> tuple[Corpus, str]:
         """The corpus in one language, and that language."""
-        languages = None if self.language is None else [self.language]
-        corpus = Corpus.read(self.corpus, languages, partial=True)
-        language = self.language or ("en" if "en" in corpus.languages else corpus.languages[0])
-        return corpus.select([language]), language
+        if self.language is not None:
+            return Corpus.read(self.corpus, [self.language], partial=True), self.language
+        language, corpus = in_first_language(Corpus.read(self.corpus, None, partial=True))
+        return corpus, language
 
     def check(self) -> None:
         from fairspan.studies.collapse.classification import read_labelled

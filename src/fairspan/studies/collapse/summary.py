@@ -1,7 +1,6 @@
 """The statistics of a study of length, from the rows of its log, as tidy frames."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import log2
 
 import numpy as np
@@ -196,7 +195,7 @@ def _verdict(
         return "fair", f"{seen}; within the margin of ±{margin:g}"
     texts = lengths["texts"].to_list()
     documents = min(texts) if paired else sum(texts)
-    needed = documents_needed(replace(slope, estimate=abs(slope.estimate)), margin, documents)
+    needed = documents_needed(slope, margin, documents)
     outlook = (
         f"too close to the margin of ±{margin:g} for any realistic number of documents to decide"
     )
