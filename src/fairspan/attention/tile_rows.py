@@ -145,7 +145,8 @@ def seen_by_shared(view: TileView) -> Tensor | None:
     visible = visible.view(n, 1, count, length)
     if bias is None:
         return visible
-    return bias.view(n, count, -1, length).transpose(1, 2).masked_fill(~visible, -torch.inf)
+    by_row = bias.view(n, count, bias.shape[1], length)
+    return by_row.transpose(1, 2).masked_fill(~visible, -torch.inf)
 
 
 def _groups(tiles: Tiles) -> list[TileGroup]:

@@ -287,7 +287,7 @@ _current = _CurrentPass()
 
 
 @contextmanager
-def reading(tiles: Tiles) -> Iterator[None]:
+def reading(tiles: Tiles | None) -> Iterator[None]:
     """Inside this block, masks and position biases are made for the positions of `tiles`."""
     before = _current.tiles
     _current.tiles = tiles

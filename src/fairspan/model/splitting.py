@@ -3,10 +3,27 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 AT_A_TIME = 2**15
 """Tokens of a batch in tiles, padding included, that are read together."""
+CPU_PIECE = 2**12
+"""Tokens of one text that a CPU reads together: a layer takes a fraction of a second for them."""
+
+
+def piece_size(device: torch.device) -> int:
+    """How many tokens of one text are read together."""
+    return CPU_PIECE if device.type == "cpu" else AT_A_TIME
+
+
+def take_rows(features: Mapping[str, Any], rows: Tensor) -> dict[str, Any]:
+    """The features of some tokens [L'] of a text."""
+    shape = features["input_ids"].shape
+    return {
+        name: value[:, rows] if isinstance(value, Tensor) and value.shape == shape else value
+        for name, value in features.items()
+    }
 
 
 def few_at_a_time(mask: Tensor) -> list[slice]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairspan.attention.layers import count_layers, route_attention
+from fairspan.attention.pieces import SharedRows, read_in_pieces
 from fairspan.attention.plan import Plan
+from fairspan.attention.tiles import Tiles
 from fairspan.calibration.calibration import Calibration, Side, as_calibration
 from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model.checkpoint import SafeTransformer
@@ -19,7 +22,7 @@ from fairspan.model.plans import make_plan
 from fairspan.model.pooling import TOKENS, PooledFeatures, PoolingSite, pooling_of
 from fairspan.model.probing import SEGMENTS, SIDE, find_tiling, prove
 from fairspan.model.segments import SegmentedText, segment_of_tokens
-from fairspan.model.splitting import few_at_a_time, put_back, take
+from fairspan.model.splitting import few_at_a_time, piece_size, put_back, take, take_rows
 from fairspan.model.tiling import Tiling, forward_under
 from fairspan.model.window import cut_at, keep_untiled_length
 
@@ -168,9 +171,35 @@ class CalibratedTransformer(SafeTransformer):
         return torch.cat([pool(output)["sentence_embedding"] for output in outputs])[:, None]
 
     def _run(self, inputs: dict[str, Any], plan: Plan, **kwargs: Any) -> dict[str, Any]:
+        """The features after a pass, in pieces if it is over one long text in tiles."""
+        tiles = plan.tiles
+        size = piece_size(self.model.device)
+        if tiles is None or tiles.valid.shape[0] > 1 or tiles.valid.shape[1] <= size:
+            return self._run_at_once(inputs, plan, **kwargs)
+        if not self._can_stop_in_layers(plan):
+            return self._run_at_once(inputs, plan, **kwargs)
+
+        def run_piece(tiles: Tiles, rows: Tensor, shared_rows: SharedRows) -> Tensor:
+            piece = replace(plan, tiles=tiles, shared_rows=shared_rows, asked=[])
+            tokens: Tensor = self._run_at_once(take_rows(inputs, rows), piece, **kwargs)[TOKENS]
+            return tokens
+
+        return {**inputs, TOKENS: read_in_pieces(tiles, size, run_piece)}
+
+    def _run_at_once(self, inputs: dict[str, Any], plan: Plan, **kwargs: Any) -> dict[str, Any]:
         output = forward_under(plan, self, inputs, self.depth, self.tiling, **kwargs)
         self.path = plan.path
         return output
+
+    def _can_stop_in_layers(self, plan: Plan) -> bool:
+        """Whether nothing needs all tokens of a layer but the shared rows, nor its gradients."""
+        return (
+            not plan.layers
+            and not torch.is_grad_enabled()
+            and not is_compiled(self.model)
+            and self.module_output_name == TOKENS
+            and not getattr(self.model.config, "output_hidden_states", False)
+        )
 
     def _parts(self, inputs: dict[str, Any]) -> list[slice]:
         """The parts in which a batch in tiles is read; none if it has to be read at once."""
@@ -228,6 +257,14 @@ def maps_to_characters(module: Transformer) -> bool:
     """Whether tokens map back to characters: a fast tokenizer, and no chat template."""
     chat = "message" in module.modality_config
     return not chat and module.tokenizer is not None and module.tokenizer.is_fast
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Whether a part of the model is, or is being, compiled."""
+    parts = model.modules()
+    return torch.compiler.is_compiling() or any(
+        hasattr(part, "_orig_mod") or part._compiled_call_impl is not None for part in parts
+    )
 
 
 def refuse_exported(module: Transformer) -> None:
