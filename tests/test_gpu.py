@@ -10,6 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import fairspan
+from fairspan.model import splitting
 from tests.test_architectures import TEXTS, error
 from tests.tiny import ARCHITECTURES, words
 
@@ -39,6 +40,22 @@ def test_vectors_are_those_of_the_cpu(
         assert error(got.cpu(), wanted) <= 1e-4, settings
         by_torch = architecture in WITH_POSITION_BIAS and "tile_size" not in settings
         assert on_gpu[0].path == ("torch" if by_torch else "triton")
+
+
+@pytest.mark.parametrize("pooling", ["cls", "lasttoken", "mean"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_long_texts_in_pieces_have_the_vectors_of_the_cpu(
+    make_tiny: Callable[..., SentenceTransformer],
+    monkeypatch: pytest.MonkeyPatch,
+    architecture: str,
+    pooling: str,
+) -> None:
+    text = words(100, 3)
+    fair = fairspan.calibrate(make_tiny(architecture, pooling), tile_size=7)
+    wanted = fair.encode([text], convert_to_tensor=True)
+    monkeypatch.setattr(splitting, "AT_A_TIME", 20)
+    in_pieces = fairspan.calibrate(make_tiny(architecture, pooling), tile_size=7).to("cuda")
+    assert error(in_pieces.encode([text], convert_to_tensor=True).cpu(), wanted) <= 1e-4
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
