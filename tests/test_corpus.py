@@ -232,7 +232,7 @@ def test_row_numbers_align_languages_without_ids(tmp_path: Path) -> None:
     assert "row numbers are used as ids" in corpus.notes[0]
     write(tmp_path / "de.jsonl", [{"text": "Eins."}])
     with pytest.raises(CorpusError, match=r"its languages differ in length \(de 1, en 2\)"):
-        Corpus.read(tmp_path, partial=True)
+        Corpus.read(tmp_path, ["de", "en"], partial=True)
 
 
 def test_the_embedded_sample() -> None:

@@ -9,6 +9,8 @@ import polars as pl
 import pytest
 
 from fairspan.corpus.corpus import Corpus
+from fairspan.corpus.rows import Fields
+from fairspan.corpus.source import open_source
 from fairspan.errors import CorpusError
 from tests.saying import said_by
 from tests.test_corpus import TEXTS, write, write_folder
@@ -98,9 +100,9 @@ def test_harmless_differences(tmp_path: Path, content: bytes) -> None:
 @pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf"])
 def test_an_empty_file(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "en.jsonl").write_bytes(content)
-    assert said(tmp_path / "en.jsonl") == "en is empty: it needs records with 'id' and 'text'."
+    assert said(tmp_path / "en.jsonl") == "en is empty: it needs records with 'text'."
     write(tmp_path / "de.jsonl", [{"id": "a", "text": "x"}])
-    assert "(de 1, en 0): en lacks 'a'." in said(tmp_path)
+    assert "(de 1, en 0): en lacks 'a'." in said(tmp_path, ["de", "en"])
 
 
 def test_a_language_that_is_not_the_file_s(tmp_path: Path) -> None:
@@ -114,7 +116,10 @@ def test_a_language_that_only_some_lines_have(tmp_path: Path) -> None:
     path.write_bytes(b'{"id": "a", "text": "x", "language": "en"}\n{"id": "b", "text": "y"}\n')
     missing = "there is no field 'language'. Fields there: id, text."
     assert said(path, ["en"]) == f"all.jsonl, line 2: {missing}"
-    path.write_bytes(path.read_bytes().replace(b'"y"}', b'"y", "language": 4}'))
+    absent = path.read_bytes()
+    path.write_bytes(absent.replace(b'"y"}', b'"y", "language": null}'))
+    assert said(path) == "all.jsonl, line 2: 'language' is null, and earlier records have one."
+    path.write_bytes(absent.replace(b'"y"}', b'"y", "language": 4}'))
     assert said(path) == "all.jsonl, line 2: 'language' must be text such as \"en\", got 4."
 
 
@@ -165,10 +170,60 @@ def test_two_files_for_one_language(tmp_path: Path) -> None:
     assert said(tmp_path) == message
 
 
-def test_what_is_not_read_in_a_folder_of_texts_is_named(tmp_path: Path) -> None:
-    for name, text in (("a.md", "One."), ("b.txt", " \n"), ("c.pdf", "%PDF")):
-        (tmp_path / name).write_text(text, encoding="utf-8")
+def test_what_is_not_read_in_a_folder_is_named(tmp_path: Path) -> None:
+    """Texts in any case; others by suffix and number, hidden ones and links included."""
+    texts = ["A.TXT", "b.markdown", "c.rst", "sub/d.Md"]
+    others = ["e.pdf", "f.csv", "sub/g.CSV", "h.json", "LICENSE", ".draft.md", ".git/i.md"]
+    (tmp_path / "sub").mkdir()
+    (tmp_path / ".git").mkdir()
+    for name in (*texts, *others):
+        (tmp_path / name).write_text(f"About {name}.")
+    for name in ("empty.txt", ".DS_Store"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "gone.md").symlink_to(tmp_path / "nowhere.md")
+    (tmp_path / "linked").symlink_to(tmp_path / "sub")
     corpus = Corpus.read(tmp_path)
-    assert [segment.id for segment in corpus.segments] == ["a.md"]
-    pdf = "not read, since it is not plain text: c.pdf"
-    assert corpus.notes == (pdf, "1 file is empty and left out")
+    assert [*corpus.ids()] == texts
+    left_out = "2 .csv, 2 hidden, 1 .json, 1 .pdf, 1 dangling link(s), 1 linked folder(s)"
+    notes = [f"not read: {left_out}, 1 without a suffix"]
+    assert sorted(corpus.notes) == sorted([*notes, "left out, since empty: empty.txt"])
+    assert open_source(tmp_path, Fields()).notes == tuple(notes)
+    assert Corpus.read(tmp_path / "A.TXT").text("A.TXT", "und") == "About A.TXT."
+    write(tmp_path / "index.jsonl", [{"text": "One."}])
+    corpus = Corpus.read(tmp_path)
+    assert len(corpus) == 1
+    assert "2 .csv, 2 .txt, 2 hidden, 1 .json, 1 .markdown, 1 .md," in corpus.notes[0]
+    assert "texts are read where no .jsonl or .parquet file is beside them" in corpus.notes[0]
+
+
+def test_a_text_that_is_not_utf_8_is_left_out_and_named(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / f"{number}.txt").write_bytes(b"caf\xe9")
+    said_of_one = "0.txt: byte 4 of the file (0xe9) is not UTF-8. Save the file as UTF-8."
+    assert said(tmp_path / "0.txt") == said_of_one
+    assert said(tmp_path) == f"{said_of_one} (and 4 more)"
+    (tmp_path / "good.md").write_text("Good.")
+    corpus = Corpus.read(tmp_path)
+    assert corpus.ids() == ("good.md",)
+    assert corpus.notes == ("left out, since not UTF-8: 0.txt, 1.txt, 2.txt and 2 more",)
+
+
+def test_file_names_are_languages_only_if_ids_are_shared(tmp_path: Path) -> None:
+    """Of departments called hr and it; ids that only count texts do not show translations."""
+    for name, count in (("hr", 3), ("it", 2)):
+        write(
+            tmp_path / f"{name}.jsonl", [{"id": f"{name}-{n}", "text": "x"} for n in range(count)]
+        )
+    corpus = Corpus.read(tmp_path)
+    assert (corpus.languages, len(corpus)) == (("und",), 5)
+    (note,) = corpus.notes
+    assert note.startswith("hr.jsonl, it.jsonl share no ids and are read as texts in no language")
+    assert Corpus.read(tmp_path, ["it"]).languages == ("it",)
+    rows = [{"text": "x"}, {"text": "y"}, {"text": "z"}]
+    write(tmp_path / "hr.jsonl", rows)
+    write(tmp_path / "it.jsonl", rows[:2])
+    assert Corpus.read(tmp_path).ids()[-1] == "it.jsonl#2"
+    write(tmp_path / "hr.jsonl", [row | {"id": n} for n, row in enumerate(rows)])
+    write(tmp_path / "it.jsonl", [row | {"id": n} for n, row in enumerate(rows[:2])])
+    assert said(tmp_path).startswith("hr.jsonl, it.jsonl have the same ids, and not as many texts")
+    assert len(Corpus.read(tmp_path, ["it", "hr"], partial=True)) == 5

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 from fairspan.corpus.readers import RawCorpus, read_segments
-from fairspan.corpus.segment import Segment
+from fairspan.corpus.segment import Segment, few
 from fairspan.corpus.source import SourceLike
 from fairspan.errors import CorpusError, require_list
 
@@ -49,7 +49,7 @@ class Corpus:
         Args:
             source: "sample" (a folder of that name is "./sample"); a folder of `{language}.jsonl`
                 or `.parquet` files; a JSON Lines or Parquet file, or a folder of them, whose
-                records may have a field `language`; a .txt or .md file or a folder of them; the
+                records may have a field `language`; a text file or a folder of them; the
                 name of a dataset on the Hugging Face hub with one split or one configuration per
                 language, or of one of its splits, as name:split; or records in Python.
             languages: those to read, by default all. Records without a language are in the one that
@@ -148,8 +148,7 @@ def _require_aligned(raw: RawCorpus, languages: Sequence[str]) -> None:
     for language in languages:
         lacking = [repr(id) for id in union if id not in ids[language]]
         if lacking:
-            more = f" and {len(lacking) - 3} more" if len(lacking) > 3 else ""
-            gaps.append(f"{language} lacks {', '.join(lacking[:3])}{more}")
+            gaps.append(f"{language} lacks {few(lacking)}")
     if gaps:
         counts = ", ".join(f"{language} {len(present)}" for language, present in ids.items())
         wrong = f"the languages of {raw.name} do not have the same segments ({counts})"

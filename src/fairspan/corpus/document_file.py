@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from fairspan.corpus.marked_text import MarkedText, join_segments, mark
-from fairspan.corpus.rows import decode, missing_field, text_of, unreadable
+from fairspan.corpus.rows import MARKDOWN, decode, missing_field, text_of, unreadable
 from fairspan.corpus.segment import describe
 from fairspan.errors import CorpusError
 
 STDIN = "-"
-MARKDOWN = (".md", ".markdown", ".mdown", ".mkd")
 JSON_LINES = (".jsonl", ".ndjson")
 # How a JSON document begins if no file name shows its format, as in a pipe.
 _JSON_BEGINS = ('{"', '["', "[{")

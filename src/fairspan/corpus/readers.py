@@ -4,11 +4,20 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from pathlib import Path
 
-from fairspan.corpus.rows import ENDINGS, TEXTS, Fault, Fields, Row, id_of, missing_field, text_of
-from fairspan.corpus.segment import UNKNOWN, Segment, describe
+from fairspan.corpus.rows import (
+    ENDINGS,
+    TEXTS,
+    Fault,
+    Fields,
+    Row,
+    ends_in,
+    id_of,
+    missing_field,
+    text_of,
+)
+from fairspan.corpus.segment import UNKNOWN, Segment, describe, few
 from fairspan.corpus.source import Files, Records, Source, SourceLike, files_of, find_dataset
 from fairspan.errors import CorpusError
 
@@ -16,7 +25,6 @@ SAMPLE = "sample"
 LONG_SAMPLE = "long-sample"
 EMBEDDED = {name: Path(__file__).parent / "data" / name for name in (SAMPLE, LONG_SAMPLE)}
 SAMPLE_LANGUAGES = ("en", "zh", "de", "it", "ko", "hi")
-_DOCUMENTS = (".pdf", ".docx", ".doc", ".odt", ".html", ".htm", ".epub", ".rtf")
 # Codes such as en, pt-BR or zh-min-nan, and Wikipedia's Simple English.
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-([A-Za-z]{2,8}|\d{3}))*|simple")
 
@@ -26,7 +34,7 @@ class RawCorpus:
     """A corpus as it is read, before its languages are aligned.
 
     `spoken` is the language of each file or split that is in one language; `languages` are also
-    those that were not asked for.
+    those that were not asked for. `may_be_others`: only the names of files say that.
     """
 
     name: str
@@ -35,15 +43,19 @@ class RawCorpus:
     languages: list[str] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)
     notes: tuple[str, ...] = ()
+    may_be_others: bool = False
 
 
 def read_segments(source: SourceLike, languages: Sequence[str] | None) -> RawCorpus:
     """The segments of a source in the languages asked for, by default all."""
     raw = _open(source, languages, Fields(more=("language", "title")))
-    rows = chain.from_iterable(part.rows() for part in raw.sources)
-    _collect(raw, (row for row, _ in rows), languages)
+    rows: Iterable[Row | Fault] = (row for part in raw.sources for row, _ in part.rows())
+    if raw.may_be_others:
+        rows = list(rows)
+        _require_translations(raw, rows)
+    _collect(raw, rows, languages)
     if not raw.languages:
-        raise CorpusError(f"{raw.name} is empty: it needs records with 'id' and 'text'.")
+        raise CorpusError(f"{raw.name} is empty: it needs records with 'text'.")
     return raw
 
 
@@ -51,6 +63,7 @@ def _open(source: SourceLike, languages: Sequence[str] | None, fields: Fields) -
     """The corpus without its segments."""
     if isinstance(source, str) and source in EMBEDDED:
         raw = _open_files(EMBEDDED[source], languages, fields)
+        raw.may_be_others = False
         return replace(raw, languages=[*SAMPLE_LANGUAGES]) if source == SAMPLE else raw
     if not isinstance(source, str | Path):
         return RawCorpus(Records.name, [Records(source)])
@@ -69,25 +82,21 @@ def _open(source: SourceLike, languages: Sequence[str] | None, fields: Fields) -
 
 def _open_files(path: Path, languages: Sequence[str] | None, fields: Fields) -> RawCorpus:
     """The corpus of a file or a folder, without its segments."""
-    files = files_of(path)
+    files, notes = files_of(path)
     name = path.resolve().name
     if any(label.startswith("queries.jsonl") for label in files):
         remedy = (
             "Use it as a task of evaluate, or give only the file of its documents as the corpus."
         )
         raise CorpusError(f"{path} holds questions, and a corpus holds texts. {remedy}")
+    raw = RawCorpus(name, [Files(str(path), files, fields)], notes=notes)
     if path.is_file():
-        return RawCorpus(_stem(name), [Files(str(path), files, fields)])
+        return replace(raw, name=_stem(name))
     spoken = {label: _stem(label) for label in files}
     by_language = all(
         _LANGUAGE.fullmatch(stem) or stem in (languages or ()) for stem in spoken.values()
     )
-    raw = RawCorpus(name, [Files(str(path), files, fields)])
-    if not by_language or any(label.endswith(TEXTS) for label in files):
-        others = [file for file in path.rglob("*") if file.suffix.lower() in _DOCUMENTS]
-        if others:
-            more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-            raw.notes = (f"not read, since it is not plain text: {others[0].name}{more}",)
+    if not by_language or any(ends_in(label, TEXTS) for label in files):
         return raw
     raw.spoken = spoken
     if len(files) == 1:  # its records may name other languages
@@ -95,12 +104,48 @@ def _open_files(path: Path, languages: Sequence[str] | None, fields: Fields) -> 
     if languages is not None:
         files = {label: file for label, file in files.items() if spoken[label] in languages}
         raw.sources = [Files(str(path), files, fields)]
+    raw.may_be_others = languages is None
     raw.languages = [*dict.fromkeys(spoken.values())]
     return raw
 
 
+def _require_translations(raw: RawCorpus, rows: Iterable[Row | Fault]) -> None:
+    """Read files such as hr and it as texts in no language unless they share ids."""
+    ids: dict[str, list[str]] = {label: [] for label in raw.spoken}
+    for row in rows:
+        if isinstance(row, Row):
+            if row.fields.get("language") is not None:
+                return
+            ids[row.file].append(str(row.fields.get("id", "")))
+    if _share_ids([*ids.values()]):
+        return
+    names = ", ".join(ids)
+    remedy = "name languages if they are translations of each other"
+    repeated = Counter(id for listed in ids.values() for id in {*listed} - {""})
+    if repeated and max(repeated.values()) > 1:
+        raise CorpusError(
+            f"{names} have the same ids, and not as many texts as translations would have: {remedy}"
+            ", or give different texts different ids."
+        )
+    raw.notes += (f"{names} share no ids and are read as texts in no language; {remedy}",)
+    raw.spoken = {}
+    raw.languages = []
+
+
+def _share_ids(files: Sequence[Sequence[str]]) -> bool:
+    """Whether each file has at least half of its ids in common with the longest one.
+
+    Ids that only count the rows, or none, are those of translations if all files are equally long.
+    """
+    counts = [[*map(str, range(first, first + len(ids)))] for ids in files for first in (0, 1)]
+    if all(ids in counts or not any(ids) for ids in files):
+        return len({*map(len, files)}) == 1
+    longest = {*max(files, key=len)}
+    return all(2 * len(longest & {*ids}) >= len({*ids}) for ids in files)
+
+
 def _stem(name: str) -> str:
-    return next((name.removesuffix(ending) for ending in ENDINGS if name.endswith(ending)), name)
+    return next((name[: -len(ending)] for ending in ENDINGS if ends_in(name, (ending,))), name)
 
 
 def _collect(raw: RawCorpus, rows: Iterable[Row | Fault], languages: Sequence[str] | None) -> None:
@@ -109,13 +154,14 @@ def _collect(raw: RawCorpus, rows: Iterable[Row | Fault], languages: Sequence[st
     faults: list[Fault] = []
     # Whether the first record has an id and a language: then all need them.
     first: dict[str, bool] = {}
-    empty = 0
+    empty: list[str] = []
+    undecoded: list[Fault] = []
     for row in rows:
         if isinstance(row, Fault):
-            faults.append(row)
+            (undecoded if ends_in(row.file, TEXTS) else faults).append(row)
             continue
-        if row.file.endswith(TEXTS) and not row.fields["text"].strip():
-            empty += 1
+        if ends_in(row.file, TEXTS) and not row.fields["text"].strip():
+            empty.append(row.file)
             continue
         try:
             spoken = _language(raw, row)
@@ -132,11 +178,15 @@ def _collect(raw: RawCorpus, rows: Iterable[Row | Fault], languages: Sequence[st
             raw.segments.append(segment)
         except CorpusError as error:
             faults.append(Fault(row.file, row.number, None, str(error)))
+    if not raw.segments:  # a file that is named, or nothing but such files
+        faults += undecoded
     if faults:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         raise CorpusError(f"{faults[0]}{more}")
-    if empty:
-        raw.notes += (f"{empty} {'files are' if empty > 1 else 'file is'} empty and left out",)
+    undecoded_files = [fault.file for fault in undecoded]
+    for reason, files in (("empty", empty), ("not UTF-8", undecoded_files)):
+        if files:
+            raw.notes += (f"left out, since {reason}: {few(files)}",)
     if first and not first["id"] and len(raw.languages) > 1:
         _align_by_number(raw)
 
@@ -145,7 +195,9 @@ def _require_alike(has: Mapping[str, bool], first: Mapping[str, bool], row: Row)
     """An error unless a record has an id and a language as the first one has them."""
     for name in has:
         if has[name] and not first[name]:
-            raise CorpusError(f"the field '{name}' is missing in earlier records.")
+            raise CorpusError(f"the field '{name}' is missing or null in earlier records.")
+        if first[name] and not has[name] and name in row.fields:
+            raise CorpusError(f"'{name}' is null, and earlier records have one.")
         if first[name] and not has[name]:
             raise missing_field(name, row.fields)
 

@@ -18,7 +18,8 @@ LINES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 # Also one object per line if such a file is named; in a folder they are not read.
 JSON = (".json", ".json.gz")
 PARQUET = (".parquet",)
-TEXTS = (".txt", ".md")
+MARKDOWN = (".md", ".markdown", ".mdown", ".mkd")
+TEXTS = (".txt", ".rst", *MARKDOWN)
 ENDINGS = (*LINES, *JSON, *PARQUET, *TEXTS)
 # Rows of a Parquet file that are decoded at once; polars decodes their row groups whole.
 _SLICE = 16384
@@ -90,9 +91,14 @@ class Fields:
 
 def place_of(file: str, number: int) -> str:
     """A record's place as errors name it."""
-    if file.endswith(TEXTS):
+    if ends_in(file, TEXTS):
         return file
-    return f"{file}, {'line' if file.endswith((*LINES, *JSON)) else 'row'} {number}"
+    return f"{file}, {'line' if ends_in(file, (*LINES, *JSON)) else 'row'} {number}"
+
+
+def ends_in(name: str, endings: tuple[str, ...]) -> bool:
+    """Whether a file has one of the endings, in capitals or not."""
+    return name.lower().endswith(endings)
 
 
 def missing_field(field: str, fields: Mapping[str, Any]) -> CorpusError:
@@ -159,9 +165,9 @@ def damaged(path: Path) -> CorpusError:
 
 def read_file(label: str, path: Path, start: Cursor, fields: Fields) -> Iterator[ReadRow]:
     """The records of a file from a position on; the ending of `label` says its format."""
-    if label.endswith(PARQUET):
+    if ends_in(label, PARQUET):
         return read_parquet(label, path, start, fields)
-    if label.endswith(TEXTS):
+    if ends_in(label, TEXTS):
         return read_text(label, path, start, fields)
     return read_lines(label, path, start)
 

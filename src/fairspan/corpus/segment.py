@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairspan.errors import CorpusError
@@ -30,6 +31,12 @@ class Segment:
 def describe(value: object) -> str:
     """The beginning of a value as JSON."""
     return json.dumps(value, default=repr)[:40]
+
+
+def few(names: Sequence[str], most: int = 3) -> str:
+    """The first names of a list, and how many more there are."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def require_text(field: str, value: object) -> str:

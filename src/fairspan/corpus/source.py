@@ -1,7 +1,9 @@
 """`Source`: the records of files, folders, datasets and lists, from any position on."""
 
 import hashlib
+import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import islice
 from pathlib import Path
@@ -19,12 +21,17 @@ from fairspan.corpus.rows import (
     Fields,
     ReadRow,
     Row,
+    ends_in,
     read_file,
     unreadable,
 )
-from fairspan.corpus.segment import describe
+from fairspan.corpus.segment import describe, few
 from fairspan.errors import CorpusError
 
+BUILT = "corpus.json"
+"""What `corpus build` writes beside its files: their sources."""
+_DATA = (*LINES, *PARQUET)
+_SUFFIX = re.compile(r"\.\w{1,12}")
 _ON_HUB = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(:[^:/]+){0,2}")
 
 SourceLike = str | Path | Iterable[Mapping[str, Any]]
@@ -101,7 +108,8 @@ def open_source(source: SourceLike, fields: Fields) -> Source:
         return Records(source)
     path = Path(source).expanduser()
     if path.exists():
-        return Files(str(source), files_of(path), fields)
+        files, notes = files_of(path)
+        return Files(str(source), files, fields, notes)
     repository, named = find_dataset(source)
     return repository.open(*named, fields)
 
@@ -109,7 +117,7 @@ def open_source(source: SourceLike, fields: Fields) -> Source:
 def find_dataset(name: str | Path) -> tuple[Repository, tuple[str | None, str | None]]:
     """A dataset, and the configuration and the split in its name."""
     place, *parts = str(name).split(":")
-    may_be = _ON_HUB.fullmatch(str(name)) and not str(name).endswith(ENDINGS)
+    may_be = _ON_HUB.fullmatch(str(name)) and not ends_in(str(name), ENDINGS)
     if not isinstance(name, str) or not (may_be or Path(place).is_dir()):
         hub = "the Hugging Face hub, named as owner/name or owner/name:split"
         raise CorpusError(
@@ -120,23 +128,60 @@ def find_dataset(name: str | Path) -> tuple[Repository, tuple[str | None, str | 
     return Repository(place), (configuration, parts[-1] if parts else None)
 
 
-def files_of(path: Path) -> dict[str, Path]:
-    """The files of a path that are read, by name: its data, or texts if it has none."""
+def files_of(path: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
+    """The files of a path that are read, by name: its data, or texts if it has none; and notes."""
     if path.is_file():
-        if not path.name.endswith(ENDINGS):
+        if not ends_in(path.name, ENDINGS):
             raise CorpusError(f"{path} cannot be read: its name must end in {', '.join(ENDINGS)}.")
-        return {path.name: path}
-    try:
-        below = {file.relative_to(path).as_posix(): file for file in path.rglob("*")}
-        every = sorted(name for name, file in below.items() if file.is_file())
-    except OSError as error:
-        raise unreadable(path, error) from None
-    for endings in ((*LINES, *PARQUET), TEXTS):
-        names = [name for name in every if name.endswith(endings) and "/." not in f"/{name}"]
+        return {path.name: path}, ()
+    below = {file.relative_to(path).as_posix(): file for file in _below(path)}
+    readable = [name for name in sorted(below) if below[name].is_file() and not _is_hidden(name)]
+    for endings in (_DATA, TEXTS):
+        names = [name for name in readable if ends_in(name, endings)]
         if names:
-            return {name: below[name] for name in names}
+            others = [file for name, file in below.items() if name not in names]
+            return {name: below[name] for name in names}, _left_out(others)
     raise CorpusError(
-        f"{path} holds no file that ends in {', '.join((*LINES, *PARQUET, *TEXTS))}. Texts in "
-        "several languages are files such as en.jsonl and de.jsonl, with lines like "
-        '{"id": "a1", "text": "…"}.'
+        f"{path} holds no file that ends in {', '.join((*_DATA, *TEXTS))}. Texts in several "
+        'languages are files such as en.jsonl and de.jsonl, with lines like {"id": "a1", "text": '
+        '"…"}.'
     )
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """The files in a folder and in folders below; links to folders and hidden ones as they are."""
+
+    def refuse(error: OSError) -> None:
+        raise unreadable(error.filename, error)
+
+    for place, folders, names in os.walk(folder, onerror=refuse):
+        closed = [name for name in folders if _is_hidden(name) or Path(place, name).is_symlink()]
+        folders[:] = [name for name in folders if name not in closed]
+        yield from (Path(place, name) for name in (*names, *closed))
+
+
+def _is_hidden(name: str) -> bool:
+    return "/." in f"/{name}"
+
+
+def _left_out(files: Iterable[Path]) -> tuple[str, ...]:
+    """A note on files that are not read: how many of each kind."""
+    kinds = Counter(kind for file in files if (kind := _kind(file)))
+    if not kinds:
+        return ()
+    ordered = sorted(kinds.items(), key=lambda entry: (-entry[1], entry[0]))
+    note = f"not read: {few([f'{count:,} {kind}' for kind, count in ordered], 12)}"
+    if any(kind in TEXTS for kind in kinds):
+        note += "; texts are read where no .jsonl or .parquet file is beside them"
+    return (note,)
+
+
+def _kind(file: Path) -> str:
+    """How a note calls a file that is not read; nothing for what nobody expects to be read."""
+    if file.is_symlink() and not file.is_file():
+        return "linked folder(s)" if file.is_dir() else "dangling link(s)"
+    if _is_hidden(file.name):
+        return "hidden" if file.is_dir() or ends_in(file.name, ENDINGS) else ""
+    if file.name == BUILT:
+        return ""
+    return file.suffix.lower() if _SUFFIX.fullmatch(file.suffix) else "without a suffix"

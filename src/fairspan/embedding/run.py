@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from fairspan.corpus.segment import few
 from fairspan.corpus.source import Records, open_source
 from fairspan.embedding.manifest import (
     new_manifest,
@@ -84,10 +85,7 @@ class Embedding:
         """What a reader should know, such as which shards were damaged."""
         notes = [*self.manifest.get("notes", ())]
         if self.embedded_again:
-            names = ", ".join(self.embedded_again[:3])
-            more = len(self.embedded_again) - 3
-            more_words = f" and {more} more" if more > 0 else ""
-            notes.append(f"missing or damaged, and embedded again: {names}{more_words}")
+            notes.append(f"missing or damaged, and embedded again: {few(self.embedded_again)}")
         return notes
 
     @property

@@ -31,7 +31,7 @@ class PassageOptions:
     """The options of passages.
 
     Attributes:
-        corpus: corpus of passages and pages: sample, a folder of .md and .txt files or with
+        corpus: corpus of passages and pages: sample, a folder of text files or with
             en.jsonl, de.jsonl, …, a JSONL or Parquet file, or the name of a dataset. For passages,
             sample is long-sample.
         languages: languages of passages and pages, such as en and de; of a collection in several

@@ -15,13 +15,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fairspan.corpus.source import BUILT
 from fairspan.corpus.wikipedia.dump import CIRRUS, recognise
 from fairspan.corpus.wikipedia.reading import Articles, LanguageReader
 from fairspan.corpus.wikipedia.request import BuildRequest, Tokenizer, stamps
 from fairspan.corpus.wikipedia.sitelinks import write_sitelinks
 from fairspan.errors import CorpusError, first_line
 
-MANIFEST = "corpus.json"
 WORK = ".work"
 _LICENCE = "CC BY-SA 4.0 and GFDL (dumps before June 2023: CC BY-SA 3.0 and GFDL)"
 _ATTRIBUTION = (
@@ -103,8 +103,8 @@ def _read_manifest(out: Path) -> dict[str, Any] | None:
     """The content of a finished `corpus.json`; None for a folder that is empty or begun."""
     try:
         names = sorted(path.name for path in out.iterdir()) if out.exists() else []
-        if MANIFEST in names:
-            manifest: dict[str, Any] = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
+        if BUILT in names:
+            manifest: dict[str, Any] = json.loads((out / BUILT).read_text(encoding="utf-8"))
             return manifest if manifest["asked"] and manifest["files"] else None
     except (OSError, ValueError, TypeError, KeyError) as error:
         wrong = f"{out} is not the folder of a built corpus ({error})"
@@ -178,7 +178,7 @@ def _write_corpus(
         "files": files,
     }
     content = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
-    _write(work, out / MANIFEST, [content.encode()])
+    _write(work, out / BUILT, [content.encode()])
     return manifest
 
 

@@ -27,7 +27,7 @@ class AuditOptions(StudyOptions, Design):
     """What to measure, on which documents, under which treatments.
 
     Attributes:
-        corpus: "sample", a folder of .md and .txt files or with en.jsonl, de.jsonl, …, a JSONL or
+        corpus: "sample", a folder of text files or with en.jsonl, de.jsonl, …, a JSONL or
             Parquet file, or the name of a dataset.
         languages: languages of documents in one language, such as en and de. By default English if
             the corpus has it, otherwise its first language; none with `mixed`.

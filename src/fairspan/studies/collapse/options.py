@@ -31,7 +31,7 @@ class CollapseOptions(StudyOptions):
     """What to measure of texts of several lengths.
 
     Attributes:
-        corpus: "sample", a folder of .md and .txt files or with en.jsonl, de.jsonl, …, a JSONL or
+        corpus: "sample", a folder of text files or with en.jsonl, de.jsonl, …, a JSONL or
             Parquet file, or the name of a dataset.
         language: language of the corpus. By default English if the corpus has it, otherwise its
             first language.
