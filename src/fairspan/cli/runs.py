@@ -28,9 +28,9 @@ def compare(
     """Compare two treatments or two runs, document by document or query by query.
 
     Without a second run, every treatment is compared with the run's first one. Differences are
-    paired, so they are more precise than either side alone. Each pair gets a verdict: worse,
-    inconclusive, not worse, fairer (audit, by the spread between positions) or better (evaluate, by
-    the first metric).
+    paired, so they are more precise than either side alone. Each pair gets a verdict: worse (by
+    more than the margin), inconclusive, slightly worse (within the margin), not worse, fairer
+    (audit, by the spread between positions) or better (evaluate, by the first metric).
 
     For example:
 

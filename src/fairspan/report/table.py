@@ -24,6 +24,7 @@ VERDICTS: dict[str, Tone] = {
     "use": "good",
     "probably": "open",
     "not worse": "plain",
+    "slightly worse": "plain",
     "keep": "plain",
     "biased": "bad",
     "worse": "bad",

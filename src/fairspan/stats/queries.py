@@ -158,11 +158,14 @@ def psi_interval(both: PositionSums) -> Interval:
 def clusters_to_decide(change: Interval, clusters: int, margin: float) -> int | None:
     """About how many more clusters answer the open question in 80 % of cases.
 
-    If a loss beyond the margin is not ruled out, they rule it out or show a loss. Otherwise they
-    show a gain or rule out one beyond the margin. None if the change has no interval.
+    If a loss beyond the margin is not ruled out, they rule it out or show one. Otherwise they show
+    a gain or rule out one beyond the margin. None if the change has no interval, or is at the
+    margin.
     """
-    wanted = change.estimate if change.low >= -margin else -change.estimate
-    least = clusters_needed(change, [max(wanted, margin - wanted)], clusters, 0.975)
+    gap = abs(change.estimate + margin)
+    if change.low >= -margin:
+        gap = max(change.estimate, margin - change.estimate)
+    least = clusters_needed(change, [gap], clusters, 0.975)
     return None if least is None else round_up(max(0, max(least, FEW_CLUSTERS) - clusters))
 
 

@@ -51,7 +51,7 @@ def changes(
     treatments: Sequence[str] | None = None,
     margin: float | None = None,
 ) -> list[Change]:
-    """A verdict for each pair: worse, inconclusive, not worse, fairer (audit), better (evaluate).
+    """A verdict for each pair: one of `LossKind`, with fairer for audits and better for searches.
 
     Args:
         margin: a loss below it counts as none; by default the margin of the first run.

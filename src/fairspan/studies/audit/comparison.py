@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import get_args
 
 import polars as pl
 
@@ -13,7 +14,7 @@ from fairspan.report.table import Table
 from fairspan.report.text import number, with_bounds
 from fairspan.runs.arms import Arm, Change, pairs_to_compare
 from fairspan.runs.log import RunLog
-from fairspan.stats.equivalence import LossKind, judge_loss
+from fairspan.stats.equivalence import LossKind, judge_loss, size_words
 from fairspan.stats.positions import (
     PositionEffects,
     difference_weights,
@@ -39,7 +40,7 @@ _FAMILY = ["measure", "n", "lead", "later"]
 # A document is the same in two runs if it has the same segments at the same positions.
 _PLACE = ["set", "order", "position", "segment", "language"]
 _VALUES = ("value", "value_second", "value_change")
-_ORDER: tuple[LossKind, ...] = ("worse", "inconclusive", "not worse", "fairer")
+_ORDER = get_args(LossKind)
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +246,7 @@ def changes(
 
 
 def _worst_change(pairing: Pairing, rows: Sequence[Columns], margin: float) -> Change:
-    """The comparison that decides: worse before inconclusive, not worse and fairer.
+    """The comparison that decides: worse before inconclusive, slightly worse, not worse and fairer.
 
     Of several that are alike, the one that loses most.
     """
@@ -270,7 +271,9 @@ def _worst_change(pairing: Pairing, rows: Sequence[Columns], margin: float) -> C
         which = f" for {worst['plan']}, n={worst['n']}, the worst of {len(rows)} families"
     if len(rows) > 1:
         words += which
-    return Change(pairing.first, pairing.second, measure, judged(worst), words, languages=languages)
+    kind = judged(worst)
+    words += size_words(kind, worst[f"{size}low"], margin)
+    return Change(pairing.first, pairing.second, measure, kind, words, languages=languages)
 
 
 def _before_and_after(row: Columns, column: str, form: str = ".3f") -> str:

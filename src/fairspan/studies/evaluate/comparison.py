@@ -14,6 +14,7 @@ from fairspan.runs.arms import Arm, Change, pairs_to_compare
 from fairspan.runs.log import RunLog
 from fairspan.runs.search_rows import SHARE
 from fairspan.stats.distributions import holm
+from fairspan.stats.equivalence import size_words
 from fairspan.stats.queries import QueryChange
 from fairspan.studies.evaluate import measures
 from fairspan.studies.evaluate.measures import QUERY_KEYS, RANK, Columns, SearchArm
@@ -123,7 +124,9 @@ def changes(
     for (pair, search), p, q in zip(compared, p_values, p_psi, strict=True):
         kind = judge(search.change, p, q, allowed)
         where = "" if search.index == "whole" else f", {search.index}"
-        words = f"{search.metric}{where} {with_bounds(search.change.overall, '+.3f')}"
+        change = search.change.overall
+        words = f"{search.metric}{where} {with_bounds(change, '+.3f')}"
+        words += size_words(kind, -change.high, allowed)
         judged.append(Change(*pair, search.metric, kind, words))
     return shown + judged
 
@@ -134,10 +137,9 @@ def _shown_verdicts(log: RunLog, margin: float) -> list[Change]:
     baseline = Arm(log, results[0].arm.treatment)
     shown = []
     for verdict in judge_treatments(log, results, margin):
-        change = verdict.result.change
-        assert change is not None
         metric = verdict.result.metric
-        words = f"{verdict.form}{metric} {with_bounds(change.overall, '+.3f')}"
+        bounds = with_bounds(verdict.change, "+.3f")
+        words = f"{verdict.form}{metric} {bounds}{verdict.size(margin)}"
         shown.append(Change(baseline, Arm(log, verdict.treatment), metric, verdict.verdict, words))
     return shown
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import polars as pl
@@ -10,7 +10,8 @@ import polars as pl
 from fairspan.report.text import number, with_bounds
 from fairspan.runs.log import RunLog
 from fairspan.runs.windows import cut_words
-from fairspan.stats.equivalence import LossKind, judge_loss
+from fairspan.stats.equivalence import LossKind, judge_loss, size_words
+from fairspan.stats.intervals import Interval
 from fairspan.stats.queries import FEW_CLUSTERS, QueryChange, clusters_to_decide
 from fairspan.studies.evaluate.measures import Result, SearchArm, first_results, languages_of
 from fairspan.studies.evaluate.options import DOCUMENTS_ONLY
@@ -19,8 +20,7 @@ _SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("treatment", "verdict", "sentence"), pl.String),
     **dict.fromkeys(("clusters", "more_clusters"), pl.Int64),
 }
-# From the least wanted to the best.
-_ORDER = ("worse", "inconclusive", "not worse", "better")
+_ORDER = get_args(LossKind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,15 @@ class Judged:
         """What sentences begin with if the verdict is on documents only."""
         return "" if self.result.arm.treatment == self.treatment else "documents only: "
 
+    @property
+    def change(self) -> Interval:
+        assert self.result.change is not None
+        return self.result.change.overall
+
+    def size(self, margin: float) -> str:
+        """How a loss compares with the margin, where the verdict does not say it."""
+        return size_words(self.verdict, -self.change.high, margin)
+
 
 def verdicts_of(log: RunLog, results: Sequence[Result]) -> pl.DataFrame:
     """One row for each treatment of whole documents but the first.
@@ -47,7 +56,7 @@ def verdicts_of(log: RunLog, results: Sequence[Result]) -> pl.DataFrame:
     rows = []
     for judged in judge_treatments(log, results, margin):
         result = judged.result
-        sentence = judged.form + _sentence(log, baseline, result)
+        sentence = judged.form + _sentence(log, baseline, result, judged.size(margin))
         sentence += _cuts(log, baseline.arm, result.arm)
         more, advice = _more_clusters(result, judged.verdict, margin)
         clusters = result.effects.counts.clusters
@@ -76,7 +85,8 @@ def judge(change: QueryChange, p_value: float, p_psi: float, margin: float) -> L
     # The weakest position has to gain more than is lost over all of them.
     weakest_gains = change.worst.low > max(0.0, -overall.estimate)
     fairer = change.psi.estimate < 0 and weakest_gains and p_psi < 0.05
-    return "better" if verdict == "not worse" and (gains or fairer) else verdict
+    within = verdict in ("not worse", "slightly worse")
+    return "better" if within and (gains or fairer) else verdict
 
 
 def _judge_result(result: Result, margin: float) -> LossKind:
@@ -100,7 +110,7 @@ def _more_clusters(result: Result, verdict: str, margin: float) -> tuple[int | N
     assert result.change is not None
     clusters = result.effects.counts.clusters
     change = result.change.overall
-    settled = verdict in ("better", "worse") or (verdict == "not worse" and change.high <= margin)
+    settled = change.high <= margin if verdict == "not worse" else verdict != "inconclusive"
     few = f"; only {clusters} clusters of queries" if clusters < FEW_CLUSTERS else ""
     more = 0 if settled and not few else clusters_to_decide(change, clusters, margin)
     if not more:
@@ -109,12 +119,12 @@ def _more_clusters(result: Result, verdict: str, margin: float) -> tuple[int | N
     return more, f"{what} would {'confirm it' if settled else 'decide'}"
 
 
-def _sentence(log: RunLog, before: Result, after: Result) -> str:
-    """The change of the metric, and of its weakest group where there are groups."""
+def _sentence(log: RunLog, before: Result, after: Result, size: str) -> str:
+    """The change of the metric with its size, and of its weakest group where there are groups."""
     assert after.change is not None
     effects = (before.effects, after.effects)
     means = " → ".join(number(arm.overall.estimate) for arm in effects)
-    words = f"{after.metric} {means} ({with_bounds(after.change.overall, '+.3f')})"
+    words = f"{after.metric} {means} ({with_bounds(after.change.overall, '+.3f')}{size})"
     if all(np.isfinite(arm.psi.estimate) for arm in effects):
         weakest = " → ".join(number(min(mean.estimate for mean in arm.groups)) for arm in effects)
         psi = " → ".join(number(arm.psi.estimate, ".2f") for arm in effects)

@@ -28,7 +28,8 @@ METHODS = (
     p values come from exchanging the two sides at random and are corrected by Holm for the number
     of arms.""",
     """Better needs a significant overall gain, or one at the weakest position. Worse is a loss
-    beyond the margin whose interval is below 0; not worse means that such a loss is ruled out.
+    beyond the margin: the whole interval is. Not worse means that such a loss is ruled out, and
+    slightly worse that it is and a smaller one is shown.
     Treatments act on documents and queries, and on documents only. On fewer than 30 clusters the
     verdict says so.""",
     """Across languages, the verdict looks at the weakest pair of languages instead of the weakest
