@@ -221,8 +221,11 @@ def test_every_cluster_is_judged_by_the_half_that_did_not_choose(
     assert found.name == (
         one if one == two else prefer_by_hand(values, [n for n in names if n in (one, two)])
     )
-    for sample, own in zip(found.crossed, values[CHOSEN], strict=True):
-        np.testing.assert_array_equal(sample.sums[CHOSEN].sums[:, 0], own)
+    for task, sample in enumerate(found.checked):
+        kept = first[task] == (found.name == two) if one != two else np.full(sizes[task], True)
+        for name in (PLAIN, found.name):
+            np.testing.assert_array_equal(sample.sums[name].sums[:, 0], values[name][task][kept])
+    assert found.own == choice.gain(found.checked, PLAIN, found.name)
     for interval, name in ((found.gain, CHOSEN), (found.gains[found.name], found.name)):
         expected = difference(values[PLAIN], values[name])
         assert (interval.estimate, interval.standard_error, interval.high) == pytest.approx(
@@ -254,7 +257,8 @@ def chosen(
     low: float = 0.1, mid: float = 0.2, high: float = 0.3, overall: float = 0.1, most: float = 0.3
 ) -> Choice:
     gains = {"a": Interval(0.2, overall, min(0.3, most)), "b": Interval(0.0, -0.1, most)}
-    return Choice("a", ("a", "a"), (), Interval(mid, low, high), gains)
+    checked = Interval(mid, low, high)
+    return Choice("a", ("a", "a"), (), checked, checked, gains)
 
 
 @pytest.mark.parametrize(
@@ -291,7 +295,8 @@ def test_what_the_figures_say(own: Choice, changes: list[Interval], finding: str
 )
 def test_the_probability_is_that_of_t(estimate: float, error: float, freedom: float) -> None:
     """With a flat prior the truth lies around the estimate as t does."""
-    stated = Choice("a", ("a", "a"), (), t_interval(estimate, error, freedom), {}).probability
+    gained = t_interval(estimate, error, freedom)
+    stated = Choice("a", ("a", "a"), (), gained, gained, {}).probability
     assert stated == pytest.approx(stats.t.sf(0, freedom, loc=estimate, scale=error))
 
 

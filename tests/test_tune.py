@@ -26,7 +26,10 @@ from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Silent
 from fairspan.runs.running import Run
 from fairspan.runs.searching import Searching
+from fairspan.stats.choice import Choice, make_sample
+from fairspan.stats.intervals import Interval
 from fairspan.studies.tune import run as tune_run
+from fairspan.studies.tune.answer import _evenness
 from fairspan.studies.tune.decision import decide
 from fairspan.studies.tune.options import CANDIDATES, TuneOptions
 from fairspan.studies.tune.view import view_of
@@ -315,11 +318,28 @@ def test_each_half_is_judged_by_what_the_other_prefers(tuned: Tuned, place: Path
     assert found.choice is not None
     assert (found.answer, found.choice.preferred) == ("use", (TILES, MILD))
     assert found.choice.gain.estimate == pytest.approx((0.05 + 0.06) / 2)
-    assert "ne half of the documents prefers tiles" in frames["verdicts"]["sentence"][0]
+    sentence = frames["verdicts"]["sentence"][0]
+    assert "One half of the documents prefers tiles" in sentence
+    assert "ndcg@10 0.500 → 0.560 (on the half of the documents that did not choose it" in sentence
+    assert "cross-checked gain +0.055 [" in sentence
     for seed in range(3):
         other = replace(log, rows=log.rows.sample(fraction=1, shuffle=True, seed=seed))
         for name, frame in view_of(other).frames.items():
             assert frame.equals(frames[name]), name
+
+
+@pytest.mark.parametrize(
+    ("last", "said"),
+    [(0.2, "as evenly as before (PSI 0.75 → 0.75)"), (0.3, "more evenly (PSI 0.75 → 0.63)")],
+)
+def test_an_equal_psi_is_called_equal(last: float, said: str) -> None:
+    values = {"plain": [0.8, 0.2], "a": [0.801, last]}
+    sample = make_sample(
+        {name: pair * 2 for name, pair in values.items()}, [1, 2] * 2, [0, 0, 1, 1]
+    )
+    none = Interval(0.1)
+    choice = Choice("a", ("a", "a"), (sample,), none, none, {})
+    assert _evenness(choice) == f"It is found {said}."
 
 
 def test_a_choice_that_varies_too_much(tuned: Tuned, place: Path) -> None:
@@ -406,9 +426,8 @@ def test_queries_are_shortened_until_the_plain_model_misses_some(
     monkeypatch.setattr(Searching, "index_and_search", crafted_search)
     log = tuned(corpus=str(place / "notes"), query_tokens=None if wanted else 20)
     assert log.header.to_json()["query_tokens"] == {"notes": wanted}
-    assert (f"notes: queries have at most {wanted} tokens" in view_of(log).notes) == (
-        wanted is not None
-    )
+    shortened = [note for note in view_of(log).notes if "evaluate asks with up to 60" in note]
+    assert [f"at most {wanted} tokens, so" in note for note in shortened] == [True] * bool(wanted)
     attempts, used = tried[: len(found)], tried[len(found) :]
     most = [max(len(text.split()) for text in texts) for texts in attempts]
     assert most == ([50, 30, 15, 8][: len(found)] if wanted else [20])
@@ -454,6 +473,10 @@ def test_usual_candidates_that_are_no_smaller_than_the_window_are_left_out(
     }
     log = tuned(**asked)
     assert [one["name"] for one in log.spec["treatments"]] == ["plain", "long"]
+    omitted = (
+        "omitted: tiles-256, tiles-128, tiles, whose tiles are not smaller than the window of 64"
+    )
+    assert any(note.startswith(omitted) for note in log.notes)
     assert tuned(**asked).header.to_json() == log.header.to_json()
 
 

@@ -94,16 +94,23 @@ class Choice:
 
     Attributes:
         name: the candidate that both halves prefer, or the one of two that all clusters prefer.
-        crossed: the tasks under the plain model and, as `CHOSEN`, each half under the candidate
-            that the other half prefers; `gain` is the gain of quality between these two.
+        checked: the clusters that did not choose it: all of them if both halves prefer it.
+        gain: cross-checked: of each half under the candidate that the other half prefers.
+        own: of the candidate itself, on the clusters that did not choose it.
         gains: of every candidate on all clusters.
     """
 
     name: str
     preferred: tuple[str, str]
-    crossed: tuple[Sample, ...]
+    checked: tuple[Sample, ...]
     gain: Interval
+    own: Interval
     gains: Mapping[str, Interval]
+
+    @property
+    def agreed(self) -> bool:
+        """Whether both halves prefer the candidate, so that the two gains are the same."""
+        return len(set(self.preferred)) == 1
 
     @property
     def probability(self) -> float:
@@ -118,9 +125,18 @@ def choose(samples: Sequence[Sample], plain: str, names: Sequence[str], seed: in
     first = prefer([sample.of(half) for sample, half in halved], names)
     second = prefer([sample.of(~half) for sample, half in halved], names)
     name = prefer(samples, [name for name in names if name in (first, second)])
-    crossed = tuple(sample.crossed(plain, (first, second), half) for sample, half in halved)
-    gains = {candidate: gain(samples, plain, candidate) for candidate in names}
-    return Choice(name, (first, second), crossed, gain(crossed, plain, CHOSEN), gains)
+    crossed = [sample.crossed(plain, (first, second), half) for sample, half in halved]
+    checked = tuple(samples)
+    if first != second:
+        checked = tuple(sample.of(half == (name == second)) for sample, half in halved)
+    return Choice(
+        name,
+        (first, second),
+        checked,
+        gain(crossed, plain, CHOSEN),
+        own=gain(checked, plain, name),
+        gains={candidate: gain(samples, plain, candidate) for candidate in names},
+    )
 
 
 def judge(choice: Choice, changes: Sequence[Interval], margin: float) -> Finding:
@@ -131,12 +147,12 @@ def judge(choice: Choice, changes: Sequence[Interval], margin: float) -> Finding
     """
     if any(change.high < 0 and change.low <= -margin for change in changes):
         return "loss"
-    gains = choice.gain.low > 0 and choice.gains[choice.name].low > 0
+    gains = choice.gain.low > 0 and choice.gains[choice.name].low > 0 and choice.own.estimate > 0
     if gains and all(change.low > -margin for change in changes):
         return "use"
     if all(interval.high <= margin for interval in (choice.gain, *choice.gains.values())):
         return "no gain"
-    return "probably" if choice.gain.estimate > 0 else "open"
+    return "probably" if min(choice.gain.estimate, choice.own.estimate) > 0 else "open"
 
 
 def lacking(change: Interval, clusters: int, gap: float) -> int | None:

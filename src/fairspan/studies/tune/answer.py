@@ -9,7 +9,7 @@ from fairspan.calibration.treatment import PLAIN, Treatment
 from fairspan.calibration.words import in_words
 from fairspan.report.text import number, with_bounds
 from fairspan.runs.header import Header
-from fairspan.stats.choice import CHOSEN, Choice, gain, quality, unfairness
+from fairspan.stats.choice import Choice, gain, quality, unfairness
 from fairspan.stats.intervals import Interval
 from fairspan.studies.tune.decision import Decision, best_candidate
 from fairspan.studies.tune.entries import TuneEntries
@@ -65,9 +65,12 @@ def in_full(treatment: Treatment) -> str:
 def _use(decision: Decision, choice: Choice, metric: str) -> str:
     """That the choice is better or probably better, and what would settle it."""
     treatment = in_full(decision.treatments[choice.name])
-    before = number(quality(choice.crossed, PLAIN))
-    after = number(quality(choice.crossed, CHOSEN))
-    gained = f"{metric} {before} → {after} ({_signed(choice.gain)}"
+    before = number(quality(choice.checked, PLAIN))
+    after = number(quality(choice.checked, choice.name))
+    gained = f"{metric} {before} → {after} ("
+    if not choice.agreed:
+        gained += "on the half of the documents that did not choose it; cross-checked gain "
+    gained += _signed(choice.gain)
     if decision.finding == "use":
         return f"Use {treatment}: {gained})."
     doubtful = decision.doubtful.items()
@@ -82,7 +85,7 @@ def _use(decision: Decision, choice: Choice, metric: str) -> str:
 def _keep(decision: Decision, choice: Choice, metric: str) -> str:
     """That no candidate is better, or none is shown to be."""
     name, change = best_candidate(choice)
-    before = number(quality(choice.crossed, PLAIN))
+    before = number(quality(list(decision.samples.values()), PLAIN))
     best = f"{in_full(decision.treatments[name])} changes {metric} ({before}) by {_signed(change)}"
     if decision.finding == "no gain":
         return (
@@ -104,11 +107,13 @@ def _settling(decision: Decision) -> str:
 
 def _evenness(choice: Choice) -> str:
     """How evenly documents are found by the position of the evidence, where that is known."""
-    before = unfairness(choice.crossed, PLAIN)
-    after = unfairness(choice.crossed, CHOSEN)
+    before = round(unfairness(choice.checked, PLAIN), 2)
+    after = round(unfairness(choice.checked, choice.name), 2)
     if np.isnan(before) or np.isnan(after):
         return ""
     change = f"(PSI {number(before, '.2f')} → {number(after, '.2f')})."
+    if after == before:
+        return f"It is found as evenly as before {change}"
     if after <= EVEN < before:
         return (
             "What is asked for is found as well at the end of a document as at its beginning "
@@ -131,11 +136,14 @@ def _cost(costs: Mapping[str, float]) -> str:
 
 
 def _halves(choice: Choice) -> str:
-    """That the halves prefer different candidates, so that the numbers are those of both."""
-    first, second = choice.preferred
-    if first == second:
+    """That the halves prefer different candidates, and what is checked then."""
+    if choice.agreed:
         return ""
-    return f"One half of the documents prefers {first}, the other {second}."
+    first, second = choice.preferred
+    return (
+        f"One half of the documents prefers {first}, the other {second}; the cross-checked gain is "
+        "that of each half under the other's choice."
+    )
 
 
 def _few_changed(decision: Decision) -> str:

@@ -114,6 +114,7 @@ class PreparedTuning:
     subject: Subject
     options: TuneOptions
     searched: tuple[TunedTask, ...]
+    omitted: tuple[str, ...] = ()
     fit: FitPart = field(default_factory=FitPart)
 
     @property
@@ -143,6 +144,12 @@ class PreparedTuning:
     def notes(self) -> list[str]:
         """How far treatments read, and what was noted of each task."""
         notes = window_notes(self._windows, self.subject.counter.unit)
+        if self.omitted:
+            window = self.subject.window(self.options.all_treatments[0])
+            notes.append(
+                f"omitted: {', '.join(self.omitted)}, whose tiles are not smaller than the window "
+                f"of {window} tokens"
+            )
         for searched in self.searched:
             of_tasks = dict.fromkeys(note.rstrip(".") for t in searched.tasks for note in t.notes)
             if of_tasks:
@@ -203,7 +210,7 @@ def reference(treatment: Treatment | None, window: int | None) -> str:
 def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -> PreparedTuning:
     """Read and measure, without embedding anything."""
     subject.transformer("tune")
-    options = _with_small_tiles(options, subject)
+    options, omitted = _with_small_tiles(options, subject)
     subject = subject.with_prompts(options.prompt, options.query_prompt)
     subject = subject.reading(options.all_treatments)
     refuse_similarity(subject)
@@ -216,19 +223,22 @@ def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -
         _refuse_shared(task, searched)
         require_enough(name, min(len(task.answers), len(task.searching.clusters)))
         searched.append(task)
-    return PreparedTuning(subject, options, tuple(searched))
+    return PreparedTuning(subject, options, tuple(searched), omitted)
 
 
-def _with_small_tiles(options: TuneOptions, subject: Subject) -> TuneOptions:
-    """Without those default candidates whose tiles are no smaller than the model's window."""
+def _with_small_tiles(
+    options: TuneOptions, subject: Subject
+) -> tuple[TuneOptions, tuple[str, ...]]:
+    """The options without default candidates whose tiles do not fit into the window, and these."""
     plain, *others = options.all_treatments
     window = subject.window(plain)
     if window is None or tuple(options.candidates) != CANDIDATES:
-        return options
+        return options, ()
     room = window - subject.counter.count_whole([""])[0]
     sizes = {treatment.name: treatment.calibration.tile_size for treatment in others}
-    small = [name for name, size in sizes.items() if not isinstance(size, int) or size < room]
-    return replace(options, candidates=tuple(small))
+    large = tuple(name for name, size in sizes.items() if isinstance(size, int) and size >= room)
+    small = tuple(name for name in sizes if name not in large)
+    return replace(options, candidates=small), large
 
 
 def _read_task(

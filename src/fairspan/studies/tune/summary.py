@@ -10,7 +10,7 @@ import polars as pl
 from fairspan.calibration.treatment import PLAIN
 from fairspan.report.frames import columns_of, frame_of
 from fairspan.runs.log import RunLog
-from fairspan.stats.choice import CHOSEN, gain, quality, unfairness
+from fairspan.stats.choice import gain, quality, unfairness
 from fairspan.stats.queries import column
 from fairspan.stats.resampling import jackknife
 from fairspan.studies.tune.answer import answer_of, in_full
@@ -82,12 +82,13 @@ def _outcome(name: str, decision: Decision) -> str:
 
 
 def _positions(decision: Decision) -> Iterator[dict[str, Any]]:
-    """What the plain model and the choice find, by the position of the evidence."""
-    crossed = decision.choice.crossed if decision.choice else ()
-    for task, sample in zip(decision.samples, crossed, strict=False):
+    """What the plain model and the choice find, by position, in documents that did not choose."""
+    checked = decision.choice.checked if decision.choice else ()
+    for task, sample in zip(decision.samples, checked, strict=False):
         if not sample.has_groups:
             continue
-        for name, sums in ((PLAIN, sample.sums[PLAIN]), (decision.name, sample.sums[CHOSEN])):
+        for name in (PLAIN, decision.name):
+            sums = sample.sums[name]
             for group in range(1, sums.sums.shape[1]):
                 interval = jackknife(sums, column(group), [group])
                 # A t interval may reach beyond 0 and 1, where no metric is.
