@@ -225,7 +225,7 @@ def test_every_cluster_is_judged_by_the_half_that_did_not_choose(
         kept = first[task] == (found.name == two) if one != two else np.full(sizes[task], True)
         for name in (PLAIN, found.name):
             np.testing.assert_array_equal(sample.sums[name].sums[:, 0], values[name][task][kept])
-    assert found.own == choice.gain(found.checked, PLAIN, found.name)
+    assert found.named_gain == choice.gain(found.checked, PLAIN, found.name)
     for interval, name in ((found.gain, CHOSEN), (found.gains[found.name], found.name)):
         expected = difference(values[PLAIN], values[name])
         assert (interval.estimate, interval.standard_error, interval.high) == pytest.approx(

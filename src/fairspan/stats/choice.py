@@ -96,7 +96,7 @@ class Choice:
         name: the candidate that both halves prefer, or the one of two that all clusters prefer.
         checked: the clusters that did not choose it: all of them if both halves prefer it.
         gain: cross-checked: of each half under the candidate that the other half prefers.
-        own: of the candidate itself, on the clusters that did not choose it.
+        named_gain: of the candidate itself, on the clusters that did not choose it.
         gains: of every candidate on all clusters.
     """
 
@@ -104,7 +104,7 @@ class Choice:
     preferred: tuple[str, str]
     checked: tuple[Sample, ...]
     gain: Interval
-    own: Interval
+    named_gain: Interval
     gains: Mapping[str, Interval]
 
     @property
@@ -134,7 +134,7 @@ def choose(samples: Sequence[Sample], plain: str, names: Sequence[str], seed: in
         (first, second),
         checked,
         gain(crossed, plain, CHOSEN),
-        own=gain(checked, plain, name),
+        named_gain=gain(checked, plain, name),
         gains={candidate: gain(samples, plain, candidate) for candidate in names},
     )
 
@@ -147,12 +147,14 @@ def judge(choice: Choice, changes: Sequence[Interval], margin: float) -> Finding
     """
     if any(change.high < 0 and change.low <= -margin for change in changes):
         return "loss"
-    gains = choice.gain.low > 0 and choice.gains[choice.name].low > 0 and choice.own.estimate > 0
+    gains = (
+        choice.gain.low > 0 and choice.gains[choice.name].low > 0 and choice.named_gain.estimate > 0
+    )
     if gains and all(change.low > -margin for change in changes):
         return "use"
     if all(interval.high <= margin for interval in (choice.gain, *choice.gains.values())):
         return "no gain"
-    return "probably" if min(choice.gain.estimate, choice.own.estimate) > 0 else "open"
+    return "probably" if min(choice.gain.estimate, choice.named_gain.estimate) > 0 else "open"
 
 
 def lacking(change: Interval, clusters: int, gap: float) -> int | None:
