@@ -62,11 +62,15 @@ def main() -> None:
     write_plainly()
     # The dtype was asked for, or weights are saved as they are.
     warnings.filterwarnings("ignore", "the model is in b?float16")
+    typed = sys.argv[1:]
     try:
-        refuse_empty(sys.argv[1:])
-        if sys.argv[1:] in ([], ["--help"]):
+        refuse_empty(typed)
+        if typed in ([], ["--help"]):
             app.resolved_commands()  # the list of commands has the first line of each
-        app(sys.argv[1:])
+        if len(typed) == 2 and typed[0] in app and typed[1] == "--help":
+            app.help_print(typed[:1])  # without parsing the command, which takes as long
+        else:
+            app(typed)
     except (FairspanError, CycloptsError) as error:
         # A value that fairspan refused while it was read.
         reason = error.__cause__ if isinstance(error.__cause__, FairspanError) else error

@@ -7,11 +7,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
-from fairspan.corpus.readers import RawCorpus, read_segments
 from fairspan.corpus.segment import Segment, few
-from fairspan.corpus.source import SourceLike
 from fairspan.errors import CorpusError, require_list
+
+if TYPE_CHECKING:
+    from fairspan.corpus.readers import RawCorpus
+    from fairspan.corpus.source import SourceLike
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -56,6 +59,9 @@ class Corpus:
                 is named here, or else in "und".
             partial: accept that some segments lack a translation; `ids` then gives the others.
         """
+        # Formats take longer to import than a command line should before it answers.
+        from fairspan.corpus.readers import read_segments
+
         wanted = parse_languages(languages)
         raw = read_segments(source, wanted)
         chosen = wanted or tuple(raw.languages)

