@@ -28,8 +28,8 @@ from fairspan.retrieval.metrics import gains_of, ndcg
 from fairspan.retrieval.search import search
 from fairspan.retrieval.source import TaskOptions, find_source
 from fairspan.retrieval.task import RetrievalTask
-from fairspan.runs.bases import Embed, embed_through
-from fairspan.runs.subject import Subject, open_subject
+from fairspan.runs.progress import Silent
+from fairspan.runs.subject import Embed, Embedder, Subject, open_subject
 
 DEPTH = 10
 DRAWS = 5
@@ -124,7 +124,7 @@ def main() -> None:
     given = parser.parse_args()
     print(HEAD, flush=True)
     with Store(given.store) as store:
-        embed = embed_through(store, budget=4096, tally=Tally(), progress=lambda tokens: None)
+        embed = Embedder(store, 4096, Tally(), Silent()).embed
         for model in given.models:
             subject = open_subject(model)
             for task in given.tasks:

@@ -22,9 +22,8 @@ import fairspan
 from fairspan.corpus.corpus import Corpus
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
-from fairspan.runs.hashes import library_versions
 from fairspan.runs.header import FORMAT, Header, ModelInfo, Timings
-from fairspan.runs.identity import Identity
+from fairspan.runs.identity import Identity, library_versions
 from fairspan.runs.log import LogWriter
 from fairspan.runs.progress import Silent
 from fairspan.runs.rows import SCHEMA

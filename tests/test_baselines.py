@@ -30,10 +30,9 @@ from fairspan.encoding.fill import Tally
 from fairspan.encoding.store import Store
 from fairspan.errors import CorpusError, FairspanError, UnsupportedModel
 from fairspan.model.baselines import Whitening, fit_whitening, last_two, whiten
-from fairspan.runs.bases import embed_through
 from fairspan.runs.fit_part import overlaps
 from fairspan.runs.progress import Silent
-from fairspan.runs.subject import open_subject
+from fairspan.runs.subject import Embedder, open_subject
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.audit.prepare import PreparedAudit
 from fairspan.studies.audit.run import STUDY, audit
@@ -431,7 +430,7 @@ def test_keys_name_the_baseline_and_its_content(prepared: PreparedAudit, other_c
     segment = prepared.segments[0]
     keys: list[list[bytes]] = []
     with Store(":memory:") as store:
-        embed = embed_through(store, budget=4096, tally=Tally(), progress=lambda tokens: None)
+        embed = Embedder(store, 4096, Tally(), Silent()).embed
         for one in (prepared, fitted_elsewhere):
             for treatment in one.options.all_treatments:
                 treated = one.subject.under(treatment, fit=one.fit, embed=embed)

@@ -21,8 +21,8 @@ from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters
 from fairspan.errors import DesignError, UnsupportedModel
-from fairspan.runs.bases import embed_through
-from fairspan.runs.subject import open_subject
+from fairspan.runs.progress import Silent
+from fairspan.runs.subject import Embedder, open_subject
 from tests.embedding_server import Words, embed
 from tests.test_design import Words as ByWords
 from tests.tiny import tiny_model
@@ -158,7 +158,7 @@ def test_of_a_sentence_transformer(tmp_path: Path, name: str, size: int) -> None
     text = " ".join(f"w{number} w{number + 1} w{number + 2} ." for number in range(9))
     whole, fitting = (Text(one, subject.counter.count_whole([one])[0]) for one in (text, text[:10]))
     with Store(":memory:") as store:
-        embed = embed_through(store, budget=500, tally=Tally(), progress=lambda tokens: None)
+        embed = Embedder(store, 500, Tally(), Silent()).embed
         treated = subject.under(treatment, embed=embed)
         found, fits = embed(treated.documents, [whole, fitting])
         (query,) = embed(treated.queries, [fitting])

@@ -20,7 +20,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 from fairspan import RunLog
-from fairspan.runs.key import key_of
+from fairspan.runs.identity import key_of
 from fairspan.runs.options import DISPLAY_ONLY, StudyOptions
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.collapse.options import CollapseOptions

@@ -33,8 +33,7 @@ from fairspan.runs.header import FORMAT, Header
 from fairspan.runs.log import RunLog
 from fairspan.runs.options import StudyOptions
 from fairspan.runs.rows import as_rows
-from fairspan.runs.running import Run
-from fairspan.runs.study import Study
+from fairspan.runs.study import Run, Study
 from fairspan.runs.subject import Subject
 from tests.commands import Commands, Ended, assert_sound, files_in, header_of, stored, wait_for
 from tests.saying import said_by

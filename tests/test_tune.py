@@ -24,8 +24,8 @@ from fairspan.errors import CorpusError, FairspanError
 from fairspan.retrieval.source import CollectionSource, PageSource, PassageSource
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Silent
-from fairspan.runs.running import Run
 from fairspan.runs.searching import Searching
+from fairspan.runs.study import Run
 from fairspan.stats.choice import Choice, make_sample
 from fairspan.stats.intervals import Interval
 from fairspan.studies.tune import run as tune_run

@@ -123,7 +123,7 @@ def _keywords(options: type[StudyOptions], typed: Mapping[str, Any]) -> dict[str
 def _outcome(options: StudyOptions, progress: TerminalProgress, dry_run: bool) -> Any:
     """The log, which needs no model if the run is complete; or the forecast."""
     if not dry_run:
-        from fairspan.runs.key import known_log
+        from fairspan.runs.log import known_log
 
         view = import_module(f"fairspan.studies.{options.verb}.view")
         log = known_log(options, view.view_of)

@@ -15,8 +15,8 @@ from fairspan.errors import FairspanError
 from fairspan.report.files import write_whole
 from fairspan.report.text import counted
 from fairspan.runs.folder import writing
-from fairspan.runs.hashes import library_versions
 from fairspan.runs.header import now
+from fairspan.runs.identity import library_versions
 
 MANIFEST = "fairspan-embed.json"
 FORMAT = 3

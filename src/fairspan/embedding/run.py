@@ -43,7 +43,7 @@ from fairspan.errors import CorpusError, DesignError, FairspanError
 from fairspan.report.text import counted
 from fairspan.runs.folder import locked
 from fairspan.runs.header import now
-from fairspan.runs.key import model_key
+from fairspan.runs.identity import model_key
 from fairspan.runs.progress import Progress, as_progress
 
 if TYPE_CHECKING:

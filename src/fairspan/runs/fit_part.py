@@ -14,7 +14,7 @@ from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.chunks import chunk_texts, room_of
 from fairspan.encoding.encoder import Text
 from fairspan.errors import CorpusError
-from fairspan.runs.hashes import hash_of
+from fairspan.runs.identity import hash_of
 
 # The longest text to fit on. Longer segments are cut into several at the ends of sentences.
 _LONGEST = {"tokens": 128, "characters": 512}

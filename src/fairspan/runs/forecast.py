@@ -18,11 +18,10 @@ from fairspan.encoding.fill import Tally, fill, keys_of
 from fairspan.encoding.store import Store, default_store
 from fairspan.errors import FairspanError
 from fairspan.report.text import duration
-from fairspan.runs.bases import Pair, Treated
 from fairspan.runs.fit_part import FitPart
 from fairspan.runs.header import USUAL_CHARACTERS, Sending
 from fairspan.runs.prepared import Prepared, Work
-from fairspan.runs.subject import Subject, batch_budget
+from fairspan.runs.subject import Pair, Subject, Treated, batch_budget
 
 _TRIAL_SECONDS = 1.5
 # The first request to an endpoint has a few texts from everywhere in the run.

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from fairspan.corpus.corpus import Corpus
 from fairspan.errors import FairspanError
 from fairspan.runs.folder import HEADER
-from fairspan.runs.hashes import library_versions
+from fairspan.runs.identity import library_versions
 from fairspan.runs.options import as_json
 
 FORMAT = 2

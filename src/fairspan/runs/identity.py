@@ -1,17 +1,36 @@
-"""`Identity`: everything that decides a result; it names the run and the entries of the store."""
+"""What decides a result: the `Identity` of a run, and its key, for which no model is loaded."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import platform
+import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
-from typing import Any
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fairspan.calibration.treatment import PLAIN, as_treatment
-from fairspan.runs.hashes import engine_versions, hash_of, slug
-from fairspan.runs.prepared import Prepared
+from fairspan.corpus.readers import EMBEDDED
+from fairspan.errors import FairspanError
+from fairspan.model.source import Loading, find_model
+from fairspan.runs.options import StudyOptions
+
+if TYPE_CHECKING:
+    from fairspan.runs.prepared import Prepared
 
 _TEXTS = ("documents", "segments", "queries")
+# What computes vectors; patch releases are taken to keep them.
+_ENGINES = ("torch", "transformers", "sentence-transformers")
+_LIBRARIES = ("fairspan", *_ENGINES, "tokenizers", "numpy", "scipy", "polars")
+_MOST_FILES = 10_000
+# Where it takes reading or loading something to know its state.
+_UNKNOWN = (OSError, PackageNotFoundError, FairspanError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +77,95 @@ class Identity:
             counted={side: counter.window for side, counter in subject.counters.items()},
             texts=[*prepared.text_hashes, *prepared.fit.text_hashes],
             options=options.decisive,
-            versions={"fairspan": version("fairspan"), **engine_versions()},
+            versions={"fairspan": version("fairspan"), **_engine_versions()},
         )
 
     @property
     def run_name(self) -> str:
         """The name of a run's folder: the model's, and a hash of everything."""
         return f"{slug(self.name)}-{hash_of(asdict(self))[:8]}"
+
+
+def key_of(options: StudyOptions) -> str | None:
+    """A hash of options and files, which a run with the same result has as well.
+
+    Files count by names, sizes and times, a model on the hub by the files of its snapshot, an
+    object by its `identity`. None if something cannot be known without reading it.
+    """
+    state = getattr(options.model, "identity", None)
+    with suppress(*_UNKNOWN):
+        if isinstance(options.model, str | None):
+            state = _model_state(options.model, options.loading)
+        if state and isinstance(state, str | list):
+            sources = [_source_state(source) for source in options.sources]
+            return _hash_here(options.model_name, options.decisive, state, sources)
+    return None
+
+
+def model_key(name: str | None, loading: Loading) -> str | None:
+    """A hash of a model's files and of how they are loaded; None if that takes loading it."""
+    with suppress(*_UNKNOWN):
+        return _hash_here(asdict(loading), _model_state(name, loading))
+    return None
+
+
+def _hash_here(*decisive: Any) -> str:
+    """A hash of what decides a result, with these versions on this machine."""
+    # Which device and dtype a model gets by default depends on the machine.
+    machine = [platform.node(), platform.machine(), os.environ.get("CUDA_VISIBLE_DEVICES")]
+    return hash_of([library_versions(), machine, *decisive])
+
+
+def _model_state(name: str | None, loading: Loading) -> list[Any]:
+    """The files of a model on this machine; raise if they refer to code or weights elsewhere."""
+    folder = Path(find_model(name, local_files_only=True))
+    if loading.trust_remote_code or any(folder.rglob("adapter_config.json")):
+        raise FileNotFoundError(name)
+    return _state_of(folder)
+
+
+def _source_state(source: str) -> Any:
+    """The files of a corpus or a task; raise if it is not on this machine."""
+    kind, colon, place = source.partition(":")
+    if kind == "mteb" and colon:
+        return version("mteb")
+    if source in ("pages", "passages"):
+        return []
+    name = place if kind in ("beir", "pages", "passages") and colon else source
+    return _state_of(EMBEDDED.get(name, Path(name).expanduser()))
+
+
+def _state_of(path: Path) -> list[Any]:
+    """Place, size and times of a file, or of all in a folder; raise if there are too many."""
+    walk = os.walk(path, followlinks=True)
+    inside = (Path(folder, name) for folder, _, names in walk for name in names)
+    files = list(islice(inside, _MOST_FILES)) if path.is_dir() else [path]
+    if len(files) == _MOST_FILES:
+        raise FileNotFoundError(path)
+    stats = [(str(file.resolve()), file.stat()) for file in files]
+    # No program can set the time of change.
+    return sorted([name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns] for name, stat in stats)
+
+
+def vector_prefix(weights: str) -> str:
+    """What the keys of a model's vectors in the store begin with."""
+    return hash_of([weights, _engine_versions()])
+
+
+def hash_of(value: Any) -> str:
+    """SHA-256 of a value that JSON can hold."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def slug(name: str) -> str:
+    """What the folders of a model's runs begin with."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name.rstrip("/").split("/")[-1]).strip("-.") or "model"
+
+
+def _engine_versions() -> dict[str, str]:
+    """Major and minor versions of the libraries that compute vectors."""
+    return {name: ".".join(version(name).split(".")[:2]) for name in _ENGINES}
+
+
+def library_versions() -> dict[str, str]:
+    return {library: version(library) for library in _LIBRARIES}

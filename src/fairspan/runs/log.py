@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -23,9 +23,11 @@ from fairspan.report.view import View
 from fairspan.runs.facts import facts_of, places_of, settings_of
 from fairspan.runs.folder import HEADER, ROWS, writing
 from fairspan.runs.header import FORMAT, Header, Timings, now, read_header
-from fairspan.runs.options import as_json
+from fairspan.runs.identity import key_of, slug
+from fairspan.runs.options import StudyOptions, as_json
 from fairspan.runs.rows import SCHEMA
 
+DEFAULT_RUNS = Path("fairspan-runs")
 _UNFINISHED = {"running": "has not finished", "interrupted": "was interrupted", "failed": "failed"}
 # Bytes of a page for the raw rows of all its runs: a page that is mailed stays under five million.
 ROOM_FOR_ROWS = 2_500_000
@@ -147,6 +149,23 @@ class RunLog(Result):
                     ),
                 ),
             )
+
+
+def known_log(options: StudyOptions, show: Callable[[RunLog], View]) -> RunLog | None:
+    """The complete log that was written for these very options, if it exists and is wanted."""
+    key = None if options.fresh else key_of(options)
+    if key is None:
+        return None
+    folders = [Path(options.out or "")]
+    if options.out is None:
+        folders = sorted(DEFAULT_RUNS.glob(f"{slug(options.model_name)}-????????"))
+    for folder in folders:
+        # What cannot be read is for the run itself to report.
+        with suppress(FairspanError):
+            header = read_header(folder)
+            if header.key == key and header.complete:
+                return read_log(folder, show)
+    return None
 
 
 def read_log(folder: Path | str, show: Callable[[RunLog], View]) -> RunLog:

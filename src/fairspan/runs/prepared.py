@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fairspan.calibration.treatment import Treatment
-from fairspan.runs.bases import Pair, Treated
 from fairspan.runs.fit_part import FitPart
 from fairspan.runs.header import Header
 from fairspan.runs.options import StudyOptions
-from fairspan.runs.subject import Subject
+from fairspan.runs.subject import Pair, Subject, Treated
 
 
 @dataclass(frozen=True, slots=True)

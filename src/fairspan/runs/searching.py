@@ -16,11 +16,10 @@ from fairspan.retrieval.measured import MeasuredTask, measure_task
 from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.search import ranks, search
 from fairspan.retrieval.task import Passage, Query, RetrievalTask
-from fairspan.runs.bases import Treated
 from fairspan.runs.header import IndexCost
-from fairspan.runs.running import Run
 from fairspan.runs.search_rows import DEPTH, Ranking
-from fairspan.runs.subject import Subject
+from fairspan.runs.study import Run
+from fairspan.runs.subject import Subject, Treated
 
 
 @dataclass(frozen=True)

@@ -1,30 +1,111 @@
-"""`Study`: what every study does around its work: find a finished run, or measure and log it."""
+"""`Study`: finds a finished run, or measures and logs it; `Run`: a study while it runs."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from fairspan.encoding.fill import Tally
+import polars as pl
+
+from fairspan.calibration.treatment import Treatment
+from fairspan.encoding.chunks import innermost
+from fairspan.encoding.encoder import Encoder, Text
+from fairspan.encoding.endpoint import Endpoint
+from fairspan.encoding.fill import Tally, reads_to_end
 from fairspan.encoding.store import Store, default_store
 from fairspan.errors import DesignError, FairspanError
 from fairspan.report.view import View
 from fairspan.runs.folder import HEADER, locked
-from fairspan.runs.forecast import Forecast, forecast
+from fairspan.runs.forecast import Forecast, forecast, plan_sending
 from fairspan.runs.header import Header, Timings, read_header
-from fairspan.runs.identity import Identity
-from fairspan.runs.key import DEFAULT_RUNS, key_of, known_log
-from fairspan.runs.log import LogWriter, RunLog, read_log
+from fairspan.runs.identity import Identity, key_of
+from fairspan.runs.log import DEFAULT_RUNS, LogWriter, RunLog, known_log, read_log
 from fairspan.runs.options import StudyOptions
 from fairspan.runs.prepared import Prepared
 from fairspan.runs.progress import Progress, as_progress
-from fairspan.runs.running import Run
-from fairspan.runs.subject import batch_budget, open_subject
+from fairspan.runs.subject import Embedder, Pair, Subject, Treated, batch_budget, open_subject
 
 Options = TypeVar("Options", bound=StudyOptions)
 Ready = TypeVar("Ready", bound=Prepared)
+
+
+@dataclass(frozen=True)
+class Run(Embedder):
+    """One study while it runs: where its texts are embedded, and its rows go."""
+
+    prepared: Prepared
+    writer: LogWriter
+
+    @property
+    def subject(self) -> Subject:
+        return self.prepared.subject
+
+    @property
+    def header(self) -> Header:
+        return self.writer.header
+
+    @property
+    def label(self) -> dict[str, str]:
+        """The columns that all rows of the run share."""
+        return {"run": self.header.run, "model": self.subject.name}
+
+    def add(self, rows: pl.DataFrame) -> None:
+        self.writer.add(rows)
+
+    def note(self, text: str) -> None:
+        """Add a note to the log, once."""
+        if text not in self.header.notes:
+            self.header.notes.append(text)
+
+    def under(self, treatment: Treatment) -> Treated:
+        return self.subject.under(treatment, fit=self.prepared.fit, embed=self.embed)
+
+    def announce(self, pairs: Iterable[Pair]) -> None:
+        """Say what is going to be sent to an endpoint, if the model is one."""
+        model = self.subject.model
+        if isinstance(model, Endpoint):
+            sending = plan_sending(model, pairs, self.store, budget=self.budget, tally=self.tally)
+            self.writer.header = replace(self.header, sending=sending)
+            self.progress.stage(sending.words)
+
+    def prove_whole(
+        self, encoder: Encoder, texts: Sequence[Text], *, may_cut: bool = False
+    ) -> None:
+        """Raise if the longest of the texts that fit the model's window is not read to the end.
+
+        For an endpoint that `may_cut` texts it is noted instead, and its answer is kept.
+        """
+        encoder, texts = innermost(encoder, texts)
+        window = encoder.window
+        fitting = (text for text in texts if window is None or text.length <= window)
+        longest = max(fitting, key=lambda text: text.length, default=None)
+        remote = isinstance(self.subject.model, Endpoint)
+        if longest is None or (not remote and not self.store.missing([encoder.key(longest)])):
+            return
+        if reads_to_end(encoder, longest, self.tally, self.store if remote else None):
+            return
+        if not (remote and may_cut):
+            raise FairspanError(
+                f"the model does not read its longest document ({len(longest.text)} characters) to "
+                "the end: the vector stays the same without the last words. Raise the limit of the "
+                "model or its tokenizer, or use shorter documents."
+            )
+        self.note(
+            f"the endpoint does not read the longest document ({len(longest.text):,} characters) "
+            "to the end: vectors of such documents cover only their beginning"
+        )
+
+    def note_answers(self) -> None:
+        """Write what became known of an endpoint while it was measured."""
+        model = self.subject.model
+        if not isinstance(model, Endpoint):
+            return
+        self.writer.header = replace(self.header, model=self.subject.info)
+        names = model.received.models
+        if len(names) > 1:
+            self.note(f"the answers of the endpoint name several models: {', '.join(names)}")
 
 
 @dataclass(frozen=True)
@@ -91,7 +172,7 @@ class Study(Generic[Options, Ready]):
         writer = LogWriter(folder, _header(prepared, name))
         try:
             with Store(place, fresh=options.fresh) as store:
-                run = Run(prepared, writer, store, budget, tally, progress)
+                run = Run(store, budget, tally, progress, prepared, writer)
                 self.measure(prepared, run)
                 run.note_answers()
         except BaseException as error:

@@ -1,37 +1,134 @@
-"""`Subject`: the model under study, loaded in one place."""
+"""`Subject`: the model under study, loaded in one place; `Treated`: it under one treatment."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.calibration import PRESETS, Calibration, Side
-from fairspan.calibration.treatment import PLAIN, Treatment
+from fairspan.calibration.treatment import CHUNK_TOKENS, PLAIN, Treatment
 from fairspan.design.lengths import TokenCounter
-from fairspan.encoding.encoder import AnyModel, Encodes, identity_of
+from fairspan.encoding.chunks import ChunkEncoder, chunk_tokens
+from fairspan.encoding.encoder import (
+    AnyModel,
+    Encoder,
+    Encodes,
+    ModelEncoder,
+    ObjectEncoder,
+    Text,
+    identity_of,
+)
 from fairspan.encoding.endpoint import BATCH_CHARACTERS, Endpoint
+from fairspan.encoding.fill import Tally, fill
+from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters, counter_of, prompt_of, window_of
 from fairspan.errors import DesignError, UnsupportedModel, require_whole
+from fairspan.model.baselines import fit_whitening, last_two, whiten
 from fairspan.model.card import places_of
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_with_limit
 from fairspan.model.source import PACKAGE
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.window import ANY_LENGTH
-from fairspan.runs.bases import Embed, Treated, treat
 from fairspan.runs.fit_part import FitPart
-from fairspan.runs.hashes import vector_prefix
 from fairspan.runs.header import EndpointInfo, ModelInfo, TransformerInfo
+from fairspan.runs.identity import vector_prefix
 from fairspan.runs.options import named
 from fairspan.runs.progress import Progress, Silent
 
 _TEXTS: dict[Side, str] = {"document": "documents", "query": "queries"}
+Pair = tuple[Encoder, Sequence[Text]]
+"""Texts with what embeds them."""
+Embed = Callable[[Encoder, Sequence[Text]], np.ndarray]
+"""[texts, dimension], the vectors of texts to fit on."""
+
+CHUNK_CHARACTERS = 4 * CHUNK_TOKENS
+"""A chunk's length for a model without a tokenizer: English has about four characters per token."""
+
+
+@dataclass(frozen=True)
+class Embedder:
+    """Embeds what a store does not have, `budget` tokens in a batch."""
+
+    store: Store
+    budget: int
+    tally: Tally
+    progress: Progress
+
+    def embed(self, encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
+        """[texts, dimension], their vectors, from the store or computed."""
+        self.fill(encoder, texts)
+        return np.stack(self.read([encoder.key(text) for text in texts]))
+
+    def fill(self, encoder: Encoder, texts: Sequence[Text]) -> None:
+        advance = self.progress.advance
+        fill(encoder, texts, self.store, budget=self.budget, tally=self.tally, progress=advance)
+
+    def read(self, keys: Sequence[bytes]) -> list[np.ndarray]:
+        vectors = self.store.get(keys)
+        return [vectors[key] for key in keys]
+
+
+@dataclass(frozen=True)
+class Treated:
+    """A model under a treatment.
+
+    Attributes:
+        model: what is calibrated: the plain model, or the baseline made of it.
+        fingerprint: what the keys of its vectors begin with.
+        normalise: whether chunks and their mean are set to length 1, for comparison by cosine.
+    """
+
+    model: SentenceTransformer | Encodes
+    fingerprint: str
+    treatment: Treatment
+    prompts: Mapping[str, str]
+    normalise: bool
+
+    @cached_property
+    def documents(self) -> Encoder:
+        return self._encoder(self.treatment.for_documents)
+
+    @cached_property
+    def segments(self) -> Encoder:
+        """Of segments that are embedded alone."""
+        return self._encoder(self.treatment.for_segments)
+
+    @cached_property
+    def queries(self) -> Encoder:
+        return self._encoder(self.treatment.for_queries, side="query")
+
+    def _encoder(self, calibration: Calibration, side: Side = "document") -> Encoder:
+        """What embeds the texts of a side under a calibration."""
+        prompt = self.prompts[side]
+        chunked = self.treatment.chunks and side == "document"
+        by_segments = self.treatment.by_segments and side == "document"
+        if isinstance(self.model, SentenceTransformer):
+            counter: TokenCounter = counter_of(self.model, prompt)
+            size = self.treatment.chunk_size()
+            encoder: Encoder = ModelEncoder(
+                self.model,
+                calibration,
+                prompt=prompt,
+                fingerprint=self.fingerprint,
+                side=side,
+                by_segments=by_segments and calibration.acts and not chunked,
+            )
+        else:
+            counter = Characters(prompt)
+            size = self.treatment.chunk_size(CHUNK_CHARACTERS)
+            encoder = ObjectEncoder(self.model, prompt, side)
+        if not chunked:
+            return encoder
+        how = {"normalise": self.normalise, "by_segments": by_segments}
+        return ChunkEncoder(encoder, counter, chunk_tokens(size, counter), **how)
 
 
 @dataclass(frozen=True)
@@ -194,10 +291,31 @@ class Subject:
         fit: FitPart | None = None,
         lasting: bool = True,
     ) -> Treated:
-        """The model under a treatment; for `lasting` keys of vectors the weights are hashed."""
+        """The model under a treatment, which may be fitted on what `embed` makes of `fit`.
+
+        For `lasting` keys of vectors the weights are hashed.
+        """
         prefix = vector_prefix(self.fingerprint) if lasting and self.fingerprint else ""
         plain = Treated(self.model, prefix, treatment, self.prompts, self.similarity == "cosine")
-        return treat(plain, fit=fit or FitPart(), embed=embed)
+        fingerprint = f"{prefix} {treatment.baseline}"
+        if treatment.whitens:
+            vectors = embed(plain.documents, (fit or FitPart()).texts)
+            whitening = fit_whitening(vectors, dimensions=treatment.number)
+            fingerprint += f" {whitening.fingerprint}"
+            return replace(plain, model=whiten(self.model, whitening), fingerprint=fingerprint)
+        if treatment.baseline == "last2avg":
+            return replace(plain, model=last_two(self.model), fingerprint=fingerprint)
+        # Chunks are embedded by the plain model, as in an index of chunks.
+        return plain
+
+
+def fit_pairs(
+    treatment: Treatment, fit: FitPart, under: Callable[[Treatment], Treated]
+) -> list[Pair]:
+    """What a treatment is fitted on, with what embeds it."""
+    if not treatment.whitens:
+        return []
+    return [(under(replace(treatment, baseline=None)).documents, fit.texts)]
 
 
 def _answered(endpoint: Endpoint) -> EndpointInfo:

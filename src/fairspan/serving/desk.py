@@ -19,8 +19,7 @@ from fairspan.errors import CorpusError, FairspanError
 from fairspan.model.build import calibrate, copy_sharing_weights
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.report.text import model_name
-from fairspan.runs.bases import Treated
-from fairspan.runs.subject import Subject, open_subject
+from fairspan.runs.subject import Subject, Treated, open_subject
 from fairspan.studies.inspect.inspection import Inspection
 from fairspan.studies.inspect.lens import focus
 from fairspan.studies.inspect.run import look_through

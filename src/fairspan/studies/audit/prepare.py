@@ -14,12 +14,11 @@ from fairspan.design.plan import LanguagePlan, languages_of
 from fairspan.encoding.encoder import Text, refuse_other_spaces
 from fairspan.encoding.tokens import ModelTokens, read_text
 from fairspan.errors import DesignError
-from fairspan.runs.bases import Pair, Treated, fit_pairs
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.header import CorpusInfo, Header, WindowInfo
 from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
-from fairspan.runs.subject import Subject
+from fairspan.runs.subject import Pair, Subject, Treated, fit_pairs
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.audit.measures import AuditEntries, Unseen

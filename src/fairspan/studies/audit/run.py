@@ -15,11 +15,10 @@ from fairspan.encoding.attention_profile import (
     by_segment,
 )
 from fairspan.encoding.calling import call_of
-from fairspan.runs.bases import Treated
 from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA, as_rows, document_columns, position_rows
-from fairspan.runs.running import Run
-from fairspan.runs.study import Study
+from fairspan.runs.study import Run, Study
+from fairspan.runs.subject import Treated
 from fairspan.stats.geometry import representation, retention
 from fairspan.studies.audit.measures import POSITION_MEASURES
 from fairspan.studies.audit.options import AuditOptions

@@ -18,13 +18,12 @@ from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.encoder import Text
 from fairspan.encoding.spectra import spectra
 from fairspan.errors import DesignError, UnsupportedModel
-from fairspan.runs.bases import Treated, fit_pairs
 from fairspan.runs.fit_part import FitPart, choose_fit_part
-from fairspan.runs.hashes import hash_of
 from fairspan.runs.header import CorpusInfo, Header
+from fairspan.runs.identity import hash_of
 from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
-from fairspan.runs.subject import Subject
+from fairspan.runs.subject import Subject, Treated, fit_pairs
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note
 from fairspan.studies.collapse.classification import read_labelled, training_part

@@ -10,8 +10,7 @@ from fairspan.encoding.spectra import Spectrum
 from fairspan.encoding.spectra import spectra as spectra_of
 from fairspan.errors import FairspanError, UnsupportedModel
 from fairspan.runs.log import RunLog
-from fairspan.runs.running import Run
-from fairspan.runs.study import Study
+from fairspan.runs.study import Run, Study
 from fairspan.studies.collapse.classification import classify
 from fairspan.studies.collapse.measures import (
     probe_rows,

@@ -13,13 +13,12 @@ from fairspan.retrieval.languages import combine_languages
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.source import PAGES, PASSAGES, LanguageSource, PageSource
 from fairspan.retrieval.splitting import link_queries
-from fairspan.runs.bases import Pair, Treated, fit_pairs
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.header import Header, TaskInfo, WindowInfo
 from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
 from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity, usual_way
-from fairspan.runs.subject import Subject
+from fairspan.runs.subject import Pair, Subject, Treated, fit_pairs
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.evaluate.measures import EvaluateEntries

@@ -7,10 +7,9 @@ import numpy as np
 
 from fairspan.encoding.calling import call_of
 from fairspan.encoding.encoder import Text
-from fairspan.runs.bases import Treated
 from fairspan.runs.log import RunLog
-from fairspan.runs.running import Run
-from fairspan.runs.study import Study
+from fairspan.runs.study import Run, Study
+from fairspan.runs.subject import Treated
 from fairspan.studies.evaluate.measures import EvaluateEntries
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.evaluate.prepare import PreparedEvaluation, prepare_evaluation

@@ -9,9 +9,8 @@ from fairspan.encoding.fill import Tally, reads_to_end
 from fairspan.encoding.store import Store
 from fairspan.errors import DesignError, require_whole
 from fairspan.model.loading import Loading
-from fairspan.runs.bases import Embed, Treated, embed_through
 from fairspan.runs.progress import Progress, as_progress
-from fairspan.runs.subject import Subject, batch_budget, open_subject
+from fairspan.runs.subject import Embed, Embedder, Subject, Treated, batch_budget, open_subject
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note
 from fairspan.stats.geometry import representation
@@ -77,7 +76,7 @@ def inspect(
     budget = batch_budget(subject.model, batch_tokens)
     lens = focus(document, subject.counter, borders=borders, parts=parts)
     with Store(":memory:") as store:
-        embed = embed_through(store, budget=budget, tally=Tally(), progress=shown.advance)
+        embed = Embedder(store, budget, Tally(), shown).embed
         treated = [subject.under(treatment, embed=embed, lasting=False) for treatment in chosen]
         shown.start(len(chosen) * sum(subject.counter.count_whole([lens.text, *lens.texts])))
         try:

@@ -20,13 +20,12 @@ from fairspan.retrieval.passages import PassageDraw
 from fairspan.retrieval.source import PASSAGES, PageSource, PassageSource, TaskSource
 from fairspan.retrieval.splitting import link_queries
 from fairspan.retrieval.task import LEAST_TOKENS, RetrievalTask
-from fairspan.runs.bases import Pair, Treated
 from fairspan.runs.fit_part import FitPart
 from fairspan.runs.header import Header, TaskInfo, WindowInfo
 from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
 from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity
-from fairspan.runs.subject import Subject
+from fairspan.runs.subject import Pair, Subject, Treated
 from fairspan.runs.windows import window_notes, windows_of
 from fairspan.studies.tune.entries import SearchedTask, TuneEntries
 from fairspan.studies.tune.options import (

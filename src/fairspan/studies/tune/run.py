@@ -8,11 +8,10 @@ import polars as pl
 
 from fairspan.calibration.treatment import PLAIN, as_treatment
 from fairspan.encoding.calling import call_of
-from fairspan.runs.bases import Treated
 from fairspan.runs.forecast import forecast, relative_time
 from fairspan.runs.log import RunLog
-from fairspan.runs.running import Run
-from fairspan.runs.study import Study
+from fairspan.runs.study import Run, Study
+from fairspan.runs.subject import Treated
 from fairspan.studies.tune.decision import Decision, decide
 from fairspan.studies.tune.entries import TuneEntries
 from fairspan.studies.tune.options import TuneOptions
