@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
+from tokenizers.normalizers import BertNormalizer
 
+from fairspan import calibrate
 from fairspan.encoding.direct import DirectEncoder
 from fairspan.serving.limits import Limits
 from tests.tiny import words
@@ -38,6 +40,8 @@ QUERY, DOCUMENT, TASK = "w1 w2 ", "w7 ", "w5 w5 w5 "
 def model(make_tiny: MakeTiny) -> Model:
     made = make_tiny("bert", "mean", hidden_size=64)
     made.max_seq_length = 60
+    # As MiniLM's, it drops what has no width.
+    made.tokenizer.backend_tokenizer.normalizer = BertNormalizer(lowercase=False)
     made.prompts = {"query": QUERY, "document": DOCUMENT, "clustering": TASK}
     return made
 
@@ -149,25 +153,17 @@ def test_a_prompt_by_its_name(client: Any, model: Model) -> None:
     np.testing.assert_allclose(found, expected, **ROUNDING)
 
 
-NO_INPUT = [
-    "",
-    ["w1", ""],
-    [],
-    [[5], []],
-    None,
-    5,
-    {"text": "w1"},
-    ["w1", 5],
-    [5, "w1"],
-    [[5], "w1"],
-]
+NO_INPUT = [None, 5, {"text": "w1"}, ["w1", 5], [5, "w1"], [[5], "w1"], [True]]
+# 0 and 2 stand around every text of the tiny model.
+EMPTY = ["", [], [""], " \t\u00a0", "\0\0", "\u200b\ufeff", [0, 2], [[0, 2]], [[]]]
+SECOND_EMPTY = [["w1", ""], ["w1", "\u200b"], [[5], []], [[5], [0, 2]]]
 BAD_VALUES: list[tuple[str, Any, str]] = [
     *(("input", value, "must be a string, a list of strings, a list of") for value in NO_INPUT),
-    ("input", ["w1", " \t\n"], "'input[1]' is empty: it has nothing but white space"),
-    ("input", [True], "'input[0]' is none"),
+    *(("input", value, "'input' is empty: it gives the model no token") for value in EMPTY),
+    *(("input", value, "'input[1]' is empty: it gives") for value in SECOND_EMPTY),
     ("encoding_format", "int8", "'float' or 'base64', got 'int8'"),
     ("dimensions", "8", "at least 1, got '8'"),
-    ("dimensions", 1000, "the vectors have 64"),
+    ("dimensions", 1000, "more than the 64 of the vectors"),
     ("input_type", "title", "search_document, got 'title'"),
     ("prompt_name", "s2s", "query, document, clustering, got 's2s'"),
 ]
@@ -225,6 +221,10 @@ def test_a_long_name_is_not_repeated(client: Any, field: str) -> None:
         ({"Host": "[::1]:80"}, 200),
         ({"Host": "Embed.example", "Origin": "https://embed.example"}, 200),
         ({"Origin": "http://localhost"}, 200),
+        ({"Origin": "https://embed.example"}, 200),
+        ({"Host": "127.0.0.1:80", "Origin": "http://127.0.0.1:9999"}, 403),
+        ({"Origin": "http://embed.example:9999"}, 403),
+        ({"Host": "127.0.0.1:80,evil.example"}, 403),
         ({"Host": "evil.example"}, 403),
         ({"Host": "localhost.evil.example"}, 403),
         ({"Host": "["}, 403),
@@ -244,7 +244,7 @@ def test_pages_of_other_sites_are_refused(
     model: Model, headers: dict[str, str], status: int
 ) -> None:
     """By DNS rebinding, a page has its own name for the server; else origin or type tell."""
-    with serving(model, allowed_hosts=["embed.example"]) as client:
+    with serving(model, allowed_hosts=["embed.example", "127.0.0.1:80"]) as client:
         reply = post(client, json.dumps({"input": "w1"}), **headers)
         assert reply.status_code == status, reply.text
         assert status == 200 or set(reply.json()["error"]) == {"message", "type", "param", "code"}
@@ -288,13 +288,22 @@ def test_long_texts_are_not_tokenised_whole(
 
 
 LONG_NUMBER = b'{"input": ' + b"1" * 5000 + b"}"
+LONE = '{"input": "w1", "user": "\ud800"}'
+SURROGATES = [LONE.encode(form, "surrogatepass") for form in ("utf-8", "utf-16-le", "utf-32-be")]
+ESCAPED = [LONE.replace("\ud800", "\\uD800").encode(form) for form in ("utf-8", "utf-16")]
+NO_JSON = [b"", b"{", b"nonsense", b"\xff\xfe", b"[" * 10**5, LONG_NUMBER, b'"input"', b"[]"]
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"{", b"nonsense", b"\xff\xfe", b"[" * 10**5, LONG_NUMBER, b'"input"', b"[]"]
-)
+@pytest.mark.parametrize("body", [*NO_JSON, *SURROGATES, *ESCAPED])
 def test_what_is_no_request(client: Any, body: bytes) -> None:
     refused(post(client, body), 400, "The body", None, "invalid_json")
+
+
+@pytest.mark.parametrize("form", ["utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
+def test_other_forms_of_unicode(client: Any, form: str) -> None:
+    """A pair of escaped surrogates is one character."""
+    body = '{"input": "w1 \\ud83d\\ude00", "user": "\U0001f600"}'
+    assert len(vectors_of(post(client, body.encode(form)))) == 1
 
 
 def test_dimensions_of_a_model_that_says_so(make_tiny: MakeTiny, tmp_path: Path) -> None:
@@ -333,12 +342,14 @@ def test_truncated_texts_are_named(model: Model) -> None:
         (Limits(max_request_tokens=20), [words(10)] * 2, "26 tokens; at most 20 are", "input"),
         (Limits(max_request_bytes=200), words(100), "larger than 200 bytes", None),
         (Limits(max_request_tokens=100_000), " " * 1_600_000, "larger than 1,600,000 bytes", None),
+        # Not tokenised, and without a window that it could be longer than.
+        (Limits(max_request_tokens=20), "w1 " * 500, "1,500 characters; a request may", "input"),
     ],
 )
 def test_a_request_that_is_too_large(
     model: Model, limits: Limits, given: Any, said: str, param: str | None
 ) -> None:
-    with serving(model, limits=limits) as client:
+    with serving(calibrate(model, "long"), limits=limits) as client:
         refused(ask(client, given), 413, said, param, "request_too_large")
         # Also where no header says how large it is.
         whole = json.dumps({"model": "tiny", "input": given}).encode()
@@ -434,10 +445,10 @@ def test_health_follows_the_service(model: Model) -> None:
     with serving(model) as client:
         service = client.app.state.service
         assert ask(client, "w1").status_code == 200
-        service.is_draining = True
+        service.batcher.is_draining = True
         reply = client.get("/health")
         assert (reply.status_code, reply.json()) == (503, {"status": "draining"})
-        service.is_draining = False
+        service.batcher.is_draining = False
         assert client.get("/health").status_code == 200
         assert client.get("/health").json() == {"status": "ready"}
         service.batcher.broken = RuntimeError("CUDA error")

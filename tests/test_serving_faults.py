@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from select import select
 from typing import Any
 
 import pytest
@@ -157,13 +158,52 @@ def test_a_huge_body_is_refused(server: Server, size: int) -> None:
     server.is_well()
 
 
+def test_all_bodies_together_are_bounded(server: Server) -> None:
+    """Eight of the largest: of 20 unfinished ones some are refused, and short requests are not."""
+    held = [server.connect() for _ in range(20)]
+    for connection in held:
+        connection.sendall(HEAD + b"Content-Length: 1000000\r\n\r\n" + b" " * 900_000)
+    server.is_well()
+    time.sleep(0.2)
+    refused, _, _ = select(held, [], [], SOON)
+    replies = [connection.recv(1000) for connection in refused]
+    for connection in held:
+        connection.close()
+    assert 10 <= len(replies) < 20
+    for reply in replies:
+        assert reply.startswith(b"HTTP/1.1 503")
+        assert b"\r\nretry-after: 5\r\n" in reply
+    for _ in range(10):
+        # Received, and longer than what the model reads.
+        assert server.ask("w1" + " " * 900_000)[0] == 400
+
+
+GET = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+
+
 @pytest.mark.parametrize(
-    "head", [b"a: " + b"x" * 70_000, b"a: b\r\n" * 12_000, b"a: " + b"x" * 70_000 + b"\r\n\r\n"]
+    ("sent", "status"),
+    [
+        (GET + b"a: " + b"x" * 70_000, 431),
+        (GET + b"a: " + b"x" * 70_000 + b"\r\n\r\n", 431),
+        (GET + b"a: b\r\n" * 12_000, 431),
+        (GET + b"a:\r\n" * 20_000 + b"\r\n", 431),
+        (GET + b"a:\r\n" * 100 + b"\r\n", 431),
+        (GET.replace(b"health", b"x" * 70_000) + b"\r\n", 431),
+        (b"GARBAGE\r\n\r\n", 400),
+        (GET + b"a b: c\r\n\r\n", 400),
+        (HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}", 400),
+        (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+    ],
 )
-def test_large_headers_are_431(server: Server, head: bytes) -> None:
+def test_what_is_no_request_has_the_form_of_all_errors(
+    server: Server, sent: bytes, status: int
+) -> None:
     with server.connect() as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n" + head)
-        assert connection.recv(100).startswith(b"HTTP/1.1 431")
+        connection.sendall(sent)
+        head, _, body = read_all(connection).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 %d" % status)
+    assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
     server.is_well()
 
 
@@ -200,8 +240,8 @@ def test_sockets_without_a_request_are_closed(commands: Commands, model: Path) -
 
 
 def test_the_key_from_the_environment(commands: Commands, model: Path) -> None:
-    """And a full queue, which is 429."""
-    key = "import os; os.environ['FAIRSPAN_API_KEY'] = 'secret'\n"
+    """Without the blanks around it. And a full queue, which is 429."""
+    key = "import os; os.environ['FAIRSPAN_API_KEY'] = ' secret\\n'\n"
     limits = ["--max-queue-tokens", "60", "--max-request-tokens", "60"]
     with serving(commands, model, *limits, before=key, how=signal.SIGINT) as server:
         assert server.ask("w1")[0] == 401
@@ -278,6 +318,7 @@ def test_the_end_does_not_wait_forever(commands: Commands, model: Path) -> None:
         ),
         (["--preset", "tiles", "--calibration", "x.json"], "preset and calibration both"),
         (["--api-key", "schlüssel"], "printable ASCII"),
+        (["--api-key", "two words"], "and no blanks"),
         (["--dtype", "int3"], "there is no dtype 'int3'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

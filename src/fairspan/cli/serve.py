@@ -12,7 +12,7 @@ from typing import Any
 from fairspan.cli.command import command, of_fields, taken
 from fairspan.cli.options import Calibrating
 from fairspan.cli.showing import say
-from fairspan.errors import DesignError, MissingExtra
+from fairspan.errors import MissingExtra
 from fairspan.model.source import Loading, find_model
 from fairspan.serving.limits import Limits
 
@@ -60,13 +60,15 @@ def serve(
     missing = [package for package in _NEEDED if find_spec(package) is None]
     if missing:
         raise MissingExtra(f"serving needs {', '.join(missing)}: pip install 'fairspan[serve]'.")
+    from fairspan.serving.protocol import require_key
     from fairspan.serving.server import bind, end_at_once, is_local, run, url_of
 
     limits = taken(Limits, typed)
     calibrating = taken(Calibrating, typed)
     _ = calibrating.chosen
     loading = Loading(**{**of_fields(Loading, typed), "max_seq_length": None})
-    key = _key(api_key)
+    typed_key = os.environ.get(_KEY) if api_key is None else api_key
+    key = None if typed_key is None else require_key(typed_key)
     loading.require_device()
     with bind(host, port) as bound:
         find_model(model)
@@ -91,19 +93,12 @@ def serve(
         if key is None and not is_local(bound):
             say(f"warning: anyone who can reach {url_of(bound)} can use it: set {_KEY}.")
         routes = [] if no_page else page_routes(open_desk(loaded, shown_name), service.batcher)
-        hosts = None if key and not allowed_hosts else [host, *allowed_hosts]
+        address = f"{host}:{bound.getsockname()[1]}"
+        hosts = None if key and not allowed_hosts else [address, *allowed_hosts]
         answered = run(make_app(service, key=key, routes=routes, allowed_hosts=hosts), bound)
         if not answered:
             say("fairspan: ended before all requests were answered.")
         end_at_once(0 if answered else 1)
-
-
-def _key(typed: str | None) -> str | None:
-    """The key that was typed, otherwise that of the environment."""
-    key = os.environ.get(_KEY) if typed is None else typed
-    if key is not None and not (key.strip() and key.isascii() and key.isprintable()):
-        raise DesignError(f"the API key (api_key or {_KEY}) must be of printable ASCII characters.")
-    return key
 
 
 def _prepare_libraries() -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
-from typing import TypeVar
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -22,16 +21,23 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairspan.errors import FairspanError
 from fairspan.serving.metrics import CONTENT_TYPE
-from fairspan.serving.protocol import Refusal, make_reply, read_request, too_large
+from fairspan.serving.protocol import (
+    Refusal,
+    busy,
+    make_reply,
+    read_request,
+    require_key,
+    too_large,
+)
 from fairspan.serving.service import Service
-
-Result = TypeVar("Result")
 
 # Health checks have no key, and a page must load before it can ask for one.
 _OPEN = ("/", "/health")
 # How long a body may take to arrive, and how long nothing of it may come.
 _BODY_SECONDS = 60.0
 _PART_SECONDS = 15.0
+# Bytes of each body that are always taken, so that large ones do not keep short requests out.
+_SHORT_BODY = 65_536
 # A body beyond the limit is read and dropped up to this many times the limit: a client that is
 # still sending gets no reply.
 _DROPPED = 8
@@ -51,7 +57,8 @@ def make_app(
         key: what clients send as `Authorization: Bearer KEY`, for all but `/` and `/health`.
         routes: more than the API's.
         allowed_hosts: names that clients may call the server by, besides localhost and IP
-            addresses; "*" for any. None means any with a key, and none without.
+            addresses; "*" for any. Pages may ask from `http(s)://NAME`; `NAME:PORT` is for others
+            than the usual port. None means any with a key, and none without.
     """
 
     @asynccontextmanager
@@ -59,10 +66,13 @@ def make_app(
         yield
         service.batcher.close()
 
-    api = _Api(service)
+    inbox = Inbox(service)
+    api = _Api(service, inbox)
     hosts = allowed_hosts or ()
-    if key and allowed_hosts is None:
-        hosts = ("*",)  # no page of another site has the key
+    if key is not None:
+        key = require_key(key)
+        if allowed_hosts is None:
+            hosts = ("*",)  # no page of another site has the key
     errors = (HTTPException, Refusal, FairspanError, ClientDisconnect, Exception)
     app = Starlette(
         routes=[
@@ -79,14 +89,16 @@ def make_app(
         lifespan=lifespan,
     )
     app.state.service = service
+    app.state.inbox = inbox
     return app
 
 
 class _Api:
     """The endpoints of one service."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, inbox: Inbox) -> None:
         self.service = service
+        self.inbox = inbox
         self.started = int(time.time())
 
     async def embeddings(self, request: Request) -> Response:
@@ -94,13 +106,8 @@ class _Api:
         metrics = self.service.metrics
         try:
             self.service.batcher.refuse_if_full(1)
-            body = await read_body(request, self.service.limits.body_bytes)
-            response = await unless_gone(request, self._reply(body))
-        except asyncio.CancelledError:
-            if not self.service.is_draining:
-                raise
-            message = "The server ended before this request was answered."
-            response = Refusal(503, message, kind="server_error", headers=_CLOSE).response
+            most = self.service.limits.body_bytes
+            response = await self.inbox.answer(request, most, self._reply)
         except Exception as error:
             response = await _error_response(request, error)
             metrics.cancelled.inc(isinstance(error, ClientDisconnect))
@@ -146,7 +153,75 @@ class _Api:
         return Response(self.service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
-async def unless_gone(request: Request, answering: Coroutine[None, None, Result]) -> Result:
+class Inbox:
+    """Reads the bodies of requests, and holds those of all requests to a number of bytes."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.bytes = 0
+
+    async def answer(
+        self, request: Request, most: int, respond: Callable[[bytearray], Awaitable[Response]]
+    ) -> Response:
+        """The response to a body of `most` bytes; `respond` is cancelled if the client leaves."""
+        body = bytearray()
+        try:
+            await self._read(request, most, body)
+            return await _unless_gone(request, respond(body))
+        except asyncio.CancelledError:
+            if not self.service.batcher.is_draining:
+                raise
+            message = "The server ended before this request was answered."
+            raise Refusal(503, message, kind="server_error", headers=_CLOSE) from None
+        finally:
+            self.bytes -= _counted(body)
+
+    async def _read(self, request: Request, most: int, body: bytearray) -> None:
+        """Read the JSON of a request into `body`; refuse it if it is too large or is late."""
+        kind = request.headers.get("content-type", "").partition(";")[0]
+        if kind.strip().lower() != "application/json":
+            # Pages of other sites can send other types without asking.
+            message = "The header Content-Type must be application/json."
+            raise Refusal(415, message, code="unsupported_media_type")
+        message = f"The body is larger than {most:,} bytes, the limit here."
+        refusal = too_large(message, headers=_CLOSE)
+        announced = request.headers.get("content-length", "")
+        if announced.isdecimal() and int(announced) > most * _DROPPED:
+            raise refusal
+        size = 0
+        try:
+            async with asyncio.timeout(_BODY_SECONDS), asyncio.timeout(_PART_SECONDS) as next_part:
+                async for part in request.stream():
+                    next_part.reschedule(asyncio.get_running_loop().time() + _PART_SECONDS)
+                    size += len(part)
+                    if size > most * _DROPPED:
+                        raise refusal
+                    if size <= most:
+                        self._add(body, part)
+                    else:
+                        self.bytes -= _counted(body)
+                        body.clear()
+        except TimeoutError:
+            message = f"The body did not arrive within {_BODY_SECONDS:.0f} s, or nothing of it for "
+            message += f"{_PART_SECONDS:.0f} s."
+            raise Refusal(408, message, code="timeout", headers=_CLOSE) from None
+        if size > most:
+            raise refusal
+
+    def _add(self, body: bytearray, part: bytes) -> None:
+        """Append a part, unless it is too much beside the other bodies."""
+        others = self.bytes - _counted(body)
+        body += part
+        self.bytes = others + _counted(body)
+        if others and self.bytes > self.service.limits.all_bytes:
+            raise busy("The server is receiving too many bytes at once", 5, status=503)
+
+
+def _counted(body: bytearray) -> int:
+    return max(0, len(body) - _SHORT_BODY)
+
+
+async def _unless_gone(request: Request, answering: Awaitable[Response]) -> Response:
     """The answer to a request whose body was read; cancelled if its client leaves."""
     work = asyncio.ensure_future(answering)
     # After the body nothing comes but the end of the connection.
@@ -161,37 +236,6 @@ async def unless_gone(request: Request, answering: Coroutine[None, None, Result]
         work.cancel()
 
 
-async def read_body(request: Request, most: int) -> bytearray:
-    """The body of JSON, refused if it is too large or does not arrive."""
-    kind = request.headers.get("content-type", "").partition(";")[0]
-    if kind.strip().lower() != "application/json":
-        # Pages of other sites can send other types without asking.
-        message = "The header Content-Type must be application/json."
-        raise Refusal(415, message, code="unsupported_media_type")
-    refusal = too_large(f"The body is larger than {most:,} bytes, the limit here.", headers=_CLOSE)
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > most * _DROPPED:
-        raise refusal
-    body = bytearray()
-    size = 0
-    try:
-        async with asyncio.timeout(_BODY_SECONDS), asyncio.timeout(_PART_SECONDS) as next_part:
-            async for part in request.stream():
-                next_part.reschedule(asyncio.get_running_loop().time() + _PART_SECONDS)
-                size += len(part)
-                if size > most * _DROPPED:
-                    raise refusal
-                if size <= most:
-                    body += part
-    except TimeoutError:
-        message = f"The body did not arrive within {_BODY_SECONDS:.0f} s, or nothing of it for "
-        message += f"{_PART_SECONDS:.0f} s."
-        raise Refusal(408, message, code="timeout", headers=_CLOSE) from None
-    if size > most:
-        raise refusal
-    return body
-
-
 class _Guard:
     """Refuses requests without the key, and those of other sites."""
 
@@ -199,6 +243,7 @@ class _Guard:
         self.app = app
         self.key = None if key is None else key.encode()
         self.hosts = [host.lower() for host in hosts]
+        self.names = ["localhost", *map(_host_name, self.hosts)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = None
@@ -211,13 +256,15 @@ class _Guard:
         """Why a request that may come from a page of another site is refused."""
         if "*" in self.hosts:
             return None
-        host = headers.get("host", "")
+        # Of a header that comes twice, no value is the right one.
+        host = ",".join(headers.getlist("host")).lower()
         name = _host_name(host)
-        if host and name not in ("localhost", *self.hosts) and not _is_address(name):
+        if host and name not in self.names and not _is_address(name):
             message = f"The host name {name[:80]!r} is not allowed: use the address, or "
             return Refusal(403, f"{message}--allowed-hosts.", code="host_not_allowed")
-        origin = headers.get("origin", f"http://{host}").partition("://")[2]
-        if origin != host and _host_name(origin) not in self.hosts:
+        origins = headers.getlist("origin")
+        origin = ",".join(origins).lower().partition("://")[2]
+        if origins and origin not in (host, *self.hosts):
             message = "Requests from other origins are not allowed."
             return Refusal(403, message, code="origin_not_allowed")
         return None
@@ -240,7 +287,9 @@ class _Guard:
 def _host_name(netloc: str) -> str:
     """The host of `host:port`, without the brackets of IPv6."""
     with suppress(ValueError):
-        return urlsplit(f"//{netloc}").hostname or ""
+        address = urlsplit(f"//{netloc}")
+        if address.port is None or address.port:
+            return address.hostname or ""
     return ""
 
 

@@ -6,9 +6,11 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -18,19 +20,27 @@ from fairspan.serving.metrics import Metrics
 from fairspan.serving.protocol import busy, failed
 
 Result = TypeVar("Result")
+Steps = Generator[Iterable[np.ndarray] | None, None, None]
 
 _log = logging.getLogger("fairspan.serving")
 
 
 class BatchEncoder(Protocol):
-    """What embeds texts, in whatever form it reads them."""
+    """What embeds texts, in whatever form it reads them.
+
+    One with `steps(batch)` reads a long text in parts: that gives None after each step but the
+    last, then the vectors.
+    """
 
     def vectors(self, batch: Sequence[Any], /) -> Iterable[np.ndarray]: ...
 
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """A request of which `left` texts are in `queue`; `served` is when one was last taken."""
+    """A request with `left` short texts in `queue`, after `spent` tokens in batches.
+
+    `served` is when a text was last taken.
+    """
 
     encoder: BatchEncoder
     queue: list[_Waiting]
@@ -38,6 +48,7 @@ class _Request:
     left: int
     came: float
     served: float
+    spent: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -51,18 +62,32 @@ class _Waiting:
     vector: asyncio.Future[np.ndarray]
 
 
+@dataclass(slots=True, eq=False)
+class _LongText:
+    """The long text that is being read: after `seconds` of steps, and of batches `beside` it."""
+
+    item: _Waiting
+    steps: Steps
+    seconds: float = 0.0
+    beside: float = 0.0
+
+
 class Batcher:
     """Runs one model in one thread, on batches of texts of any requests.
 
-    The longest texts go first, with others of about their length, so that little is padded. A
-    request without progress for `age` seconds goes before longer ones, and one for `later` when no
-    others wait. The queue belongs to the event loop; only the model runs in the thread.
+    The request that has had the fewest tokens goes next, with its longest text and others of about
+    that length, so that little is padded; every other batch may be for the one that has waited
+    longest, if that is more than `age` seconds. A text longer than a batch is read alone, in steps
+    that take as much time as the batches between them. Requests for `later` go when no others wait.
+
+    The queue belongs to the event loop; only the model runs in the thread.
 
     Attributes:
-        budget: tokens in a batch, padding included. A longer text is a batch of its own.
+        budget: tokens in a batch, padding included.
         room: tokens that may wait or be in the model at a time; a single request may have more.
         pass_tokens: what a pass costs besides its tokens, in tokens; padding up to that is cheaper.
         speed: tokens per second of recent passes; 0 before the first one.
+        is_draining: whether the server is about to end, and long texts wait for all others.
         broken: the error after which the device takes nothing more.
     """
 
@@ -78,10 +103,14 @@ class Batcher:
         self.requests = 0
         self.tokens = 0
         self.speed = 0.0
+        self.is_draining = False
         self.broken: Exception | None = None
         metrics.watch_queue(lambda: self.requests, lambda: self.tokens)
         self._queues: dict[tuple[BatchEncoder, bool], list[_Waiting]] = {}
         self._waiting: set[_Request] = set()
+        self._long: list[_Waiting] = []
+        self._reading: _LongText | None = None
+        self._was_overdue = False
         self._passes: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "model")
 
@@ -110,13 +139,17 @@ class Batcher:
             self.refuse_if_full(tokens)
         now = time.monotonic()
         queue = self._queues.setdefault((encoder, later), [])
-        request = _Request(encoder, queue, later, len(texts), now, now)
+        request = _Request(encoder, queue, later, 0, now, now)
         future = asyncio.get_running_loop().create_future
         items = enumerate(zip(texts, lengths, strict=True))
         waiting = [_Waiting(request, place, *item, future()) for place, item in items]
-        queue.extend(waiting)
-        queue.sort(key=lambda item: item.tokens, reverse=True)
-        self._waiting.add(request)
+        short = [item for item in waiting if item.tokens <= self.budget]
+        self._long += [item for item in waiting if item.tokens > self.budget]
+        if short:
+            queue.extend(short)
+            queue.sort(key=lambda item: item.tokens, reverse=True)
+            request.left = len(short)
+            self._waiting.add(request)
         if self._passes is None or self._passes.done():
             self._passes = asyncio.create_task(self._run_passes())
         self.requests += 1
@@ -132,9 +165,9 @@ class Batcher:
 
     def _leave(self, request: _Request) -> None:
         """Take a request's texts out of the queue."""
-        if request in self._waiting:
-            self._waiting.remove(request)
-            request.queue[:] = [item for item in request.queue if item.request is not request]
+        self._waiting.discard(request)
+        for queue in (request.queue, self._long):
+            queue[:] = [item for item in queue if item.request is not request]
 
     def refuse_if_full(self, tokens: int) -> None:
         """Raise if that many tokens do not fit now, and say when to try again."""
@@ -144,50 +177,111 @@ class Batcher:
             raise busy("The queue is full", seconds)
 
     async def _run_passes(self) -> None:
-        """Run batches until nothing waits."""
-        while self._waiting:
-            await self._pass(self._take())
+        """Run batches, and steps of a long text between them, until nothing waits."""
+        while self._waiting or self._long or self._reading:
+            self._begin_long()
+            reading = self._reading
+            batch = []
+            if reading is None or reading.seconds > reading.beside or self.is_draining:
+                batch = self._take()
+            if batch:
+                await self._pass(batch)
+            elif reading is not None:
+                await self._step(reading)
 
     def _take(self) -> list[_Waiting]:
-        """The next batch, out of the queue."""
-        now = time.monotonic()
+        """The next batch, out of the queue; empty if no request is to have one now."""
         requests = [request for request in self._waiting if not request.later]
-        requests = requests or list(self._waiting)
+        if not requests and (self._reading is None or self._reading.item.request.later):
+            requests = list(self._waiting)
+        if not requests:
+            return []
+        now = time.monotonic()
+        least = min(request.spent for request in requests)
+        queue, first = self._longest({item for item in requests if item.spent == least})
         oldest = min(requests, key=lambda request: request.served)
-        queue = max((request.queue for request in requests), key=lambda queue: queue[0].tokens)
-        first = 0
-        if now - oldest.served > self.age:
-            queue = oldest.queue
-            first = next(n for n, item in enumerate(queue) if item.request is oldest)
+        is_passed_over = now - oldest.served > self.age and queue[first].request is not oldest
+        self._was_overdue = is_passed_over and not self._was_overdue
+        if self._was_overdue:
+            queue, first = self._longest({oldest})
         lengths = [item.tokens for item in queue[first:]]
         end = first + best_size(lengths, self.budget, self.pass_tokens)
         batch = queue[first:end]
         del queue[first:end]
         for item in batch:
-            request = item.request
-            if request.served == request.came:
-                self.metrics.queue_seconds.observe(now - request.came)
-            request.served = now
-            request.left -= 1
-            if not request.left:
-                self._waiting.remove(request)
+            self._start(item, now)
+            item.request.left -= 1
+            if not item.request.left:
+                self._waiting.remove(item.request)
         return batch
+
+    def _longest(self, requests: set[_Request]) -> tuple[list[_Waiting], int]:
+        """The queue and place of the longest text of some requests."""
+        places = []
+        for queue in self._queues.values():
+            matches = (place for place, item in enumerate(queue) if item.request in requests)
+            places += [(queue, place) for place in islice(matches, 1)]
+        return max(places, key=lambda place: place[0][place[1]].tokens)
+
+    def _begin_long(self) -> None:
+        """Begin the long text of the request that has had the fewest tokens, if none is read."""
+        if self._reading is not None or not self._long:
+            return
+        item = min(self._long, key=lambda item: (item.request.later, item.request.spent))
+        if item.request.later and not all(request.later for request in self._waiting):
+            return
+        self._long.remove(item)
+        self._start(item, time.monotonic())
+        self._reading = _LongText(item, _steps(item.request.encoder, item.text))
+
+    def _start(self, item: _Waiting, now: float) -> None:
+        """Note for its request that a text is taken."""
+        request = item.request
+        if request.served == request.came:
+            self.metrics.queue_seconds.observe(now - request.came)
+        request.served = now
+        request.spent += item.tokens
 
     async def _pass(self, batch: list[_Waiting]) -> None:
         """Run the model on a batch, and hand the vectors to their requests."""
-        encoder = batch[0].request.encoder
         texts = [item.text for item in batch]
-
-        def timed() -> tuple[list[np.ndarray], float]:
-            start = time.monotonic()
-            return list(encoder.vectors(texts)), time.monotonic() - start
-
         try:
-            vectors, seconds = await asyncio.wrap_future(self.submit(timed))
-            computed = list(zip(batch, vectors, strict=True))
+            vectors, seconds = await self._timed(partial(batch[0].request.encoder.vectors, texts))
+            self._finish(batch, vectors, seconds)
         except Exception as error:
             await self._retry(batch, error)
             return
+        if self._reading is not None:
+            self._reading.beside += seconds
+
+    async def _step(self, reading: _LongText) -> None:
+        """Run one step of a long text, unless nobody waits for it any more."""
+        item = reading.item
+        try:
+            if item.vector.done():
+                await self._timed(reading.steps.close)
+            else:
+                vectors, seconds = await self._timed(partial(next, reading.steps))
+                reading.seconds += seconds
+                if vectors is None:
+                    return
+                self._finish([item], vectors, reading.seconds)
+        except Exception as error:
+            await self._retry([item], error)
+        self._reading = None
+
+    async def _timed(self, work: Callable[[], Result]) -> tuple[Result, float]:
+        """What `work` returns, run in the model's thread, and the seconds that it took."""
+
+        def timed() -> tuple[Result, float]:
+            start = time.monotonic()
+            return work(), time.monotonic() - start
+
+        return await asyncio.wrap_future(self.submit(timed))
+
+    def _finish(self, batch: list[_Waiting], vectors: Iterable[np.ndarray], seconds: float) -> None:
+        """Hand the vectors of a batch to its requests."""
+        computed = list(zip(batch, vectors, strict=True))
         self._measure([item.tokens for item in batch], seconds)
         for item, vector in computed:
             if not item.vector.done():
@@ -226,6 +320,14 @@ class Batcher:
             message = f"The model failed on 'input[{item.place}]', of {item.tokens:,} tokens: "
             item.vector.set_exception(failed(message + reason, code))
             self._leave(item.request)
+
+
+def _steps(encoder: Any, text: Any) -> Steps:
+    """The steps of a pass over a long text; one for an encoder that has none."""
+    if hasattr(encoder, "steps"):
+        yield from encoder.steps([text])
+    else:
+        yield encoder.vectors([text])
 
 
 def best_size(lengths: Sequence[int], budget: int, pass_tokens: int) -> int:

@@ -18,7 +18,6 @@ from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.marked_text import BORDERS, NAMES
 from fairspan.encoding.text import Encoder, Text
 from fairspan.report.render import policy, render, render_part
-from fairspan.serving.app import read_body, unless_gone
 from fairspan.serving.batcher import Batcher
 from fairspan.serving.desk import Desk, Document
 from fairspan.serving.protocol import busy, read_object, wrong
@@ -64,8 +63,11 @@ def page_routes(desk: Desk, batcher: Batcher) -> list[Route]:
         return JSONResponse(desk.facts)
 
     async def inspect(request: Request) -> Response:
-        document = _read_document(read_object(await read_body(request, MOST_BYTES)))
-        inspection = await unless_gone(request, documents.inspect(document))
+        response: Response = await request.app.state.inbox.answer(request, MOST_BYTES, shown)
+        return response
+
+    async def shown(body: bytearray) -> Response:
+        inspection = await documents.inspect(_read_document(read_object(body)))
         return JSONResponse({"html": await asyncio.to_thread(inspected, inspection)})
 
     return [

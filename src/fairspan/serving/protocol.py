@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from reprlib import repr as short_repr
@@ -14,6 +15,7 @@ import polars as pl
 from starlette.responses import JSONResponse
 
 from fairspan.calibration.calibration import Side
+from fairspan.errors import DesignError
 
 _INPUT_TYPES: dict[str, Side] = {
     "query": "query",
@@ -23,9 +25,7 @@ _INPUT_TYPES: dict[str, Side] = {
     "search_document": "document",
 }
 _SUFFIXES: dict[str, Side] = {"-query": "query", "-document": "document"}
-_INPUT = (
-    "a string, a list of strings, a list of token ids, or a list of such lists, none of them empty"
-)
+_INPUT = "a string, a list of strings, a list of token ids, or a list of such lists"
 # Beyond this many values json.loads blocks all threads for seconds. Text with as many commas has
 # more tokens than any request may have.
 _MOST_VALUES = 1_000_000
@@ -65,18 +65,32 @@ def too_large(
     return Refusal(413, message, param=param, code="request_too_large", headers=headers)
 
 
+def empty(index: int, of: int) -> Refusal:
+    """For one `of` the inputs, which has no token but special ones."""
+    name = "'input'" if of <= 1 else f"'input[{index}]'"
+    return wrong("input", f"{name} is empty: it gives the model no token to read.")
+
+
 def failed(message: str, code: str) -> Refusal:
     return Refusal(500, message, kind="server_error", param="input", code=code)
 
 
-def busy(reason: str, seconds: int) -> Refusal:
+def busy(reason: str, seconds: int, status: int = 429) -> Refusal:
     return Refusal(
-        429,
+        status,
         f"{reason}. Try again in {seconds} s.",
         kind="rate_limit_error",
         code="rate_limit_exceeded",
         headers={"Retry-After": str(seconds)},
     )
+
+
+def require_key(key: str) -> str:
+    """The API key without the blanks around it, which no client can send."""
+    key = key.strip()
+    if not re.fullmatch("[!-~]+", key):
+        raise DesignError("an API key has printable ASCII characters only, and no blanks.")
+    return key
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +131,14 @@ class EmbeddingRequest:
 
 
 def read_object(body: bytes | bytearray) -> dict[str, Any]:
-    """The JSON object of a request's body."""
+    """The JSON object of a request's body, without half a surrogate pair: no tokenizer takes it."""
     if sum(map(body.count, (b",", b"[", b"{"))) > _MOST_VALUES:
         raise too_large(f"The body has more than {_MOST_VALUES:,} commas and brackets.")
     try:
-        content = json.loads(body)
-        if b"\\ud" in body or b"\\uD" in body:
-            # Half of a surrogate pair is no text, and no tokenizer takes it.
+        # Of bytes, json.loads would take surrogates.
+        text = body.decode(json.detect_encoding(body))
+        content = json.loads(text)
+        if "\\ud" in text or "\\uD" in text:
             json.dumps(content, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         message = f"The body is not JSON in UTF-8: {error}."
@@ -176,18 +191,21 @@ def _read_inputs(value: Any, most: int) -> Any:
     """The texts, or lists of token ids, of the field `input`."""
     if isinstance(value, str):
         value = [value]
-    if not isinstance(value, list) or not value:
+    if not isinstance(value, list):
         raise wrong("input", f"'input' must be {_INPUT}.")
+    if not value:
+        raise empty(0, of=0)
     inputs: list[Any] = [value] if _is_int(value[0]) else value
     if len(inputs) > most:
         message = f"'input' has {len(inputs):,} texts; a request may have at most {most:,}."
         raise too_large(message, "input")
     kind: Any = str if isinstance(inputs[0], str) else list
     for index, item in enumerate(inputs):
-        if not isinstance(item, kind) or not item or (kind is list and not all(map(_is_int, item))):
-            raise wrong("input", f"'input[{index}]' is none: 'input' must be {_INPUT}.")
-        if kind is str and not item.strip():
-            raise wrong("input", f"'input[{index}]' is empty: it has nothing but white space.")
+        if not isinstance(item, kind) or (kind is list and not all(map(_is_int, item))):
+            message = f"'input[{index}]' is {short_repr(item)}, and 'input' must be {_INPUT}."
+            raise wrong("input", message)
+        if not item or (kind is str and item.isspace()):
+            raise empty(index, of=len(inputs))
     return inputs
 
 

@@ -18,17 +18,21 @@ from fairspan.serving.protocol import Refusal
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
+    from starlette.responses import Response
 
 DRAIN_SECONDS = 8
 """For requests in flight to end; with all the rest a server ends within 10 s."""
 HEAD_BYTES = 65_536
 HEAD_SECONDS = 15.0
+HEAD_LINES = 100
+_CLOSE = {"Connection": "close"}
 _TOO_LARGE = Refusal(
     431,
-    f"The headers are larger than {HEAD_BYTES:,} bytes.",
+    f"The path and headers have more than {HEAD_BYTES:,} bytes or {HEAD_LINES} lines.",
     code="headers_too_large",
-    headers={"Connection": "close"},
+    headers=_CLOSE,
 ).response
+_NO_HTTP = Refusal(400, "This is not HTTP/1.1.", code="invalid_http", headers=_CLOSE).response
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -100,7 +104,7 @@ class _Server(uvicorn.Server):
         if self.should_exit:
             end_at_once()
         self.should_exit = True
-        self.config.app.state.service.is_draining = True  # type: ignore[union-attr]
+        self.config.app.state.service.batcher.is_draining = True  # type: ignore[union-attr]
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         start = time.monotonic()
@@ -132,18 +136,32 @@ class Connection(HttpToolsProtocol):
         self._framing += len(data)
         super().data_received(data)
         if self._framing > HEAD_BYTES and not self.transport.is_closing():
-            headers = b"".join(b"%s: %s\r\n" % header for header in _TOO_LARGE.raw_headers)
-            self.transport.write(b"HTTP/1.1 431 \r\n%s\r\n%s" % (headers, bytes(_TOO_LARGE.body)))
-            self.transport.close()
+            self._end_with(_TOO_LARGE)
         elif self._timer is None and (self.cycle is None or self.cycle.response_complete):
             # Also for the rest of a body after its reply; uvicorn's own timer ends with any byte.
             self._timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
 
+    def send_400_response(self, msg: str) -> None:
+        """What uvicorn calls if the parser fails."""
+        self._end_with(_NO_HTTP)
+
+    def _end_with(self, response: Response) -> None:
+        """Send a response that belongs to no request, and close the connection."""
+        lines = [b"HTTP/1.1 %d " % response.status_code]
+        lines += [b"%s: %s" % header for header in response.raw_headers]
+        self.transport.write(b"\r\n".join([*lines, b"", bytes(response.body)]))
+        self.transport.close()
+
     def on_headers_complete(self) -> None:
+        """Hand a request to the application, unless its head is too large."""
         self._stop_timer()
         self._framing = 0
-        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-        self.app = self.config.loaded_app if size <= HEAD_BYTES else _TOO_LARGE
+        # Four more bytes are in each line.
+        size = len(self.url) + sum(4 + len(name) + len(value) for name, value in self.headers)
+        self.app = self.config.loaded_app
+        if size > HEAD_BYTES or len(self.headers) > HEAD_LINES:
+            self.app = _TOO_LARGE
+            self.url = b"/"  # the parser of paths fails on long ones
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

@@ -24,7 +24,15 @@ from fairspan.model.transformer import calibrated_transformers
 from fairspan.serving.batcher import Batcher
 from fairspan.serving.limits import Limits
 from fairspan.serving.metrics import Metrics
-from fairspan.serving.protocol import EmbeddingRequest, Names, Refusal, failed, too_large, wrong
+from fairspan.serving.protocol import (
+    EmbeddingRequest,
+    Names,
+    Refusal,
+    empty,
+    failed,
+    too_large,
+    wrong,
+)
 
 _log = logging.getLogger("fairspan.serving")
 SIDES: tuple[Side, ...] = ("document", "query")
@@ -61,6 +69,8 @@ class Service:
         self.metrics = Metrics()
         self.names = Names(tuple(dict.fromkeys([name, *aliases])), tuple(model.prompts or ()))
         self._encoders: dict[tuple[Side, str | None], DirectEncoder] = {}
+        # What an encoder reads of a text without content.
+        self._nothing: dict[DirectEncoder, ReadText] = {}
         try:
             self._sides = {side: self._encoder(side, None) for side in SIDES}
         except RuntimeError as error:
@@ -69,7 +79,6 @@ class Service:
         self.can_be_cut = force_dimensions or was_trained_for_cutting(model)
         budget = self.limits.max_batch_tokens or (4096 if model.device.type == "cpu" else 16384)
         self.batcher = Batcher(self.metrics, budget=budget, room=self.limits.max_queue_tokens)
-        self.is_draining = False
         # One thread, so that large requests leave a core to short ones, and use little memory.
         self._large = ThreadPoolExecutor(1, "large")
         self.batcher.submit(self._warm_up).result()
@@ -79,7 +88,7 @@ class Service:
         """ "ready", or why no request should be sent."""
         if self.batcher.broken is not None:
             return "broken"
-        return "draining" if self.is_draining else "ready"
+        return "draining" if self.batcher.is_draining else "ready"
 
     def info(self) -> dict[str, Any]:
         """What is served, and how."""
@@ -89,6 +98,7 @@ class Service:
         limits = {name.removeprefix("max_"): most for name, most in asdict(self.limits).items()}
         limits["batch_tokens"] = self.batcher.budget
         limits["request_bytes"] = self.limits.body_bytes
+        limits["bytes_at_once"] = self.limits.all_bytes
         return {
             "model": self.names.names[0],
             "names": self.names.every,
@@ -138,7 +148,7 @@ class Service:
         most = (encoder.window or self.limits.max_request_tokens) * _TOKEN_CHARACTERS
         longer = [index for index, item in enumerate(inputs) if len(item) > most]
         if longer and not (self.truncate and encoder.keeps_beginning):
-            raise _too_long(longer[0], f"{len(inputs[longer[0]]):,} characters", encoder)
+            raise self._too_long(longer[0], f"{len(inputs[longer[0]]):,} characters", encoder)
         texts: list[ReadText] = []
         for part in _parts([item[:most] for item in inputs] if longer else inputs):
             if encoder.takes_ids:
@@ -149,10 +159,14 @@ class Service:
                 part_read = await asyncio.wrap_future(reading)
                 texts += part_read
             self._check_lengths(encoder, texts, len(inputs))
+        nothing = self._nothing[encoder]
+        for index, text in enumerate(texts):
+            if text.length == nothing.length and _ids(text) == _ids(nothing):
+                raise empty(index, of=len(inputs))
         for index in longer:
             # With fewer tokens, what was left out might have been read.
             if texts[index].length < 2 * texts[index].read:
-                raise _too_long(index, f"{len(inputs[index]):,} characters", encoder)
+                raise self._too_long(index, f"{len(inputs[index]):,} characters", encoder)
         return texts
 
     def _check_lengths(self, encoder: DirectEncoder, texts: Sequence[ReadText], of: int) -> None:
@@ -160,18 +174,32 @@ class Service:
         cut = next((index for index, text in enumerate(texts) if text.cut), None)
         if cut is not None and not self.truncate:
             length = f"{texts[cut].length:,} tokens, prompt and special tokens included"
-            raise _too_long(cut, length, encoder)
+            raise self._too_long(cut, length, encoder)
         tokens = sum(text.read for text in texts)
         if tokens > self.limits.max_request_tokens:
             count = f"{tokens:,} tokens" if len(texts) == of else f"at least {tokens:,} tokens"
             allowed = f"{self.limits.max_request_tokens:,} are allowed"
             raise too_large(f"'input' has {count}; at most {allowed}.", "input")
 
+    def _too_long(self, index: int, length: str, encoder: DirectEncoder) -> Refusal:
+        """For a text that does not fit into the window, or without one into a request."""
+        message = f"'input[{index}]' has {length}; "
+        if encoder.window is None:
+            most = f"{self.limits.max_request_tokens:,}"
+            return too_large(f"{message}a request may have {most} tokens.", "input")
+        return wrong(
+            "input",
+            f"{message}this model reads {encoder.window:,} tokens. Send a shorter text, or start "
+            "the server with --truncate, or with tiles and a larger --max-seq-length.",
+            "context_length_exceeded",
+        )
+
     def _encoder(self, side: Side, prompt: str | None) -> DirectEncoder:
         """The encoder of a side and a prompt, None for the side's own."""
         if (side, prompt) not in self._encoders:
             encoder = DirectEncoder(self.model, side, prompt=prompt)
             self._encoders |= {(side, prompt): encoder, (side, encoder.prompt): encoder}
+            (self._nothing[encoder],) = encoder.read([""])
         return self._encoders[side, prompt]
 
     def _check_dimensions(self, dimensions: int | None) -> None:
@@ -180,7 +208,7 @@ class Service:
         if dimensions is None or dimensions == full:
             return
         if dimensions > full:
-            raise wrong("dimensions", f"'dimensions' is {dimensions}; the vectors have {full}.")
+            raise wrong("dimensions", f"'dimensions' is more than the {full} of the vectors.")
         if not self.can_be_cut:
             raise wrong(
                 "dimensions",
@@ -260,6 +288,10 @@ def _parts(inputs: Sequence[Any]) -> Iterator[Sequence[Any]]:
             size = 0
 
 
+def _ids(text: ReadText) -> list[int] | None:
+    return None if text.ids is None else text.ids.tolist()
+
+
 def _read(encoder: DirectEncoder, inputs: Sequence[Any]) -> list[ReadText]:
     """Texts, or texts given by their token ids, as the model reads them."""
     if isinstance(inputs[0], str):
@@ -268,13 +300,3 @@ def _read(encoder: DirectEncoder, inputs: Sequence[Any]) -> list[ReadText]:
         return [encoder.read_ids(ids) for ids in inputs]
     except FairspanError as error:
         raise wrong("input", f"'input': {error}", "invalid_token") from None
-
-
-def _too_long(index: int, length: str, encoder: DirectEncoder) -> Refusal:
-    return wrong(
-        "input",
-        f"'input[{index}]' has {length}; this model reads {encoder.window:,} tokens. Send a "
-        "shorter text, or start the server with --truncate, or with tiles and a larger "
-        "--max-seq-length.",
-        "context_length_exceeded",
-    )
