@@ -158,6 +158,12 @@ def test_a_huge_body_is_refused(server: Server, size: int) -> None:
     server.is_well()
 
 
+def test_pages_of_other_ports_are_refused(server: Server) -> None:
+    for origin, status in ((f"127.0.0.1:{server.port}", 200), ("127.0.0.1:9", 403)):
+        assert server.ask("w1", Origin=f"http://{origin}")[0] == status
+    assert server.ask("w1", Origin="http://127.0.0.1")[0] == 403
+
+
 def test_all_bodies_together_are_bounded(server: Server) -> None:
     """Eight of the largest: of 20 unfinished ones some are refused, and short requests are not."""
     held = [server.connect() for _ in range(20)]
