@@ -21,6 +21,7 @@ from fairspan.retrieval.languages import combine_languages, rotate
 from fairspan.retrieval.measured import MeasuredTask, Position
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
 from fairspan.runs.log import RunLog
+from fairspan.studies.evaluate.depths import chance_of
 from fairspan.studies.logs import changes, compare
 
 ARTICLES, QUESTIONS = 16, 2
@@ -228,6 +229,23 @@ def test_a_model_that_prefers_english(task: Path, tmp_path: Path) -> None:
     between = 15 * 2 * (16.0 / 2) ** 2
     h = 29 * between / ((ranks - ranks.mean()) ** 2).sum()
     assert figure(log, "PEER") == pytest.approx(math.erfc(math.sqrt(h / 2)), rel=1e-9)
+
+
+def test_chance_is_what_a_random_model_has(task: Path, tmp_path: Path) -> None:
+    """Each of two mixed indexes has the 16 articles in one language: 10 of 16 are found by chance.
+
+    192 answers in three runs have a standard error of √(.625 · .375 / 192) = 0.035: three of them.
+    """
+    values = []
+    for seed in range(3):
+        speaker = Speaker()
+        rng = np.random.default_rng(seed)
+        speaker.encode = lambda texts, rng=rng: rng.normal(size=(len(texts), 8))  # type: ignore
+        log = measured(speaker, task, tmp_path / str(seed), metrics=["recall@10"])
+        values += log.rows.filter(measure="recall@10")["value"].to_list()
+    chance = chance_of(log.header.searched, "recall@10")
+    assert chance == 10 / 16
+    assert np.mean(values) == pytest.approx(chance, abs=0.105)
 
 
 def test_a_stopped_run_goes_on(task: Path, tmp_path: Path) -> None:

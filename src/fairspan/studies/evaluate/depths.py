@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fairspan.runs.header import TaskInfo
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.measures import (
     LEAST_QUERIES,
@@ -29,7 +30,7 @@ def by_depth(log: RunLog) -> list[Columns]:
     depths = column.fill_null(-1).to_numpy()
     starts = depth_steps(depths[depths >= 0], window)
     groups = np.where(depths < 0, 0, np.searchsorted(starts, depths, side="right"))
-    chance = _chance(log, metric)
+    chance = chance_of(log.header.searched, metric)
     counts = np.bincount(groups)[1:].tolist()
     steps = []
     for start, end, count in zip(starts, [*starts[1:], None], counts, strict=True):
@@ -38,18 +39,25 @@ def by_depth(log: RunLog) -> list[Columns]:
     return compare_groups(log, metric, groups, steps)
 
 
-def _chance(log: RunLog, metric: str) -> float | None:
+def chance_of(task: TaskInfo, metric: str) -> float | None:
     """What a random ranking has of a recall."""
     name, _, first = metric.partition("@")
-    task = log.header.searched
-    return min(1.0, int(first) * (task.indexes or 1) / task.documents) if name == "recall" else None
+    return min(1.0, int(first) / _index_size(task)) if name == "recall" else None
+
+
+def _index_size(task: TaskInfo) -> float:
+    """How many documents a query is searched among.
+
+    Across languages, the mixed indexes that are measured have every document in one of them.
+    """
+    return task.documents / (len(task.languages or ()) or task.indexes or 1)
 
 
 def _hit_metric(log: RunLog) -> str:
     """The metric of how often a document is found; among few documents, as the first one."""
     metrics = metrics_of(log)
-    task = log.header.searched
-    wanted = "recall@10" if task.documents / (task.indexes or 1) >= _FEW_DOCUMENTS else "recall@1"
+    few = _index_size(log.header.searched) < _FEW_DOCUMENTS
+    wanted = "recall@1" if few else "recall@10"
     return wanted if wanted in metrics else metrics[0]
 
 
