@@ -761,7 +761,7 @@ def test_runs_on_other_documents_are_refused(tmp_path: Path, single: RunLog) -> 
             r"\(c, fingerprint f; c, .* g",
         ),
         (with_entries(single, corpus={**wider, "by_language": {"en": "h"}}), "different texts"),
-        (with_entries(single, spec={**single.spec, "opening": 20}), r"\(opening: whole; 20\)"),
+        (with_entries(single, cut_to=20), r"cut segments differently \(first tokens: whole; 20\)"),
     ):
         with pytest.raises(FairspanError, match=said):
             compare(single, second)

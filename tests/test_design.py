@@ -20,7 +20,7 @@ from numpy.random import default_rng
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.segment import Segment
 from fairspan.design.design import DESIGNS, Design, order_count
-from fairspan.design.documents import Documents, build_documents, fitting_opening
+from fairspan.design.documents import Documents, build_documents
 from fairspan.design.lengths import measure_segments
 from fairspan.design.plan import LanguagePlan, choose_plans, language_plans, languages_of
 from fairspan.design.sets import draw_sets, orders
@@ -173,10 +173,10 @@ def test_segments_are_shared_out_evenly(count: int, seed: int) -> None:
     seed=SEEDS,
 )
 @example(lengths=[1, 1, 9, 9, 9], n=2, count=4, room=10, seed=0)
-def test_room_is_kept_and_the_passed_over_are_those_that_fit_nowhere(
+def test_room_is_kept_and_the_passed_over_are_counted(
     lengths: list[int], n: int, count: int, room: int, seed: int
 ) -> None:
-    """Against all subsets: a segment is passed over when no set of n with it fits."""
+    """Against all subsets: what fits into no set of n is passed over, and nothing if all fit."""
     ids = names(len(lengths))
     by_id = dict(zip(ids, lengths, strict=True))
     draw = draw_sets(ids, n, count, default_rng(seed), lengths=by_id, room=room)
@@ -185,10 +185,13 @@ def test_room_is_kept_and_the_passed_over_are_those_that_fit_nowhere(
     fitting = [
         members for members in combinations(ids, n) if sum(by_id[s] for s in members) <= room
     ]
+    used = {segment for members in draw.sets for segment in members}
+    assert draw.passed_over.isdisjoint(used)
     if len(ids) >= n:
-        assert draw.passed_over == set(ids) - {
-            segment for members in fitting for segment in members
-        }
+        assert draw.passed_over >= set(ids) - {s for members in fitting for s in members}
+        assert not (len(fitting) == comb(len(ids), n) and draw.passed_over)
+        # Whoever is dealt is used or passed over, but for up to n - 1 who remain.
+        assert count < 6 or len(used | draw.passed_over) > len(ids) - n
     assert bool(draw.sets) == bool(fitting)
 
 
@@ -339,18 +342,18 @@ def test_an_opening_is_cut_before_anything_is_measured() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(
-    lengths=st.lists(st.integers(1, 15), min_size=4, max_size=12),
-    window=st.integers(4, 60),
+    lengths=st.lists(st.integers(1, 40), min_size=4, max_size=12),
+    window=st.integers(4, 160),
     joint=st.integers(0, 1),
     sizes=st.lists(st.integers(2, 4), min_size=1, max_size=2, unique=True),
-    too_long=st.sampled_from(["redraw", "error"]),
+    too_long=st.sampled_from(["cut", "redraw", "error"]),
 )
 def test_nothing_is_ever_cut_silently(
     lengths: list[int], window: int, joint: int, sizes: list[int], too_long: str
 ) -> None:
     """Every document fits into the window, or there is one line that says why there are none."""
     corpus = corpus_of(
-        {f"s{k:03}": {"en": length, "de": 16 - length} for k, length in enumerate(lengths)}
+        {f"s{k:03}": {"en": length, "de": 41 - length} for k, length in enumerate(lengths)}
     )
     design, counter = Design(sizes=tuple(sizes), sets=3, too_long=too_long), Words(window, joint)
     try:
@@ -361,7 +364,14 @@ def test_nothing_is_ever_cut_silently(
         return
     for document in made.documents:
         assert document.length == counter.count_whole([document.text])[0] <= window
-        assert document.text == " ".join(corpus.text(*key) for key in document.keys)
+        parts = [document.text[start:end] for start, end in document.spans]
+        wholes = [corpus.text(*key) for key in document.keys]
+        assert all(whole.startswith(part) for whole, part in zip(wholes, parts, strict=True))
+        cut = [part for whole, part in zip(wholes, parts, strict=True) if part != whole]
+        assert {len(part.split()) for part in cut} <= {made.cut_to}
+    told = [note for note in made.notes if "segments were cut to their first" in note]
+    assert len(told) == (made.cut_to is not None)
+    assert made.cut_to is None or too_long == "cut"
 
 
 def test_segments_that_fit_nowhere_are_passed_over_and_told() -> None:
@@ -369,8 +379,11 @@ def test_segments_that_fit_nowhere_are_passed_over_and_told() -> None:
     corpus = corpus_of(
         {"a": {"en": 2}, "b": {"en": 2}, "c": {"en": 6}, "d": {"en": 14}, "e": {"en": 15}}
     )
-    made = build(corpus, Design(sizes=(2,), sets=3), counter=Words(window=20))
-    assert "n=2: 1 segment is too long for the model's window and not used" in made.notes
+    design = Design(sizes=(2,), sets=3, too_long="redraw")
+    made = build(corpus, design, counter=Words(window=20))
+    long = "n=2: 1 segment is too long for the model's window beside others and not used"
+    means = "segments have 8 tokens on average in the corpus and 6 in documents"
+    assert made.notes[-2:] == (long, means)
     assert ("e", "en") not in made.segments
 
 
@@ -410,7 +423,7 @@ def test_sharing_and_shortage_are_told() -> None:
             "length_ratio must be a number above 0, got 0",
         ),
         ({"length_ratio": "near", "length_language": "en"}, "length_ratio"),
-        ({"too_long": "cut"}, "too_long must be one of redraw, error, got 'cut'"),
+        ({"too_long": "drop"}, "too_long must be one of cut, redraw, error, got 'drop'"),
         ({"documents": {3: 9}}, "documents names size 3, which is not among the sizes [4]"),
         ({"documents": {4: 0}}, "documents must be a whole number of at least 1, got 0"),
         ({"documents": {"four": 9}}, "documents"),
@@ -447,17 +460,42 @@ def test_a_window_that_is_too_small_is_one_line() -> None:
     assert build(even_corpus(30, length=10), Design(), counter=Words(window=46)).documents
 
 
-def test_the_opening_that_fits() -> None:
+@pytest.mark.parametrize("window", [None, 406, 405, 70, 69])
+def test_equal_segments_are_cut_to_equal_parts(window: int | None) -> None:
     """(window − 2 − 4) // 4 for four segments of 100: at least 16, or what min_tokens asks for."""
-    material = measure_segments(even_corpus(30, length=100), ["en"], Design(), Words(window=None))
-    plans = language_plans(["en"], ())
-    found = [
-        fitting_opening(material, plans, Design(), Words(window))
-        for window in (None, 406, 405, 70, 69)
-    ]
-    assert found == [None, None, 99, 16, None]
-    assert fitting_opening(material, plans, Design(min_tokens=50), Words(200)) is None
-    assert fitting_opening(material, plans, Design(too_long="error"), Words(200)) is None
+    corpus = even_corpus(30, length=100)
+    if window == 69:
+        assert "use opening=15" in refused(build, corpus, Design(), counter=Words(window))
+        return
+    limit = {405: 99, 70: 16}.get(window or 0)
+    assert build(corpus, Design(), counter=Words(window)).cut_to == limit
+    for strict in (Design(min_tokens=100), Design(too_long="error"), Design(opening=100)):
+        if limit is None:
+            assert build(corpus, strict, counter=Words(window)).documents
+        else:
+            assert f"opening={limit}" in refused(build, corpus, strict, counter=Words(window))
+
+
+def test_long_segments_are_cut_and_not_dropped() -> None:
+    """Of 48 segments, 40 have 60 words and 8 have 200: the sets are those without a window, and the
+    limit is the largest that fits, found by trying all of them.
+    """
+    corpus = corpus_of({f"s{k:03}": {"en": 200 if k % 6 == 0 else 60} for k in range(48)})
+    design = Design(sets=12)
+    free = build(corpus, design)
+    made = build(corpus, design, counter=Words(window=256))
+    assert [one.keys for one in made.documents] == [one.keys for one in free.documents]
+    sets = [one.tokens for one in free.documents]
+    fits = [k for k in range(300) if max(sum(min(k, one) for one in row) for row in sets) <= 250]
+    assert made.cut_to == max(fits)
+    cut = f"8 of 48 segments were cut to their first {made.cut_to} tokens; set opening"
+    assert any(cut in note and "the model's 256 tokens" in note for note in made.notes)
+    mean = (8 * made.cut_to + 40 * 60) / 48
+    means = f"segments have 83 tokens on average in the corpus and {mean:.0f} in documents"
+    assert made.notes[-1] == means
+    assert build(corpus, design, counter=Words(window=2000)) == free, (
+        "where all fit, nothing changes"
+    )
 
 
 def test_too_long_can_be_an_error() -> None:

@@ -8,7 +8,7 @@ from fairspan.errors import DesignError, require_list, require_whole
 
 DESIGNS = ("latin", "permutations", "williams")
 MOST_PERMUTATIONS = 8
-TOO_LONG = ("redraw", "error")
+TOO_LONG = ("cut", "redraw", "error")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +29,8 @@ class Design:
         length_ratio: with `length_language`, the allowed difference of other languages' lengths, as
             a share of its length, such as 0.7 (IRF).
         opening: number of tokens to use from the start of every segment. By default all.
-        too_long: what to do with segments whose documents would not fit into the model: redraw,
-            which skips them and says so, or error.
+        too_long: what to do if documents would not fit into the model: cut, which uses the
+            beginnings of the longest segments; redraw, which skips these; or error.
     """
 
     design: str = "latin"
@@ -43,7 +43,7 @@ class Design:
     length_language: str | None = None
     length_ratio: float | None = None
     opening: int | None = None
-    too_long: str = "redraw"
+    too_long: str = "cut"
 
     def __post_init__(self) -> None:
         """Raise on values that cannot be used."""

@@ -1,6 +1,7 @@
 """Documents: the segments of one set in one order and language plan, joined by a space."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,13 +46,17 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """All documents of an audit and their segments; `shared` and `disjoint` sets by size."""
+    """All documents of an audit and their segments; `shared` and `disjoint` sets by size.
+
+    `cut_to` is the number of tokens that longer segments were cut to.
+    """
 
     documents: tuple[Document, ...]
     segments: dict[Key, str]
     shared: dict[int, bool]
     disjoint: dict[int, int]
     notes: tuple[str, ...]
+    cut_to: int | None
 
     @property
     def length(self) -> int:
@@ -62,21 +67,22 @@ class Documents:
 def build_documents(
     material: Material, plans: Sequence[LanguagePlan], design: Design, counter: TokenCounter
 ) -> Documents:
-    """The drawn sets of every size, each in every order and language plan.
-
-    Every size has its own random stream, so that adding a size does not change the others.
-    """
+    """The drawn sets of every size, each in every order and language plan."""
     languages = languages_of(plans)
-    lengths = {segment: material.longest(segment, languages) for segment in material.ids}
+    whole = material.lengths
+    material, cut_to = _fitted(material, languages, design, counter)
+    lengths = _longest(material, languages)
     notes = list(material.notes)
     joined: list[Document] = []
     shared = {}
     disjoint = {}
+    passed_over: set[str] = set()
     for n in design.sizes:
-        rng = np.random.default_rng([design.seed, n])
+        rng = _rng(design, n)
         draw = _draw(material, lengths, n, design, counter, rng)
         shared[n] = draw.shared
         disjoint[n] = draw.disjoint
+        passed_over |= draw.passed_over
         notes += _notes(draw, n, design)
         orders_of = [orders(design.design, n, rng) for _ in draw.sets]
         joined += [
@@ -87,19 +93,64 @@ def build_documents(
         ]
     documents = _measured(joined, counter)
     used = {key: material.texts[key] for document in documents for key in document.keys}
-    return Documents(documents, used, shared, disjoint, tuple(notes))
+    if cut_to is not None or passed_over:
+        mean = sum(whole.values()) / len(whole)
+        mean_used = sum(material.lengths[key] for key in used) / len(used)
+        notes.append(
+            f"segments have {mean:.0f} {counter.unit} on average in the corpus and "
+            f"{mean_used:.0f} in documents"
+        )
+    return Documents(documents, used, shared, disjoint, tuple(notes), cut_to or design.opening)
 
 
-def fitting_opening(
-    material: Material, plans: Sequence[LanguagePlan], design: Design, counter: TokenCounter
-) -> int | None:
-    """The opening that fits if not even the shortest segments make a document; else None."""
-    lengths = sorted(material.longest(segment, languages_of(plans)) for segment in material.ids)
-    rooms = [(n, room) for n in design.sizes if (room := _room(n, counter)) is not None]
-    if design.too_long == "error" or all(sum(lengths[:n]) <= room for n, room in rooms):
-        return None
-    opening = min(room // n for n, room in rooms)
-    return opening if opening >= max(_LEAST_OPENING, design.min_tokens or 0) else None
+def _fitted(
+    material: Material, languages: Sequence[str], design: Design, counter: TokenCounter
+) -> tuple[Material, int | None]:
+    """The material with its longest segments cut to as many tokens as let every drawn set fit.
+
+    It stays whole, without a number, if all sets fit, if too little would be left, or if an opening
+    that was asked for fits nowhere.
+    """
+    rooms = {n: room for n in design.sizes if (room := _room(n, counter)) is not None}
+    if design.too_long != "cut" or not rooms:
+        return material, None
+    lengths = _longest(material, languages)
+    ordered = sorted(lengths.values())
+    if design.opening and any(sum(ordered[:n]) > room for n, room in rooms.items()):
+        return material, None
+    drawn: dict[tuple[str, ...], int] = {}
+    for n, room in rooms.items():
+        draw = draw_sets(material.ids, n, design.sets_of(n), _rng(design, n))
+        drawn |= dict.fromkeys(draw.sets, room)
+
+    def too_long(most: int, lengths: Mapping[str, int] = lengths) -> bool:
+        """Whether some set does not fit even if no segment has more than so many tokens."""
+        sums = (sum(min(lengths[id], most) for id in members) for members in drawn)
+        return any(total > room for total, room in zip(sums, drawn.values(), strict=True))
+
+    if not too_long(ordered[-1]):
+        return material, None
+    limit = bisect_left(range(1, ordered[-1]), True, key=too_long)
+    while limit >= max(_LEAST_OPENING, design.min_tokens or 0):
+        cut = material.shortened(limit, counter)
+        # The beginning of a text may have a token more than it had as a part of the text.
+        if not too_long(ordered[-1], _longest(cut, languages)):
+            note = (
+                f"documents of {max(rooms)} segments do not fit into the model's {counter.window} "
+                f"{counter.unit}: {cut.notes[-1]}; set opening or a larger max_seq_length"
+            )
+            return replace(cut, notes=(*material.notes, note)), limit
+        limit -= 1
+    return material, None
+
+
+def _longest(material: Material, languages: Sequence[str]) -> dict[str, int]:
+    return {segment: material.longest(segment, languages) for segment in material.ids}
+
+
+def _rng(design: Design, n: int) -> np.random.Generator:
+    """Every size has its own random stream, so that adding a size does not change the others."""
+    return np.random.default_rng([design.seed, n])
 
 
 def _draw(
@@ -113,7 +164,7 @@ def _draw(
     """The sets of one size; an error if fewer than two fit into the model."""
     room = _room(n, counter)
     ordered = sorted(lengths.values())
-    redraw = design.too_long == "redraw"
+    redraw = design.too_long != "error"
     least = sum(ordered[:n] if redraw else ordered[-n:])
     if room is not None and least > room:
         limit = "" if redraw else f"max_tokens={room // n} or "
@@ -176,5 +227,5 @@ def _notes(draw: Draw, n: int, design: Design) -> list[str]:
     long = len(draw.passed_over)
     if long:
         segments = "1 segment is" if long == 1 else f"{long} segments are"
-        notes.append(f"{segments} too long for the model's window and not used")
+        notes.append(f"{segments} too long for the model's window beside others and not used")
     return [f"n={n}: {note}" for note in notes]

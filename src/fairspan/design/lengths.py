@@ -1,7 +1,9 @@
 """Segments as they enter documents: cut to their opening, measured in the model's tokens."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from fairspan.corpus.corpus import Corpus
@@ -44,6 +46,16 @@ class Material:
         """A segment's length in the language in which it is longest."""
         return max(self.lengths[segment, language] for language in languages)
 
+    def shortened(self, length: int, counter: TokenCounter) -> Material:
+        """The same with the beginnings of the segments that are longer."""
+        long = [key for key, count in self.lengths.items() if count > length]
+        cut = counter.cut([self.texts[key] for key in long], length)
+        texts = {**self.texts, **dict(zip(long, cut, strict=True))}
+        lengths = {**self.lengths, **dict(zip(long, counter.count(cut), strict=True))}
+        first = f"their first {length} {counter.unit}"
+        note = f"{len(long)} of {len(texts)} segments were cut to {first}"
+        return Material(self.ids, texts, lengths, (*self.notes, note))
+
 
 def measure_segments(
     corpus: Corpus, languages: Sequence[str], design: Design, counter: TokenCounter
@@ -56,16 +68,14 @@ def measure_segments(
     # Sorted, so that a draw does not depend on the order in which languages or files were named.
     ids = sorted(corpus.ids(languages))
     keys = [(segment, language) for segment in ids for language in languages]
-    texts = [corpus.text(*key) for key in keys]
-    notes = []
+    texts = {key: corpus.text(*key) for key in keys}
+    lengths = dict(zip(keys, counter.count(list(texts.values())), strict=True))
+    material = Material(tuple(ids), texts, lengths, ())
     if design.opening is not None:
-        counted = counter.count(texts)
-        texts = counter.cut(texts, design.opening)
-        cut = sum(length > design.opening for length in counted)
-        first = f"their first {design.opening} {counter.unit}"
-        notes.append(f"{cut} of {len(texts)} segments were cut to {first}")
-    lengths = dict(zip(keys, counter.count(texts), strict=True))
+        material = material.shortened(design.opening, counter)
+    lengths = dict(material.lengths)
     kept = tuple(segment for segment in ids if _within_limits(segment, languages, lengths, design))
+    notes = list(material.notes)
     if len(kept) < len(ids):
         outside = f"{len(ids) - len(kept)} of {len(ids)} segments"
         notes.append(f"{outside} are outside the length limits and were not used")
@@ -83,7 +93,7 @@ def measure_segments(
             f"{ordered[-1]} {counter.unit}, half of them at most {ordered[len(ordered) // 2]}. "
             "Change min_tokens or max_tokens."
         )
-    return Material(kept, dict(zip(keys, texts, strict=True)), lengths, tuple(notes))
+    return replace(material, ids=kept, notes=tuple(notes))
 
 
 def _within_limits(

@@ -1,6 +1,6 @@
 """Sets of distinct segments, disjoint while the corpus lasts, and their orders."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, permutations
 from math import comb
@@ -17,7 +17,7 @@ _PATIENCE = 100
 class Draw:
     """The sets that were drawn, the first of which are disjoint.
 
-    `passed_over` are ids that no set could take because their documents would not fit.
+    `passed_over` are ids that are in no set because they are too long for the others of it.
     """
 
     sets: tuple[tuple[str, ...], ...]
@@ -46,20 +46,23 @@ def draw_sets(
     """
     drawn: dict[frozenset[str], tuple[str, ...]] = {}
     lengths = lengths or {}
+    long = _too_long(ids, n, lengths, room)
     barren = 0
     while len(drawn) < count and barren < _PATIENCE:
-        dealt = _deal(ids, n, rng, lengths, room)
-        fresh = [members for members in dealt if frozenset(members) not in drawn]
-        barren = 0 if fresh else barren + 1
-        if not fresh and comb(len(ids), n) <= _FEW:
+        before = len(drawn)
+        for members in _deal(ids, n, rng, lengths, room, long):
+            drawn.setdefault(frozenset(members), members)
+            if len(drawn) == count:
+                break
+        barren = 0 if len(drawn) > before else barren + 1
+        if barren and comb(len(ids), n) <= _FEW:
             fitting = [members for members in combinations(ids, n) if _fits(members, lengths, room)]
             rest = [members for members in fitting if frozenset(members) not in drawn]
             fresh = [rest[number] for number in rng.permutation(len(rest))]
-            barren = _PATIENCE
-        drawn.update({frozenset(members): members for members in fresh[: count - len(drawn)]})
+            drawn.update({frozenset(members): members for members in fresh[: count - len(drawn)]})
+            break
     used = {segment for members in drawn.values() for segment in members}
-    passed_over = frozenset(_too_long(ids, n, lengths, room) - used)
-    return Draw(tuple(drawn.values()), _disjoint(drawn.values()), passed_over)
+    return Draw(tuple(drawn.values()), _disjoint(drawn.values()), frozenset(long - used))
 
 
 def _fits(members: Iterable[str], lengths: Mapping[str, int], room: int | None) -> bool:
@@ -84,21 +87,21 @@ def _deal(
     rng: np.random.Generator,
     lengths: Mapping[str, int],
     room: int | None,
-) -> list[tuple[str, ...]]:
-    """Sets of neighbours in a random order of the ids."""
-    sets = []
+    long: set[str],
+) -> Iterator[tuple[str, ...]]:
+    """Sets of neighbours in a random order of the ids; those without room are added to `long`."""
     hand: list[str] = []
     for number in rng.permutation(len(ids)):
         hand.append(ids[number])
         if len(hand) < n:
             continue
         if _fits(hand, lengths, room):
-            sets.append(tuple(hand))
+            yield tuple(hand)
             hand = []
         else:
-            # Put aside for this deal.
-            hand.remove(max(hand, key=lambda segment: lengths[segment]))
-    return sets
+            longest = max(hand, key=lambda segment: lengths[segment])
+            hand.remove(longest)
+            long.add(longest)
 
 
 def _too_long(ids: Sequence[str], n: int, lengths: Mapping[str, int], room: int | None) -> set[str]:

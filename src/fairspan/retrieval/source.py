@@ -162,7 +162,7 @@ class PageSource(PageOptions):
     @property
     def design(self) -> Design:
         same = {name: getattr(self, name) for name in ("sets", "seed", *_LIMITS)}
-        return Design(design=self.orders, sizes=(self.size,), **same)
+        return Design(design=self.orders, sizes=(self.size,), too_long="redraw", **same)
 
     def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
         """The language plans, and the corpus in their languages and in that of the queries."""

@@ -26,6 +26,7 @@ from fairspan.stats.positions import (
 from fairspan.studies.audit.languages import MIXED, count_pairs, effects_of
 from fairspan.studies.audit.measures import (
     POSITION_MEASURES,
+    AuditEntries,
     Columns,
     Family,
     Settings,
@@ -58,11 +59,12 @@ class Pairing:
     @cached_property
     def rows(self) -> pl.DataFrame:
         """The rows that both have: `value`, `value_second` and the difference `value_change`."""
-        openings = [arm.log.spec["opening"] or "whole" for arm in (self.first, self.second)]
+        logs = (self.first.log, self.second.log)
+        openings = [log.header.part(AuditEntries).cut_to or "whole" for log in logs]
         if openings[0] != openings[1]:
             raise FairspanError(
-                f"{self.first.log.run} and {self.second.log.run} read different parts of segments "
-                f"(opening: {openings[0]}; {openings[1]}): compare runs with the same opening."
+                f"{logs[0].run} and {logs[1].run} cut segments differently (first tokens: "
+                f"{openings[0]}; {openings[1]}): measure both with the same opening."
             )
         before = _position_rows(self.first)
         after = _position_rows(self.second)

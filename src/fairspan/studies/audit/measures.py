@@ -53,11 +53,16 @@ class Unseen:
 
 @dataclass(frozen=True, slots=True)
 class AuditEntries:
-    """What only headers of audits say; `shared_segments`: by size, if some are in several sets."""
+    """What only headers of audits say.
+
+    `shared_segments`: by size, if some are in several sets; `cut_to`: tokens that longer segments
+    were cut to.
+    """
 
     tokens: int = 0
     shared_segments: dict[str, bool] = field(default_factory=dict)
     unseen: list[Unseen] = field(default_factory=list)
+    cut_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

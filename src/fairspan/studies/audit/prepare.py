@@ -8,8 +8,8 @@ from typing import Any
 
 from fairspan.calibration.treatment import Treatment
 from fairspan.corpus.corpus import Corpus
-from fairspan.design.documents import Document, Documents, build_documents, fitting_opening
-from fairspan.design.lengths import Material, TokenCounter, measure_segments
+from fairspan.design.documents import Document, Documents, build_documents
+from fairspan.design.lengths import measure_segments
 from fairspan.design.plan import LanguagePlan, languages_of
 from fairspan.encoding.encoder import Text, refuse_other_spaces
 from fairspan.encoding.tokens import ModelTokens, read_text
@@ -74,7 +74,7 @@ class PreparedAudit:
             plans=[str(plan) for plan in self.plans],
             documents=len(documents.documents),
             windows=self._windows,
-            study=AuditEntries(documents.length, shared, self._unseen),
+            study=AuditEntries(documents.length, shared, self._unseen, documents.cut_to),
         )
 
     @property
@@ -136,7 +136,8 @@ def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -
     plans, corpus = options.read_corpus()
     progress.stage("building documents")
     counter = subject.counter
-    documents = build_documents(_material(corpus, plans, options, counter), plans, options, counter)
+    material = measure_segments(corpus, languages_of(plans), options, counter)
+    documents = build_documents(material, plans, options, counter)
     if beyond:
         _refuse_cut(subject, documents, beyond[0])
     fit = choose_fit_part(
@@ -149,25 +150,6 @@ def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -
         seed=options.seed,
     )
     return PreparedAudit(subject, options, corpus, plans, documents, fit)
-
-
-def _material(
-    corpus: Corpus, plans: Sequence[LanguagePlan], options: AuditOptions, counter: TokenCounter
-) -> Material:
-    """The segments, shortened if documents of whole ones would not fit into the model."""
-    languages = languages_of(plans)
-    material = measure_segments(corpus, languages, options, counter)
-    opening = None
-    if options.opening is None:
-        opening = fitting_opening(material, plans, options, counter)
-    if opening is None:
-        return material
-    material = measure_segments(corpus, languages, replace(options, opening=opening), counter)
-    note = (
-        f"documents of {max(options.sizes)} whole segments do not fit into the model's "
-        f"{counter.window} tokens: set opening or a larger max_seq_length"
-    )
-    return replace(material, notes=(*material.notes, note))
 
 
 def _refuse_cut(subject: Subject, documents: Documents, measure: str) -> None:
