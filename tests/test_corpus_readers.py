@@ -3,23 +3,28 @@
 import gzip
 import json
 import os
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
+from fairspan.corpus import source
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.rows import Fields
-from fairspan.corpus.source import open_source
 from fairspan.errors import CorpusError
+from fairspan.runs.progress import Silent
 from tests.saying import said_by
 from tests.test_corpus import TEXTS, write, write_folder
+from tests.verbs import TUNE, VERBS, Verb, write_articles
 
 GOOD = b'{"id": "a", "text": "One text."}\n'
 
 
-def said(source: Path, languages: list[str] | None = None) -> str:
-    return said_by(Corpus.read, source, languages, kind=CorpusError)
+def said(place: Path, languages: list[str] | None = None) -> str:
+    return said_by(Corpus.read, place, languages, kind=CorpusError)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +192,7 @@ def test_what_is_not_read_in_a_folder_is_named(tmp_path: Path) -> None:
     left_out = "2 .csv, 2 hidden, 1 .json, 1 .pdf, 1 dangling link(s), 1 linked folder(s)"
     notes = [f"not read: {left_out}, 1 without a suffix"]
     assert sorted(corpus.notes) == sorted([*notes, "left out, since empty: empty.txt"])
-    assert open_source(tmp_path, Fields()).notes == tuple(notes)
+    assert source.open_source(tmp_path, Fields()).notes == tuple(notes)
     assert Corpus.read(tmp_path / "A.TXT").text("A.TXT", "und") == "About A.TXT."
     write(tmp_path / "index.jsonl", [{"text": "One."}])
     corpus = Corpus.read(tmp_path)
@@ -227,3 +232,32 @@ def test_file_names_are_languages_only_if_ids_are_shared(tmp_path: Path) -> None
     write(tmp_path / "it.jsonl", [row | {"id": n} for n, row in enumerate(rows[:2])])
     assert said(tmp_path).startswith("hr.jsonl, it.jsonl have the same ids, and not as many texts")
     assert len(Corpus.read(tmp_path, ["it", "hr"], partial=True)) == 5
+
+
+@pytest.mark.parametrize("verb", [*VERBS, TUNE], ids=lambda verb: verb.name)
+def test_every_study_takes_a_path_and_reads_it_once(
+    verb: Verb, make_tiny: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are counted that are opened until everything is ready, as the command line does it."""
+    corpus = write_articles(tmp_path / "corpus", 64)
+    fitted = write_articles(tmp_path / "fitted", 64)
+    asked: dict[str, Any] = {"corpus": corpus, **verb.asked}
+    if verb is not TUNE:
+        asked |= {"treatments": ["whitening-4"], "fit_corpus": fitted}
+        asked = {name: asked[name] for name in asked if name not in ("measures", "indexes")}
+    options = import_module(f"fairspan.studies.{verb.name}.options")
+    kind = getattr(options, f"{verb.name.capitalize()}Options")
+    task = {"tasks" if verb is TUNE else "task": name for name in verb.positional}
+    read: list[str] = []
+    read_file = source.read_file
+
+    def counted(label: str, path: Path, *position: Any) -> Any:
+        read.append(f"{path.parent.name}/{label}")
+        return read_file(label, path, *position)
+
+    monkeypatch.setattr(source, "read_file", counted)
+    chosen = kind(model=make_tiny(), progress=False, **task, **asked)
+    assert chosen.checked
+    import_module(f"fairspan.studies.{verb.name}.run").STUDY.ready(chosen, Silent())
+    assert len(read) == len({*read})
+    assert "corpus/en.jsonl" in read

@@ -177,6 +177,11 @@ def test_translations_need_the_same_ids() -> None:
     ):
         with pytest.raises(CorpusError, match=said):
             combine_languages([english, german], seed=0)
+    german = in_language("de", ["a", "b"], {"q1": "a"})
+    for measured in (english, german):
+        measured.task.relevant["q1"]["b"] = 1.0  # type: ignore[index]
+    with pytest.raises(CorpusError, match="'q1' has 2 relevant documents, and across languages it"):
+        combine_languages([english, german], seed=0)
 
 
 # What is found.

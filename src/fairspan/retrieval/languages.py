@@ -163,7 +163,14 @@ def _common(mappings: Collection[Mapping[str, object]]) -> list[str]:
 
 
 def _answer(name: str, tasks: Sequence[MeasuredTask]) -> str:
-    answers = {document for measured in tasks for document in measured.task.relevant[name]}
+    by_language = [{*measured.task.relevant[name]} for measured in tasks]
+    several = max(map(len, by_language))
+    if several > 1:
+        raise CorpusError(
+            f"the question {name!r} has {several} relevant documents, and across languages it "
+            "needs one: leave it out, or search each language by itself."
+        )
+    answers = set().union(*by_language)
     if len(answers) != 1:
         raise CorpusError(
             f"the question {name!r} asks for {' and '.join(map(repr, sorted(answers)))} in "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, get_args
 
@@ -130,13 +131,14 @@ class PassageSource(PassageOptions):
     def __post_init__(self) -> None:
         self.check_options()
 
-    def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
+    @cached_property
+    def planned_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
         """A plan for each language, and the corpus. Passages need no translations."""
         corpus = LONG_SAMPLE if self.corpus == SAMPLE else self.corpus
         return choose_plans(corpus, self.languages, (), partial=True)
 
     def read(self, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
-        plans, corpus = self.read_corpus()
+        plans, corpus = self.planned_corpus
         draw = PassageDraw(counter, tokens=self.query_tokens, documents=self.sets, seed=self.seed)
         return draw.tasks(corpus, languages_of(plans))
 
@@ -164,14 +166,21 @@ class PageSource(PageOptions):
         same = {name: getattr(self, name) for name in ("sets", "seed", *_LIMITS)}
         return Design(design=self.orders, sizes=(self.size,), too_long="redraw", **same)
 
-    def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
+    @cached_property
+    def planned_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
         """The language plans, and the corpus in their languages and in that of the queries."""
         also = [self.query_language] if self.query_language else []
         plans = (self.languages, self.mixed)
         return choose_plans(self.corpus, *plans, partial=self.partial, also=also)
 
+    def with_opening(self, opening: int | None) -> PageSource:
+        """Pages of only the beginnings of these texts, which are not read again."""
+        pages = replace(self, opening=opening)
+        vars(pages)["planned_corpus"] = self.planned_corpus
+        return pages
+
     def read(self, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
-        plans, corpus = self.read_corpus()
+        plans, corpus = self.planned_corpus
         queries = PageQueries(self.query, self.query_tokens, self.query_language)
         return build_pages(corpus, plans, self.design, counter, queries, self.editions)
 
@@ -184,13 +193,17 @@ class CollectionSource(CollectionOptions):
     too_long: ClassVar[str | None] = None
     task: str
 
-    def read(self, _: TokenCounter | None = None) -> tuple[RetrievalTask, ...]:
+    @cached_property
+    def _tasks(self) -> tuple[RetrievalTask, ...]:
         folder = _folder_of(self.task)
         if (folder / "qrels").is_dir():
             return (read_beir(folder, split=self.split, language=self.language),)
         paths = _paths_by_language(self.task)
         usual = next(iter(paths)) if len(paths) == 1 else "en"
         return (_read_language(paths, self.language or usual, self.split),)
+
+    def read(self, _: TokenCounter | None = None) -> tuple[RetrievalTask, ...]:
+        return self._tasks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,9 +225,13 @@ class LanguageSource:
                 "name more, or choose one with language."
             )
 
-    def read(self, _: TokenCounter | None = None) -> tuple[RetrievalTask, ...]:
+    @cached_property
+    def _tasks(self) -> tuple[RetrievalTask, ...]:
         paths = _paths_by_language(self.task)
         return tuple(_read_language(paths, language, self.split) for language in self.languages)
+
+    def read(self, _: TokenCounter | None = None) -> tuple[RetrievalTask, ...]:
+        return self._tasks
 
 
 @dataclass(frozen=True, kw_only=True)

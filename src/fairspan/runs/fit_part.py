@@ -45,8 +45,7 @@ def choose_fit_part(
     treatments: Sequence[Treatment],
     model: Any,
     counter: TokenCounter,
-    source: str | None,
-    languages: Sequence[str] | None,
+    corpus: Corpus | None,
     tested: Iterable[str],
     *,
     seed: int,
@@ -57,18 +56,17 @@ def choose_fit_part(
     text, or a tested text begins in it. The rest is cut into texts of at most 128 tokens.
 
     Args:
-        source: the corpus to take texts from.
+        corpus: to take texts from.
         tested: every text that is measured, queries included.
     """
     whitened = [treatment for treatment in treatments if treatment.whitens]
     if not whitened:
         return FitPart()
-    if source is None:
+    if corpus is None:
         raise CorpusError(
             f"{whitened[0].name} must be fitted on texts that are not tested, and this task has "
             "none left: name another corpus with fit_corpus."
         )
-    corpus = Corpus.read(source, languages, partial=True)
     texts = _untested_texts(corpus, tested, counter)
     width = int(model.get_embedding_dimension() or 0)
     for treatment in whitened:

@@ -112,6 +112,16 @@ class StudyOptions:
         values = {name: as_json(getattr(self, name)) for name in names}
         return {**values, "treatments": as_json(self.all_treatments)}
 
+    def name_sources(self) -> None:
+        """Take every path to something that is read as its name."""
+        for option in fields(self):
+            value = getattr(self, option.name) if option.metadata.get("source") else None
+            if isinstance(value, Path):
+                object.__setattr__(self, option.name, str(value))
+            elif isinstance(value, list | tuple):
+                names = [str(item) if isinstance(item, Path) else item for item in value]
+                object.__setattr__(self, option.name, names)
+
     @property
     def sources(self) -> list[str]:
         sources: list[str] = []

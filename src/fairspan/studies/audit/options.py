@@ -66,6 +66,7 @@ class AuditOptions(StudyOptions, Design):
         from fairspan.stats.contrasts import INFERENCES
 
         Design.__post_init__(self)
+        self.name_sources()
         for name in ("corpus", "fit_corpus"):
             if not isinstance(getattr(self, name), str | None):
                 raise DesignError(f"{name} must be a name or a path, got {getattr(self, name)!r}.")
@@ -95,14 +96,21 @@ class AuditOptions(StudyOptions, Design):
             return as_treatments(default_treatments(self.model))
         return as_treatments(self.treatments)
 
-    def read_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
+    @cached_property
+    def planned_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
         """The language plans, and the corpus in their languages."""
         return choose_plans(self.corpus, self.languages, self.mixed, partial=self.partial)
 
+    @cached_property
+    def fitting(self) -> Corpus:
+        """The corpus that whitening is fitted on."""
+        plans, corpus = self.planned_corpus
+        if self.fit_corpus is None:
+            return corpus
+        return Corpus.read(self.fit_corpus, languages_of(plans), partial=True)
+
     def check(self) -> None:
-        plans, _ = self.read_corpus()
-        if self.fit_corpus is not None:
-            Corpus.read(self.fit_corpus, languages_of(plans), partial=True)
+        _ = self.fitting
 
 
 def _require_among(name: str, value: str, choices: Sequence[str]) -> None:

@@ -133,7 +133,7 @@ def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -
         refuse_other_spaces(subject.model)
     refuse_unsuited(subject, treatments, on_tokens=treatments if on_tokens else (), beyond=beyond)
     progress.stage("reading the corpus")
-    plans, corpus = options.read_corpus()
+    plans, corpus = options.planned_corpus
     progress.stage("building documents")
     counter = subject.counter
     material = measure_segments(corpus, languages_of(plans), options, counter)
@@ -144,8 +144,7 @@ def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -
         treatments,
         subject.model,
         counter,
-        options.fit_corpus or options.corpus,
-        languages_of(plans),
+        options.fitting,
         documents.segments.values(),
         seed=options.seed,
     )

@@ -77,6 +77,7 @@ class CollapseOptions(StudyOptions):
 
     def __post_init__(self) -> None:
         """Raise unless the options can be used together."""
+        self.name_sources()
         require_list("temperatures", self.temperatures, "[1.0, 0.8]")
         require_list("treatments", self.treatments, "['paper']")
         if not 0 < self.margin < 1:
@@ -124,21 +125,33 @@ class CollapseOptions(StudyOptions):
         """The temperatures, of which 1 is the unmodified model, and then the other treatments."""
         return as_treatments([*map(at_temperature, self.temperatures), *self.treatments])
 
-    def read_corpus(self) -> tuple[Corpus, str]:
+    @cached_property
+    def spoken_corpus(self) -> tuple[Corpus, str]:
         """The corpus in one language, and that language."""
         if self.language is not None:
             return Corpus.read(self.corpus, [self.language], partial=True), self.language
         language, corpus = in_first_language(Corpus.read(self.corpus, None, partial=True))
         return corpus, language
 
-    def check(self) -> None:
+    @cached_property
+    def fitting(self) -> Corpus:
+        """The corpus that whitening is fitted on."""
+        corpus, language = self.spoken_corpus
+        if self.fit_corpus is None:
+            return corpus
+        return Corpus.read(self.fit_corpus, [language], partial=True)
+
+    @cached_property
+    def labelled_texts(self) -> tuple[Corpus, dict[str, str]] | None:
+        """The texts to classify, and their labels by id; None if there are none."""
         from fairspan.studies.collapse.classification import read_labelled
 
-        _, language = self.read_corpus()
-        if self.labelled is not None:
-            read_labelled(self.labelled, language)
-        if self.fit_corpus is not None:
-            Corpus.read(self.fit_corpus, [language], partial=True)
+        if self.labelled is None:
+            return None
+        return read_labelled(self.labelled, self.spoken_corpus[1])
+
+    def check(self) -> None:
+        _ = self.labelled_texts, self.fitting
 
 
 def at_temperature(value: float) -> str:

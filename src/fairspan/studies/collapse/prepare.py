@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
@@ -26,7 +26,7 @@ from fairspan.runs.progress import Progress
 from fairspan.runs.subject import Subject, Treated, fit_pairs
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note
-from fairspan.studies.collapse.classification import read_labelled, training_part
+from fairspan.studies.collapse.classification import training_part
 from fairspan.studies.collapse.entries import CollapseEntries, Length
 from fairspan.studies.collapse.measures import Pair, repeated_pairs
 from fairspan.studies.collapse.options import CollapseOptions
@@ -156,7 +156,7 @@ def prepare_collapse(
     refuse_unsuited(subject, treatments)
     counter = subject.counter
     progress.stage("reading the corpus")
-    corpus, language = options.read_corpus()
+    corpus, language = options.spoken_corpus
     progress.stage("cutting documents")
     cut = partial(
         cut_documents,
@@ -177,19 +177,18 @@ def prepare_collapse(
     cuts = _large_enough(cuts)
     tested = {text.text for text in cuts.texts}
     labelled = None
-    if options.labelled is not None:
-        labelled = _read_and_cut(
-            options.labelled, language, partial(cut, lengths=cuts.lengths), options.seed
-        )
+    if options.labelled_texts is not None:
+        lengths_cut = partial(cut, lengths=cuts.lengths)
+        labelled = _cut_labelled(*options.labelled_texts, lengths_cut, options.seed)
         tested |= {labelled.corpus.text(text.document, language) for text in labelled.cuts.texts}
-    source = options.fit_corpus or options.corpus
-    fit = choose_fit_part(treatments, model, counter, source, [language], tested, seed=options.seed)
+    fit = choose_fit_part(treatments, model, counter, options.fitting, tested, seed=options.seed)
     return PreparedCollapse(subject, options, corpus, cuts, repeated_pairs(counter), labelled, fit)
 
 
-def _read_and_cut(path: str, language: str, cut: Callable[..., Cuts], seed: int) -> Labelled:
-    """The labelled texts of a file, cut and split into parts to train on and to test."""
-    corpus, label_of = read_labelled(path, language)
+def _cut_labelled(
+    corpus: Corpus, label_of: Mapping[str, str], cut: Callable[..., Cuts], seed: int
+) -> Labelled:
+    """The labelled texts, cut and split into parts to train on and to test."""
     cuts = cut(corpus, documents=_MOST_LABELLED)
     documents = [text.document for text in cuts.texts]
     labels = [label_of[document] for document in documents]

@@ -16,7 +16,6 @@ from fairspan.calibration.treatment import (
     require_use_of_fit,
 )
 from fairspan.corpus.corpus import Corpus
-from fairspan.design.plan import languages_of
 from fairspan.errors import CorpusError, require_list, require_whole
 from fairspan.retrieval.indexes import INDEXES
 from fairspan.retrieval.measured import TOO_LONG
@@ -27,6 +26,7 @@ from fairspan.retrieval.source import (
     CollectionSource,
     LanguageSource,
     MtebSource,
+    PageSource,
     TaskOptions,
     TaskSource,
     find_source,
@@ -81,6 +81,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
 
     def __post_init__(self) -> None:
         """Check what needs no file."""
+        self.name_sources()
         _ = self.searched
         _require_some("indexes", self.indexes, INDEXES)
         _require_some("metrics", self.metrics)
@@ -142,21 +143,32 @@ class EvaluateOptions(StudyOptions, TaskOptions):
 
     @property
     def fit_languages(self) -> tuple[str, ...] | None:
-        """Those to read of `fit_corpus` for a collection; None for all that it has."""
+        """Those to read of `fit_corpus`, unless pages have some; None for all that it has."""
         if self.languages:
             return tuple(self.languages)
         return None if self.language is None else (self.language,)
 
+    @cached_property
+    def fitting(self) -> Corpus | None:
+        """The corpus that whitening is fitted on, if there is one."""
+        languages = self.fit_languages
+        if isinstance(self.searched, PageSource):
+            _, corpus = self.searched.planned_corpus
+            if self.fit_corpus is None:
+                return corpus
+            languages = corpus.languages
+        if self.fit_corpus is None:
+            return None
+        return Corpus.read(self.fit_corpus, languages, partial=True)
+
     def check(self) -> None:
         """Read the task and the corpus to fit on, if the model is not needed for that."""
-        languages = self.fit_languages
         source = self.searched
         if isinstance(source, CollectionSource | LanguageSource):
             source.read()
         elif not isinstance(source, MtebSource):
-            languages = languages_of(source.read_corpus()[0])
-        if self.fit_corpus is not None:
-            Corpus.read(self.fit_corpus, languages, partial=True)
+            _ = source.planned_corpus
+        _ = self.fitting
 
 
 def _require_some(name: str, values: Sequence[str], choices: Sequence[str] | None = None) -> None:

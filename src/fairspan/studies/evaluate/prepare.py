@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 from fairspan.calibration.treatment import Treatment
@@ -11,7 +10,7 @@ from fairspan.errors import CorpusError
 from fairspan.retrieval.indexes import IndexPlan
 from fairspan.retrieval.languages import combine_languages
 from fairspan.retrieval.measured import MeasuredTask
-from fairspan.retrieval.source import PAGES, PASSAGES, LanguageSource, PageSource
+from fairspan.retrieval.source import PAGES, PASSAGES, LanguageSource
 from fairspan.retrieval.splitting import link_queries
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.header import Header, TaskInfo, WindowInfo
@@ -169,22 +168,13 @@ def _fit_part(options: EvaluateOptions, subject: Subject, tasks: Sequence[Measur
     """The texts that whitening is fitted on; none of them is searched or asked."""
     if not any(treatment.whitens for treatment in options.compared):
         return FitPart()
-    source = options.fit_corpus
-    languages = options.fit_languages
     searched = [measured.task for measured in tasks]
-    if isinstance(options.searched, PageSource):
-        source = source or options.searched.corpus
-        by_task = [
-            (task.lead, task.later, *(query.language for query in task.queries))
-            for task in searched
-        ]
-        languages = tuple(dict.fromkeys(chain(*by_task)))
     tested = {query.text for task in searched for query in task.queries}
     for document in {document for task in searched for document in task.documents}:
         # A page has the beginning of a segment, and the corpus has its end as well.
         tested |= {document.text, *(document.text[slice(*span)] for span in document.spans)}
     model = (subject.model, subject.counter)
-    return choose_fit_part(options.compared, *model, source, languages, tested, seed=options.seed)
+    return choose_fit_part(options.compared, *model, options.fitting, tested, seed=options.seed)
 
 
 def _refuse_unknown_segments(options: EvaluateOptions, tasks: Sequence[MeasuredTask]) -> None:

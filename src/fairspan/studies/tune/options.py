@@ -83,6 +83,7 @@ class TuneOptions(StudyOptions, TaskOptions):
 
     def __post_init__(self) -> None:
         """Bring tasks and guards into one form, and raise for values that are not allowed."""
+        self.name_sources()
         usual = (PAGES if self.parts else PASSAGES,)
         object.__setattr__(self, "tasks", _as_names("tasks", self.tasks) or usual)
         object.__setattr__(self, "guards", _as_names("guards", self.guards))
@@ -155,7 +156,7 @@ class TuneOptions(StudyOptions, TaskOptions):
         """Read the files of all tasks, and raise if there are too few documents."""
         for task in self.searched:
             if isinstance(task, PageSource | PassageSource):
-                plans, corpus = task.read_corpus()
+                plans, corpus = task.planned_corpus
                 documents = len(corpus.ids([plans[0].lead]))
                 if isinstance(task, PageSource):
                     require_enough(corpus.name, documents // task.size, "pages")

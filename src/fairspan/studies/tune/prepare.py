@@ -209,12 +209,13 @@ def reference(treatment: Treatment | None, window: int | None) -> str:
 def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -> PreparedTuning:
     """Read and measure, without embedding anything."""
     subject.transformer("tune")
+    sources = options.searched  # which keep what they have read
     options, omitted = _with_small_tiles(options, subject)
     subject = subject.with_prompts(options.prompt, options.query_prompt)
     subject = subject.reading(options.all_treatments)
     refuse_similarity(subject)
     searched: list[TunedTask] = []
-    for source in options.searched:
+    for source in sources:
         name = _name(source, [task.name for task in searched])
         progress.stage(f"reading {name}")
         is_guard = len(searched) >= len(options.tasks)
@@ -258,10 +259,10 @@ def _read_task(
 def _read(source: TaskSource, subject: Subject, options: TuneOptions) -> tuple[RetrievalTask, ...]:
     """The tasks of a source; of a corpus, passages of as many documents as time allows."""
     if isinstance(source, PageSource) and source.opening is None:
-        source = replace(source, opening=_opening(source, subject))
+        source = source.with_opening(_opening(source, subject))
     if not isinstance(source, PassageSource) or options.sets is not None:
         return source.read(subject.counter)
-    plans, corpus = source.read_corpus()
+    plans, corpus = source.planned_corpus
     draw = PassageDraw(
         subject.counter,
         tokens=source.query_tokens,
@@ -279,7 +280,7 @@ def _opening(source: PageSource, subject: Subject) -> int | None:
     if counter.window is None:
         return None
     room = (counter.window - counter.count_whole([""])[0]) // source.size - 1
-    _, corpus = source.read_corpus()
+    _, corpus = source.planned_corpus
     lengths = counter.count([segment.text for segment in corpus.segments])
     return room if np.median(lengths) / 2 > room else None
 
