@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -70,3 +71,25 @@ def test_a_batch_has_more_heads_than_a_second_dimension_of_cuda(
         at_once = fair.encode(texts, batch_size=len(texts), convert_to_tensor=True)
         few = fair.encode(texts[:8], convert_to_tensor=True).repeat(2050, 1)
         assert error(at_once, few) <= 1e-4, settings
+
+
+@pytest.mark.parametrize("preset", ["tiles", "paper"])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_an_adapter_on_the_values_alone_has_its_gradient(
+    make_tiny: Callable[..., SentenceTransformer], pooling: str, preset: str
+) -> None:
+    """Then queries and keys of the first layer need none, and kernels compute no gradients."""
+    gradients = {}
+    for device in ("cpu", "cuda"):
+        model = copy.deepcopy(make_tiny("bert", pooling)).requires_grad_(False)
+        fair = fairspan.calibrate(model, preset).to(device)
+        weight = fair[0].model.encoder.layer[0].attention.self.value.weight.requires_grad_()
+        features = {name: move(value, device) for name, value in fair.preprocess(TEXTS).items()}
+        fair(features)["sentence_embedding"].pow(3).sum().backward()
+        assert weight.grad is not None
+        gradients[device] = weight.grad.cpu()
+    assert error(gradients["cuda"], gradients["cpu"]) <= 1e-4
+
+
+def move(value: Any, device: str) -> Any:
+    return value.to(device) if isinstance(value, torch.Tensor) else value

@@ -390,6 +390,15 @@ def position_ids_seen(fair: SentenceTransformer) -> Iterator[list[int]]:
         yield seen
 
 
+def test_a_padding_id_beyond_the_positions(make_tiny: Make) -> None:
+    """As GPT-2's: positions do not begin after it, and nobody asks for the one that would."""
+    fair = fairspan.calibrate(
+        make_tiny("bert", "mean", pad_token_id=90, max_position_embeddings=64), tile_size=16
+    )
+    assert fair[0].tiling.positions.base == 0
+    assert_agrees(fair, [words(50), words(20, 1)])
+
+
 @kinds(["bert", "camembert", "mpnet", "gemma3_text"])
 def test_texts_may_be_longer_than_the_positions(make_kind: Make, kind: Kind) -> None:
     """24 positions at most, base 2 where they begin after the padding's, and texts of 200 tokens:
@@ -544,6 +553,40 @@ def test_gradients_are_those_of_the_matrices(
     for name, wanted in exact.items():
         off = float((fast[name] - wanted).abs().max())
         assert off <= 1e-5 * float(wanted.abs().max()) + 1e-9, name
+
+
+PAPER = [("cls", "paper"), ("mean", "paper")]
+
+
+@pytest.mark.parametrize(("pooling", "preset"), [("cls", "tiles"), ("mean", "tiles"), *PAPER])
+def test_an_adapter_on_the_values_alone_has_its_gradient(
+    make_tiny: Make, pooling: str, preset: str
+) -> None:
+    """Then queries and keys of the first layer need none; the reference is as when they do."""
+    fair = copy.deepcopy(fairspan.calibrate(make_tiny("bert", pooling), preset))
+    weight = fair[0].model.encoder.layer[0].attention.self.value.weight
+    wanted = gradients(fair, [[words(90)]])
+    for parameter in fair.parameters():
+        parameter.requires_grad = parameter is weight
+    (name, gradient), *rest = gradients(fair, [[words(90)]]).items()
+    assert rest == []
+    assert error(gradient, wanted[name]) <= 10 * TOLERANCE
+
+
+@pytest.mark.parametrize("length", [torch.tensor([4]), torch.tensor([4, 4])])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_trainers_give_the_length_of_a_prompt_as_a_tensor(
+    make_tiny: Make, pooling: str, length: Tensor
+) -> None:
+    model = make_tiny("bert", pooling)
+    model[1].include_prompt = False
+    fair = fairspan.calibrate(model, tile_size=7)
+    with torch.inference_mode():
+        features = fair.preprocess([words(30, 1), words(20, 2)], prompt="w1 w2 w3 ")
+        assert features["prompt_length"] == 4
+        wanted = fair(dict(features))["sentence_embedding"]
+        vectors = fair(features | {"prompt_length": length})["sentence_embedding"]
+    assert torch.equal(vectors, wanted)
 
 
 def gradients(fair: SentenceTransformer, batches: list[list[str]]) -> dict[str, Tensor]:

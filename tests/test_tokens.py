@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -216,3 +219,28 @@ def test_prompts_are_the_ones_that_the_library_takes(
         model.default_prompt_name = default if default in model.prompts else None
         assert prompt_of(model, "document") == model.encode_document([]), model.prompts
         assert prompt_of(model, "query") == model.encode_query([]), model.prompts
+
+
+FORK = """
+import os, sys
+from sentence_transformers import SentenceTransformer
+from fairspan.encoding.tokens import ModelTokens
+model = SentenceTransformer(sys.argv[1], device="cpu")
+texts = ["w1 w2 w3"] * 4096
+ModelTokens(model).count(texts)
+child = os.fork()
+if child == 0:
+    model.tokenizer(texts)
+    os._exit(0)
+sys.exit(os.waitpid(child, 0)[1])
+"""
+
+
+@pytest.mark.slow
+def test_a_process_may_fork_after_texts_were_counted(tmp_path: Path) -> None:
+    """As workers of a DataLoader do: a child that tokenises ends. Tokenizers turn their threads off
+    in it, unless somebody has switched them on."""
+    folder = save_tiny(tmp_path / "tiny", "bert")
+    environment = {key: os.environ[key] for key in os.environ if key != "TOKENIZERS_PARALLELISM"}
+    command = [sys.executable, "-W", "ignore", "-c", FORK, str(folder)]
+    subprocess.run(command, env=environment, check=True, timeout=60)

@@ -20,7 +20,7 @@ _SCORES_AT_A_TIME = 2**17
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class BasketKeys:
     """One slot of every text: its keys and values, and what the rows see of it.
 
     Attributes:
@@ -45,19 +45,19 @@ def all_rows(inputs: LayerInputs, rule: BasketRule) -> Tensor:
         mask = mask[:, :, :1]
     dtype = accumulate(query[:0]).dtype
     rows = _rows_at_a_time(query, max(rule.baskets.widths))
-    pieces: list[Piece] = []
+    baskets_seen: list[BasketKeys] = []
     one_row_mask = mask is None or mask.shape[-2] == 1
     rows_are_alike = one_row_mask and not inputs.causal and inputs.position_bias is None
     if rows_are_alike:
         # The baskets are cut once and serve every block of rows.
         bias = additive(mask, None, dtype)
-        pieces = list(_pieces(slice(0, 1), inputs, bias, rule.baskets))
+        baskets_seen = list(_cut_baskets(slice(0, 1), inputs, bias, rule.baskets))
     for first in range(0, query.shape[2], rows):
         block = slice(first, min(first + rows, query.shape[2]))
         if not rows_are_alike:
             bias = additive(rows_of(mask, block), rows_of(inputs.position_bias, block), dtype)
-            pieces = list(_pieces(block, inputs, bias, rule.baskets))
-        out[:, :, block] = _mix(query[:, :, block], pieces, inputs.scale, rule.strength)
+            baskets_seen = list(_cut_baskets(block, inputs, bias, rule.baskets))
+        out[:, :, block] = _mix(query[:, :, block], baskets_seen, inputs.scale, rule.strength)
     return out.transpose(1, 2).contiguous()
 
 
@@ -78,23 +78,25 @@ def _flash(query: Tensor) -> bool:
     return query.device.type == "cpu" and not query.requires_grad
 
 
-def _mix(query: Tensor, pieces: Iterable[Piece], scale: float, strength: Tensor | None) -> Tensor:
+def _mix(
+    query: Tensor, baskets_seen: Iterable[BasketKeys], scale: float, strength: Tensor | None
+) -> Tensor:
     """(1/m) Σ_b softmax(q·K_b) V_b of a block of rows [N, H, R, D], mixed with plain attention."""
     dtype = accumulate(query[:0]).dtype
     total = query.new_zeros(query.shape, dtype=dtype)
     count = query.new_zeros((query.shape[0], 1, query.shape[2], 1), dtype=dtype)
     plain = None if strength is None else _PlainAttention(total)
-    for piece in pieces:
-        out, log_mass = restricted_attention(query, piece.key, piece.value, piece.bias, scale)
+    for basket in baskets_seen:
+        out, log_mass = restricted_attention(query, basket.key, basket.value, basket.bias, scale)
         out = accumulate(out)
-        if piece.present is None:
+        if basket.present is None:
             total.add_(out)
             count = count + 1
         else:
-            total.addcmul_(out, piece.present.to(dtype))
-            count = count + piece.present.to(dtype)
+            total.addcmul_(out, basket.present.to(dtype))
+            count = count + basket.present.to(dtype)
         if plain is not None:
-            plain.add(out, log_mass, piece.present)
+            plain.add(out, log_mass, basket.present)
     calibrated = total / count.clamp(min=1)
     if plain is None or strength is None:
         return calibrated.to(query.dtype)
@@ -143,9 +145,9 @@ def restricted_attention(
     return (scores - log_mass).exp() @ accumulate(value), log_mass
 
 
-def _pieces(
+def _cut_baskets(
     block: slice, inputs: LayerInputs, bias: Tensor | None, baskets: Baskets
-) -> Iterator[Piece]:
+) -> Iterator[BasketKeys]:
     """The content baskets as the rows of `block` see them; `bias` is what is added to scores."""
     key = inputs.key
     row = torch.arange(block.start, block.stop, device=key.device)[:, None]
@@ -157,7 +159,7 @@ def _pieces(
             values = values.repeat_interleave(groups, dim=1)
         plain = bias is None and not inputs.causal and _may_look(baskets.length)
         if plain and bool((baskets.length[:, slot] == width).all()):
-            yield Piece(keys, values, None, None)
+            yield BasketKeys(keys, values, None, None)
             continue
         offset = torch.arange(width, device=key.device)
         position = (baskets.start[:, slot, None] + offset).clamp(max=key.shape[2] - 1)  # [N, W]
@@ -170,7 +172,7 @@ def _pieces(
             part = bias.expand(key.shape[0], -1, -1, -1).gather(3, index)
         part = torch.where(hidden, -torch.inf, part)
         present = (part > -torch.inf).any(dim=-1, keepdim=True).any(dim=1, keepdim=True)
-        yield Piece(keys, values, torch.where(present, part, 0), present)
+        yield BasketKeys(keys, values, torch.where(present, part, 0), present)
 
 
 def _cut(

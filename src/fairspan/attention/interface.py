@@ -199,7 +199,7 @@ def _gpu_kernels(inputs: LayerInputs) -> ModuleType | None:
     query = inputs.query
     usable = (
         query.is_cuda
-        and not query.requires_grad
+        and not inputs.need_gradients
         and query.dtype in (torch.float32, torch.float16, torch.bfloat16)
         and inputs.position_bias is None
         and (inputs.mask is None or inputs.mask.dtype == torch.bool)

@@ -57,6 +57,11 @@ class LayerInputs:
     rule: BasketRule | None
     view: TileView | None = None
 
+    @property
+    def need_gradients(self) -> bool:
+        """Whether any of them does; an adapter may be on the values alone."""
+        return any(part.requires_grad for part in (self.query, self.key, self.value))
+
     def seen_by(self, row: Tensor) -> tuple[Tensor | None, Tensor | None]:
         """What rows `row` [R·N] see, where row i is of text i modulo N.
 

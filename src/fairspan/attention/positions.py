@@ -34,8 +34,13 @@ def find_positions(model: PreTrainedModel) -> Positions:
     ids = probe_input(model)
     plain = _states(model, ids)
     place = torch.arange(ids.shape[1], device=ids.device)[None]
-    padding = getattr(model.config.get_text_config(), "pad_token_id", None)
-    bases = [0] if padding is None else [0, padding + 1]
+    config = model.config.get_text_config()
+    padding = getattr(config, "pad_token_id", None)
+    table = getattr(config, "max_position_embeddings", None)
+    bases = [0]
+    # A padding id beyond the table of positions, as GPT-2's, says nothing of where they begin.
+    if padding is not None and (table is None or padding + 1 + ids.shape[1] <= table):
+        bases.append(padding + 1)
     states = {base: _states(model, ids, position_ids=place + base) for base in bases}
     takes_positions = any(
         not torch.equal(_states(model, ids, position_ids=place.flip(1) + base), states[base])

@@ -1,6 +1,5 @@
 """Lengths in a model's own tokens, where these are in a text, and which of them it reads."""
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -92,8 +91,6 @@ class ModelTokens:
 
     def _tokenized(self, texts: Sequence[str], entry: str, *, special: bool) -> Iterator[Any]:
         """One entry of the tokenizer's output, for each text."""
-        # The tokenizer's threads are wanted here; a later fork would only print a warning.
-        os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
         for start in range(0, len(texts), _AT_ONCE):
             output = self._tokenizer(
                 list(texts[start : start + _AT_ONCE]),

@@ -123,6 +123,8 @@ class CalibratedTransformer(SafeTransformer):
     def forward(self, features: dict[str, Any], **kwargs: Any) -> MutableMapping[str, Any]:
         """The features with `token_embeddings`, [N, L, d]; [N, 1, d] if only one row is pooled."""
         inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS)}
+        if isinstance(inputs.get("prompt_length"), Tensor):  # as trainers hand it over
+            inputs["prompt_length"] = int(inputs["prompt_length"].flatten()[0])
         # A Router does not always hand the task on to `preprocess`, but leaves it in the features.
         side: Side = "query" if features.get("task") == "query" else features.get(SIDE, "document")
         segment = features.get(SEGMENTS)
