@@ -219,6 +219,13 @@ def test_any_object_that_encodes() -> None:
         assert "\n" not in str(caught.value)
 
 
+def test_vectors_of_an_exported_graph_are_not_kept(tmp_path: Path) -> None:
+    """Its weights are not among the model's tensors, so that two graphs would look the same."""
+    model = tiny_model(tmp_path, "bert", "mean")
+    model[0].backend = "onnx"
+    assert open_subject(model).fingerprint is None
+
+
 def test_inspecting_does_not_hash_the_weights(
     make_tiny: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

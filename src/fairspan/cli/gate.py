@@ -19,7 +19,6 @@ _CONDITIONS = {
     "evaluate": "worse inconclusive",
     "compare": "worse inconclusive language-worse language-inconclusive",
 }
-_WORSE = ("worse", "language-worse")
 
 
 def read_conditions(
@@ -28,13 +27,12 @@ def read_conditions(
     """What was typed, checked before anything is measured."""
     if text is None:
         return []
-    kinds = {}
+    conditions = []
     for word in words(text):
         name, colon, kind = word.rpartition(":")
-        kinds[shown_name(name) + colon + kind] = kind
-    conditions = list(kinds)
+        conditions.append(shown_name(name) + colon + kind)
     choices = _CONDITIONS[verb].split()
-    wrong = [condition for condition, kind in kinds.items() if kind not in choices]
+    wrong = [condition for condition in conditions if _kind(condition) not in choices]
     if wrong or not conditions:
         raise DesignError(
             f"fail_if takes {', '.join(choices)} here, got {', '.join(wrong) or 'nothing'}."
@@ -42,12 +40,21 @@ def read_conditions(
     if treatments is not None:
         names = [treatment.name for treatment in as_treatments(treatments)]
         _require_named(conditions, names)
-        if len(names) < 2 and (verb != "audit" or {*_WORSE} & {*kinds.values()}):
+        compares = verb != "audit" or any(map(_is_worse, conditions))
+        if len(names) < 2 and compares:
             raise DesignError(
                 f"fail_if={','.join(conditions)} compares treatments with the first, "
                 f"and only {names[0]} is named: name two."
             )
     return conditions
+
+
+def _kind(condition: str) -> str:
+    return condition.rpartition(":")[2]
+
+
+def _is_worse(condition: str) -> bool:
+    return condition.endswith("worse")
 
 
 def _require_named(conditions: Sequence[str], treatments: Sequence[str]) -> None:
@@ -60,38 +67,31 @@ def _require_named(conditions: Sequence[str], treatments: Sequence[str]) -> None
         )
 
 
-def _meets(conditions: Sequence[str], treatment: str, kind: str) -> bool:
-    return kind in conditions or f"{treatment}:{kind}" in conditions
-
-
-def fail_on_runs(logs: Sequence[RunLog], conditions: Sequence[str]) -> None:
-    """Say on stderr which results meet a condition, and exit with code 1 if one does."""
+def fail_on_run(log: RunLog, conditions: Sequence[str]) -> None:
+    """Say on stderr which results of a run meet a condition, and exit with code 1 if one does."""
     if not conditions:
         return
     from fairspan.studies.logs import changes
 
-    reasons = []
-    for log in logs:
-        names = log.measured
-        _require_named(conditions, names)
-        if log.verb == "audit":
-            reasons += _verdicts(log, conditions)
-            # An audit is inconclusive by its own verdict.
-            of_changes = [condition for condition in conditions if condition.endswith("worse")]
-            if of_changes:
-                reasons += _reasons(changes(log), of_changes)
-        else:
-            compared = changes(log)
-            # The documents-only form of a treatment has no verdict of its own.
-            judged = [change.second.treatment for change in compared]
-            _require_named(conditions, [*dict.fromkeys([names[0], *judged])])
-            reasons += _reasons(compared, conditions)
+    if log.verb != "audit":
+        # The documents-only form of a treatment has no verdict of its own.
+        fail_on_changes(changes(log), conditions, log.measured[:1])
+        return
+    _require_named(conditions, log.measured)
+    reasons = _verdicts(log, conditions)
+    # An audit is inconclusive by its own verdict.
+    worse = list(filter(_is_worse, conditions))
+    if worse:
+        reasons += _reasons(changes(log), worse)
     _end(reasons)
 
 
-def fail_on_changes(compared: Sequence[Change], conditions: Sequence[str]) -> None:
-    """The same for what a comparison found."""
-    _require_named(conditions, [change.second.treatment for change in compared])
+def fail_on_changes(
+    compared: Sequence[Change], conditions: Sequence[str], others: Sequence[str] = ()
+) -> None:
+    """The same for what a comparison found; conditions may also name `others`, never compared."""
+    judged = [change.second.treatment for change in compared]
+    _require_named(conditions, list(dict.fromkeys([*others, *judged])))
     _end(_reasons(compared, conditions))
 
 
@@ -102,7 +102,7 @@ def _verdicts(log: RunLog, conditions: Sequence[str]) -> list[str]:
         ("verdicts", "", ""),
         ("language_verdicts", "language-", " on languages"),
     ):
-        verdicts = list(log.frame(frame).iter_rows(named=True)) if frame in log.view.frames else []
+        verdicts = log.frame(frame).to_dicts() if frame in log.view.frames else []
         # A run without verdicts must not pass for one without faults.
         if not verdicts and (not prefix or _about_languages(conditions)):
             raise DesignError(
@@ -117,10 +117,6 @@ def _verdicts(log: RunLog, conditions: Sequence[str]) -> list[str]:
     return reasons
 
 
-def _about_languages(conditions: Sequence[str]) -> bool:
-    return any(condition.rpartition(":")[2].startswith("language-") for condition in conditions)
-
-
 def _reasons(compared: Sequence[Change], conditions: Sequence[str]) -> list[str]:
     """The changes that meet a condition, in words."""
     if _about_languages(conditions) and not any(change.languages for change in compared):
@@ -133,6 +129,14 @@ def _reasons(compared: Sequence[Change], conditions: Sequence[str]) -> list[str]
         for change in compared
         if _meets(conditions, change.second.treatment, change.condition)
     ]
+
+
+def _meets(conditions: Sequence[str], treatment: str, kind: str) -> bool:
+    return kind in conditions or f"{treatment}:{kind}" in conditions
+
+
+def _about_languages(conditions: Sequence[str]) -> bool:
+    return any(_kind(condition).startswith("language-") for condition in conditions)
 
 
 def _end(reasons: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from fairspan.calibration.calibration import CALIBRATION_FILE
 from fairspan.cli.command import command, of_fields, taken
-from fairspan.cli.gate import fail_on_runs, read_conditions
+from fairspan.cli.gate import fail_on_run, read_conditions
 from fairspan.cli.options import Failing, Remote, Showing
 from fairspan.cli.progress import TerminalProgress, running, say_loading
 from fairspan.cli.showing import print_forecast, require_file, require_folder, show
@@ -95,7 +95,7 @@ def run_study(options: type[StudyOptions], typed: Mapping[str, Any]) -> RunLog |
         print_forecast(result, as_json=showing.as_json)
         return None
     show(result, showing, ending=f"log: {result.folder}")
-    fail_on_runs([result], conditions)
+    fail_on_run(result, conditions)
     return cast("RunLog", result)
 
 

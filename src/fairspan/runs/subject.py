@@ -165,9 +165,13 @@ class Subject:
 
     @cached_property
     def fingerprint(self) -> str | None:
-        """A hash of the weights, or of an object's `identity`; without one vectors are not kept."""
+        """A hash of the weights, or of an object's `identity`; without one vectors are not kept.
+
+        An exported graph has its weights in a file, and no hash.
+        """
         if self.is_open:
-            return fingerprint(self.model)
+            backends = {getattr(module, "backend", "torch") for module in self.model.modules()}
+            return fingerprint(self.model) if backends == {"torch"} else None
         identity = identity_of(self.model)
         return None if identity is None else hashlib.sha256(identity.encode()).hexdigest()
 
