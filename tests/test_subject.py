@@ -219,6 +219,16 @@ def test_any_object_that_encodes() -> None:
         assert "\n" not in str(caught.value)
 
 
+def test_a_model_in_tiles_of_its_window_tells_windows_apart(tmp_path: Path) -> None:
+    """Its vectors of long texts differ, and so do the manifests of `embed`."""
+    model = tiny_model(tmp_path, "bert", "mean")
+    seen = []
+    for window in (64, 32):
+        model.max_seq_length = window
+        seen.append(open_subject(fairspan.calibrate(model, "long")).calibrations)
+    assert seen[0] != seen[1]
+
+
 def test_vectors_of_an_exported_graph_are_not_kept(tmp_path: Path) -> None:
     """Its weights are not among the model's tensors, so that two graphs would look the same."""
     model = tiny_model(tmp_path, "bert", "mean")

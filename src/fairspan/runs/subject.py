@@ -169,7 +169,7 @@ class Subject:
 
         An exported graph has its weights in a file, and no hash.
         """
-        if self.is_open:
+        if isinstance(self.model, SentenceTransformer):
             backends = {getattr(module, "backend", "torch") for module in self.model.modules()}
             return fingerprint(self.model) if backends == {"torch"} else None
         identity = identity_of(self.model)
