@@ -11,8 +11,8 @@ import polars as pl
 import polars.selectors as cs
 
 from fairspan.report.table import Table
+from fairspan.studies.audit.coefficients import MEANING, coefficient_table, heading, legend
 from fairspan.studies.audit.measures import PLAN
-from fairspan.studies.audit.tables import MEANING, coefficient_table, heading, legend
 
 FILE = Path(__file__).parent / "data" / "irf.csv"
 

@@ -23,8 +23,8 @@ from fairspan.runs.log import RunLog
 from fairspan.stats.positions import marker, position_effects
 from fairspan.studies.audit.attention import layer_groups
 from fairspan.studies.audit.charts import MOST_PLANS
+from fairspan.studies.audit.coefficients import coefficient_table
 from fairspan.studies.audit.comparison import Pairing, compare
-from fairspan.studies.audit.tables import coefficient_table
 from fairspan.studies.audit.view import view_of
 from tests.report_example import chart_of, printed, table_of
 from tests.simulated import (

@@ -237,7 +237,6 @@ def test_documents_are_their_segments_joined_by_one_space(orders_of: str) -> Non
             *[document.plan.later] * (document.n - 1),
         ]
         assert all(made.segments[key] == corpus.text(*key) for key in document.keys)
-    assert made.length == sum(document.length for document in made.documents)
     assert len({document.name for document in made.documents}) == len(made.documents)
     assert set(made.segments) == {key for document in made.documents for key in document.keys}
 
@@ -278,7 +277,7 @@ def test_the_published_numbers_of_documents() -> None:
     assert Counter(document.n for document in made.documents) == wanted
     sets = {n: {document.set for document in made.documents if document.n == n} for n in wanted}
     assert {n: len(found) for n, found in sets.items()} == {3: 167, 4: 42, 5: 9, 6: 14}
-    assert made.shared == dict.fromkeys(wanted, False)
+    assert not any(draw.shared for draw in made.draws.values())
 
 
 # --- lengths
@@ -389,7 +388,7 @@ def test_segments_that_fit_nowhere_are_passed_over_and_told() -> None:
 
 def test_sharing_and_shortage_are_told() -> None:
     made = build(even_corpus(9), Design(sizes=(4,), sets=5))
-    assert made.shared == {4: True}
+    assert made.draws[4].shared
     [note] = made.notes
     assert note.startswith("n=4: the corpus yields 2 disjoint sets; the other 3 reuse segments")
     few = build(even_corpus(4), Design(sizes=(3,), sets=40))

@@ -46,22 +46,16 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """All documents of an audit and their segments; `shared` and `disjoint` sets by size.
+    """All documents of an audit, their segments, and the draw of sets of each size.
 
     `cut_to` is the number of tokens that longer segments were cut to.
     """
 
     documents: tuple[Document, ...]
     segments: dict[Key, str]
-    shared: dict[int, bool]
-    disjoint: dict[int, int]
+    draws: dict[int, Draw]
     notes: tuple[str, ...]
     cut_to: int | None
-
-    @property
-    def length(self) -> int:
-        """Tokens in all documents together."""
-        return sum(document.length for document in self.documents)
 
 
 def build_documents(
@@ -69,38 +63,33 @@ def build_documents(
 ) -> Documents:
     """The drawn sets of every size, each in every order and language plan."""
     languages = languages_of(plans)
-    whole = material.lengths
+    corpus = material.lengths.values()
     material, cut_to = _fitted(material, languages, design, counter)
     lengths = _longest(material, languages)
     notes = list(material.notes)
     joined: list[Document] = []
-    shared = {}
-    disjoint = {}
-    passed_over: set[str] = set()
+    draws = {}
     for n in design.sizes:
         rng = _rng(design, n)
-        draw = _draw(material, lengths, n, design, counter, rng)
-        shared[n] = draw.shared
-        disjoint[n] = draw.disjoint
-        passed_over |= draw.passed_over
-        notes += _notes(draw, n, design)
-        orders_of = [orders(design.design, n, rng) for _ in draw.sets]
+        draws[n] = _draw(lengths, n, design, counter, rng)
+        sets = draws[n].sets
+        notes += _notes(draws[n], n, design)
+        orders_of = [orders(design.design, n, rng) for _ in sets]
         joined += [
             _join(number, place, plan, [members[i] for i in order], material)
             for plan in plans
-            for number, members in enumerate(draw.sets)
+            for number, members in enumerate(sets)
             for place, order in enumerate(orders_of[number])
         ]
     documents = _measured(joined, counter)
     used = {key: material.texts[key] for document in documents for key in document.keys}
-    if cut_to is not None or passed_over:
-        mean = sum(whole.values()) / len(whole)
-        mean_used = sum(material.lengths[key] for key in used) / len(used)
+    if cut_to or any(draw.passed_over for draw in draws.values()):
+        in_documents = [material.lengths[key] for key in used]
         notes.append(
-            f"segments have {mean:.0f} {counter.unit} on average in the corpus and "
-            f"{mean_used:.0f} in documents"
+            f"segments have {np.mean(list(corpus)):.0f} {counter.unit} on average in the corpus "
+            f"and {np.mean(in_documents):.0f} in documents"
         )
-    return Documents(documents, used, shared, disjoint, tuple(notes), cut_to or design.opening)
+    return Documents(documents, used, draws, tuple(notes), cut_to or design.opening)
 
 
 def _fitted(
@@ -111,30 +100,28 @@ def _fitted(
     It stays whole, without a number, if all sets fit, if too little would be left, or if an opening
     that was asked for fits nowhere.
     """
-    rooms = {n: room for n in design.sizes if (room := _room(n, counter)) is not None}
-    if design.too_long != "cut" or not rooms:
-        return material, None
     lengths = _longest(material, languages)
     ordered = sorted(lengths.values())
-    if design.opening and any(sum(ordered[:n]) > room for n, room in rooms.items()):
+    rooms = {n: room for n in design.sizes if (room := _room(n, counter)) is not None}
+    fits_nowhere = any(sum(ordered[:n]) > room for n, room in rooms.items())
+    if design.too_long != "cut" or (design.opening and fits_nowhere):
         return material, None
-    drawn: dict[tuple[str, ...], int] = {}
-    for n, room in rooms.items():
-        draw = draw_sets(material.ids, n, design.sets_of(n), _rng(design, n))
-        drawn |= dict.fromkeys(draw.sets, room)
+    sets = [
+        (members, room)
+        for n, room in rooms.items()
+        for members in draw_sets(material.ids, n, design.sets_of(n), _rng(design, n)).sets
+    ]
 
     def too_long(most: int, lengths: Mapping[str, int] = lengths) -> bool:
         """Whether some set does not fit even if no segment has more than so many tokens."""
-        sums = (sum(min(lengths[id], most) for id in members) for members in drawn)
-        return any(total > room for total, room in zip(sums, drawn.values(), strict=True))
+        return any(sum(min(lengths[id], most) for id in members) > room for members, room in sets)
 
-    if not too_long(ordered[-1]):
-        return material, None
-    limit = bisect_left(range(1, ordered[-1]), True, key=too_long)
-    while limit >= max(_LEAST_OPENING, design.min_tokens or 0):
+    longest = ordered[-1]
+    limit = bisect_left(range(1, longest + 1), True, key=too_long)
+    while max(_LEAST_OPENING, design.min_tokens or 0) <= limit < longest:
         cut = material.shortened(limit, counter)
         # The beginning of a text may have a token more than it had as a part of the text.
-        if not too_long(ordered[-1], _longest(cut, languages)):
+        if not too_long(longest, _longest(cut, languages)):
             note = (
                 f"documents of {max(rooms)} segments do not fit into the model's {counter.window} "
                 f"{counter.unit}: {cut.notes[-1]}; set opening or a larger max_seq_length"
@@ -145,7 +132,11 @@ def _fitted(
 
 
 def _longest(material: Material, languages: Sequence[str]) -> dict[str, int]:
-    return {segment: material.longest(segment, languages) for segment in material.ids}
+    """The length of each segment in the language in which it is longest."""
+    return {
+        segment: max(material.lengths[segment, language] for language in languages)
+        for segment in material.ids
+    }
 
 
 def _rng(design: Design, n: int) -> np.random.Generator:
@@ -154,8 +145,7 @@ def _rng(design: Design, n: int) -> np.random.Generator:
 
 
 def _draw(
-    material: Material,
-    lengths: dict[str, int],
+    lengths: Mapping[str, int],
     n: int,
     design: Design,
     counter: TokenCounter,
@@ -164,20 +154,20 @@ def _draw(
     """The sets of one size; an error if fewer than two fit into the model."""
     room = _room(n, counter)
     ordered = sorted(lengths.values())
-    redraw = design.too_long != "error"
-    least = sum(ordered[:n] if redraw else ordered[-n:])
+    which = "longest" if design.too_long == "error" else "shortest"
+    least = sum(ordered[-n:] if which == "longest" else ordered[:n])
     if room is not None and least > room:
-        limit = "" if redraw else f"max_tokens={room // n} or "
+        limit = f"max_tokens={room // n} or " if which == "longest" else ""
         use = f"use {limit}opening={room // n}, " if room >= n else ""
-        other = "" if redraw else ", or let long sets be redrawn: too_long=redraw"
+        other = ", or let them be cut: too_long=cut" if which == "longest" else ""
         raise DesignError(
-            f"the {n} {'shortest' if redraw else 'longest'} segments have {least} {counter.unit}, "
-            f"and the model reads {counter.window}: {use}use fewer segments per document or a "
-            f"model with a longer window{other}."
+            f"the {n} {which} segments have {least} {counter.unit}, and the model reads "
+            f"{counter.window}: {use}use fewer segments per document or a model with a longer "
+            f"window{other}."
         )
-    draw = draw_sets(material.ids, n, design.sets_of(n), rng, lengths=lengths, room=room)
+    draw = draw_sets(list(lengths), n, design.sets_of(n), rng, lengths=lengths, room=room)
     if len(draw.sets) < 2:
-        few = f"only {len(draw.sets)} sets of {n} can be made of {len(material.ids)} segments"
+        few = f"only {len(draw.sets)} sets of {n} can be made of {len(lengths)} segments"
         remedy = "add texts or put fewer segments into a document"
         raise DesignError(f"{few}, and intervals need 2: {remedy}.")
     return draw

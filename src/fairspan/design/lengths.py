@@ -42,10 +42,6 @@ class Material:
     lengths: Mapping[Key, int]
     notes: tuple[str, ...]
 
-    def longest(self, segment: str, languages: Sequence[str]) -> int:
-        """A segment's length in the language in which it is longest."""
-        return max(self.lengths[segment, language] for language in languages)
-
     def shortened(self, length: int, counter: TokenCounter) -> Material:
         """The same with the beginnings of the segments that are longer."""
         long = [key for key, count in self.lengths.items() if count > length]
@@ -68,30 +64,30 @@ def measure_segments(
     # Sorted, so that a draw does not depend on the order in which languages or files were named.
     ids = sorted(corpus.ids(languages))
     keys = [(segment, language) for segment in ids for language in languages]
-    texts = {key: corpus.text(*key) for key in keys}
-    lengths = dict(zip(keys, counter.count(list(texts.values())), strict=True))
-    material = Material(tuple(ids), texts, lengths, ())
+    texts = [corpus.text(*key) for key in keys]
+    counts = zip(keys, counter.count(texts), strict=True)
+    material = Material(tuple(ids), dict(zip(keys, texts, strict=True)), dict(counts), ())
     if design.opening is not None:
         material = material.shortened(design.opening, counter)
-    lengths = dict(material.lengths)
+    lengths = material.lengths
     kept = tuple(segment for segment in ids if _within_limits(segment, languages, lengths, design))
     notes = list(material.notes)
     if len(kept) < len(ids):
         outside = f"{len(ids) - len(kept)} of {len(ids)} segments"
         notes.append(f"{outside} are outside the length limits and were not used")
     smallest = min(design.sizes)
+    needed = f"and a document of {smallest} needs {smallest}"
     if len(ids) < smallest:
         raise DesignError(
-            f"the corpus has {len(ids)} segments in {where}, and a document of {smallest} needs "
-            f"{smallest} different ones: add texts or put fewer segments into a document."
+            f"the corpus has {len(ids)} segments in {where}, {needed} different ones: add texts or "
+            "put fewer segments into a document."
         )
     if len(kept) < smallest:
         ordered = sorted(lengths.values())
         raise DesignError(
-            f"{len(kept)} of {len(ids)} segments are within the length limits in {where}, and a "
-            f"document of {smallest} needs {smallest}: the corpus's segments have {ordered[0]} to "
-            f"{ordered[-1]} {counter.unit}, half of them at most {ordered[len(ordered) // 2]}. "
-            "Change min_tokens or max_tokens."
+            f"{len(kept)} of {len(ids)} segments are within the length limits in {where}, "
+            f"{needed}: the corpus's segments have {ordered[0]} to {ordered[-1]} {counter.unit}, "
+            f"half of them at most {ordered[len(ordered) // 2]}. Change min_tokens or max_tokens."
         )
     return replace(material, ids=kept, notes=tuple(notes))
 

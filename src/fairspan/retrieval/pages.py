@@ -44,8 +44,8 @@ def build_pages(
     By default every order has an edition, so that every segment is looked for at every position.
     """
     parts, texts, notes = _split(corpus, plans, design, counter, queries)
-    # The parts are openings already.
-    design = replace(design, opening=None)
+    # The parts are openings already, and their queries are what follows them.
+    design = replace(design, opening=None, too_long="redraw")
     material = measure_segments(parts, languages_of(plans), design, counter)
     made, few = _disjoint(material, plans, design, counter)
     available = 1 + max(page.order for page in made.documents)
@@ -74,13 +74,13 @@ def _disjoint(
     wanted = design.sets_of(size)
     possible = max(2, min(wanted, len(material.ids) // size))
     made = build_documents(material, plans, replace(design, sets=possible, documents={}), counter)
-    if made.disjoint[size] < 2:
+    if made.draws[size].disjoint < 2:
         raise CorpusError(
             f"only one page of {size} can be made without repeating a segment: add texts, or put "
             "fewer on a page."
         )
-    if made.shared[size]:
-        possible = made.disjoint[size]
+    if made.draws[size].shared:
+        possible = made.draws[size].disjoint
         design = replace(design, sets=possible, documents={})
         made = build_documents(material, plans, design, counter)
     note = f"the corpus yields {possible} pages of {size} different segments each"

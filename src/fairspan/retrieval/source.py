@@ -164,7 +164,7 @@ class PageSource(PageOptions):
     @property
     def design(self) -> Design:
         same = {name: getattr(self, name) for name in ("sets", "seed", *_LIMITS)}
-        return Design(design=self.orders, sizes=(self.size,), too_long="redraw", **same)
+        return Design(design=self.orders, sizes=(self.size,), **same)
 
     @cached_property
     def planned_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:

@@ -67,14 +67,15 @@ class PreparedAudit:
     def describe(self, header: Header) -> Header:
         """The header with what is known of the corpus and the documents."""
         documents = self.documents
-        shared = {str(n): count for n, count in documents.shared.items()}
+        shared = {str(n): draw.shared for n, draw in documents.draws.items()}
+        tokens = sum(self._lengths["documents"])
         return replace(
             header,
             corpus=CorpusInfo.of(self.corpus, len(documents.segments)),
             plans=[str(plan) for plan in self.plans],
             documents=len(documents.documents),
             windows=self._windows,
-            study=AuditEntries(documents.length, shared, self._unseen, documents.cut_to),
+            study=AuditEntries(tokens, shared, self._unseen, documents.cut_to),
         )
 
     @property
@@ -167,13 +168,17 @@ def _refuse_cut(subject: Subject, documents: Documents, measure: str) -> None:
 def _unseen_positions(subject: Subject, documents: Sequence[Document]) -> list[Unseen]:
     """For each treatment that cuts documents, the positions that are not read whole in all."""
     windows = {treatment.name: subject.window(treatment) for treatment in subject.treatments}
-    cut: dict[int | None, list[Unseen]] = {None: []}
-    unseen = []
-    for name, window in windows.items():
-        if window is not None and window not in cut:
-            cut[window] = _cut_positions(subject, documents, window)
-        unseen += [replace(position, treatment=name) for position in cut[window]]
-    return unseen
+    cut = {
+        window: _cut_positions(subject, documents, window)
+        for window in set(windows.values())
+        if window is not None
+    }
+    return [
+        replace(position, treatment=name)
+        for name, window in windows.items()
+        if window is not None
+        for position in cut[window]
+    ]
 
 
 def _cut_positions(subject: Subject, documents: Sequence[Document], window: int) -> list[Unseen]:

@@ -1,9 +1,8 @@
-"""The tables of an audit: verdicts, unevenness, coefficients, languages, changes, attention."""
+"""The tables of an audit: verdicts, unevenness, languages, changes, attention."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import product
 from math import isnan
 from typing import Any, NamedTuple
 
@@ -14,16 +13,15 @@ from fairspan.report.frames import in_order, values_of
 from fairspan.report.table import CHANGE, P_VALUE, Cell, Column, Row, Table
 from fairspan.report.text import model_name, number
 from fairspan.studies.audit.attention import parts_around
-from fairspan.studies.audit.measures import symbol
+from fairspan.studies.audit.coefficients import (
+    MEANING,
+    MIXED_NOTE,
+    coefficient_tables,
+    if_mixed,
+)
 
 Frames = Mapping[str, pl.DataFrame]
 
-MARKERS = {"◇": "p < 0.01", "□": "p < 0.05", "•": "not significant"}
-MEANING = (
-    "β0: the mean at position 1; βp: the difference of position p from it; n: segments in a "
-    "document"
-)
-_MIXED = "in mixed plans βp is a difference of languages as well as of positions"
 _LATER = "mixed plans: from position 2 on, since position 1 is in another language"
 _LEADS = "language leads"
 _FOLLOWS = "language follows"
@@ -158,7 +156,7 @@ def tables_of(frames: Frames, model: str, notes: Sequence[str]) -> Iterator[Tabl
         if "unevenness" in parts:
             margin = parts["families"]["margin"].drop_nulls()[0]
             yield _unevenness_table(parts["unevenness"], name, margin)
-        yield from _coefficient_tables(parts["coefficients"], name)
+        yield from coefficient_tables(parts["coefficients"], name)
         if "languages" in parts:
             yield _pair_table(parts["languages"], name)
         if "roles" in parts:
@@ -187,7 +185,7 @@ def _verdict_table(frames: Frames, model: str, notes: Sequence[str]) -> Table:
 def _unevenness_table(frame: pl.DataFrame, model: str, margin: float) -> Table:
 
     notes = [f"verdict: on differences between positions within ±{margin:g}"]
-    notes += _if_mixed(frame, _LATER)
+    notes += if_mixed(frame, _LATER)
     return _table("unevenness", in_order(frame, "plan", "n", "treatment"), model, notes)
 
 
@@ -229,7 +227,7 @@ def change_table(kind: str, frame: pl.DataFrame, measure: str, *, brief: bool = 
         shown = shown.with_columns(_LANGUAGES)
         notes = []
     else:
-        notes = _if_mixed(frame, _LATER if kind == "changes" else _MIXED)
+        notes = if_mixed(frame, _LATER if kind == "changes" else MIXED_NOTE)
     if first["first_run"] != first["second_run"]:
         notes.append(f"before: {first['first_run']}; after: {first['second_run']}")
     return _table(kind, frame, models, notes, shown, brief=brief)
@@ -237,112 +235,6 @@ def change_table(kind: str, frame: pl.DataFrame, measure: str, *, brief: bool = 
 
 def _change_name(first: str, second: str) -> str:
     return first if first == second else f"{first} → {second}"
-
-
-def _coefficient_tables(frame: pl.DataFrame, model: str) -> Iterator[Table]:
-    """All coefficients, then IRF's tables: one treatment's, and each (c.) with the first (uc.)."""
-    baseline, *others = values_of(frame, "treatment")
-    settings = list(_settings(frame, model))
-    for setting in settings:
-        yield setting.table("coefficients")
-    for setting in settings:
-        names = values_of(setting.frame, "treatment")
-        if len(names) > 1 and setting.frame["plan"].n_unique() > 1:
-            for name in names:
-                yield setting.table(f"coefficients-{name}", name)
-    for name in others:
-        for setting in settings:
-            if {name, baseline} <= {*setting.frame["treatment"]}:
-                yield setting.table(f"calibrated-{name}", name, baseline)
-
-
-class _Setting(NamedTuple):
-    """Documents whose coefficients are in one table, whose name ends in `suffix`."""
-
-    about: str
-    suffix: str
-    frame: pl.DataFrame
-
-    def table(self, kind: str, *treatments: str) -> Table:
-        """The table of all treatments, of one, or of a treatment with the baseline."""
-        part = self.frame
-        about = self.about
-        if treatments:
-            part = part.filter(pl.col("treatment").is_in(treatments))
-            about += f", {' and '.join(treatments)}"
-        measure = part["measure"][0]
-        return coefficient_table(
-            part,
-            f"{measure}-{kind}{self.suffix}",
-            f"OLS coefficients of {measure} ({about})",
-            pair=treatments if len(treatments) == 2 else None,
-            notes=_notes(part),
-        )
-
-
-def _settings(frame: pl.DataFrame, model: str) -> Iterator[_Setting]:
-    """Documents in one language, and mixed ones for each language of later segments."""
-    same = pl.col("lead") == pl.col("later")
-    alone = frame.filter(same)
-    if len(alone):
-        languages = values_of(alone, "lead")
-        title = "monolingual" if len(languages) > 1 else languages[0]
-        yield _Setting(f"{title}, {model}", "", alone)
-    mixed = frame.filter(~same)
-    for later in values_of(mixed, "later"):
-        part = mixed.filter(later=later)
-        plans = values_of(part, "plan")
-        title = heading(plans[0])
-        if len(plans) > 1:
-            title = f"mixed-language, later segments in {later}"
-        yield _Setting(f"{title}, {model}", f"-mixed-{later}", part)
-
-
-def coefficient_table(
-    frame: pl.DataFrame,
-    name: str,
-    title: str,
-    *,
-    pair: tuple[str, str] | None = None,
-    notes: Sequence[str] = (),
-    digits: int = 3,
-) -> Table:
-    """A column for each plan, as in IRF's Tables 1–15, or for each treatment of a single plan.
-
-    A treatment and its baseline as a `pair` have two columns for each plan, calibrated (c.) and
-    uncalibrated (uc.), as in IRF's Tables 16–19.
-    """
-    plans = values_of(frame, "plan")
-    treatments = pair or values_of(frame, "treatment")
-    columns = {}
-    for plan, treatment in product(plans, treatments):
-        if pair:
-            column = Column("c." if treatment == pair[0] else "uc.", heading(plan))
-        elif len(plans) == 1:
-            column = Column(treatment)
-        elif len(treatments) == 1:
-            column = Column(heading(plan))
-        else:
-            column = Column(treatment, heading(plan))
-        columns[plan, treatment] = column
-    keys = ["n", "position", "plan", "treatment", "estimate", "marker"]
-    cells = {
-        tuple(key): Cell(estimate, f".{digits}f", marker)
-        for *key, estimate, marker in frame.select(keys).iter_rows()
-    }
-    rows = []
-    for n in sorted(set(frame["n"])):
-        for position in range(1, n + 1):
-            label = symbol(position)
-            if not pair:
-                label += " (Intercept)" if position == 1 else f" ({position} vs. 1)"
-            # Empty where a size was not measured.
-            of_row = tuple(cells.get((n, position, *column), Cell("")) for column in columns)
-            rows.append(Row((str(n), label), of_row))
-    if pair:
-        notes = (f"c.: {pair[0]}; uc.: {pair[1]}", *notes)
-    headings = tuple(columns.values())
-    return Table(name, title, ("n", ""), headings, tuple(rows), frame, 1, tuple(notes))
 
 
 def attention_tables(frame: pl.DataFrame) -> Iterator[Table]:
@@ -381,26 +273,3 @@ def reason(verdict: Mapping[str, Any]) -> str:
     """A verdict's sentence without the verdict, which is shown next to it."""
     kind = verdict["verdict"]
     return str(verdict["sentence"]).removeprefix(f"{kind}: ").removeprefix(f"{kind} ")
-
-
-def heading(plan: str) -> str:
-    """A plan as the heading of a column, such as "[zh, en, ..., en]" for "zh:en"."""
-    lead, _, later = plan.partition(":")
-    return f"[{lead}, {later}, ..., {later}]" if later else lead
-
-
-def legend(frame: pl.DataFrame) -> str:
-    """What the markers mean that occur."""
-    used = [f"{sign} {meaning}" for sign, meaning in MARKERS.items() if sign in frame["marker"]]
-    return f"p < 0.001 unless marked: {', '.join(used)}" if used else "p < 0.001 for all"
-
-
-def _notes(frame: pl.DataFrame) -> list[str]:
-    kinds = ", ".join(sorted(set(frame["inference"])))
-    ends = dict.fromkeys([frame["sets"].min(), frame["sets"].max()])
-    counts = f"sets: {' to '.join(map(str, ends))}; inference: {kinds}"
-    return [MEANING, *_if_mixed(frame, _MIXED), legend(frame), counts]
-
-
-def _if_mixed(frame: pl.DataFrame, note: str) -> list[str]:
-    return [note] if (frame["lead"] != frame["later"]).any() else []
