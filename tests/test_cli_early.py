@@ -84,7 +84,7 @@ MISTAKES = [
     ("inspect model page.md --device cuda", NOT_THERE),
     ("serve model --port 0 --device cuda", NOT_THERE),
     ("inspect model page.md --dtype int3", "there is no dtype 'int3'"),
-    ("audit model --corpus empty.jsonl", "empty is empty: it needs records with 'id' and 'text'"),
+    ("audit model --corpus empty.jsonl", "empty is empty: it needs records with 'text'"),
     ("evaluate model passages --corpus cut.parquet", "cut.parquet is not a Parquet file"),
     ("corpus build built --languages en,de --model model", "there is no dump of 'en'"),
     ("audit model --corpus nowhere.jsonl", "there is no file or folder 'nowhere.jsonl'"),

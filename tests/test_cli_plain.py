@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.commands import Run
+from tests.tiny import words
 
 # A view with every kind of chart and table, under names that are markup and Chinese, in the
 # terminal and as an error.
@@ -54,3 +58,24 @@ def test_everything_that_is_shown_in_a_terminal(encoding: str, wanted: tuple[str
     assert out.splitlines()[-1] == wanted[0]
     assert err.strip() == wanted[1]
     assert ("####" in out) == (encoding != "utf-8"), "bars"
+
+
+def test_names_of_files_are_shown_and_not_obeyed(save_tiny: Callable[[], Path], run: Run) -> None:
+    """Neither by a terminal, nor as rich's markup, in notes, forecasts, progress and errors."""
+    name = "[red] \x1b[31m\x9b2J.txt"
+    shown = "[red] \ufffd[31m\ufffd2J.txt"
+    folder = Path("\x1b]0;[bold]")
+    folder.mkdir()
+    for number in range(40):
+        (folder / f"{number}.md").write_text(words(30, number))
+    (folder / name).write_bytes(b"\xff")
+    model = save_tiny()
+    forecast = run("audit", model, "--corpus", folder, "--dry-run", "--sizes", "3").ok
+    checked = run("corpus", "check", folder).ok
+    embedded = run("embed", model, folder, "out").ok
+    failed = run("corpus", "check", folder / name)
+    assert f"left out, since not UTF-8: {shown}" in " ".join(forecast.out.split())
+    assert f"left out, since not UTF-8: {shown}" in checked.out
+    failed.is_one_line(f"{shown}: byte 1 of the file (0xff) is not UTF-8")
+    for done in (forecast, checked, embedded, failed):
+        assert not {"\x1b", "\x9b"} & {*done.out, *done.err}

@@ -9,6 +9,7 @@ from cyclopts import App, CycloptsError
 from fairspan import __version__
 from fairspan.cli.plain import write_plainly
 from fairspan.errors import DesignError, FairspanError
+from fairspan.report.text import printable
 
 # Modules and their commands, in the order of `--help`.
 _COMMANDS = (
@@ -74,5 +75,5 @@ def main() -> None:
     except (FairspanError, CycloptsError) as error:
         # A value that fairspan refused while it was read.
         reason = error.__cause__ if isinstance(error.__cause__, FairspanError) else error
-        print("fairspan:", str(reason).replace("\n", " "), file=sys.stderr)
+        print("fairspan:", printable(str(reason).replace("\n", " ")), file=sys.stderr)
         sys.exit(2)

@@ -21,7 +21,7 @@ from rich.progress import (
 
 from fairspan.cli.showing import require_file, say
 from fairspan.model.source import DEFAULT_MODEL
-from fairspan.report.text import duration
+from fairspan.report.text import duration, printable
 from fairspan.runs.progress import Progress as AnyProgress
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class TerminalProgress(AnyProgress):
         self.console = Console(stderr=True)
         self._bar = Progress(
             SpinnerColumn(),
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f} %"),
             TimeElapsedColumn(),
@@ -60,13 +60,15 @@ class TerminalProgress(AnyProgress):
         return next(iter(self._bar.tasks), None)
 
     def stage(self, name: str) -> None:
+        """Show what begins, beside the bar or in a line."""
+        name = printable(name)
         if name == self._stage:
             return
         self._stage = name
         if self._task is not None and self.console.is_terminal:
             self._task.description = name
         else:
-            self.console.print(f"{name} …", style="dim", highlight=False)
+            self._print(f"{name} …")
 
     def start(self, total: int) -> None:
         self._clear()
@@ -79,9 +81,10 @@ class TerminalProgress(AnyProgress):
 
     def reach(self, file: Path, done: int, result: str) -> None:
         """Report how many bytes of a file are read, and what came out of them."""
-        if f"reading {file.name}" != self._stage:
+        stage = printable(f"reading {file.name}")
+        if stage != self._stage:
             self.stop()
-            self.stage(f"reading {file.name}")
+            self.stage(stage)
             self.start(file.stat().st_size)
         self.advance(done - int(self._task.completed if self._task else 0))
         self.say(result)
@@ -102,7 +105,10 @@ class TerminalProgress(AnyProgress):
     def print_lines(self) -> None:
         """Until the command ends, print every 30 s what is done and what remains."""
         while not self.over.wait(LINE_SECONDS):
-            self.console.print(self.line, style="dim", highlight=False, soft_wrap=True)
+            self._print(self.line)
+
+    def _print(self, line: str) -> None:
+        self.console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
 
     @property
     def line(self) -> str:

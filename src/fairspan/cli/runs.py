@@ -11,7 +11,7 @@ from rich.console import Console
 from fairspan.cli.command import command
 from fairspan.cli.gate import fail_on_changes, read_conditions
 from fairspan.cli.options import Failing
-from fairspan.cli.showing import print_json, say_unfinished
+from fairspan.cli.showing import print_json, put, say_unfinished
 from fairspan.errors import DesignError
 
 
@@ -46,7 +46,7 @@ def compare(
         as_json: print the result as JSON.
     """
     from fairspan.report.frames import to_records
-    from fairspan.report.terminal import print_table
+    from fairspan.report.terminal import print_line, print_table
     from fairspan.runs.header import FORMAT
     from fairspan.studies.logs import changes, read_log
     from fairspan.studies.logs import compare as compare_logs
@@ -64,7 +64,7 @@ def compare(
     else:
         console = Console()
         for change in compared:
-            console.print(f"{change.name}: {change.sentence}", soft_wrap=True, highlight=False)
+            print_line(console, f"{change.name}: {change.sentence}")
         for table in tables:
             if table.brief:
                 print_table(console, table)
@@ -132,7 +132,7 @@ def report(
     if as_json:
         print_json({kind: [str(file) for file in files] for kind, files in written.items()})
         return
-    print(f"page: {page} ({page.stat().st_size / 1e6:.1f} MB)")
+    put(f"page: {page} ({page.stat().st_size / 1e6:.1f} MB)")
     for kind, folder in (("figures", figures), ("tables", tables)):
         if folder is not None:
-            print(f"{kind}: {len(written[kind])} files in {folder}")
+            put(f"{kind}: {len(written[kind])} files in {folder}")

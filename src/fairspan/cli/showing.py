@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fairspan.cli.options import Showing
 from fairspan.cli.plain import takes_any_text
 from fairspan.errors import FairspanError
+from fairspan.report.text import printable
 
 if TYPE_CHECKING:
     from fairspan.report.result import Result
@@ -19,9 +20,14 @@ if TYPE_CHECKING:
     from fairspan.runs.log import RunLog
 
 
+def put(text: str) -> None:
+    """Print a line on stdout; a name in it may hold what a terminal would obey."""
+    print(printable(text))
+
+
 def say(text: str) -> None:
     """Print a line on stderr, beside the result."""
-    print(text, file=sys.stderr, flush=True)
+    print(printable(text), file=sys.stderr, flush=True)
 
 
 def print_json(value: Any) -> None:
@@ -35,7 +41,7 @@ def print_result(facts: Any, sentences: Iterable[str], *, as_json: bool) -> None
     if as_json:
         print_json(facts)
     else:
-        print(*sentences, sep="\n")
+        put("\n".join(sentences))
 
 
 def show(result: Result, showing: Showing, ending: str = "") -> None:
@@ -59,7 +65,11 @@ def show(result: Result, showing: Showing, ending: str = "") -> None:
 
 def say_where(what: str, file: Path, *, as_json: bool) -> None:
     """Print where a file was written: on stderr if stdout holds JSON."""
-    print(f"{what}: {file}", file=sys.stderr if as_json else sys.stdout)
+    line = f"{what}: {file}"
+    if as_json:
+        say(line)
+    else:
+        put(line)
 
 
 def require_folder(folder: Path, target: Path | None = None) -> None:
@@ -86,6 +96,9 @@ def print_forecast(forecast: Forecast, *, as_json: bool) -> None:
     """Print one line per treatment or stage, the notes, and how long it takes or what is sent."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
+
+    from fairspan.report.terminal import print_line
 
     if as_json:
         print_json(forecast.to_dict())
@@ -97,13 +110,14 @@ def print_forecast(forecast: Forecast, *, as_json: bool) -> None:
     for name in names[1:]:
         table.add_column(headings.get(name, name), justify="right")
     for row in forecast.rows:
-        table.add_row(row[names[0]], *(_cell(name, row[name]) for name in names[1:]))
+        first = Text(printable(row[names[0]]))
+        table.add_row(first, *(_cell(name, row[name]) for name in names[1:]))
     console.print(table)
     for note in forecast.notes:
-        console.print(f"note: {note}", style="yellow", soft_wrap=True)
-    console.print(forecast.sentence, soft_wrap=True)
+        print_line(console, f"note: {note}", style="yellow")
+    print_line(console, forecast.sentence)
     if forecast.sending:
-        console.print(forecast.sending.words, soft_wrap=True)
+        print_line(console, forecast.sending.words)
 
 
 def _cell(name: str, value: Any) -> str:

@@ -12,7 +12,7 @@ from fairspan.cli.command import command, of_fields, taken
 from fairspan.cli.gate import fail_on_run, read_conditions
 from fairspan.cli.options import Failing, Remote, Showing
 from fairspan.cli.progress import TerminalProgress, running, say_loading
-from fairspan.cli.showing import print_forecast, require_file, require_folder, show
+from fairspan.cli.showing import print_forecast, put, require_file, require_folder, show
 from fairspan.errors import DesignError
 from fairspan.runs.options import StudyOptions
 from fairspan.studies.collapse.options import CollapseOptions
@@ -78,7 +78,7 @@ def tune(**typed: Any) -> None:
     """
     log = run_study(TuneOptions, typed)
     if log is not None and not typed.get("as_json"):
-        print(f"calibration: {log.folder / CALIBRATION_FILE}\npage: {log.folder / 'tune.html'}")
+        put(f"calibration: {log.folder / CALIBRATION_FILE}\npage: {log.folder / 'tune.html'}")
 
 
 def run_study(options: type[StudyOptions], typed: Mapping[str, Any]) -> RunLog | None:

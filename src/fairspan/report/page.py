@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from fairspan.report.frames import to_csv
 from fairspan.report.render import render
 from fairspan.report.text import cleaned, printable
 from fairspan.report.view import View
@@ -57,8 +58,8 @@ def row_download(run: str, rows: pl.DataFrame, limit: int) -> Download:
     name = f"{run}-rows.csv"
     label = f"raw rows, {len(rows):,} (CSV)"
     kept = rows.select([column for column in rows.columns if rows[column].null_count() < len(rows)])
-    bytes_per_row = len(_packed(kept.head(SAMPLE).write_csv())) / max(1, min(SAMPLE, len(kept)))
-    content = _packed(kept.write_csv()) if bytes_per_row * len(kept) <= 1.5 * limit else ""
+    bytes_per_row = len(_packed(to_csv(kept.head(SAMPLE)))) / max(1, min(SAMPLE, len(kept)))
+    content = _packed(to_csv(kept)) if bytes_per_row * len(kept) <= 1.5 * limit else ""
     if 0 < len(content) <= limit:
         return Download(name, label, content)
     reason = f"{len(rows):,} raw rows do not fit into the page: rows.parquet in the run's folder"

@@ -163,6 +163,7 @@ def _common(mappings: Collection[Mapping[str, object]]) -> list[str]:
 
 
 def _answer(name: str, tasks: Sequence[MeasuredTask]) -> str:
+    """The document that a question asks for in all languages."""
     by_language = [{*measured.task.relevant[name]} for measured in tasks]
     several = max(map(len, by_language))
     if several > 1:
