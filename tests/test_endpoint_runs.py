@@ -75,6 +75,18 @@ def test_the_same_as_an_object_that_encodes(server: Server, corpus: str, verb: s
     assert described["prompt_tokens"] == sum(len(text.split()) for text in server.texts)
 
 
+def test_lengths_of_queries_are_in_tokens_of_about_four_letters(corpus: str) -> None:
+    """On the default corpus, whose sentences are longer than 60 characters."""
+    asked = {"sets": 4, "metrics": ["mrr"], "progress": False}
+    passages = fairspan.evaluate(Words(), **asked, out="passages")
+    pages = fairspan.evaluate(Words(), "pages", editions=1, **asked, out="pages")
+    for log in (passages, pages):
+        lengths = log.rows["query_tokens"]
+        assert 120 < lengths.max() <= 240
+        assert lengths.min() > 28, "seven tokens of four letters"
+    assert passages.header.searched.documents == 4
+
+
 def test_nothing_is_asked_for_twice(server: Server, corpus: str) -> None:
     """The same call finds its log; another study finds what it shares in the store."""
     endpoint = Endpoint(server.url, "words")

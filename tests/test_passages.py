@@ -127,7 +127,9 @@ def test_long_documents_have_more_passages(window: int | None) -> None:
         ({"most_tokens": 100_000, "least": 15}, 23),
     ],
 )
-def test_how_many_are_drawn(limits: dict[str, int], wanted: int | None) -> None:
+def test_how_many_are_drawn(
+    limits: dict[str, int], wanted: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the order of the seed: as many as have 2,000 tokens together, if nothing else is said."""
     corpus = make_corpus()
     texts = [one.text for one in sorted(corpus.segments, key=lambda one: one.id)]
@@ -135,7 +137,11 @@ def test_how_many_are_drawn(limits: dict[str, int], wanted: int | None) -> None:
     tokens = np.cumsum([len(texts[number].split()) for number in order])
     fitting = int((tokens <= 2000).sum())
     assert 4 < fitting < 12, "the premise"
+    sampled = passages(corpus, **limits)
+    monkeypatch.setattr("fairspan.retrieval.passages._SURPLUS", 1000)
     task = passages(corpus, **limits)
+    assert (sampled.drawn_from, len(sampled.notes)) == (task.drawn_from, len(task.notes))
+    assert task.drawn_from == (None if len(task.documents) == 23 else 23)
     assert len(task.documents) == (fitting if wanted is None else wanted)
     drawn = {f"a{number:02}/en" for number in order[: len(task.documents)]}
     assert {one.id for one in task.documents} == drawn

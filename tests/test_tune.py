@@ -454,7 +454,7 @@ def test_a_forecast_is_exact(
     again = Recorder()
     with crafted({MILD: 0.2}):
         log = tuned(**asked)
-        tuned(**asked, fresh=True, progress=again)
+        tuned(**asked, folder="again", progress=again)
     assert log.header.timings.tokens_computed == sum(said.values()) - said["averaged chunks"]
     assert any(": 0 tokens to embed" in one for one in again.stages)
 
@@ -558,7 +558,7 @@ def test_options_go_to_the_tasks_that_take_them() -> None:
     )
     assert options.searched == (
         PageSource(corpus="mine", size=3, sets=220),
-        PassageSource(corpus="other", sets=250, query_tokens=60),
+        PassageSource(corpus="other", query_tokens=60),
         CollectionSource(task="beir:a", split="dev"),
     )
     assert (TuneOptions().tasks, TuneOptions(parts=True).tasks) == (("passages",), ("pages",))

@@ -12,6 +12,7 @@ from fairspan.design.documents import Document, Documents, build_documents
 from fairspan.design.lengths import Key, Material, TokenCounter, measure_segments
 from fairspan.design.plan import LanguagePlan, languages_of
 from fairspan.errors import CorpusError
+from fairspan.retrieval.rough_tokens import in_tokens
 from fairspan.retrieval.task import LEAST_TOKENS, Evidence, Passage, Query, RetrievalTask, make_task
 
 QUERIES = ("held-out", "first-sentence", "title")
@@ -47,7 +48,7 @@ def build_pages(
     # The parts are openings already, and their queries are what follows them.
     design = replace(design, opening=None, too_long="redraw")
     material = measure_segments(parts, languages_of(plans), design, counter)
-    made, few = _disjoint(material, plans, design, counter)
+    made, few, drawn_from = _disjoint(material, plans, design, counter)
     available = 1 + max(page.order for page in made.documents)
     editions = editions or available
     (size,) = design.sizes
@@ -62,14 +63,17 @@ def build_pages(
         pages = [page for page in made.documents if (page.plan, page.order) == (plan, edition)]
         name = f"pages of {size} from {corpus.name}, {plan}, edition {edition + 1}"
         task = _edition(name, pages, texts, queries.language)
-        tasks.append(replace(task, edition=edition, notes=all_notes))
+        tasks.append(replace(task, edition=edition, notes=all_notes, drawn_from=drawn_from))
     return tuple(tasks)
 
 
 def _disjoint(
     material: Material, plans: Sequence[LanguagePlan], design: Design, counter: TokenCounter
-) -> tuple[Documents, list[str]]:
-    """As many of the wanted sets as have no segment in common: a query asks for one page."""
+) -> tuple[Documents, list[str], int | None]:
+    """As many of the wanted sets as have no segment in common: a query asks for one page.
+
+    Also notes, and how many pages there could be, if that is more.
+    """
     (size,) = design.sizes
     wanted = design.sets_of(size)
     possible = max(2, min(wanted, len(material.ids) // size))
@@ -83,8 +87,11 @@ def _disjoint(
         possible = made.draws[size].disjoint
         design = replace(design, sets=possible, documents={})
         made = build_documents(material, plans, design, counter)
-    note = f"the corpus yields {possible} pages of {size} different segments each"
-    return made, [note] if possible < wanted else []
+    if possible < wanted:
+        return made, [f"the corpus yields {possible} pages of {size} different segments each"], None
+    available = len(material.ids) // size
+    note = f"{possible} of {available} pages of {size} different segments each were drawn"
+    return (made, [note], available) if possible < available else (made, [], None)
 
 
 def _edition(
@@ -161,6 +168,7 @@ def _queries(
     if queries.kind == "first-sentence":
         firsts = [_first_of_several(part, segment.language) for segment, part in pairs]
         return firsts, "have only one sentence"
+    counter = in_tokens(counter)
     rests = [segment.text[len(part) :].strip() for segment, part in pairs]
     rests = counter.cut(rests, queries.tokens)
     counted = zip(rests, counter.count(rests), strict=True)

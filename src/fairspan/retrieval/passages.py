@@ -32,8 +32,27 @@ _DRAWS = 2000
 _TRIES = 20
 _MOST_PASSAGES = 10
 
+_SURPLUS = 3
+"""Times as many documents as needed are looked at for passages, which takes long."""
+_CHARACTERS = 4
+"""Of a token, about."""
+
 Cut = tuple[Passage, list[tuple[Query, Evidence]]]
 """A document without its passages, and these as queries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many documents are used unless a number is asked for.
+
+    Attributes:
+        most_tokens: how many tokens they may have together, if there are more than `least` of them.
+        documents: how many there are at most.
+    """
+
+    most_tokens: float = 300_000
+    least: int = 100
+    documents: int | None = 1000
 
 
 @dataclass(frozen=True)
@@ -50,7 +69,7 @@ class PassageDraw:
         tokens: length of the longest passage.
         per_document: passages of a document, each from another fifth: 1 to 5.
         documents: how many to use at most, drawn at random; None for all.
-        most_tokens: how many tokens they may have together, if there are more than `least` of them.
+        most_tokens, least: as in `Budget`.
         tokens_each: long documents have a passage for so many tokens, up to ten.
     """
 
@@ -65,7 +84,27 @@ class PassageDraw:
 
     def tasks(self, corpus: Corpus, languages: Sequence[str]) -> tuple[RetrievalTask, ...]:
         chosen = corpus.select(languages)
-        return tuple(self._task(chosen, language) for language in chosen.languages)
+        looked_at = self._sampled(chosen)
+        return tuple(
+            self._task(looked_at, language, len(chosen.ids([language])))
+            for language in chosen.languages
+        )
+
+    def _sampled(self, corpus: Corpus) -> Corpus:
+        """More documents than are needed, drawn at random if they are limited."""
+        if self.most_tokens == float("inf"):
+            return corpus
+        characters: Counter[str] = Counter()
+        for segment in corpus.segments:
+            characters[segment.id] += len(segment.text)
+        ids = sorted(characters)
+        drawn = [ids[number] for number in np.random.default_rng(self.seed).permutation(len(ids))]
+        totals = np.cumsum([characters[id] for id in drawn])
+        enough = int(np.searchsorted(totals, _SURPLUS * _CHARACTERS * self.most_tokens)) + 1
+        count = min(_SURPLUS * (self.documents or len(ids)), max(enough, _SURPLUS * self.least))
+        kept = set(drawn[:count])
+        segments = tuple(segment for segment in corpus.segments if segment.id in kept)
+        return replace(corpus, segments=segments)
 
     @cached_property
     def _room(self) -> float:
@@ -73,8 +112,8 @@ class PassageDraw:
         window = self.counter.window
         return float("inf") if window is None else window - self.counter.count_whole([""])[0]
 
-    def _task(self, corpus: Corpus, language: str) -> RetrievalTask:
-        """The task of one language."""
+    def _task(self, corpus: Corpus, language: str, total: int) -> RetrievalTask:
+        """The task of one language, which has `total` documents."""
         articles, notes = self._usable(corpus, language)
         rng = np.random.default_rng(self.seed)
         shuffled = [articles[number] for number in rng.permutation(len(articles))]
@@ -92,8 +131,9 @@ class PassageDraw:
                 f"{tried - used} of {tried} {documents} have too few places to cut out passages "
                 "and were not used"
             )
-        if tried < len(shuffled) and self.most_tokens < float("inf"):
-            notes.append(f"{used} of {len(shuffled)} {documents} were drawn")
+        is_drawn = tried < len(shuffled) or len(corpus.ids([language])) < total
+        if is_drawn:
+            notes.append(f"{used} of {total} {documents} were drawn")
         too_long = sum(article.too_long for article, _ in cuts)
         if too_long:
             notes.append(
@@ -103,7 +143,8 @@ class PassageDraw:
         name = corpus.name if language == UNKNOWN else f"{corpus.name}, {language}"
         passages = [document for _, (document, _) in cuts]
         queries = [query for _, (_, asked) in cuts for query in asked]
-        return make_task(f"passages from {name}", passages, queries, (*corpus.notes, *notes))
+        task = make_task(f"passages from {name}", passages, queries, (*corpus.notes, *notes))
+        return replace(task, drawn_from=total if is_drawn else None)
 
     def _draw_all(
         self, shuffled: Sequence[Article], language: str, rng: np.random.Generator

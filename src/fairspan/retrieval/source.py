@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, get_args
@@ -16,13 +16,16 @@ from fairspan.design.plan import LanguagePlan, choose_plans, languages_of
 from fairspan.errors import CorpusError, require_list, require_whole
 from fairspan.retrieval.beir import files_of_positions, read_beir, read_positions
 from fairspan.retrieval.pages import QUERIES, PageQueries, build_pages
-from fairspan.retrieval.passages import PassageDraw
+from fairspan.retrieval.passages import Budget, PassageDraw
+from fairspan.retrieval.rough_tokens import in_tokens
 from fairspan.retrieval.task import LEAST_TOKENS, RetrievalTask
 
 PAGES = "pages"
 PASSAGES = "passages"
 BEIR = "beir:"
 MTEB = "mteb:"
+_PAGES = 100
+"""How many are drawn by default."""
 _LIMITS = ("opening", "min_tokens", "max_tokens", "length_language", "length_ratio")
 CHOICES = "'pages', 'passages', the folder of a collection, 'beir:FOLDER' or 'mteb:NAME'"
 
@@ -37,14 +40,15 @@ class PassageOptions:
             sample is long-sample.
         languages: languages of passages and pages, such as en and de; of a collection in several
             languages, those to search across.
-        sets: number of pages, or of documents with passages, that are searched for.
+        sets: number of pages, or of documents with passages, that are searched for. By default 100
+            pages; all documents, or as many as have 300,000 tokens, from 100 to 1,000.
         query_tokens: length of the longest held-out query.
         seed: seed of what is drawn, and of intervals.
     """
 
     corpus: str = field(default=SAMPLE, metadata={"source": True})
     languages: Sequence[str] | None = None
-    sets: int = 100
+    sets: int | None = None
     query_tokens: int = 60
     seed: int = 0
 
@@ -52,7 +56,8 @@ class PassageOptions:
         """Bring the options into one form, and raise for values that are not allowed."""
         object.__setattr__(self, "corpus", str(self.corpus))
         _store_list(self, "languages", "['en']")
-        require_whole("sets", self.sets, least=2)
+        if self.sets is not None:
+            require_whole("sets", self.sets, least=2)
         require_whole("query_tokens", self.query_tokens, least=LEAST_TOKENS, kind=CorpusError)
 
 
@@ -137,9 +142,12 @@ class PassageSource(PassageOptions):
         corpus = LONG_SAMPLE if self.corpus == SAMPLE else self.corpus
         return choose_plans(corpus, self.languages, (), partial=True)
 
-    def read(self, counter: TokenCounter) -> tuple[RetrievalTask, ...]:
+    def read(
+        self, counter: TokenCounter, budget: Budget | None = None
+    ) -> tuple[RetrievalTask, ...]:
         plans, corpus = self.planned_corpus
-        draw = PassageDraw(counter, tokens=self.query_tokens, documents=self.sets, seed=self.seed)
+        limits = asdict(budget or Budget()) if self.sets is None else {"documents": self.sets}
+        draw = PassageDraw(in_tokens(counter), self.query_tokens, seed=self.seed, **limits)
         return draw.tasks(corpus, languages_of(plans))
 
 
@@ -163,8 +171,8 @@ class PageSource(PageOptions):
 
     @property
     def design(self) -> Design:
-        same = {name: getattr(self, name) for name in ("sets", "seed", *_LIMITS)}
-        return Design(design=self.orders, sizes=(self.size,), **same)
+        same = {name: getattr(self, name) for name in ("seed", *_LIMITS)}
+        return Design(design=self.orders, sizes=(self.size,), sets=self.sets or _PAGES, **same)
 
     @cached_property
     def planned_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:

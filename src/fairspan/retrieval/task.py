@@ -54,6 +54,7 @@ class RetrievalTask:
         edition: which of several indexes of the same queries this is, from 0.
         lead, later: the languages of a page's first segment and of its later ones.
         notes: what a reader of results should know about how the task was made.
+        drawn_from: how many documents the corpus has, if not all of them are searched.
         across: "mixed" if every document is in one of several languages, "parallel" if in all.
     """
 
@@ -66,6 +67,7 @@ class RetrievalTask:
     lead: str = ""
     later: str = ""
     notes: tuple[str, ...] = ()
+    drawn_from: int | None = None
     across: str = ""
 
     def __post_init__(self) -> None:

@@ -26,10 +26,14 @@ QUERY_KEYS = ["lead", "later", "order", "query", "document", "document_language"
 
 @dataclass(frozen=True, slots=True)
 class EvaluateEntries:
-    """What the indexes take, and details of how it was measured. A run adds to both."""
+    """What the indexes take, and details of how it was measured. A run adds to both.
+
+    `drawn_from` is how many documents an index could have, if not all of them were drawn.
+    """
 
     costs: list[IndexCost] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
+    drawn_from: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,14 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from fairspan.calibration.treatment import Treatment
 from fairspan.errors import CorpusError
 from fairspan.retrieval.indexes import IndexPlan
 from fairspan.retrieval.languages import combine_languages
 from fairspan.retrieval.measured import MeasuredTask
-from fairspan.retrieval.source import PAGES, PASSAGES, LanguageSource
+from fairspan.retrieval.source import PAGES, PASSAGES, LanguageSource, PassageSource
 from fairspan.retrieval.splitting import link_queries
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.header import Header, TaskInfo, WindowInfo
@@ -23,6 +25,10 @@ from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.evaluate.measures import EvaluateEntries
 from fairspan.studies.evaluate.options import EvaluateOptions
 
+_LENGTH = (
+    "queries have up to {} tokens; tune shortens them until the plain model misses some, so it "
+    "finds less in the same documents"
+)
 _NO_POSITIONS = (
     "across languages, results are not shown by position of the evidence: "
     "evaluate one language for that"
@@ -113,6 +119,14 @@ class PreparedEvaluation:
         return list(dict.fromkeys(query.language for query in task.queries if task.across))
 
     @property
+    def _drawn_from(self) -> int | None:
+        """How many documents an index could have, if not all of them were drawn."""
+        tasks = [measured.task for measured in self.tasks]
+        if not any(task.drawn_from for task in tasks):
+            return None
+        return round(np.mean([task.drawn_from or len(task.documents) for task in tasks]))
+
+    @property
     def notes(self) -> list[str]:
         of_tasks = (note.rstrip(".") for measured in self.tasks for note in measured.task.notes)
         windows = window_notes(self._windows, self.subject.counter.unit)
@@ -125,13 +139,15 @@ class PreparedEvaluation:
         details = limit_note(self.subject, self.searching.lengths()["documents"])
         if self._languages and tasks[0].evidence:
             details.append(_NO_POSITIONS)
+        if isinstance(self.options.searched, PassageSource):
+            details.append(_LENGTH.format(self.options.query_tokens))
         plans = dict.fromkeys(f"{task.lead}:{task.later}" for task in tasks if task.lead)
         return replace(
             header,
             task=self._task,
             plans=list(plans),
             windows=self._windows,
-            study=EvaluateEntries(details=details),
+            study=EvaluateEntries(details=details, drawn_from=self._drawn_from),
         )
 
 

@@ -10,6 +10,7 @@ from fairspan.report.text import model_name, with_bounds
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.charts import Shown, depth_chart, overall_chart, position_chart
+from fairspan.studies.evaluate.haystack import drawn_notes
 from fairspan.studies.evaluate.language_view import ARMS, TEST, language_section
 from fairspan.studies.evaluate.measures import RANK, EvaluateEntries
 from fairspan.studies.evaluate.summary import frames_of
@@ -65,7 +66,7 @@ def view_of(log: RunLog) -> View:
         sections=tuple(sections),
         frames=shown.frames,
         picture=first.heats[0].name if first.heats else first.charts[0].name,
-        notes=tuple(log.notes),
+        notes=(*log.notes, *drawn_notes(log)),
         switch=tuple(shown.arms),
         all_first=len(shown.arms) <= FEW_BARS,
         methods=(*(" ".join(words.split()) for words in methods), *_details(log)),
@@ -78,9 +79,12 @@ def _details(log: RunLog) -> list[str]:
 
 
 def _heading(log: RunLog) -> str:
+    """Where, and how much was searched in which time."""
     task = log.header.searched
     seconds = log.header.timings.seconds
-    counted = [f"{task.queries:,} queries", f"{task.documents:,} documents"]
+    drawn_from = log.header.part(EvaluateEntries).drawn_from
+    among = f" of {drawn_from:,}" if drawn_from and task.indexes == 1 else ""
+    counted = [f"{task.queries:,} queries", f"{task.documents:,}{among} documents"]
     counted += [f"{task.indexes} indexes"] if task.indexes and task.indexes > 1 else []
     counted += [f"{seconds:.0f} s"] if seconds is not None else []
     return f"{log.where}: {', '.join(counted)}"

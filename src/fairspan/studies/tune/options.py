@@ -34,8 +34,8 @@ from fairspan.retrieval.source import (
 from fairspan.runs.options import StudyOptions, source
 
 CANDIDATES = ("long", "tiles-256", "tiles-128", "tiles")
-SETS = {PAGES: 220, PASSAGES: 250}
-"""How many pages or documents are drawn by default."""
+SETS: dict[str, int | None] = {PAGES: 220, PASSAGES: None}
+"""How many pages or documents are drawn by default; documents by their tokens."""
 LEAST_CLUSTERS = 20
 """Fewer documents are not tuned on: each half chooses by ten."""
 # Standard deviations of a change of nDCG@10 on articles: between documents, and between the
@@ -78,7 +78,6 @@ class TuneOptions(StudyOptions, TaskOptions):
     strict: bool = False
     prompt: str | None = None
     query_prompt: str | None = None
-    sets: int | None = None  # type: ignore[assignment]
     query_tokens: int | None = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:

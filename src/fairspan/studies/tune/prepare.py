@@ -1,6 +1,5 @@
 """`PreparedTuning`: tasks and guards as they are searched, and nothing embedded yet."""
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from fairspan.calibration.treatment import Treatment, as_treatment
-from fairspan.corpus.corpus import Corpus
-from fairspan.design.plan import languages_of
 from fairspan.errors import CorpusError
 from fairspan.report.text import counted, model_name
 from fairspan.retrieval.indexes import IndexPlan
 from fairspan.retrieval.measured import with_short_queries
-from fairspan.retrieval.passages import PassageDraw
-from fairspan.retrieval.source import PASSAGES, PageSource, PassageSource, TaskSource
+from fairspan.retrieval.passages import Budget
+from fairspan.retrieval.source import PageSource, PassageSource, TaskSource
 from fairspan.retrieval.splitting import link_queries
 from fairspan.retrieval.task import LEAST_TOKENS, RetrievalTask
 from fairspan.runs.fit_part import FitPart
@@ -30,7 +27,6 @@ from fairspan.runs.windows import window_notes, windows_of
 from fairspan.studies.tune.entries import SearchedTask, TuneEntries
 from fairspan.studies.tune.options import (
     CANDIDATES,
-    SETS,
     TuneOptions,
     require_enough,
     visible_gain,
@@ -38,14 +34,8 @@ from fairspan.studies.tune.options import (
 
 QUERY_TOKENS = (60, 30, 15, LEAST_TOKENS)
 """Lengths of queries to try, so that the plain model does not find nearly everything."""
-MOST_TOKENS = 200_000
-"""Of all documents together, unless their number is given: every candidate reads all of them."""
-LEAST_DOCUMENTS = 50
-"""That are read however long they are."""
-_SURPLUS = 3
-"""Times as many documents as needed are looked at for passages."""
-_CHARACTERS = 4
-"""Of a token, about."""
+BUDGET = Budget(most_tokens=200_000, least=50, documents=250)
+"""Of documents, unless their number is given: every candidate reads all of them."""
 
 
 @dataclass(frozen=True)
@@ -248,7 +238,7 @@ def _read_task(
     # Parts of a page are compared, so that every treatment has to read all of them.
     whole = isinstance(source, PageSource) and not subject.set_further
     subject = subject.reading(options.all_treatments, whole=whole)
-    tasks = measure_tasks(subject, _read(source, subject, options), source.too_long)
+    tasks = measure_tasks(subject, _read(source, subject), source.too_long)
     tasks = link_queries(tasks, texts=True)
     # Nothing in a tuning needs the ranks of all documents.
     searching = Searching(subject, tasks, (options.metric,), "window", with_ranks=False)
@@ -256,22 +246,13 @@ def _read_task(
     return TunedTask(name, searching, is_guard, QUERY_TOKENS if shortened else (None,))
 
 
-def _read(source: TaskSource, subject: Subject, options: TuneOptions) -> tuple[RetrievalTask, ...]:
+def _read(source: TaskSource, subject: Subject) -> tuple[RetrievalTask, ...]:
     """The tasks of a source; of a corpus, passages of as many documents as time allows."""
     if isinstance(source, PageSource) and source.opening is None:
         source = source.with_opening(_opening(source, subject))
-    if not isinstance(source, PassageSource) or options.sets is not None:
-        return source.read(subject.counter)
-    plans, corpus = source.planned_corpus
-    draw = PassageDraw(
-        subject.counter,
-        tokens=source.query_tokens,
-        documents=source.sets,
-        seed=source.seed,
-        most_tokens=MOST_TOKENS,
-        least=LEAST_DOCUMENTS,
-    )
-    return draw.tasks(_sampled(corpus, source.seed), languages_of(plans))
+    if isinstance(source, PassageSource):
+        return source.read(subject.counter, BUDGET)
+    return source.read(subject.counter)
 
 
 def _opening(source: PageSource, subject: Subject) -> int | None:
@@ -283,24 +264,6 @@ def _opening(source: PageSource, subject: Subject) -> int | None:
     _, corpus = source.planned_corpus
     lengths = counter.count([segment.text for segment in corpus.segments])
     return room if np.median(lengths) / 2 > room else None
-
-
-def _sampled(corpus: Corpus, seed: int) -> Corpus:
-    """More documents than needed, drawn at random: passages of a large corpus take long to cut."""
-    characters: Counter[str] = Counter()
-    for segment in corpus.segments:
-        characters[segment.id] += len(segment.text)
-    ids = sorted(characters)
-    drawn = [ids[number] for number in np.random.default_rng(seed).permutation(len(ids))]
-    totals = np.cumsum([characters[id] for id in drawn])
-    enough = int(np.searchsorted(totals, _SURPLUS * _CHARACTERS * MOST_TOKENS)) + 1
-    count = min(_SURPLUS * SETS[PASSAGES], max(enough, _SURPLUS * LEAST_DOCUMENTS))
-    if count >= len(ids):
-        return corpus
-    kept = set(drawn[:count])
-    note = f"{count:,} of its {len(ids):,} documents were looked at"
-    segments = tuple(segment for segment in corpus.segments if segment.id in kept)
-    return Corpus(corpus.name, segments, (*corpus.notes, note))
 
 
 def _name(source: TaskSource, taken: Sequence[str]) -> str:

@@ -1,0 +1,54 @@
+"""What is said where only some documents of a corpus are searched."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fairspan.retrieval.passages import Budget
+from fairspan.runs.progress import Silent
+from fairspan.studies.evaluate.haystack import among_half
+from fairspan.studies.evaluate.options import EvaluateOptions
+from fairspan.studies.evaluate.run import STUDY
+from tests.embedding_server import Words
+from tests.searches import log_of, rows_of
+from tests.tiny import words
+
+
+def test_half_of_the_documents_by_hand() -> None:
+    """Of four others one is before: of every two that are left, it is one in half of the cases."""
+    now, half = among_half("ndcg@10", np.full(400, 2), 5)
+    below = 1 / math.log2(3)
+    # The mean of 40,000 draws has a standard error of 0.001.
+    assert (now, half) == pytest.approx((below, (1 + below) / 2), abs=0.005)
+    assert among_half("recall@1", np.full(10, 1), 5) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("drawn_from", [None, 224])
+def test_the_page_says_how_many_were_searched(tmp_path: Path, drawn_from: int | None) -> None:
+    ranks = rows_of(lambda *_: 1 / math.log2(3), ["plain", "paper"], plans=[("", "")])
+    rows = [ranks, rows_of(lambda *_: 2, ["plain", "paper"], plans=[("", "")], metrics=["rank"])]
+    header = {} if drawn_from is None else {"drawn_from": drawn_from}
+    task = {"source": "passages", "names": ["t"], "indexes": 1, "queries": 48, "documents": 100}
+    view = log_of(tmp_path, rows[0].vstack(rows[1]), task=task, **header).view
+    said = (
+        "searched among 100 of 224 documents, which is easier than among all: among half of them, "
+        "ndcg@10 of plain is 0.8"
+    )
+    assert any(note.startswith(said) for note in view.notes) == bool(drawn_from)
+    assert ("100 of 224 documents" in view.heading) == bool(drawn_from)
+
+
+@pytest.mark.parametrize(("sets", "used"), [(None, 130), (100, 100)])
+def test_all_documents_are_used_up_to_a_budget(tmp_path: Path, sets: int | None, used: int) -> None:
+    for number in range(130):
+        text = " ".join(words(12, 1000 * number + place) + "." for place in range(12))
+        (tmp_path / f"a{number:03}.md").write_text(text, encoding="utf-8")
+    options = EvaluateOptions(Words(), corpus=str(tmp_path), sets=sets, progress=False)
+    assert Budget().most_tokens > 130 * 12 * 12 * 5 / 4, "the premise"
+    prepared = STUDY.ready(options, Silent())
+    task = prepared.tasks[0].task
+    assert (len(task.documents), task.drawn_from) == (used, None if sets is None else 130)
