@@ -275,7 +275,9 @@ BY_SIDE = {"query": 1, "document": 0.8}
     ("settings", "side", "both"),
     [
         ({"calibration": "long"}, "document", True),
-        ({"calibration": "tiles", "sides": "document"}, "document", True),
+        ({"calibration": "long", "query": "w1 w3 "}, "document", False),
+        ({"calibration": "tempscale", "query": "w1 w3 "}, "document", True),
+        ({"calibration": "tiles", "sides": "document"}, "document", False),
         ({"calibration": "tiles", "sides": "document"}, "query", False),
         ({"calibration": "paper"}, "query", True),
         ({"calibration": "paper", "sides": "document"}, "document", False),
@@ -287,12 +289,17 @@ def test_a_folder_has_the_prompts_of_the_sides_that_it_serves(
 ) -> None:
     """Where it serves one side, sentence-transformers puts that side's prompt before all texts."""
     model = copy.deepcopy(make_tiny("bert", "cls"))
-    model.prompts = {"query": "w1 ", "document": "w2 ", "other": "w3 "}
-    write_folder(fairspan.calibrate(model, **settings), tmp_path, side, 300)
+    query = settings.get("query", "w1 ")
+    model.prompts = {"query": query, "document": "w2 ", "other": "w3 "}
+    asked = {name: value for name, value in settings.items() if name != "query"}
+    write_folder(fairspan.calibrate(model, **asked), tmp_path, side, 300)
     told = read(tmp_path, "config_sentence_transformers.json")
-    own = {"query": "w1 "} if side == "query" else {"document": "w2 "}
+    own = {"query": query} if side == "query" else {"document": "w2 "}
     assert told["prompts"] == (model.prompts if both else own)
     assert told["default_prompt_name"] == (None if both else side)
+    card = (tmp_path / "README.md").read_text(encoding="utf-8")
+    assert ("It serves documents and queries." in card) == both
+    assert (f"Its vectors are those of `encode_{side}`: export the" in card) != both
 
 
 # What is refused

@@ -108,6 +108,8 @@ def export(
 
 def _exported(facts: dict[str, Any], out: Path, side: Side) -> Iterator[str]:
     """What was exported, in words."""
+    from fairspan.exporting.folder import one_side
+
     off = f"{facts['verified']['largest_difference']:.1e} off the model's vectors"
     if "int8" in facts:
         off = f"the lowest cosine to the model's vectors is {facts['int8']['lowest_cosine']:.4f}"
@@ -116,4 +118,4 @@ def _exported(facts: dict[str, Any], out: Path, side: Side) -> Iterator[str]:
         if prompt:
             yield f"Put this before every {name}, where the program you use does not: {prompt!r}."
     if len(facts["sides"]) == 1:
-        yield f"Its vectors are those of encode_{side}: export the other side as well."
+        yield one_side(side)

@@ -103,8 +103,8 @@ def export(
         prompted = [prompt + text for text in texts]
         facts |= _verified(partial, prompted, inputs, vectors)
         for other in sides[1:]:
-            word = [prompt_of(copied, other) + texts[0]]
-            _verified(partial, word, inputs, _encoded(copied, texts[:1], other))
+            others = [prompt_of(copied, other) + text for text in texts]
+            _verified(partial, others, inputs, _encoded(copied, texts, other))
         if int8:
             stage("quantizing")
             facts["int8"] = _quantized(partial, prompted, inputs, vectors)

@@ -29,8 +29,9 @@ This is {base}, {how}, exported by fairspan. The weights are those of the base m
 `onnx/model.onnx` takes `input_ids`, `attention_mask` and perhaps `token_type_ids`, int64
 [batch, length], and gives `sentence_embedding`, one finished vector per text, and
 `last_hidden_state`, one per token. Calibration, pooling and normalisation are inside: take
-`sentence_embedding` and pool nothing. `tokenizer.json` cuts and pads as the model does.
-`fairspan.json` has the calibration, the prompts, the limit and how the graph was verified.
+`sentence_embedding` and pool nothing. {{sides}}
+`tokenizer.json` cuts and pads as the model does. `fairspan.json` has the calibration, the prompts,
+the limit and how the graph was verified.
 
 ```python
 import numpy as np
@@ -70,8 +71,15 @@ def write_folder(model: SentenceTransformer, folder: Path, side: Side, window: i
     for number, module in enumerate(others, 1):
         modules.append(_save_module(module, folder, number))
     write_json(folder / "modules.json", modules)
-    card = model_card(model, calibration_of(model), _CARD)
+    serves = "It serves documents and queries." if len(sides) == 2 else one_side(side)
+    card = model_card(model, calibration_of(model), _CARD).replace("{sides}", serves)
     (folder / "README.md").write_text(card, encoding="utf-8")
+
+
+def one_side(side: Side) -> str:
+    """A sentence on a graph that serves only this side."""
+    other = "document" if side == "query" else "query"
+    return f"Its vectors are those of `encode_{side}`: export the {other} side as well."
 
 
 def _position_offset(model: Any) -> int:
@@ -98,18 +106,21 @@ def calibration_of(model: SentenceTransformer) -> Calibration:
 
 
 def sides_of(model: SentenceTransformer, side: Side) -> tuple[Side, ...]:
-    """The sides whose vectors a graph of one side gives."""
+    """The sides whose vectors a graph of one side gives, for texts of any length."""
     calibration = calibration_of(model)
     other: Side = "document" if side == "query" else "query"
     alike = calibration.on("query") == calibration.on("document")
-    # A question fits into one tile.
-    only_tiles = calibration.strength == 0 and calibration.tiles_on(side)
     poolings = [module for module in model.modules() if isinstance(module, Pooling)]
-    skips = any(not pooling.include_prompt for pooling in poolings)
-    same_prompt = prompt_of(model, side) == prompt_of(model, other)
-    if (alike or only_tiles) and (same_prompt or not skips):
-        return (side, other)
-    return (side,)
+    # Tiles share the prompt, and pooling may skip it: then the graph has its length.
+    is_fixed = calibration.tiles_on(side) or any(not pool.include_prompt for pool in poolings)
+    same_length = _prompt_length(model, side) == _prompt_length(model, other)
+    return (side, other) if alike and (same_length or not is_fixed) else (side,)
+
+
+def _prompt_length(model: SentenceTransformer, side: Side) -> int:
+    """The tokens of a side's prompt, special ones in front of it included."""
+    features = model.preprocess([""], prompt=prompt_of(model, side) or None, task=side)
+    return int(features.get("prompt_length") or 0)
 
 
 def _save_tokenizer(tokenizer: Any, folder: Path, window: int | None) -> None:
