@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import wraps
@@ -130,6 +130,83 @@ async def test_a_request_does_not_wait_forever_behind_longer_ones(age: float, se
         model.go.set()
         await asyncio.gather(*waiting)
         assert model.batches[1] == [second]
+
+
+@in_a_loop
+async def test_a_short_request_waits_for_one_batch_of_large_ones_at_most() -> None:
+    """And large ones for one of short requests, however many of these come."""
+    model = Model()
+    async with held(model, age=0.0, budget=100) as batcher:
+        waiting = [
+            ask(batcher, model, *(Text(100, f"{name}{n}") for n in range(9))) for name in "ab"
+        ]
+        for before, name in (("b3", "s0"), ("s0", "s1"), ("s1", "s2")):
+            short = Text(10, name)
+            model.during[before] = lambda short=short: waiting.append(ask(batcher, model, short))
+        await asyncio.sleep(0.001)
+        model.go.set()
+        while len(waiting) < 5 or not all(task.done() for task in waiting):
+            await asyncio.sleep(0.001)
+    names = [name for (name,) in model.batches]
+    start = names.index("b3")
+    assert [names[start + n] for n in (1, 3, 5)] == ["s0", "s1", "s2"]
+    assert {names[start + n][0] for n in (2, 4)} <= {"a", "b"}
+
+
+class StepModel(Model):
+    """Reads long texts in four steps."""
+
+    def steps(self, batch: Sequence[Text]) -> Iterator[np.ndarray | None]:
+        try:
+            for n in range(3):
+                self.vectors([Text(1, f"{batch[0].name}.{n}")])
+                yield None
+            yield self.vectors(batch)
+        finally:
+            self.batches.append([f"{batch[0].name} closed"])
+
+
+@in_a_loop
+async def test_a_long_text_is_read_in_steps_with_short_ones_between() -> None:
+    """One at a time; it goes on when short ones come without end, and is dropped if cancelled."""
+    model = StepModel()
+    async with held(model, budget=100) as batcher:
+        long = [ask(batcher, model, Text(500, f"long{n}")) for n in range(3)]
+        short: list[asyncio.Task[np.ndarray]] = []
+
+        def come() -> None:
+            short.append(ask(batcher, model, Text(10, "short")))
+            if not long[0].done():
+                short[-1].add_done_callback(lambda task: come())
+
+        model.during |= {"long0.1": come, "long1.1": lambda: long[1].cancel()}
+        await asyncio.sleep(0)
+        model.go.set()
+        np.testing.assert_array_equal(await long[0], [vector(Text(500, "long0"))])
+        np.testing.assert_array_equal(await long[2], [vector(Text(500, "long2"))])
+        await asyncio.gather(*short)
+        assert batcher.tokens == 0
+    names = [name for (name,) in model.batches]
+    assert names[names.index("long0.1") + 1] == "short"
+    parts = [name for name in names if name.startswith("long")]
+    assert parts == [
+        *("long0.0", "long0.1", "long0.2", "long0", "long0 closed"),
+        *("long1.0", "long1.1", "long1 closed"),
+        *("long2.0", "long2.1", "long2.2", "long2", "long2 closed"),
+    ]
+
+
+@in_a_loop
+async def test_at_the_end_short_texts_go_before_a_long_one() -> None:
+    model = StepModel()
+    async with held(model, budget=100) as batcher:
+        long = ask(batcher, model, Text(500, "long"))
+        short = ask(batcher, model, *(Text(100, f"short{n}") for n in range(3)))
+        await asyncio.sleep(0)
+        batcher.is_draining = True
+        model.go.set()
+        await asyncio.gather(long, short)
+    assert [name for (name,) in model.batches[1:5]] == ["short0", "short1", "short2", "long.0"]
 
 
 @in_a_loop

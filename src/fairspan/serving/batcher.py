@@ -75,10 +75,11 @@ class _LongText:
 class Batcher:
     """Runs one model in one thread, on batches of texts of any requests.
 
-    The request that has had the fewest tokens goes next, with its longest text and others of about
-    that length, so that little is padded; every other batch may be for the one that has waited
-    longest, if that is more than `age` seconds. A text longer than a batch is read alone, in steps
-    that take as much time as the batches between them. Requests for `later` go when no others wait.
+    The requests that have had the fewest tokens, give or take a batch, share the next one; those
+    that have had more get every other batch at most. The longest texts go first, with others of
+    about their length, so that little is padded, unless a request had no progress for `age`
+    seconds. A text longer than a batch is read alone, in steps that take as much time as the
+    batches between them. Requests for `later` go when no others wait.
 
     The queue belongs to the event loop; only the model runs in the thread.
 
@@ -110,7 +111,7 @@ class Batcher:
         self._waiting: set[_Request] = set()
         self._long: list[_Waiting] = []
         self._reading: _LongText | None = None
-        self._was_overdue = False
+        self._last_spent = 0
         self._passes: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "model")
 
@@ -197,17 +198,26 @@ class Batcher:
         if not requests:
             return []
         now = time.monotonic()
-        least = min(request.spent for request in requests)
-        queue, first = self._longest({item for item in requests if item.spent == least})
-        oldest = min(requests, key=lambda request: request.served)
-        is_passed_over = now - oldest.served > self.age and queue[first].request is not oldest
-        self._was_overdue = is_passed_over and not self._was_overdue
-        if self._was_overdue:
-            queue, first = self._longest({oldest})
-        lengths = [item.tokens for item in queue[first:]]
-        end = first + best_size(lengths, self.budget, self.pass_tokens)
-        batch = queue[first:end]
-        del queue[first:end]
+        most = min(request.spent for request in requests) + self.budget
+        group = {request for request in requests if request.spent <= most}
+        large = set(requests) - group
+        if large and self._last_spent <= most and now - _oldest(large).served > self.age:
+            group = large
+        leaders = group
+        if now - _oldest(group).served > self.age:
+            leaders = {_oldest(group)}
+        queue, first = self._longest(leaders)
+        self._last_spent = queue[first].request.spent
+        rest = queue[first:]
+        batch = [item for item in rest if item.request in group]
+        width = max(1, rest[0].tokens)
+        size = best_size([item.tokens for item in batch], self.budget, self.pass_tokens)
+        # Up to the fixed cost of a pass, texts of other requests hardly make it longer.
+        free = max(0, min(self.pass_tokens, self.budget) // width - size)
+        riders = islice((item for item in rest if item.request not in group), free)
+        batch = [*batch[:size], *riders]
+        taken = set(batch)
+        queue[:] = [item for item in queue if item not in taken]
         for item in batch:
             self._start(item, now)
             item.request.left -= 1
@@ -258,14 +268,13 @@ class Batcher:
         """Run one step of a long text, unless nobody waits for it any more."""
         item = reading.item
         try:
-            if item.vector.done():
-                await self._timed(reading.steps.close)
-            else:
+            if not item.vector.done():
                 vectors, seconds = await self._timed(partial(next, reading.steps))
                 reading.seconds += seconds
                 if vectors is None:
                     return
                 self._finish([item], vectors, reading.seconds)
+            await self._timed(reading.steps.close)
         except Exception as error:
             await self._retry([item], error)
         self._reading = None
@@ -320,6 +329,10 @@ class Batcher:
             message = f"The model failed on 'input[{item.place}]', of {item.tokens:,} tokens: "
             item.vector.set_exception(failed(message + reason, code))
             self._leave(item.request)
+
+
+def _oldest(requests: Iterable[_Request]) -> _Request:
+    return min(requests, key=lambda request: request.served)
 
 
 def _steps(encoder: Any, text: Any) -> Steps:
