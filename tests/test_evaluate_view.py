@@ -27,7 +27,7 @@ from fairspan.report.text import number, with_bounds
 from fairspan.report.view import View
 from fairspan.runs.arms import Arm
 from fairspan.runs.log import RunLog
-from fairspan.studies.evaluate.comparison import compare, compare_searches
+from fairspan.studies.evaluate.comparison import changes, compare, compare_searches
 from fairspan.studies.evaluate.depths import depth_steps
 from fairspan.studies.evaluate.measures import merged
 from fairspan.studies.evaluate.summary import frames_of
@@ -632,6 +632,9 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
     for second in (other, turned):
         with pytest.raises(FairspanError, match="have no query in common"):
             compare(first, second)
-    task = {**first.header.to_json()["task"], "fingerprints": ["g"]}
-    with pytest.raises(FairspanError, match="read different texts"):
-        compare(first, with_entries(first, task=task))
+    for name in ("t", "larger"):
+        task = {**first.header.to_json()["task"], "names": [name], "fingerprints": ["g"]}
+        larger = with_entries(first, task={**task, "documents": 340})
+        for read in (compare, changes):
+            with pytest.raises(FairspanError, match=r"read different texts.*40 doc.*340 doc"):
+                read(first, larger)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.source import CHOICES, TaskOptions, TaskSource, find_source
 from fairspan.retrieval.splitting import link_queries
 from fairspan.retrieval.task import Evidence, Passage, Query, RetrievalTask
+from fairspan.runs.identity import key_of
+from fairspan.studies.evaluate.options import EvaluateOptions
 from tests.saying import said_by
 from tests.test_corpus import write
 
@@ -446,6 +449,11 @@ def test_positions(tmp_path: Path) -> None:
     )
     (folder / "documents").symlink_to(tmp_path / "elsewhere")
     assert [one.queries for one in read(folder)] == [task.queries]
+    options = EvaluateOptions(SimpleNamespace(identity="m"), f"beir:{folder}")
+    before = key_of(options)
+    with (tmp_path / "elsewhere" / "en.jsonl").open("a") as file:
+        file.write("\n")
+    assert key_of(options) not in (None, before), "the articles decide, wherever the link leads"
 
 
 @pytest.mark.parametrize(

@@ -147,14 +147,6 @@ def _shown_verdicts(log: RunLog, margin: float) -> list[Change]:
 def compare_searches(before: Arm, after: Arm) -> list[Paired]:
     """After minus before, on the queries that both asked of the same documents, index by index."""
     runs = f"{before.log.run} and {after.log.run}"
-    tasks = [side.log.header.searched for side in (before, after)]
-    # Pages are named by their place in the draw, so that other pages may have the same names.
-    pages = any(task.positions == "segments" for task in tasks)
-    if pages and tasks[0].fingerprints != tasks[1].fingerprints:
-        raise FairspanError(
-            f"{runs} searched different pages: paired differences need the same corpus, lengths, "
-            "seed and tokenizer."
-        )
     first = _metric_rows(before)
     # In another draw a page of this name may have something else at the query's position.
     placed = ["position"] if first["lead"].null_count() < len(first) else []
