@@ -18,8 +18,8 @@ _IRRELEVANT = {"architectures", "dtype", "model_kwargs", "torch_dtype", "transfo
 # and those that another part of a key has (the calibration, the window).
 _IRRELEVANT |= {"calibration", "max_seq_length", "untiled_length"}
 _SIDES = ("truncation_side", "padding_side")
-# Their versions are in every key.
-_LIBRARIES = ("fairspan", "torch", "transformers", "sentence_transformers", "peft")
+# Keys have their versions.
+_LIBRARIES = ("fairspan", "torch", "transformers", "sentence_transformers")
 
 
 def fingerprint(model: SentenceTransformer) -> str:
@@ -65,10 +65,10 @@ def _adapters(model: SentenceTransformer) -> Iterator[Any]:
 
 
 def _codes(model: SentenceTransformer) -> Iterator[str]:
-    """The source of classes that come with a model or with the program, not with a library."""
+    """The source of classes that come with a model, a program or another library."""
     for name in sorted({type(module).__module__ for module in model.modules()}):
         if name.partition(".")[0] not in _LIBRARIES:
-            with suppress(OSError, TypeError):  # typed into a console
+            with suppress(OSError, TypeError, KeyError):  # typed into a console
                 yield inspect.getsource(sys.modules[name])
 
 
