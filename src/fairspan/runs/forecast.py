@@ -70,7 +70,13 @@ def forecast(
     """
     subject = prepared.subject
     work = prepared.work(under or partial(on_trial, subject, fit=prepared.fit))
-    sending = _plan(subject.model, work, prepared) if isinstance(subject.model, Endpoint) else None
+    sending = None
+    if isinstance(subject.model, Endpoint):
+        options = prepared.options
+        pairs = [pair for stage in work for pair in stage.pairs]
+        budget = batch_budget(subject.model)
+        with Store(options.store or default_store(), fresh=options.fresh) as kept:
+            sending = plan_sending(subject.model, pairs, kept, budget=budget, tally=Tally())
     counted: set[bytes] = set()
     rows: list[dict[str, Any]] = []
     for stage in work:
@@ -87,13 +93,6 @@ def forecast(
         sending=sending,
         notes=(*prepared.notes, *prepared.fit.notes),
     )
-
-
-def _plan(endpoint: Endpoint, work: Sequence[Work], prepared: Prepared) -> Sending:
-    pairs = [pair for stage in work for pair in stage.pairs]
-    options = prepared.options
-    with Store(options.store or default_store(), fresh=options.fresh) as store:
-        return plan_sending(endpoint, pairs, store, budget=batch_budget(endpoint), tally=Tally())
 
 
 def _predicted_seconds(stage: Work, tokens: int) -> float | None:
