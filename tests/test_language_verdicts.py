@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 import fairspan
-from fairspan.cli.gate import fail_on_changes, fail_on_runs
+from fairspan.cli.gate import fail_on_changes, fail_on_run
 from fairspan.errors import DesignError
 from fairspan.report.chart import Chart
 from fairspan.report.terminal import print_view
@@ -170,10 +170,10 @@ def test_pipelines_end_on_languages(
     """Positions are the same in all of them: conditions on positions never fail."""
     log = spoken(tmp_path / "run", leads)
     if not fails:
-        fail_on_runs([log], conditions)
+        fail_on_run(log, conditions)
         return
     with pytest.raises(SystemExit) as ended:
-        fail_on_runs([log], conditions)
+        fail_on_run(log, conditions)
     assert ended.value.code == 1
     said = capsys.readouterr().err
     assert "on languages: biased: en is" in said or "representation of en against de" in said
@@ -184,7 +184,7 @@ def test_a_pipeline_without_languages_does_not_pass(tmp_path: Path) -> None:
     with pytest.raises(
         DesignError, match=r"has no verdicts on languages, which .* languages have no verdict"
     ):
-        fail_on_runs([log], ["language-biased"])
+        fail_on_run(log, ["language-biased"])
     with pytest.raises(DesignError, match="no two languages are compared"):
         fail_on_changes(changes(log, None), ["language-worse"])
 
