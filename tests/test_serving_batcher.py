@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import wraps
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fairspan.attention.steps import give_way
 from fairspan.serving.batcher import Batcher
 from fairspan.serving.metrics import Metrics
 from fairspan.serving.protocol import Refusal
@@ -133,6 +134,18 @@ async def test_a_request_does_not_wait_forever_behind_longer_ones(age: float, se
 
 
 @in_a_loop
+async def test_batches_of_a_slow_model_are_smaller() -> None:
+    """Half a second, and at least 32 times the fixed cost of a pass."""
+    batcher = make(budget=1000, pass_tokens=10)
+    sizes = []
+    for speed in (0.0, 10_000.0, 1000.0, 100.0):
+        batcher.speed = speed
+        sizes.append(batcher.size)
+    assert sizes == [1000, 1000, 500, 320]
+    batcher.close()
+
+
+@in_a_loop
 async def test_a_short_request_waits_for_one_batch_of_large_ones_at_most() -> None:
     """And large ones for one of short requests, however many of these come."""
     model = Model()
@@ -156,12 +169,14 @@ async def test_a_short_request_waits_for_one_batch_of_large_ones_at_most() -> No
 class StepModel(Model):
     """Reads long texts in four steps."""
 
-    def steps(self, batch: Sequence[Text]) -> Iterator[np.ndarray | None]:
+    def vectors(self, batch: Sequence[Text]) -> np.ndarray:
+        if batch[0].read <= 100:
+            return super().vectors(batch)
         try:
             for n in range(3):
-                self.vectors([Text(1, f"{batch[0].name}.{n}")])
-                yield None
-            yield self.vectors(batch)
+                super().vectors([Text(1, f"{batch[0].name}.{n}")])
+                give_way()
+            return super().vectors(batch)
         finally:
             self.batches.append([f"{batch[0].name} closed"])
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -15,37 +15,31 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from fairspan.attention.steps import in_steps
 from fairspan.errors import first_line
 from fairspan.serving.metrics import Metrics
 from fairspan.serving.protocol import busy, failed
 
 Result = TypeVar("Result")
-Steps = Generator[Iterable[np.ndarray] | None, None, None]
 
+# How long a pass should take at most, and how many times its fixed cost it takes at least.
+_PASS_SECONDS = 0.5
+_LEAST_PASSES = 32
 _log = logging.getLogger("fairspan.serving")
 
 
 class BatchEncoder(Protocol):
-    """What embeds texts, in whatever form it reads them.
-
-    One with `steps(batch)` reads a long text in parts: that gives None after each step but the
-    last, then the vectors.
-    """
+    """What embeds texts, in whatever form it reads them."""
 
     def vectors(self, batch: Sequence[Any], /) -> Iterable[np.ndarray]: ...
 
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """A request with `left` short texts in `queue`, after `spent` tokens in batches.
-
-    `served` is when a text was last taken.
-    """
+    """A request that has had `spent` tokens, a text of it last at `served`."""
 
     encoder: BatchEncoder
-    queue: list[_Waiting]
     later: bool
-    left: int
     came: float
     served: float
     spent: int = 0
@@ -67,7 +61,7 @@ class _LongText:
     """The long text that is being read: after `seconds` of steps, and of batches `beside` it."""
 
     item: _Waiting
-    steps: Steps
+    steps: Iterator[Iterable[np.ndarray] | None]
     seconds: float = 0.0
     beside: float = 0.0
 
@@ -84,7 +78,7 @@ class Batcher:
     The queue belongs to the event loop; only the model runs in the thread.
 
     Attributes:
-        budget: tokens in a batch, padding included.
+        budget: most tokens in a batch, padding included.
         room: tokens that may wait or be in the model at a time; a single request may have more.
         pass_tokens: what a pass costs besides its tokens, in tokens; padding up to that is cheaper.
         speed: tokens per second of recent passes; 0 before the first one.
@@ -107,9 +101,8 @@ class Batcher:
         self.is_draining = False
         self.broken: Exception | None = None
         metrics.watch_queue(lambda: self.requests, lambda: self.tokens)
-        self._queues: dict[tuple[BatchEncoder, bool], list[_Waiting]] = {}
-        self._waiting: set[_Request] = set()
-        self._long: list[_Waiting] = []
+        # The longest texts first.
+        self._queue: list[_Waiting] = []
         self._reading: _LongText | None = None
         self._last_spent = 0
         self._passes: asyncio.Task[None] | None = None
@@ -139,18 +132,12 @@ class Batcher:
         if not later:
             self.refuse_if_full(tokens)
         now = time.monotonic()
-        queue = self._queues.setdefault((encoder, later), [])
-        request = _Request(encoder, queue, later, 0, now, now)
+        request = _Request(encoder, later, now, now)
         future = asyncio.get_running_loop().create_future
         items = enumerate(zip(texts, lengths, strict=True))
         waiting = [_Waiting(request, place, *item, future()) for place, item in items]
-        short = [item for item in waiting if item.tokens <= self.budget]
-        self._long += [item for item in waiting if item.tokens > self.budget]
-        if short:
-            queue.extend(short)
-            queue.sort(key=lambda item: item.tokens, reverse=True)
-            request.left = len(short)
-            self._waiting.add(request)
+        self._queue += waiting
+        self._queue.sort(key=lambda item: item.tokens, reverse=True)
         if self._passes is None or self._passes.done():
             self._passes = asyncio.create_task(self._run_passes())
         self.requests += 1
@@ -166,9 +153,7 @@ class Batcher:
 
     def _leave(self, request: _Request) -> None:
         """Take a request's texts out of the queue."""
-        self._waiting.discard(request)
-        for queue in (request.queue, self._long):
-            queue[:] = [item for item in queue if item.request is not request]
+        self._queue = [item for item in self._queue if item.request is not request]
 
     def refuse_if_full(self, tokens: int) -> None:
         """Raise if that many tokens do not fit now, and say when to try again."""
@@ -177,10 +162,16 @@ class Batcher:
             seconds = max(1, math.ceil(over / self.speed)) if self.speed else 1
             raise busy("The queue is full", seconds)
 
+    @property
+    def size(self) -> int:
+        """Tokens in the next batch: fewer than the budget if the model is slow."""
+        tokens = max(_LEAST_PASSES * self.pass_tokens, int(_PASS_SECONDS * self.speed))
+        return min(self.budget, tokens) if self.speed else self.budget
+
     async def _run_passes(self) -> None:
         """Run batches, and steps of a long text between them, until nothing waits."""
-        while self._waiting or self._long or self._reading:
-            self._begin_long()
+        while self._queue or self._reading:
+            self._reading = self._reading or self._take_long()
             reading = self._reading
             batch = []
             if reading is None or reading.seconds > reading.beside or self.is_draining:
@@ -192,65 +183,57 @@ class Batcher:
 
     def _take(self) -> list[_Waiting]:
         """The next batch, out of the queue; empty if no request is to have one now."""
-        requests = [request for request in self._waiting if not request.later]
-        if not requests and (self._reading is None or self._reading.item.request.later):
-            requests = list(self._waiting)
-        if not requests:
+        short = [item for item in self._queue if item.tokens <= self.budget]
+        queue = [item for item in short if not item.request.later]
+        if not queue and (self._reading is None or self._reading.item.request.later):
+            queue = short
+        if not queue:
             return []
         now = time.monotonic()
+        requests = {item.request for item in queue}
         most = min(request.spent for request in requests) + self.budget
         group = {request for request in requests if request.spent <= most}
-        large = set(requests) - group
+        large = requests - group
         if large and self._last_spent <= most and now - _oldest(large).served > self.age:
             group = large
         leaders = group
         if now - _oldest(group).served > self.age:
             leaders = {_oldest(group)}
-        queue, first = self._longest(leaders)
-        self._last_spent = queue[first].request.spent
-        rest = queue[first:]
+        start = next(place for place, item in enumerate(queue) if item.request in leaders)
+        leader = queue[start].request
+        self._last_spent = leader.spent
+        rest = [item for item in queue[start:] if item.request.encoder is leader.encoder]
         batch = [item for item in rest if item.request in group]
-        width = max(1, rest[0].tokens)
-        size = best_size([item.tokens for item in batch], self.budget, self.pass_tokens)
+        size = best_size([item.tokens for item in batch], self.size, self.pass_tokens)
         # Up to the fixed cost of a pass, texts of other requests hardly make it longer.
-        free = max(0, min(self.pass_tokens, self.budget) // width - size)
-        riders = islice((item for item in rest if item.request not in group), free)
-        batch = [*batch[:size], *riders]
-        taken = set(batch)
-        queue[:] = [item for item in queue if item not in taken]
-        for item in batch:
-            self._start(item, now)
-            item.request.left -= 1
-            if not item.request.left:
-                self._waiting.remove(item.request)
+        free = min(self.pass_tokens, self.budget) // max(1, rest[0].tokens) - size
+        others = (item for item in rest if item.request not in group)
+        batch = [*batch[:size], *islice(others, max(0, free))]
+        self._start(batch, now)
         return batch
 
-    def _longest(self, requests: set[_Request]) -> tuple[list[_Waiting], int]:
-        """The queue and place of the longest text of some requests."""
-        places = []
-        for queue in self._queues.values():
-            matches = (place for place, item in enumerate(queue) if item.request in requests)
-            places += [(queue, place) for place in islice(matches, 1)]
-        return max(places, key=lambda place: place[0][place[1]].tokens)
+    def _take_long(self) -> _LongText | None:
+        """The text that is to be read in steps next: of the request with the fewest tokens."""
+        long = [item for item in self._queue if item.tokens > self.budget]
+        if not long:
+            return None
+        item = min(long, key=lambda item: (item.request.later, item.request.spent))
+        if item.request.later and not all(item.request.later for item in self._queue):
+            return None
+        self._start([item], time.monotonic())
+        encoder = item.request.encoder
+        return _LongText(item, in_steps(lambda: encoder.vectors([item.text])))
 
-    def _begin_long(self) -> None:
-        """Begin the long text of the request that has had the fewest tokens, if none is read."""
-        if self._reading is not None or not self._long:
-            return
-        item = min(self._long, key=lambda item: (item.request.later, item.request.spent))
-        if item.request.later and not all(request.later for request in self._waiting):
-            return
-        self._long.remove(item)
-        self._start(item, time.monotonic())
-        self._reading = _LongText(item, _steps(item.request.encoder, item.text))
-
-    def _start(self, item: _Waiting, now: float) -> None:
-        """Note for its request that a text is taken."""
-        request = item.request
-        if request.served == request.came:
-            self.metrics.queue_seconds.observe(now - request.came)
-        request.served = now
-        request.spent += item.tokens
+    def _start(self, batch: Sequence[_Waiting], now: float) -> None:
+        """Take texts out of the queue, and note that for their requests."""
+        taken = set(batch)
+        self._queue = [item for item in self._queue if item not in taken]
+        for item in batch:
+            request = item.request
+            if request.served == request.came:
+                self.metrics.queue_seconds.observe(now - request.came)
+            request.served = now
+            request.spent += item.tokens
 
     async def _pass(self, batch: list[_Waiting]) -> None:
         """Run the model on a batch, and hand the vectors to their requests."""
@@ -274,7 +257,8 @@ class Batcher:
                 if vectors is None:
                     return
                 self._finish([item], vectors, reading.seconds)
-            await self._timed(reading.steps.close)
+            # Ends the work of a step where it is.
+            await self._timed(getattr(reading.steps, "close", lambda: None))
         except Exception as error:
             await self._retry([item], error)
         self._reading = None
@@ -333,14 +317,6 @@ class Batcher:
 
 def _oldest(requests: Iterable[_Request]) -> _Request:
     return min(requests, key=lambda request: request.served)
-
-
-def _steps(encoder: Any, text: Any) -> Steps:
-    """The steps of a pass over a long text; one for an encoder that has none."""
-    if hasattr(encoder, "steps"):
-        yield from encoder.steps([text])
-    else:
-        yield encoder.vectors([text])
 
 
 def best_size(lengths: Sequence[int], budget: int, pass_tokens: int) -> int:
