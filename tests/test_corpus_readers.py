@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -211,6 +212,9 @@ def test_a_text_that_is_not_utf_8_is_left_out_and_named(tmp_path: Path) -> None:
     corpus = Corpus.read(tmp_path)
     assert corpus.ids() == ("good.md",)
     assert corpus.notes == ("left out, since not UTF-8: 0.txt, 1.txt, 2.txt and 2 more",)
+    if sys.platform == "linux":  # where names of files may be any bytes
+        (tmp_path / os.fsdecode(b"caf\xe9.jsonl")).write_bytes(b'{"text": "One."}')
+        assert Corpus.read(tmp_path).ids() == ("caf\\xe9.jsonl#1",)
 
 
 def test_file_names_are_languages_only_if_ids_are_shared(tmp_path: Path) -> None:

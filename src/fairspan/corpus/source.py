@@ -54,8 +54,7 @@ class Files:
         for label, path in self._files:
             stat = path.stat()
             self._sizes.append(stat.st_size)
-            stamp = f"{label}\0{stat.st_size}\0{stat.st_mtime_ns}\n"
-            digest.update(stamp.encode("utf-8", "surrogateescape"))
+            digest.update(f"{label}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
         self.total = sum(self._sizes)
         state = digest.hexdigest()[:16]
         self.identity = {"files": len(self._files), "bytes": self.total, "state": state}
@@ -133,8 +132,8 @@ def files_of(path: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
     if path.is_file():
         if not ends_in(path.name, ENDINGS):
             raise CorpusError(f"{path} cannot be read: its name must end in {', '.join(ENDINGS)}.")
-        return {path.name: path}, ()
-    below = {file.relative_to(path).as_posix(): file for file in _below(path)}
+        return {_label(path.name): path}, ()
+    below = {_label(file.relative_to(path).as_posix()): file for file in _below(path)}
     readable = [name for name in sorted(below) if below[name].is_file() and not _is_hidden(name)]
     for endings in (_DATA, TEXTS):
         names = [name for name in readable if ends_in(name, endings)]
@@ -158,6 +157,11 @@ def _below(folder: Path) -> Iterator[Path]:
         closed = [name for name in folders if _is_hidden(name) or Path(place, name).is_symlink()]
         folders[:] = [name for name in folders if name not in closed]
         yield from (Path(place, name) for name in (*names, *closed))
+
+
+def _label(name: str) -> str:
+    """A file's name as ids and messages have it: text, also if its bytes are not UTF-8."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _is_hidden(name: str) -> bool:

@@ -11,6 +11,7 @@ from functools import partial
 from multiprocessing.managers import BaseManager
 from typing import Any, Protocol
 
+from fairspan.corpus.processes import end_with_parent
 from fairspan.embedding.options import EmbedOptions
 from fairspan.embedding.shards import ShardSummary
 from fairspan.embedding.unit import Unit
@@ -53,21 +54,16 @@ def embed_units(engine: Engine, units: Iterable[Unit]) -> Iterator[ShardSummary]
             yield done.result()
 
     pool = ThreadPoolExecutor(len(free))
-    waiting = iter(units)
     failure: CorpusError | None = None
     try:
-        while True:
-            try:
-                unit = next(waiting)
-            except StopIteration:
-                break
-            except CorpusError as error:  # of a row behind those that are being embedded
-                failure = error
-                break
-            while not free:
-                yield from finished()
-            worker = free.pop(0)
-            running[pool.submit(worker, unit)] = worker
+        try:
+            for unit in units:
+                while not free:
+                    yield from finished()
+                worker = free.pop(0)
+                running[pool.submit(worker, unit)] = worker
+        except CorpusError as error:  # of a row behind those that are being embedded
+            failure = error
         while running:
             yield from finished()
         if failure is not None:
@@ -116,7 +112,7 @@ class Processes:
         opening: list[Callable[[], Opened]] = []
         try:
             for manager, device in zip(self._managers, options.devices, strict=True):
-                manager.start(_watch_parent)
+                manager.start(end_with_parent)
                 make: Any = manager.worker  # type: ignore[attr-defined]
                 worker = make(options.for_workers(), device, threads)
                 opening.append(partial(_call, device, worker.open))
@@ -158,15 +154,3 @@ def _call(device: str | None, method: Callable[..., Any], *arguments: Any) -> An
     except Exception as error:
         reason = f"{type(error).__name__}: {first_line(error)}"
         raise FairspanError(f"the process for {device} failed ({reason}).") from None
-
-
-def _watch_parent() -> None:
-    """End this process when the one that started it is gone, however it ended."""
-
-    def watch() -> None:
-        parent = multiprocessing.parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()

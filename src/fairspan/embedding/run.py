@@ -30,14 +30,7 @@ from fairspan.embedding.shards import (
     shard_name,
     write_rejected,
 )
-from fairspan.embedding.unit import (
-    ChangedInputError,
-    SeenIds,
-    Unit,
-    compared_units,
-    missing_units,
-    stopped,
-)
+from fairspan.embedding.unit import ChangedInputError, SeenIds, Unit, missing_units, stopped
 from fairspan.encoding.calling import call_of
 from fairspan.errors import CorpusError, DesignError, FairspanError
 from fairspan.report.text import counted
@@ -151,15 +144,16 @@ class Job:
         self._lost = sorted({*files, *manifest["checksums"]} - whole)
         is_summed = manifest["summary"] == total_of(self._shards.values())
         self._is_complete = is_summed and not self._lost
-        once = isinstance(self.source, Records) and self.source.is_read_once
-        if not isinstance(self.source, Records) or (once and not self._is_complete):
+        if not isinstance(self.source, Records):
             return
-        for unit in compared_units(self.source, self.options, self._shards):
-            if self._is_complete:
-                rows = f"{self.source.name} from {unit.start.row + 1:,} on were not there"
-                raise ChangedInputError(self.out, rows)
-            if unit.number > max(self._shards, default=-1):
-                break
+        # Before a model is loaded; an iterator that is continued is compared while it is read.
+        if self._is_complete or not self.source.is_read_once:
+            for unit in missing_units(self.source, self.options, self._shards):
+                if self._is_complete:
+                    rows = f"{self.source.name} from {unit.start.row + 1:,} on were not there"
+                    raise ChangedInputError(self.out, rows)
+                if unit.number > max(self._shards, default=-1):
+                    break
 
     def run(self, progress: Progress) -> Embedding:
         """Embed what is missing."""
@@ -171,7 +165,6 @@ class Job:
                     write_manifest(self.out, manifest)
                 return Embedding(self.out, manifest)
             with locked(self.out):
-                remove_partial(self.out, self._shards)
                 manifest = self._compute(progress)
         finally:
             progress.stop()
@@ -206,6 +199,7 @@ class Job:
         """Write the missing shards; returns the manifest."""
         engine, manifest = self._open(progress)
         shards = dict(self._shards)
+        remove_partial(self.out, shards)
         try:
             manifest |= {"status": "incomplete", "summary": None}
             self._write(manifest, shards)
@@ -274,16 +268,12 @@ class Job:
 
     def _units(self, shards: Mapping[int, ShardSummary]) -> Iterator[Unit]:
         """The missing units, with rows of repeated ids rejected, also of ids in other shards."""
-        options = self.options
         seen = SeenIds()
         for number in shards:
             seen.add(read_ids(self.out, number))
-        units = missing_units(self.source, options.fields, shards, options.rows_per_shard)
-        if isinstance(self.source, Records):
-            units = compared_units(self.source, options, shards)
-        for unit in units:
+        for unit in missing_units(self.source, self.options, shards):
             checked = seen.without_seen(unit)
-            if checked.rejected and options.strict:
+            if checked.rejected and self.options.strict:
                 raise stopped(min(checked.rejected, key=lambda fault: (fault.file, fault.row)))
             if unit.number == 0 and not checked.rows:
                 raise CorpusError(

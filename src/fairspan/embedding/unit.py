@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from fairspan.corpus.rows import START, Cursor, Fault, Fields, ReadRow, id_of, text_of
-from fairspan.corpus.source import Source
+from fairspan.corpus.source import Records, Source
 from fairspan.embedding.options import EmbedOptions
 from fairspan.embedding.shards import ShardSummary, shard_name
 from fairspan.errors import CorpusError
@@ -98,16 +98,24 @@ def _digest(rows: Sequence[TextRow]) -> str:
 
 
 def missing_units(
-    source: Source, fields: Fields, finished: Mapping[int, ShardSummary], most: int
+    source: Source, options: EmbedOptions, finished: Mapping[int, ShardSummary]
 ) -> Iterator[Unit]:
-    """The units of a source but the finished ones, whose ends are known and rows are not read."""
+    """The units of a source but the finished ones, whose ends are known and rows are not read.
+
+    Records have no state that would show a change: those of finished units are read and compared.
+    """
+    most = options.rows_per_shard
+    if isinstance(source, Records):
+        units = cut(text_rows(source.rows(), options.fields), START, 0, most)
+        yield from _compared(units, source.name, options.out, finished)
+        return
     number = 0
-    start = Cursor()
+    start = START
     while True:
         while number in finished:
             start = finished[number].end
             number += 1
-        for unit in cut(text_rows(source.rows(start), fields), start, number, most):
+        for unit in cut(text_rows(source.rows(start), options.fields), start, number, most):
             start = unit.end
             number = unit.number + 1
             yield unit
@@ -117,32 +125,28 @@ def missing_units(
             return
 
 
-def compared_units(
-    source: Source, options: EmbedOptions, finished: Mapping[int, ShardSummary]
+def _compared(
+    units: Iterable[Unit], name: str, folder: Path | str, finished: Mapping[int, ShardSummary]
 ) -> Iterator[Unit]:
-    """The units of a source but the finished ones, which are compared with what is read now."""
+    """The units that are not finished; raise if the rows of others are not as they were."""
     count = 0
-    for unit in cut(text_rows(source.rows(), options.fields), START, 0, options.rows_per_shard):
+    for unit in units:
         if unit.number not in finished:
             yield unit
         elif unit.digest != finished[unit.number].digest:
-            shard = shard_name(unit.number)
-            rows = f"{source.name} {unit.start.row + 1:,} to {unit.end.row:,}"
-            raise ChangedInputError(options.out, f"{rows} are not those of {shard}")
+            rows = f"{name} {unit.start.row + 1:,} to {unit.end.row:,}"
+            raise ChangedInputError(folder, f"{rows} are not those of {shard_name(unit.number)}")
         count = unit.number + 1
     if count <= max(finished, default=-1):
-        missing = f"there are no {source.name} for {shard_name(count)}"
-        raise ChangedInputError(options.out, missing)
+        raise ChangedInputError(folder, f"there are no {name} for {shard_name(count)}")
 
 
 class ChangedInputError(CorpusError):
     """The texts of a folder's vectors are not those of the input."""
 
     def __init__(self, folder: Path | str, difference: str) -> None:
-        super().__init__(
-            f"{folder} was made from other texts: {difference}. Choose another folder, or remove "
-            "this one to start over."
-        )
+        remedy = "Choose another folder, or remove this one to start over."
+        super().__init__(f"{folder} was made from other texts: {difference}. {remedy}")
 
 
 def stopped(fault: Fault) -> CorpusError:

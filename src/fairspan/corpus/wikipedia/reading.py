@@ -2,20 +2,19 @@
 
 import json
 import os
-import signal
 import sqlite3
-import threading
 from collections import Counter, deque
 from collections.abc import Callable, Container, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from itertools import islice
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
+from fairspan.corpus.processes import end_with_parent
 from fairspan.corpus.wikipedia.downloads import prefix_of
 from fairspan.corpus.wikipedia.dump import XML, Page, read_pages, recognise
 from fairspan.corpus.wikipedia.request import BuildRequest, Tokenizer
@@ -137,7 +136,7 @@ def _cleaned(pages: Iterator[Wanted], processes: int) -> Iterator[tuple[list[Wan
         yield from ((batch, _clean(batch)) for batch in batches)
         return
     waiting: deque[tuple[list[Wanted], Future[list[str]]]] = deque()
-    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=_end_with_parent) as pool:
+    with ProcessPoolExecutor(processes, get_context("spawn"), initializer=end_with_parent) as pool:
         try:
             for batch in batches:
                 waiting.append((batch, pool.submit(_clean, batch)))
@@ -152,15 +151,3 @@ def _cleaned(pages: Iterator[Wanted], processes: int) -> Iterator[tuple[list[Wan
 
 def _clean(wanted: list[Wanted]) -> list[str]:
     return [page.clean() for _, page in wanted]
-
-
-def _end_with_parent() -> None:
-    """Leave Ctrl-C to the parent process, and end with it."""
-
-    def watch() -> None:
-        if (parent := parent_process()) is not None:
-            parent.join()
-            os._exit(1)
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=watch, daemon=True).start()
