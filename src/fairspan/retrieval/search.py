@@ -107,20 +107,13 @@ def _numbers(first: int, scores: Tensor) -> Tensor:
 
 
 def _best(scores: Tensor, numbers: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Scores and numbers [Q, k] of the best documents among [Q, n], in order."""
-    k = min(k, scores.shape[1])
-    least = scores.topk(k, 1).values[:, -1:]
-    # Of documents with the same score `topk` takes any, so all of them are looked at.
-    rows, columns = (scores >= least).nonzero(as_tuple=True)
-    queries = rows.cpu().numpy()
-    kept_scores = scores[rows, columns].cpu().numpy()
-    kept_numbers = numbers[rows, columns].cpu().numpy()
-    order = np.lexsort((kept_numbers, -kept_scores, queries))
-    is_best = np.arange(len(order)) - np.searchsorted(queries, queries) < k
-    kept = torch.from_numpy(order[is_best]).to(scores.device)
-    rows = rows[kept].view(-1, k)
-    columns = columns[kept].view(-1, k)
-    return scores[rows, columns], numbers[rows, columns]
+    """Scores and numbers [Q, k] of the best documents among [Q, n], in order.
+
+    Numbers of documents with the same score have to rise.
+    """
+    # Not `topk`, which takes any of those with the same score.
+    order = scores.sort(dim=1, descending=True, stable=True).indices[:, :k]
+    return scores.gather(1, order), numbers.gather(1, order)
 
 
 def _count_better(

@@ -52,7 +52,7 @@ class PassageOptions:
     query_tokens: int = 60
     seed: int = 0
 
-    def check_options(self) -> None:
+    def __post_init__(self) -> None:
         """Bring the options into one form, and raise for values that are not allowed."""
         object.__setattr__(self, "corpus", str(self.corpus))
         _store_list(self, "languages", "['en']")
@@ -126,15 +126,19 @@ class TaskOptions(PageOptions, CollectionOptions):
         return {*options_of(TaskOptions)} - used - {"seed", *self.changed}
 
 
+class _Kind:
+    """What a kind of task is called, and what it does with documents that are too long."""
+
+    kind: ClassVar[str]
+    too_long: ClassVar[str | None] = None
+
+
 @dataclass(frozen=True, kw_only=True)
-class PassageSource(PassageOptions):
+class PassageSource(PassageOptions, _Kind):
     """Documents searched by passages that are cut out of them: one index for each language."""
 
-    kind: ClassVar[str] = PASSAGES
-    too_long: ClassVar[str | None] = "shorten"
-
-    def __post_init__(self) -> None:
-        self.check_options()
+    kind = PASSAGES
+    too_long = "shorten"
 
     @cached_property
     def planned_corpus(self) -> tuple[tuple[LanguagePlan, ...], Corpus]:
@@ -152,15 +156,14 @@ class PassageSource(PassageOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PageSource(PageOptions):
+class PageSource(PageOptions, _Kind):
     """Pages joined from texts: one index for each language plan and edition."""
 
-    kind: ClassVar[str] = PAGES
-    too_long: ClassVar[str | None] = None
+    kind = PAGES
 
     def __post_init__(self) -> None:
         """Check the options of pages."""
-        self.check_options()
+        super().__post_init__()
         if not isinstance(self.mixed, str):
             _store_list(self, "mixed", "['de:en']")
         if self.query not in QUERIES:
@@ -194,11 +197,10 @@ class PageSource(PageOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollectionSource(CollectionOptions):
+class CollectionSource(CollectionOptions, _Kind):
     """The folder of a collection; of one in several languages, `language` or English."""
 
-    kind: ClassVar[str] = "a collection"
-    too_long: ClassVar[str | None] = None
+    kind = "a collection"
     task: str
 
     @cached_property
@@ -215,11 +217,10 @@ class CollectionSource(CollectionOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LanguageSource:
+class LanguageSource(_Kind):
     """A collection in several languages to search across: one task for each of them."""
 
-    kind: ClassVar[str] = "a collection in several languages"
-    too_long: ClassVar[str | None] = None
+    kind = "a collection in several languages"
     task: str
     languages: Sequence[str]
     split: str = CollectionOptions.split
@@ -243,11 +244,10 @@ class LanguageSource:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MtebSource(CollectionOptions):
+class MtebSource(CollectionOptions, _Kind):
     """A search task of mteb."""
 
-    kind: ClassVar[str] = "a task of mteb"
-    too_long: ClassVar[str | None] = None
+    kind = "a task of mteb"
     task: str
 
     def read(self, _: TokenCounter) -> tuple[RetrievalTask, ...]:

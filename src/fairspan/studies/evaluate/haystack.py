@@ -30,9 +30,12 @@ def drawn_notes(log: RunLog) -> list[str]:
     if len(ranks):
         metric = metrics_of(log)[0]
         now, half = among_half(metric, ranks.astype(np.int64), documents)
+        # What is found falls by about the same share with each doubling.
+        left = now / half if half else 1.0
+        among_all = now * left ** np.log2(drawn_from / documents)
         note += (
             f": among half of them, {metric} of {baseline} is {number(half)} instead of "
-            f"{number(now)}, so with each doubling expect about {number(half - now)} less"
+            f"{number(now)}, so among all expect roughly {number(among_all, '.2f')}"
         )
     return [note]
 
