@@ -6,10 +6,9 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
@@ -56,14 +55,16 @@ class _Waiting:
     vector: asyncio.Future[np.ndarray]
 
 
-@dataclass(slots=True, eq=False)
-class _LongText:
-    """The long text that is being read: after `seconds` of steps, and of batches `beside` it."""
+class _Pass:
+    """The model's work on a batch, after `seconds` of steps, and of others `beside` it."""
 
-    item: _Waiting
-    steps: Iterator[Iterable[np.ndarray] | None]
-    seconds: float = 0.0
-    beside: float = 0.0
+    def __init__(self, batch: list[_Waiting]) -> None:
+        encoder = batch[0].request.encoder
+        texts = [item.text for item in batch]
+        self.batch = batch
+        self.steps: Any = in_steps(lambda: encoder.vectors(texts))
+        self.seconds = 0.0
+        self.beside = 0.0
 
 
 class Batcher:
@@ -103,7 +104,7 @@ class Batcher:
         metrics.watch_queue(lambda: self.requests, lambda: self.tokens)
         # The longest texts first.
         self._queue: list[_Waiting] = []
-        self._reading: _LongText | None = None
+        self._reading: _Pass | None = None
         self._last_spent = 0
         self._passes: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "model")
@@ -177,15 +178,15 @@ class Batcher:
             if reading is None or reading.seconds > reading.beside or self.is_draining:
                 batch = self._take()
             if batch:
-                await self._pass(batch)
-            elif reading is not None:
-                await self._step(reading)
+                await self._run(batch)
+            elif reading is not None and await self._step(reading):
+                self._reading = None
 
     def _take(self) -> list[_Waiting]:
         """The next batch, out of the queue; empty if no request is to have one now."""
         short = [item for item in self._queue if item.tokens <= self.budget]
         queue = [item for item in short if not item.request.later]
-        if not queue and (self._reading is None or self._reading.item.request.later):
+        if not queue and (self._reading is None or self._reading.batch[0].request.later):
             queue = short
         if not queue:
             return []
@@ -212,7 +213,7 @@ class Batcher:
         self._start(batch, now)
         return batch
 
-    def _take_long(self) -> _LongText | None:
+    def _take_long(self) -> _Pass | None:
         """The text that is to be read in steps next: of the request with the fewest tokens."""
         long = [item for item in self._queue if item.tokens > self.budget]
         if not long:
@@ -221,8 +222,7 @@ class Batcher:
         if item.request.later and not all(item.request.later for item in self._queue):
             return None
         self._start([item], time.monotonic())
-        encoder = item.request.encoder
-        return _LongText(item, in_steps(lambda: encoder.vectors([item.text])))
+        return _Pass([item])
 
     def _start(self, batch: Sequence[_Waiting], now: float) -> None:
         """Take texts out of the queue, and note that for their requests."""
@@ -235,50 +235,41 @@ class Batcher:
             request.served = now
             request.spent += item.tokens
 
-    async def _pass(self, batch: list[_Waiting]) -> None:
-        """Run the model on a batch, and hand the vectors to their requests."""
-        texts = [item.text for item in batch]
-        try:
-            vectors, seconds = await self._timed(partial(batch[0].request.encoder.vectors, texts))
-            self._finish(batch, vectors, seconds)
-        except Exception as error:
-            await self._retry(batch, error)
-            return
+    async def _run(self, batch: list[_Waiting]) -> None:
+        """Run all of a pass."""
+        whole = _Pass(batch)
+        while not await self._step(whole):
+            pass
         if self._reading is not None:
-            self._reading.beside += seconds
+            self._reading.beside += whole.seconds
 
-    async def _step(self, reading: _LongText) -> None:
-        """Run one step of a long text, unless nobody waits for it any more."""
-        item = reading.item
-        try:
-            if not item.vector.done():
-                vectors, seconds = await self._timed(partial(next, reading.steps))
-                reading.seconds += seconds
-                if vectors is None:
-                    return
-                self._finish([item], vectors, reading.seconds)
-            # Ends the work of a step where it is.
-            await self._timed(getattr(reading.steps, "close", lambda: None))
-        except Exception as error:
-            await self._retry([item], error)
-        self._reading = None
+    async def _step(self, part: _Pass) -> bool:
+        """Run one step of a pass, and after the last hand out the vectors; whether it was that.
 
-    async def _timed(self, work: Callable[[], Result]) -> tuple[Result, float]:
-        """What `work` returns, run in the model's thread, and the seconds that it took."""
+        A pass that nobody waits for any more is dropped.
+        """
 
-        def timed() -> tuple[Result, float]:
+        def timed() -> tuple[Iterable[np.ndarray] | None, float]:
             start = time.monotonic()
-            return work(), time.monotonic() - start
+            return next(part.steps), time.monotonic() - start
 
-        return await asyncio.wrap_future(self.submit(timed))
-
-    def _finish(self, batch: list[_Waiting], vectors: Iterable[np.ndarray], seconds: float) -> None:
-        """Hand the vectors of a batch to its requests."""
-        computed = list(zip(batch, vectors, strict=True))
-        self._measure([item.tokens for item in batch], seconds)
+        if all(item.vector.done() for item in part.batch):
+            await asyncio.wrap_future(self.submit(part.steps.close))
+            return True
+        try:
+            vectors, seconds = await asyncio.wrap_future(self.submit(timed))
+            part.seconds += seconds
+            if vectors is None:
+                return False
+            computed = list(zip(part.batch, vectors, strict=True))
+        except Exception as error:
+            await self._retry(part.batch, error)
+            return True
+        self._measure([item.tokens for item in part.batch], part.seconds)
         for item, vector in computed:
             if not item.vector.done():
                 item.vector.set_result(vector)
+        return True
 
     def _measure(self, lengths: Sequence[int], seconds: float) -> None:
         """Count a pass over texts of these lengths."""
@@ -305,8 +296,8 @@ class Batcher:
 
             torch.cuda.empty_cache()
             middle = len(batch) // 2
-            await self._pass(batch[:middle])
-            await self._pass(batch[middle:])
+            await self._run(batch[:middle])
+            await self._run(batch[middle:])
             return
         code = "out_of_memory" if "memory" in reason.lower() else "model_failed"
         for item in batch:

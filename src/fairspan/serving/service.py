@@ -246,7 +246,7 @@ class Service:
             full = [long] * max(1, budget // max(1, long.read))
             _seconds(encoder, [short])
             seconds = _seconds(encoder, full)
-            least = _seconds(encoder, [short])
+            least = min(_seconds(encoder, [short]) for _ in range(5))
         tokens = len(full) * long.read
         per_token = max(seconds - least, 1e-9) / max(tokens - short.read, 1)
         self.batcher.pass_tokens = int(min(max(least / per_token - short.read, 0), budget))
