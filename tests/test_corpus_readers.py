@@ -17,6 +17,7 @@ from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.rows import Fields
 from fairspan.errors import CorpusError
 from fairspan.runs.progress import Silent
+from fairspan.studies.tune.options import TuneOptions
 from tests.saying import said_by
 from tests.test_corpus import TEXTS, write, write_folder
 from tests.verbs import TUNE, VERBS, Verb, write_articles
@@ -200,6 +201,7 @@ def test_what_is_not_read_in_a_folder_is_named(tmp_path: Path) -> None:
     assert len(corpus) == 1
     assert "2 .csv, 2 .txt, 2 hidden, 1 .json, 1 .markdown, 1 .md," in corpus.notes[0]
     assert "texts are read where no .jsonl or .parquet file is beside them" in corpus.notes[0]
+    assert f"{corpus.notes[0]}) has 1 documents" in said_by(TuneOptions(corpus=str(tmp_path)).check)
 
 
 def test_a_text_that_is_not_utf_8_is_left_out_and_named(tmp_path: Path) -> None:

@@ -82,6 +82,11 @@ class Corpus:
         return f"Corpus({self.name!r}, {len(self)} segments in {', '.join(self.languages)})"
 
     @property
+    def label(self) -> str:
+        """The name for errors on its size, with the notes that may explain it."""
+        return f"{self.name} ({'; '.join(self.notes)})" if self.notes else self.name
+
+    @property
     def languages(self) -> tuple[str, ...]:
         """The languages in order of appearance."""
         return tuple(self._by_language)

@@ -227,7 +227,7 @@ class PassageDraw:
         left_out = [f"{count} {documents} {reason}" for reason, count in reasons.items() if count]
         if len(articles) < 2:
             raise CorpusError(
-                f"passages need 2 documents to cut them out of, and {corpus.name} has "
+                f"passages need 2 documents to cut them out of, and {corpus.label} has "
                 f"{len(articles)}{'; '.join([where, *left_out])}. Add longer documents, or raise "
                 "query_tokens."
             )

@@ -158,9 +158,9 @@ class TuneOptions(StudyOptions, TaskOptions):
                 plans, corpus = task.planned_corpus
                 documents = len(corpus.ids([plans[0].lead]))
                 if isinstance(task, PageSource):
-                    require_enough(corpus.name, documents // task.size, "pages")
+                    require_enough(corpus.label, documents // task.size, "pages")
                 else:
-                    require_enough(corpus.name, documents, "documents")
+                    require_enough(corpus.label, documents, "documents")
             elif not isinstance(task, MtebSource):
                 task.read()
 
