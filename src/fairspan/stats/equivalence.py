@@ -16,6 +16,7 @@ from fairspan.stats.intervals import Interval
 Kind = Literal["fair", "biased", "inconclusive"]
 LossKind = Literal["worse", "inconclusive", "slightly worse", "not worse", "fairer", "better"]
 """From the least wanted to the best."""
+_WORST: tuple[Kind, ...] = ("biased", "inconclusive", "fair")
 LEVEL = 0.95
 POWER = 0.8
 MOST = 100_000
@@ -65,6 +66,14 @@ class Verdict:
     sets_needed: int | None
     measure: str = "represented"
     scope: str = ""
+
+    @property
+    def rank(self) -> tuple[int, float, float]:
+        """Smaller for a worse verdict, then for what needs more sets, then for larger effects."""
+        needed = 0.0
+        if self.kind == "inconclusive":
+            needed = np.inf if self.sets_needed is None else self.sets_needed
+        return _WORST.index(self.kind), -needed, -abs(self.estimate)
 
     def sentence(self) -> str:
         """Such as "biased: position 4 is 0.09 less represented than position 1 [−0.10, −0.08]"."""
@@ -199,6 +208,13 @@ def _fewest(decided: Callable[[int], bool], least: int = 1) -> int | None:
     """The smallest number that decides, if larger ones do too; None if more than 100,000."""
     number = least + bisect_left(range(least, MOST + 1), True, key=decided)
     return number if number <= MOST else None
+
+
+def judge_change(change: Interval, margin: float) -> Kind:
+    """Whether a single change is within ±margin, by the tests of `decide`."""
+    inside = -margin < change.lower() and change.upper() < margin
+    beyond = change.lower(0.975) > margin or change.upper(0.975) < -margin
+    return _kind(inside, beyond)
 
 
 def documents_needed(change: Interval, margin: float, documents: int) -> int | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from math import inf, nan
+from math import nan
 from typing import Any, Protocol, TypeVar
 
 import polars as pl
@@ -23,8 +23,6 @@ from fairspan.studies.audit.measures import (
     contrast,
     symbol,
 )
-
-_WORST = ("biased", "inconclusive", "fair")
 
 
 class Judged(Protocol):
@@ -160,17 +158,9 @@ def _effects_of(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings)
 
 
 def worst_of(judged: Sequence[AnyJudged]) -> AnyJudged | None:
-    """The worst verdict, then what needs the most sets, then the largest effect; None without."""
-
-    def rank(item: AnyJudged) -> tuple[int, float, float]:
-        verdict = item.verdict
-        assert verdict is not None
-        needed = 0.0
-        if verdict.kind == "inconclusive":
-            needed = inf if verdict.sets_needed is None else verdict.sets_needed
-        return _WORST.index(verdict.kind), -needed, -abs(verdict.estimate)
-
-    return min((item for item in judged if item.verdict is not None), key=rank, default=None)
+    """The one with the worst verdict; None if none has a verdict."""
+    ranks = {place: item.verdict.rank for place, item in enumerate(judged) if item.verdict}
+    return judged[min(ranks, key=ranks.__getitem__)] if ranks else None
 
 
 def verdict_of(families: Sequence[FamilyEffects], more: Sequence[str] = ()) -> tuple[str, str]:

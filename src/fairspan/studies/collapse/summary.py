@@ -11,7 +11,7 @@ from fairspan.report.text import number, with_bounds
 from fairspan.runs.log import RunLog
 from fairspan.stats.arrays import round_up
 from fairspan.stats.distributions import holm
-from fairspan.stats.equivalence import documents_needed
+from fairspan.stats.equivalence import documents_needed, judge_change
 from fairspan.stats.geometry import MEASURES, cosine_without, slope_weights
 from fairspan.stats.intervals import Interval
 from fairspan.stats.queries import query_change, query_effects
@@ -188,11 +188,12 @@ def _verdict(
         f"mean cosine {with_bounds(slope, '+.4f')} per doubling of length "
         f"({number(means[0])} at {begin} tokens, {number(means[-1])} at {end})"
     )
-    if slope.lower(0.975) > margin or slope.upper(0.975) < -margin:
+    kind = judge_change(slope, margin)
+    if kind == "biased":
         how = "more" if slope.estimate > 0 else "less"
-        return "biased", f"long texts are {how} alike than short ones; {seen}"
-    if -margin < slope.lower() and slope.upper() < margin:
-        return "fair", f"{seen}; within the margin of ±{margin:g}"
+        return kind, f"long texts are {how} alike than short ones; {seen}"
+    if kind == "fair":
+        return kind, f"{seen}; within the margin of ±{margin:g}"
     texts = lengths["texts"].to_list()
     documents = min(texts) if paired else sum(texts)
     needed = documents_needed(slope, margin, documents)
@@ -202,7 +203,7 @@ def _verdict(
     if needed is not None:
         plural = "" if needed == 1 else "s"
         outlook = f"about {round_up(needed)} more document{plural} would decide"
-    return "inconclusive", f"{outlook}; {seen}"
+    return kind, f"{outlook}; {seen}"
 
 
 def _temperatures(log: RunLog) -> list[tuple[float, str]]:
