@@ -138,6 +138,10 @@ def test_the_same_id_twice_in_one_file(tmp_path: Path) -> None:
     path = write(tmp_path / "all.jsonl", [*rows, {"id": "1", "language": "de", "text": "y"}])
     assert said(path) == "all.jsonl, line 3: the id '1' was already used at all.jsonl, line 2."
     assert Corpus.read(path, ["en"]).ids() == ("1",)
+    for ending in (".jsonl", ".parquet"):
+        write_folder(tmp_path / "two", TEXTS, ending)
+    twice = "de.parquet, row 1: the id 'a' was already used at de.jsonl, line 1. (and 5 more)"
+    assert said(tmp_path / "two") == twice
 
 
 def test_parquet_faults_have_their_row(tmp_path: Path) -> None:
@@ -168,13 +172,6 @@ def test_a_folder_without_a_corpus(tmp_path: Path) -> None:
     (tmp_path / "picture.png").write_text("nothing here")
     (tmp_path / ".hidden.jsonl").write_bytes(GOOD)
     assert said(tmp_path).startswith(f"{tmp_path} holds no file that ends in .jsonl, ")
-
-
-def test_two_files_for_one_language(tmp_path: Path) -> None:
-    for ending in (".jsonl", ".parquet"):
-        write_folder(tmp_path, TEXTS, ending)
-    message = "de.parquet, row 1: the id 'a' was already used at de.jsonl, line 1. (and 5 more)"
-    assert said(tmp_path) == message
 
 
 def test_what_is_not_read_in_a_folder_is_named(tmp_path: Path) -> None:
