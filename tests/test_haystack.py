@@ -56,3 +56,4 @@ def test_all_documents_are_used_up_to_a_budget(tmp_path: Path, sets: int | None,
     prepared = STUDY.ready(options, Silent())
     task = prepared.tasks[0].task
     assert (len(task.documents), task.drawn_from) == (used, None if sets is None else 130)
+    assert ("100 of 130 documents" in prepared.scope) == (used == 100)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from fairspan.errors import CorpusError
 from fairspan.retrieval import search as module
@@ -107,36 +104,6 @@ def test_hits_and_ranks_are_those_of_the_whole_order(
             np.testing.assert_array_equal(found, expected[pairs[:, 0], pairs[:, 1]])
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(
-    seed=st.integers(0, 2**32 - 1),
-    kinds=st.tuples(st.sampled_from(KINDS), st.sampled_from(KINDS)),
-    sizes=st.tuples(st.integers(1, 6), st.integers(1, 40), st.integers(1, 9)),
-    k=st.integers(1, 45),
-    memory=st.integers(100, 8000),
-    owned=st.booleans(),
-)
-def test_any_shape(
-    seed: int,
-    kinds: tuple[Kind, Kind],
-    sizes: tuple[int, int, int],
-    k: int,
-    memory: int,
-    owned: bool,
-) -> None:
-    rng = np.random.default_rng(seed)
-    count, total, d = sizes
-    queries, vectors = kinds[0](rng, count, d), kinds[1](rng, total, d)
-    owners = some_owners(rng, total) if owned else None
-    with patch.object(module, "MEMORY", memory):
-        hits = search(queries, vectors, k, owners=owners)
-        pairs = np.stack([np.repeat(np.arange(count), hits.shape[1]), hits.ravel()], 1)
-        found = ranks(queries, vectors, pairs, owners=owners).reshape(hits.shape)
-    scores = all_scores(queries, vectors, owners)
-    assert_found(hits, scores, k)
-    np.testing.assert_array_equal(found, np.arange(1, min(k, scores.shape[1]) + 1) + 0 * hits)
-
-
 @pytest.mark.parametrize("memory", [4, MEMORY])
 def test_ties_go_to_the_lower_number_by_hand(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
     """Scores 1, 2, 2, 0, 2, and for the opposite query their negatives."""
@@ -146,18 +113,6 @@ def test_ties_go_to_the_lower_number_by_hand(monkeypatch: pytest.MonkeyPatch, me
     monkeypatch.setattr(module, "MEMORY", memory)
     assert search(queries, vectors, 4).tolist() == [[1, 2, 4, 0], [3, 0, 1, 2]]
     assert ranks(queries, vectors, pairs).tolist() == [5, 3, 5, 1]
-
-
-@pytest.mark.parametrize("memory", [4, MEMORY])
-def test_a_document_has_the_score_of_its_best_vector_by_hand(
-    monkeypatch: pytest.MonkeyPatch, memory: int
-) -> None:
-    vectors = np.array([[3], [-1], [3], [-9], [4], [2]], np.float32)
-    owners, queries = np.array([0, 0, 1, 2, 2, 2]), np.ones((1, 1), np.float32)
-    monkeypatch.setattr(module, "MEMORY", memory)
-    assert search(queries, vectors, 3, owners=owners).tolist() == [[2, 0, 1]]
-    pairs = np.array([[0, 0], [0, 1], [0, 2]])
-    assert ranks(queries, vectors, pairs, owners=owners).tolist() == [2, 3, 1]
 
 
 def test_copies_of_a_vector_have_one_score_wherever_they_lie(

@@ -84,7 +84,8 @@ class PreparedEvaluation:
         queries = f"{len(self.searching.queries()):,} queries in {self._task.clusters:,} clusters"
         count = len(self.options.all_treatments)
         treatments = f" × {count} treatments" if count > 1 else ""
-        return f"{queries}, {self._task.documents:,} documents{treatments}"
+        among = f" of {self._drawn_from:,}" if self._drawn_from and len(self.tasks) == 1 else ""
+        return f"{queries}, {self._task.documents:,}{among} documents{treatments}"
 
     @cached_property
     def _windows(self) -> list[WindowInfo]:
