@@ -27,7 +27,7 @@ from fairspan.model.pooling import pooling_of
 from fairspan.model.window import window_of
 from fairspan.report.frames import columns_of, interval
 from fairspan.report.text import model_name
-from fairspan.stats.choice import CHOSEN, quality
+from fairspan.stats.choice import quality
 from fairspan.studies.evaluate.measures import EvaluateEntries
 from fairspan.studies.tune.summary import PLAIN, decide
 
@@ -90,8 +90,8 @@ def tune(model: Any, **asked: Any) -> tuple[Any, Facts]:
         **columns_of(decision.choice.gain),
     }
     found |= {
-        name: quality(decision.choice.crossed, arm)
-        for name, arm in (("before", PLAIN), ("after", CHOSEN))
+        name: quality(decision.choice.checked, arm)
+        for name, arm in (("before", PLAIN), ("after", decision.name))
     }
     return log, found | {"sentence": log.verdicts["sentence"][0], "candidates": dict(candidates)}
 
