@@ -102,19 +102,18 @@ class _Api:
         self.started = int(time.time())
 
     async def embeddings(self, request: Request) -> Response:
-        """Vectors, or why there are none; every outcome is counted."""
+        """Vectors; every outcome is counted."""
         metrics = self.service.metrics
         try:
             self.service.batcher.refuse_if_full(1)
             most = self.service.limits.body_bytes
             response = await self.inbox.answer(request, most, self._reply)
         except Exception as error:
-            response = await _error_response(request, error)
+            status = (await _error_response(request, error)).status_code
+            metrics.requests.labels(str(status)).inc()
             metrics.cancelled.inc(isinstance(error, ClientDisconnect))
-            if response.status_code == 500 and not isinstance(error, Refusal):
-                metrics.requests.labels("500").inc()
-                raise
-        metrics.requests.labels(str(response.status_code)).inc()
+            raise
+        metrics.requests.labels("200").inc()
         return response
 
     async def _reply(self, body: bytearray) -> Response:
