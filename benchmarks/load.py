@@ -17,10 +17,8 @@ from typing import Any
 
 def as_request(body: str) -> bytes:
     coded = body.encode()
-    head = (
-        f"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(coded)}\r\n\r\n"
-    )
-    return head.encode() + coded
+    head = "POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(coded)}\r\n\r\n".encode() + coded
 
 
 async def run(job: dict[str, Any]) -> dict[str, Any]:

@@ -299,11 +299,10 @@ def test_what_is_no_request(client: Any, body: bytes) -> None:
     refused(post(client, body), 400, "The body", None, "invalid_json")
 
 
-@pytest.mark.parametrize("form", ["utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
-def test_other_forms_of_unicode(client: Any, form: str) -> None:
-    """A pair of escaped surrogates is one character."""
+def test_surrogates_in_pairs_are_a_character(client: Any) -> None:
     body = '{"input": "w1 \\ud83d\\ude00", "user": "\U0001f600"}'
-    assert len(vectors_of(post(client, body.encode(form)))) == 1
+    for form in ("utf-8-sig", "utf-16"):
+        assert len(vectors_of(post(client, body.encode(form)))) == 1
 
 
 def test_dimensions_of_a_model_that_says_so(make_tiny: MakeTiny, tmp_path: Path) -> None:

@@ -159,9 +159,8 @@ def test_a_huge_body_is_refused(server: Server, size: int) -> None:
 
 
 def test_pages_of_other_ports_are_refused(server: Server) -> None:
-    for origin, status in ((f"127.0.0.1:{server.port}", 200), ("127.0.0.1:9", 403)):
-        assert server.ask("w1", Origin=f"http://{origin}")[0] == status
-    assert server.ask("w1", Origin="http://127.0.0.1")[0] == 403
+    for port, status in ((f":{server.port}", 200), (":9", 403), ("", 403)):
+        assert server.ask("w1", Origin=f"http://127.0.0.1{port}")[0] == status
 
 
 def test_all_bodies_together_are_bounded(server: Server) -> None:
