@@ -54,7 +54,7 @@ def test_long_texts_in_pieces_have_the_vectors_of_the_cpu(
     text = words(100, 3)
     fair = fairspan.calibrate(make_tiny(architecture, pooling), tile_size=7)
     wanted = fair.encode([text], convert_to_tensor=True)
-    monkeypatch.setattr(splitting, "AT_A_TIME", 20)
+    monkeypatch.setattr(splitting, "GPU_PIECE", 20)
     in_pieces = fairspan.calibrate(make_tiny(architecture, pooling), tile_size=7).to("cuda")
     assert error(in_pieces.encode([text], convert_to_tensor=True).cpu(), wanted) <= 1e-4
 

@@ -251,9 +251,11 @@ def test_intervals_hold_the_truth_and_tests_keep_their_level(
     make: Callable[[np.random.Generator], Queries],
 ) -> None:
     """200 runs: a share of 0.95 or 0.05 has a standard error of 0.015. A bootstrap knows no t, so
-    that with 30 clusters it falls short: 2000 runs with another seed found 0.92 (PSI) to 0.94.
+    that with 30 clusters it falls short: 2000 runs with another seed found 0.92 (PSI) to 0.94. The
+    interval of a change of PSI is too wide: 1000 runs found 0.99.
     """
     held, told = simulate(make, runs=200)
+    assert 0.95 <= held.pop("change of psi")
     assert all(0.88 <= share <= 0.99 for share in held.values()), held
     assert all(share <= 0.095 for share in told.values()), told
 

@@ -11,6 +11,7 @@ from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import Tensor, nn
 
+from fairspan.attention.baskets import is_exporting
 from fairspan.attention.layers import count_layers, route_attention
 from fairspan.attention.pieces import SharedRows, read_in_pieces
 from fairspan.attention.plan import Plan
@@ -22,7 +23,14 @@ from fairspan.model.plans import make_plan
 from fairspan.model.pooling import TOKENS, PooledFeatures, PoolingSite, pooling_of
 from fairspan.model.probing import SEGMENTS, SIDE, find_tiling, prove
 from fairspan.model.segments import SegmentedText, segment_of_tokens
-from fairspan.model.splitting import few_at_a_time, piece_size, put_back, take, take_rows
+from fairspan.model.splitting import (
+    few_at_a_time,
+    is_longer,
+    piece_size,
+    put_back,
+    take,
+    take_rows,
+)
 from fairspan.model.tiling import Tiling, forward_under
 from fairspan.model.window import cut_at, keep_untiled_length
 
@@ -176,9 +184,7 @@ class CalibratedTransformer(SafeTransformer):
         """The features after a pass, in pieces if it is over one long text in tiles."""
         tiles = plan.tiles
         size = piece_size(self.model.device)
-        if tiles is None or tiles.valid.shape[0] > 1 or tiles.valid.shape[1] <= size:
-            return self._run_at_once(inputs, plan, **kwargs)
-        if not self._can_stop_in_layers(plan):
+        if tiles is None or not self._can_stop_in_layers(plan) or not is_longer(tiles.valid, size):
             return self._run_at_once(inputs, plan, **kwargs)
 
         def run_piece(tiles: Tiles, rows: Tensor, shared_rows: SharedRows) -> Tensor:
@@ -196,8 +202,10 @@ class CalibratedTransformer(SafeTransformer):
     def _can_stop_in_layers(self, plan: Plan) -> bool:
         """Whether nothing needs all tokens of a layer but the shared rows, nor its gradients."""
         return (
-            not plan.layers
+            not torch.compiler.is_compiling()
+            and not is_exporting()
             and not torch.is_grad_enabled()
+            and not plan.layers
             and not is_compiled(self.model)
             and self.module_output_name == TOKENS
             and not getattr(self.model.config, "output_hidden_states", False)
@@ -262,10 +270,10 @@ def maps_to_characters(module: Transformer) -> bool:
 
 
 def is_compiled(model: nn.Module) -> bool:
-    """Whether a part of the model is, or is being, compiled."""
-    parts = model.modules()
-    return torch.compiler.is_compiling() or any(
-        hasattr(part, "_orig_mod") or part._compiled_call_impl is not None for part in parts
+    """Whether a part of the model is compiled."""
+    return any(
+        hasattr(part, "_orig_mod") or part._compiled_call_impl is not None
+        for part in model.modules()
     )
 
 
