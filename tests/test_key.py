@@ -55,7 +55,9 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def measured(verb: Verb, **changes: Any) -> RunLog:
-    return verb.measure("model", **{"corpus": "corpus", **verb.asked, "progress": False, **changes})
+    task = dict(zip(("task",), verb.positional, strict=False))
+    asked = {"corpus": "corpus", **task, **verb.asked, "progress": False, **changes}
+    return verb.measure("model", **asked)
 
 
 SLOW = [pytest.param(one, marks=pytest.mark.slow) for one in (*VERBS[1:], TUNE)]
