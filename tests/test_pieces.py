@@ -18,7 +18,7 @@ import fairspan
 from fairspan import SegmentedText
 from fairspan.attention.steps import give_way, in_steps
 from fairspan.attention.tiles import tiles_being_read
-from fairspan.encoding.direct import DirectEncoder
+from fairspan.encoding.direct import DirectEncoder, ReadText
 from fairspan.model import splitting
 from tests.by_matrices import matrices_instead
 from tests.test_architectures import error
@@ -33,6 +33,10 @@ TEXT = words(100, 5)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """100 tokens in pieces of at most 20 of content."""
     monkeypatch.setattr(splitting, "CPU_PIECE", 20)
+
+
+def steps_of(encoder: DirectEncoder, texts: list[ReadText]) -> Iterator[np.ndarray | None]:
+    return in_steps(lambda: encoder.vectors(texts))
 
 
 @contextmanager
@@ -113,7 +117,7 @@ def test_other_texts_are_read_between_the_steps(make_tiny: Make, pooling: str) -
     encoder = DirectEncoder(fair)
     texts = encoder.read([TEXT, words(90, 6), words(12, 7), "w1"])
     alone = [encoder.vectors([text])[0] for text in texts]
-    both = zip_longest(encoder.steps(texts[:1]), encoder.steps(texts[1:2]))
+    both = zip_longest(steps_of(encoder, texts[:1]), steps_of(encoder, texts[1:2]))
     outputs: list[list[np.ndarray]] = [[], []]
     rounds = 0
     for pair in both:
@@ -131,11 +135,11 @@ def test_other_texts_are_read_between_the_steps(make_tiny: Make, pooling: str) -
 def test_a_closed_iterator_ends_the_work(make_tiny: Make) -> None:
     encoder = DirectEncoder(fairspan.calibrate(make_tiny("bert", "mean"), tile_size=7))
     texts = encoder.read([TEXT])
-    steps = encoder.steps(texts)
+    steps = steps_of(encoder, texts)
     assert next(steps) is None
     steps.close()
     assert list(steps) == []
-    *waiting, vectors = encoder.steps(texts)
+    *waiting, vectors = steps_of(encoder, texts)
     assert set(waiting) == {None}
     assert np.array_equal(vectors, encoder.vectors(texts))
 

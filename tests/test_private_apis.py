@@ -18,6 +18,7 @@ import fairspan
 from fairspan.attention.bias import hides_only_padding
 from fairspan.attention.interface import NAME
 from fairspan.exporting.graph import _without_prompt
+from fairspan.model.transformer import is_compiled
 from tests.tiny import words
 
 SOURCE = Path(fairspan.__file__).parent
@@ -31,6 +32,7 @@ PRIVATE = {
     "model/card.py": {"_model_card_text"},
     "exporting/graph.py": {"_exclude_prompt_from_mask"},
     "model/loading.py": {"_load_with_module_classes"},
+    "model/transformer.py": {"_compiled_call_impl"},
 }
 
 Make = Callable[..., SentenceTransformer]
@@ -54,6 +56,14 @@ def test_no_other_private_attribute_is_used() -> None:
         foreign = hidden - on_self - own - {"_exit"}
         what = f"{name}: use a public equivalent, or list and test it here"
         assert foreign == PRIVATE.get(name, set()), what
+
+
+def test_compiled_modules_are_known_by_their_attributes() -> None:
+    """Layers of compiled modules may not stop; nothing is traced before their first call."""
+    parts = [torch.nn.Linear(2, 2) for _ in range(3)]
+    parts[1].compile()
+    parts[2] = torch.compile(parts[2])
+    assert [is_compiled(torch.nn.Sequential(part)) for part in parts] == [False, True, True]
 
 
 def test_pooling_leaves_out_the_prompt_in_a_method_of_its_own() -> None:

@@ -212,6 +212,23 @@ async def test_a_long_text_is_read_in_steps_with_short_ones_between() -> None:
 
 
 @in_a_loop
+async def test_a_slow_text_lets_short_ones_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that fits into a batch but takes longer than about half a second, here 100 tokens."""
+    monkeypatch.setattr(Batcher, "size", 100)
+    model = StepModel()
+    async with held(model, budget=1000) as batcher:
+        slow = ask(batcher, model, Text(500, "slow"))
+        waiting = []
+        model.during["slow.0"] = lambda: waiting.append(ask(batcher, model, Text(10, "short")))
+        await asyncio.sleep(0)
+        model.go.set()
+        np.testing.assert_array_equal(await slow, [vector(Text(500, "slow"))])
+        await asyncio.gather(*waiting)
+    names = [name for (name,) in model.batches if name.startswith("s")]
+    assert names.index("short") < names.index("slow")
+
+
+@in_a_loop
 async def test_at_the_end_short_texts_go_before_a_long_one() -> None:
     model = StepModel()
     async with held(model, budget=100) as batcher:

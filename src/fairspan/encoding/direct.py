@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,6 @@ from sentence_transformers.util import batch_to_device
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from fairspan.attention.steps import in_steps
 from fairspan.calibration.calibration import Side
 from fairspan.encoding.tokens import ModelTokens, counter_of, cutting, prompt_of, window_of
 from fairspan.errors import FairspanError
@@ -114,13 +113,6 @@ class DirectEncoder:
         texts = [text.text for text in batch]
         vectors = encode_side(self.model, self.side, texts, self.prompt)
         return np.asarray(vectors, dtype=np.float32)
-
-    def steps(self, batch: Sequence[ReadText]) -> Iterator[np.ndarray | None]:
-        """None after each step of a pass but its last, then [texts, dimension].
-
-        All steps have to be taken in one thread, which may run other passes between them.
-        """
-        return in_steps(lambda: self.vectors(batch))
 
     def _prepare(self) -> bool:
         """Learn what a batch consists of besides its tokens; False if that is unusual."""

@@ -8,8 +8,8 @@ from torch import Tensor
 
 AT_A_TIME = 2**15
 """Tokens of a batch in tiles, padding included, that are read together."""
-CPU_PIECE = 2**12
-"""Tokens of one text that a CPU reads together: a layer takes a fraction of a second for them."""
+CPU_PIECE = 2**10
+"""Tokens of one text that a CPU reads together: all layers of a small model take under a second."""
 GPU_PIECE = 2**18
 """The same on a GPU, where only memory counts: smaller pieces would be slower."""
 

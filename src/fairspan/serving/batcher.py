@@ -73,8 +73,8 @@ class Batcher:
     The requests that have had the fewest tokens, give or take a batch, share the next one; those
     that have had more get every other batch at most. The longest texts go first, with others of
     about their length, so that little is padded, unless a request had no progress for `age`
-    seconds. A text longer than a batch is read alone, in steps that take as much time as the
-    batches between them. Requests for `later` go when no others wait.
+    seconds. A text longer than a batch, or than about half a second, is read alone, in steps that
+    take as much time as the batches between them. Requests for `later` go when no others wait.
 
     The queue belongs to the event loop; only the model runs in the thread.
 
@@ -176,15 +176,15 @@ class Batcher:
             reading = self._reading
             batch = []
             if reading is None or reading.seconds > reading.beside or self.is_draining:
-                batch = self._take()
+                batch = self._take(self.budget)
             if batch:
                 await self._run(batch)
             elif reading is not None and await self._step(reading):
                 self._reading = None
 
-    def _take(self) -> list[_Waiting]:
-        """The next batch, out of the queue; empty if no request is to have one now."""
-        short = [item for item in self._queue if item.tokens <= self.budget]
+    def _take(self, longest: int) -> list[_Waiting]:
+        """The next batch of texts up to a length; empty if no request is to have one now."""
+        short = [item for item in self._queue if item.tokens <= longest]
         queue = [item for item in short if not item.request.later]
         if not queue and (self._reading is None or self._reading.batch[0].request.later):
             queue = short
@@ -235,13 +235,18 @@ class Batcher:
             request.served = now
             request.spent += item.tokens
 
-    async def _run(self, batch: list[_Waiting]) -> None:
-        """Run all of a pass."""
+    async def _run(self, batch: list[_Waiting]) -> float:
+        """Run all of a pass; between steps of a text that fills it, batches of shorter ones."""
         whole = _Pass(batch)
         while not await self._step(whole):
-            pass
+            others = []
+            if batch[0].tokens > self.size and whole.seconds > whole.beside:
+                others = self._take(self.size)
+            if others:
+                whole.beside += await self._run(others)
         if self._reading is not None:
             self._reading.beside += whole.seconds
+        return whole.seconds
 
     async def _step(self, part: _Pass) -> bool:
         """Run one step of a pass, and after the last hand out the vectors; whether it was that.
