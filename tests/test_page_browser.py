@@ -217,12 +217,13 @@ def test_the_keyboard_reaches_every_mark(plain: Any) -> None:
     assert {name for name, *_ in bars(plain)} == {"paper"}
 
 
-def test_files_are_saved_as_they_are(plain: Any) -> None:
+def test_rows_are_saved_as_they_are_but_for_formulas(plain: Any) -> None:
     with plain.expect_download() as waiting:
         plain.get_by_role("button", name="raw rows").click()
     assert waiting.value.suggested_filename == "run-rows.csv"
     saved = pl.read_csv(waiting.value.path(), schema_overrides=FRAME.schema)
-    assert_frame_equal(saved, FRAME)
+    guarded = pl.col("treatment").str.replace("^=", "'=")
+    assert_frame_equal(saved, FRAME.with_columns(guarded))
 
 
 def test_markup_in_names_stays_text(browser: Any, pages: dict[str, Path]) -> None:

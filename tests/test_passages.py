@@ -297,6 +297,7 @@ def test_a_task_for_each_language() -> None:
         ({"corpus": make_corpus(20)}, "passages need 2 documents .*, and made has 1 in en"),
         ({"corpus": make_corpus(3, 3, 20)}, "2 of 3 documents in en have fewer than 5 sentences"),
         ({"tokens": 8}, "23 of 23 documents in en have a fifth without sentences of 8 to 8 tokens"),
+        ({"window": 22}, "Only 20 tokens of each are read: add a treatment that reads them whole"),
         (
             {"corpus": make_corpus(8, 8, 8), "per_document": 5},
             "can be cut out of 0 of 3 documents in en",

@@ -226,10 +226,15 @@ class PassageDraw:
         documents = f"of {len(ids)} documents{where}"
         left_out = [f"{count} {documents} {reason}" for reason, count in reasons.items() if count]
         if len(articles) < 2:
+            advice = "Add longer documents, or raise query_tokens."
+            if short == 0 and np.isfinite(self._room):
+                advice = (
+                    f"Only {self._room:.0f} {unit} of each are read: add a treatment that reads "
+                    "them whole, such as long, or raise max_seq_length."
+                )
             raise CorpusError(
                 f"passages need 2 documents to cut them out of, and {corpus.label} has "
-                f"{len(articles)}{'; '.join([where, *left_out])}. Add longer documents, or raise "
-                "query_tokens."
+                f"{len(articles)}{'; '.join([where, *left_out])}. {advice}"
             )
         return articles, [f"{reason} and were not used" for reason in left_out]
 
