@@ -18,6 +18,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from fairspan.report.files import write_file
+from fairspan.report.frames import finite_frame
 from fairspan.report.page import Part, make_page
 from fairspan.report.view import Section
 from fairspan.studies.logs import save_page
@@ -223,7 +224,7 @@ def test_rows_are_saved_as_they_are_but_for_formulas(plain: Any) -> None:
     assert waiting.value.suggested_filename == "run-rows.csv"
     saved = pl.read_csv(waiting.value.path(), schema_overrides=FRAME.schema)
     guarded = pl.col("treatment").str.replace("^=", "'=")
-    assert_frame_equal(saved, FRAME.fill_nan(None).with_columns(guarded))
+    assert_frame_equal(saved, finite_frame(FRAME).with_columns(guarded))
 
 
 def test_markup_in_names_stays_text(browser: Any, pages: dict[str, Path]) -> None:
