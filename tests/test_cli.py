@@ -35,9 +35,8 @@ def test_calibrate_writes_what_the_library_makes(run: Run, folder: Path, tmp_pat
     )
     assert fairspan.Calibration.from_dict(said["calibration"]) == wanted
     text = words(40)
-    by_library = fairspan.calibrate(SentenceTransformer(str(folder), device="cpu"), wanted).encode(
-        text
-    )
+    model = SentenceTransformer(str(folder), device="cpu")
+    by_library = fairspan.calibrate(model, wanted).encode(text)
     assert np.array_equal(fairspan.load(tmp_path / "fair", device="cpu").encode(text), by_library)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,36 +10,17 @@ import pytest
 from fairspan.studies.logs import read_log
 from tests.commands import Run
 from tests.length_studies import PLAIN
-from tests.tiny import words
 
 Words = list[str | Path]
 
-DOCUMENTS = 8
 TREATMENTS = [PLAIN, "tempscale+temperature=0.5"]
 
 
-@pytest.fixture(scope="module")
-def model(save_tiny: Callable[..., Path]) -> Path:
-    return save_tiny("bert", "mean")
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eight documents of fourteen sentences of five words."""
-    folder = tmp_path_factory.mktemp("corpus") / "articles"
-    folder.mkdir()
-    with (folder / "en.jsonl").open("w", encoding="utf-8") as file:
-        for k in range(DOCUMENTS):
-            text = " ".join(words(5, 100 * k + place) + "." for place in range(14))
-            file.write(json.dumps({"id": f"a{k}", "text": text}) + "\n")
-    return folder
-
-
 @pytest.fixture
-def usual(model: Path, corpus: Path) -> Words:
-    """Two lengths and two temperatures."""
-    asked = ["--lengths", "10,40", "--temperatures", "1.0,0.5", "--documents", "6"]
-    return ["collapse", model, "--corpus", corpus, *asked]
+def usual(place: Path) -> Words:
+    """Two lengths and two temperatures; the articles have 70 words."""
+    asked = "--lengths 10,40 --temperatures 1.0,0.5 --documents 6"
+    return ["collapse", place / "model", "--corpus", place / "corpus", *asked.split()]
 
 
 def test_a_study_tells_its_verdicts_and_where_the_log_lies(
@@ -66,11 +46,11 @@ def test_a_study_tells_its_verdicts_and_where_the_log_lies(
     assert "reading the corpus" not in again.err, "the log is the answer"
 
 
-def test_natural_lengths_and_treatments(run: Run, model: Path, corpus: Path) -> None:
+def test_natural_lengths_and_treatments(run: Run, usual: Words) -> None:
     """Spectra are on by default."""
     named = "paper+basket_size=4+layers=[1,3],tempscale+temperature=0.7"
     asked = ["--natural", "--temperatures", "1", "--treatments", named]
-    done = run("collapse", model, "--corpus", corpus, *asked, "--json").ok
+    done = run(*usual[:4], *asked, "--json").ok
     said = json.loads(done.out)
     assert [one["length"] for one in said["lengths"]] == [0]
     assert [one["treatment"] for one in said["verdicts"]] == [
@@ -93,16 +73,9 @@ def test_a_dry_run_counts_and_writes_nothing(run: Run, usual: Words, tmp_path: P
     ("options", "said"),
     [
         ("--temperatures ,", "temperatures takes numbers such as 1.0,0.9, got ','"),
-        (
-            "--lengths 10,600",
-            "texts of 600 tokens do not fit: the model reads 512, of which 510 are text",
-        ),
-        (
-            "--max-seq-length 20",
-            "texts of 40 tokens do not fit: the model reads 20, of which 18 are text",
-        ),
+        ("--lengths 10,600", "600 tokens do not fit: the model reads 512, of which 510 are text"),
+        ("--max-seq-length 20", "40 tokens do not fit: the model reads 20, of which 18 are text"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistake_is_one_line_and_exit_code_two(
     run: Run, usual: Words, options: str, said: str

@@ -70,19 +70,23 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 AUDIT = "audit model --corpus corpus"
 TUNE = "tune model --corpus many"
 EMBED = "embed model corpus out"
+GOOD = [
+    AUDIT,
+    EMBED,
+    "evaluate model pages --corpus corpus",
+    TUNE,
+    "collapse model --corpus corpus",
+    "inspect model page.md",
+    "calibrate model out",
+    "export model x",
+]
 NOT_THERE = "there is no device 'cuda' on this machine: torch 2.9 finds 0 of kind cuda."
 MISTAKES = [
     ("embed model empty.jsonl out", "empty.jsonl holds no rows"),
     ("embed model cut.parquet out", "cut.parquet is not a Parquet file"),
     ("embed model body.jsonl out", "body.jsonl, line 1: there is no field 'text'."),
     (f"{EMBED} --text-field body", "en.jsonl, line 1: there is no field 'body'"),
-    (f"{EMBED} --device cuda", NOT_THERE),
-    (f"{AUDIT} --device cuda", NOT_THERE),
-    (f"{TUNE} --device cuda", NOT_THERE),
-    ("evaluate model pages --corpus corpus --device cuda", NOT_THERE),
-    ("collapse model --corpus corpus --device cuda", NOT_THERE),
-    ("inspect model page.md --device cuda", NOT_THERE),
-    ("serve model --port 0 --device cuda", NOT_THERE),
+    *((f"{words} --device cuda", NOT_THERE) for words in (*GOOD[:6], "serve model --port 0")),
     ("inspect model page.md --dtype int3", "there is no dtype 'int3'"),
     ("audit model --corpus empty.jsonl", "empty is empty: it needs records with 'text'"),
     ("evaluate model passages --corpus cut.parquet", "cut.parquet is not a Parquet file"),
@@ -114,7 +118,7 @@ MISTAKES = [
     (f"{TUNE} --guard passages", "passages is named twice"),
     ("tune model --corpus corpus", "corpus has 4 documents, and "),
     (f"{TUNE} --parts", "many has 5 pages, and "),
-    (f"{TUNE} --metric good", "there is no metric 'good'"),
+    (f"{TUNE} --metric good", "there is no metric 'good': choose from ndcg@k, recall@k, mrr"),
     (f"{TUNE} --margin nan", "margin must be between 0 and 1"),
     ("collapse model --corpus corpus --language xx", "has no language 'xx'"),
     ("collapse model --corpus corpus --labelled nowhere.jsonl", "nowhere.jsonl"),
@@ -131,16 +135,6 @@ MISTAKES = [
     ("calibrate model out --calibration file --preset paper", "preset and calibration"),
     ("export model x.onnx", "a model is exported to a folder: use 'x' for 'x.onnx'"),
     ("export model x --side both", "side must be document or query, got 'both'"),
-]
-GOOD = [
-    AUDIT,
-    EMBED,
-    "evaluate model pages --corpus corpus",
-    TUNE,
-    "collapse model --corpus corpus",
-    "inspect model page.md",
-    "calibrate model out",
-    "export model x",
 ]
 
 

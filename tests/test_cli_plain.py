@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import Run
+from tests.commands import ROOT, Run
 from tests.tiny import words
 
 # A view with every kind of chart and table, under names that are markup and Chinese, in the
@@ -29,18 +29,12 @@ print("fairspan: ± …", file=sys.stderr)
 """
 
 
-def run(encoding: str, code: str, *words: str, folder: Path | None = None) -> tuple[int, str, str]:
+def shown_in(encoding: str) -> tuple[int, str, str]:
     """The exit code and both outputs, which have to be in that encoding."""
-    own = {"PYTHONIOENCODING": encoding, "HF_HUB_OFFLINE": "1", "PYTHONUTF8": "1"}
-    root = Path(__file__).parents[1]
-    path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words],
-        capture_output=True,
-        env={**os.environ, **own, "PYTHONPATH": path},
-        cwd=folder,
-        check=False,
-    )
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    own = {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "1", "PYTHONPATH": path}
+    command = [sys.executable, "-c", SHOWN]
+    done = subprocess.run(command, capture_output=True, env={**os.environ, **own}, check=False)
     return done.returncode, done.stdout.decode(encoding), done.stderr.decode(encoding)
 
 
@@ -53,7 +47,7 @@ def run(encoding: str, code: str, *words: str, folder: Path | None = None) -> tu
 )
 def test_everything_that_is_shown_in_a_terminal(encoding: str, wanted: tuple[str, str]) -> None:
     """What the encoding has stays."""
-    code, out, err = run(encoding, SHOWN)
+    code, out, err = shown_in(encoding)
     assert code == 0, err
     assert out.splitlines()[-1] == wanted[0]
     assert err.strip() == wanted[1]

@@ -25,6 +25,12 @@ class Runs:
     stopped: RunLog
     elsewhere: RunLog
 
+    def typed(self, words: str) -> list[str | Path]:
+        """The words, with the folders of the runs in place of their names."""
+        return [
+            getattr(self, word).folder if hasattr(self, word) else word for word in words.split()
+        ]
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
@@ -119,23 +125,18 @@ def test_an_unfinished_run_is_told_on_stderr(run: Run, runs: Runs, tmp_path: Pat
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["AUDIT", "--out", "page.pdf"], "a page is an .html file, got 'page.pdf'"),
-        (["AUDIT", "--figures", "f", "--figure-formats", "gif"], "gif"),
-        (
-            ["AUDIT", "--figures", "f", "--figure-formats", ","],
-            "figure_formats takes words such as",
-        ),
-        (["AUDIT", "--figure-formats", "svg"], "figure_formats would do nothing without figures"),
-        (["nowhere"], "nowhere is not the folder of a run: it has no run.json"),
-        (["AUDIT", "nowhere"], "nowhere is not the folder of a run"),
+        ("audit --out page.pdf", "a page is an .html file, got 'page.pdf'"),
+        ("audit --figures f --figure-formats gif", "gif"),
+        ("audit --figures f --figure-formats ,", "figure_formats takes words such as"),
+        ("audit --figure-formats svg", "figure_formats would do nothing without figures"),
+        ("nowhere", "nowhere is not the folder of a run: it has no run.json"),
+        ("audit nowhere", "nowhere is not the folder of a run"),
     ],
 )
 def test_mistakes_are_one_line_before_any_statistics(
-    run: Run, runs: Runs, tmp_path: Path, words: list[str], said: str
+    run: Run, runs: Runs, tmp_path: Path, words: str, said: str
 ) -> None:
-    run("report", *(runs.audit.folder if word == "AUDIT" else word for word in words)).is_one_line(
-        said
-    )
+    run("report", *runs.typed(words)).is_one_line(said)
     assert files_under(tmp_path) == []
     assert not (runs.audit.folder / "report.html").exists()
 
@@ -192,18 +193,15 @@ def test_comparing_an_unfinished_run_is_told(run: Run, runs: Runs) -> None:
     ("words", "said"),
     [
         (
-            ["audit", "evaluation"],
-            "m-audit is a run of audit, m-evaluation of evaluate: compare runs of one kind",
+            "audit evaluation",
+            "m-audit is a run of audit, m-evaluation of evaluate: compare runs of",
         ),
-        (["length"], "the run m-length is a run of collapse, and those are not compared in pairs"),
-        (["audit", "elsewhere"], "have no document in common"),
-        (["audit", "--treatments", ""], "--treatments is empty"),
-        (["nowhere"], "nowhere is not the folder of a run"),
-        (["audit", "nowhere"], "nowhere is not the folder of a run"),
+        ("length", "the run m-length is a run of collapse, and those are not compared in pairs"),
+        ("audit elsewhere", "have no document in common"),
+        ("audit --treatments=", "--treatments is empty"),
+        ("nowhere", "nowhere is not the folder of a run"),
+        ("audit nowhere", "nowhere is not the folder of a run"),
     ],
 )
-def test_what_cannot_be_compared_is_one_line(
-    run: Run, runs: Runs, words: list[str], said: str
-) -> None:
-    typed = [getattr(runs, word).folder if hasattr(runs, word) else word for word in words]
-    run("compare", *typed).is_one_line(said)
+def test_what_cannot_be_compared_is_one_line(run: Run, runs: Runs, words: str, said: str) -> None:
+    run("compare", *runs.typed(words)).is_one_line(said)

@@ -44,14 +44,6 @@ def test_the_default_folder_belongs_to_the_command(
     assert len(list((tmp_path / "fairspan-runs").iterdir())) == 2
 
 
-@pytest.mark.parametrize("verb", VERBS[:1])
-def test_another_runs_folder_is_refused(run: Run, verb: Verb, place: Path, tmp_path: Path) -> None:
-    assert run(*typed(verb, place, out="here")).code == 0
-    before = (tmp_path / "here" / "run.json").read_bytes()
-    run(*typed(verb, place, out="here", seed=1)).is_one_line("choose another folder")
-    assert (tmp_path / "here" / "run.json").read_bytes() == before
-
-
 @EVERY_VERB
 def test_an_interrupt_is_one_line(
     run: Run, verb: Verb, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -84,7 +76,6 @@ def test_an_interrupt_is_one_line(
         ("--picture p.jpg", "a picture is one of .png, .svg, .pdf, got 'p.jpg'"),
         ("--store file/store.db", "store"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_a_mistake_is_one_line_and_exit_code_two(
     run: Run, verb: Verb, place: Path, tmp_path: Path, options: str, said: str

@@ -47,7 +47,7 @@ def test_the_command(
     assert "news: 3 segments in en, de" in said
     assert "documents that share no segment: 1 of 2 segments, 1 of 3 segments" in said
     values = json.loads(run(*CHECK, folder, "--languages", "en", "--json").out)
-    assert values["unit"] == "characters"
+    assert (values["unit"], values["sets"]) == ("characters", {"3": 1, "4": 0, "5": 0})
     assert values["languages"]["en"]["100"] == len("Another text.")
     make_tiny("bert", "mean").save_pretrained(str(tmp_path / "model"))
     longer = write_folder(
@@ -61,6 +61,7 @@ def test_the_command_s_mistakes(run: Run, tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "news", {"en": {"a": "x", "b": "y"}, "de": {"a": "x"}})
     run(*CHECK, folder).is_one_line("set partial to use only the ids")
     assert json.loads(run(*CHECK, folder, "--partial", "--json").out)["aligned"] == 1
+    run(*CHECK, "sample", "--sizes", "0").is_one_line("sizes must be a whole number of at least ")
     run(*CHECK, folder, "--partial", "--model", tmp_path / "nothing").is_one_line(
         "nothing could not be loaded: there is no such folder"
     )

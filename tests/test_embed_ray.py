@@ -70,30 +70,31 @@ def assert_same(made: Path, expected: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def on_one_machine(
-    documents: Path, save_tiny: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
-) -> Path:
+def model(save_tiny: Callable[..., Path]) -> str:
+    return str(save_tiny())
+
+
+@pytest.fixture(scope="module")
+def on_one_machine(documents: Path, model: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("local") / "vectors"
-    embed(str(save_tiny()), documents, out, **TENS)
+    embed(model, documents, out, **TENS)
     return out
 
 
-def test_the_other_engine_has_no_cluster(
-    documents: Path, tmp_path: Path, save_tiny: Callable[..., Path]
-) -> None:
+def test_the_other_engine_has_no_cluster(documents: Path, tmp_path: Path, model: str) -> None:
     for options in ({"address": "auto"}, {"actors": 2}):
         with pytest.raises(DesignError, match="is for engine=ray"):
-            embed(str(save_tiny()), documents, tmp_path / "out", **options)
+            embed(model, documents, tmp_path / "out", **options)
     with pytest.raises(DesignError, match="engine is local or ray"):
-        embed(str(save_tiny()), documents, tmp_path / "out", engine="spark")
+        embed(model, documents, tmp_path / "out", engine="spark")
 
 
 def test_ray_is_an_extra(
-    documents: Path, tmp_path: Path, save_tiny: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    documents: Path, tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(MissingExtra, match=r"pip install 'fairspan\[ray\]'"):
-        embed(str(save_tiny()), documents, tmp_path / "out", engine="ray")
+        embed(model, documents, tmp_path / "out", engine="ray")
 
 
 @pytest.mark.parametrize(
@@ -105,12 +106,12 @@ def test_ray_is_an_extra(
     ],
 )
 def test_a_cluster_that_is_not_there_is_refused(
-    address: str, said: str, documents: Path, tmp_path: Path, save_tiny: Callable[..., Path]
+    address: str, said: str, documents: Path, tmp_path: Path, model: str
 ) -> None:
     pytest.importorskip("ray")
     began = time.monotonic()
     with pytest.raises(DesignError, match=said):
-        embed(str(save_tiny()), documents, tmp_path / "out", engine="ray", address=address)
+        embed(model, documents, tmp_path / "out", engine="ray", address=address)
     assert time.monotonic() - began < 30
     assert not (tmp_path / "out").exists()
 
@@ -128,20 +129,21 @@ def test_same_rows_and_vectors_as_on_one_machine(
     cluster: str,
     documents: Path,
     on_one_machine: Path,
+    model: str,
     save_tiny: Callable[..., Path],
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "vectors"
-    made = embed(str(save_tiny()), documents, out, engine="ray", actors=2, **TENS)
+    made = embed(model, documents, out, engine="ray", actors=2, **TENS)
     assert_same(out, on_one_machine)
     local = json.loads((on_one_machine / "fairspan-embed.json").read_text())["summary"]
     assert made.summary | {"seconds": 0} == local | {"seconds": 0}
     assert made.summary["rejected"] == 3
-    assert embed(str(save_tiny()), documents, out, **TENS).summary == made.summary
+    assert embed(model, documents, out, **TENS).summary == made.summary
     with pytest.raises(FairspanError, match="vectors of another model"):
         embed(str(save_tiny("roberta")), documents, out, engine="ray", actors=1, **TENS)
     assert_same(out, on_one_machine)
-    short = fairspan.load(str(save_tiny()))
+    short = fairspan.load(model)
     short.max_seq_length = 24
     long = fairspan.calibrate(short, "long")
     long.save_pretrained(str(tmp_path / "long"), create_model_card=False)
@@ -154,17 +156,13 @@ def test_same_rows_and_vectors_as_on_one_machine(
 
 @pytest.mark.slow
 def test_killed_drivers_leave_every_row_once(
-    cluster: str,
-    documents: Path,
-    on_one_machine: Path,
-    save_tiny: Callable[..., Path],
-    tmp_path: Path,
+    cluster: str, documents: Path, on_one_machine: Path, model: str, tmp_path: Path
 ) -> None:
     """Two drivers are killed when some shards are there; a third one and this machine finish."""
     out = tmp_path / "vectors"
     options = f"--rows-per-shard 10 --engine ray --address {cluster}".split()
     command = [sys.executable, "-c", "from fairspan.cli import main; main()", "embed"]
-    command += [str(save_tiny()), str(documents), str(out), *options]
+    command += [model, str(documents), str(out), *options]
     pipes: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     for shards in (1, 5):
         driver = subprocess.Popen([*command, "--actors", "2"], **pipes)
@@ -184,17 +182,13 @@ def test_killed_drivers_leave_every_row_once(
     assert json.loads(done.stdout)["summary"]["rows"] == ROWS - 4
     assert "ray" not in done.stderr.lower()
     assert_same(out, on_one_machine)
-    embed(str(save_tiny()), documents, tmp_path / "here", **TENS)
+    embed(model, documents, tmp_path / "here", **TENS)
     assert_same(tmp_path / "here", on_one_machine)
 
 
 @pytest.mark.slow
 def test_an_actor_that_dies_is_started_again(
-    cluster: str,
-    documents: Path,
-    on_one_machine: Path,
-    save_tiny: Callable[..., Path],
-    tmp_path: Path,
+    cluster: str, documents: Path, on_one_machine: Path, model: str, tmp_path: Path
 ) -> None:
     from fairspan.embedding.ray_engine import RayActors
 
@@ -209,6 +203,6 @@ def test_an_actor_that_dies_is_started_again(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(RayActors, "_embed", killing)
-        embed(str(save_tiny()), documents, tmp_path / "out", engine="ray", actors=1, **TENS)
+        embed(model, documents, tmp_path / "out", engine="ray", actors=1, **TENS)
     assert killed
     assert_same(tmp_path / "out", on_one_machine)

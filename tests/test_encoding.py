@@ -22,15 +22,10 @@ from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import FairspanError, UnsupportedModel
 from tests.saying import said_by
-from tests.test_identity import changed, encoder_of
+from tests.test_identity import BY_PADDING, changed, encoder_of
 from tests.tiny import words
 
 Make = Callable[..., SentenceTransformer]
-
-# Two batches of one text differ in how float32 sums are split over padded lengths: a few roundings
-# (6e-8 each) of numbers of order 1 through four layers.
-BY_PADDING = 2e-5
-
 
 # Batches.
 

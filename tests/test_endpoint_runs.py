@@ -17,6 +17,7 @@ import fairspan
 from fairspan import Endpoint, FairspanError, UnsupportedModel
 from tests.commands import Commands, Run, files_in
 from tests.embedding_server import Server, Words, embed, serving
+from tests.searches import write_beir
 from tests.verbs import write_articles
 
 AUDIT: dict[str, Any] = {"sizes": [2], "sets": 5, "progress": False}
@@ -37,6 +38,10 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(write_articles(tmp_path / "corpus"))
 
 
+def audit(server: Server, corpus: str, **options: Any) -> fairspan.RunLog:
+    return fairspan.audit(Endpoint(server.url, "words"), corpus=corpus, **{**AUDIT, **options})
+
+
 def values(log: fairspan.RunLog) -> pl.DataFrame:
     return log.rows.drop("run", "model")
 
@@ -48,13 +53,8 @@ def negated(row: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("verb", ["audit", "evaluate"])
 def test_the_same_as_an_object_that_encodes(server: Server, corpus: str, verb: str) -> None:
     """To the last bit, because JSON writes every float32 exactly; with prompts."""
-    asked = AUDIT if verb == "audit" else EVALUATE
-    asked = {
-        **asked,
-        "corpus": corpus,
-        "prompt": "w1 ",
-        **({} if verb == "audit" else {"query_prompt": "w2 "}),
-    }
+    asked = AUDIT if verb == "audit" else {**EVALUATE, "query_prompt": "w2 "}
+    asked = {**asked, "corpus": corpus, "prompt": "w1 "}
     measure = getattr(fairspan, verb)
     near = measure(Words(), **asked, out="near")
     far = measure(Endpoint(server.url, "words"), **asked, out="far")
@@ -89,8 +89,7 @@ def test_lengths_of_queries_are_in_tokens_of_about_four_letters(corpus: str) -> 
 
 def test_nothing_is_asked_for_twice(server: Server, corpus: str) -> None:
     """The same call finds its log; another study finds what it shares in the store."""
-    endpoint = Endpoint(server.url, "words")
-    log = fairspan.audit(endpoint, corpus=corpus, **AUDIT)
+    log = audit(server, corpus)
     sent = len(server.texts)
     assert log.header.sending.stored == 0
     assert log.header.sending.texts <= sent <= log.header.sending.texts + 4, (
@@ -100,24 +99,21 @@ def test_nothing_is_asked_for_twice(server: Server, corpus: str) -> None:
         Endpoint(server.url + "/", "words", concurrency=1), corpus=corpus, **AUDIT
     )
     assert (again.folder, len(server.texts)) == (log.folder, sent)
-    changed = fairspan.audit(endpoint, corpus=corpus, **AUDIT, margin=0.05)
+    changed = audit(server, corpus, margin=0.05)
     assert len(server.texts) == sent
-    assert changed.header.to_json()["sending"] == {
-        **changed.header.to_json()["sending"],
-        "texts": 0,
-        "tokens": 0,
-    }
+    sending = changed.header.to_json()["sending"]
+    assert (sending["texts"], sending["tokens"]) == (0, 0)
     assert changed.header.timings.texts_computed == 0
-    fairspan.audit(endpoint, corpus=corpus, **{**AUDIT, "sets": 6})
+    audit(server, corpus, sets=6)
     assert server.twice == 1, "to see whether the model is still the same"
     assert len(server.texts) > sent
     now = len(server.texts)
-    fairspan.audit(endpoint, corpus=corpus, **AUDIT, fresh=True)
+    audit(server, corpus, fresh=True)
     assert len(server.texts) == now + sent + 1, "and one to see whether the model is the same"
     server.change = lambda answer: {**answer, "data": [negated(row) for row in answer["data"]]}
     with pytest.raises(FairspanError, match=r"has changed\. Measure it with another store"):
-        fairspan.audit(endpoint, corpus=corpus, **AUDIT, fresh=True)
-    fairspan.audit(endpoint, corpus=corpus, **AUDIT, fresh=True, store="other.db")
+        audit(server, corpus, fresh=True)
+    audit(server, corpus, fresh=True, store="other.db")
 
 
 def test_objects_without_an_identity_are_not_kept(corpus: str) -> None:
@@ -163,57 +159,39 @@ def test_a_server_that_cuts_texts_is_found_out(server: Server, corpus: str) -> N
     """An audit is refused, each time; under chunks that fit it is measured."""
     server.cut = 400
     for _ in range(2):
-        with pytest.raises(
-            FairspanError, match=r"does not read its longest document .* to the end"
-        ):
-            fairspan.audit(Endpoint(server.url, "words"), corpus=corpus, **AUDIT)
-    log = fairspan.audit(
-        Endpoint(server.url, "words"), corpus=corpus, **AUDIT, treatments=["chunk-mean-350"]
-    )
+        with pytest.raises(FairspanError, match=r"not read its longest .* to the end"):
+            audit(server, corpus)
+    log = audit(server, corpus, treatments=["chunk-mean-350"])
     assert log.header.status == "complete"
     server.cut = 100
     with pytest.raises(FairspanError, match="does not read its longest document"):
-        fairspan.audit(
-            Endpoint(server.url, "words"),
-            corpus=corpus,
-            **AUDIT,
-            treatments=["chunk-mean-300"],
-            store="other",
-        )
+        audit(server, corpus, treatments=["chunk-mean-300"], store="other")
 
 
 def test_a_collection_whose_documents_are_cut_is_measured_so(
     server: Server, corpus: str, tmp_path: Path
 ) -> None:
     """As the index behind the endpoint holds them; the log says so."""
-    task = tmp_path / "task"
-    (task / "qrels").mkdir(parents=True)
     articles = [json.loads(line) for line in Path(corpus, "en.jsonl").read_text().splitlines()]
-    documents = [{"_id": one["id"], "title": "", "text": one["text"]} for one in articles]
-    queries = [{"_id": f"q{one['id']}", "text": one["title"]} for one in articles]
-    for name, rows in (("corpus", documents), ("queries", queries)):
-        (task / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    judged = "".join(f"q{one['id']}\t{one['id']}\t1\n" for one in articles)
-    (task / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    documents = [{"id": one["id"], "text": one["text"]} for one in articles]
+    queries = [
+        {"id": f"q{one['id']}", "text": one["title"], "document": one["id"]} for one in articles
+    ]
+    task = write_beir(tmp_path / "task", documents, queries)
     server.cut = 100
-    asked: dict[str, Any] = {
-        "metrics": ["mrr"],
-        "treatments": ["plain", "chunk-mean-90"],
-        "progress": False,
-    }
-    log = fairspan.evaluate(Endpoint(server.url, "words"), f"beir:{task}", **asked)
+    asked: dict[str, Any] = {"metrics": ["mrr"], "treatments": ["plain", "chunk-mean-90"]}
+    endpoint = Endpoint(server.url, "words")
+    log = fairspan.evaluate(endpoint, f"beir:{task}", **asked, progress=False)
     (note,) = [note for note in log.header.notes if "to the end" in note]
     assert note.startswith("the endpoint does not read the longest document (")
     with pytest.raises(FairspanError, match="to the end"):
-        fairspan.evaluate(
-            Endpoint(server.url, "words"), f"beir:{task}", **asked, too_long="leave-out"
-        )
+        fairspan.evaluate(endpoint, f"beir:{task}", **asked, too_long="leave-out", progress=False)
 
 
 def test_a_model_that_changes_is_noted(server: Server, corpus: str) -> None:
     names = iter(["words-1"] * 3 + ["words-2"] * 1000)
     server.change = lambda answer: {**answer, "model": next(names)}
-    log = fairspan.audit(Endpoint(server.url, "words"), corpus=corpus, **AUDIT)
+    log = audit(server, corpus)
     assert "the answers of the endpoint name several models: words-1, words-2" in log.header.notes
     assert log.header.to_json()["model"]["answers_name"] == ["words-1", "words-2"]
 
@@ -236,7 +214,7 @@ def test_what_an_endpoint_cannot_have_is_refused_before_it_is_asked(
     server: Server, corpus: str, asked: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(UnsupportedModel) as caught:
-        fairspan.audit(Endpoint(server.url, "words"), corpus=corpus, **AUDIT, **asked)
+        audit(server, corpus, **asked)
     assert said in str(caught.value)
     assert server.bodies == []
 
@@ -245,10 +223,9 @@ def test_what_an_endpoint_cannot_have_is_refused_before_it_is_asked(
 
 
 def typed(verb: str, server: Server, *more: str) -> list[str]:
-    own = (
-        ["--sizes", "2", "--sets", "5"] if verb == "audit" else ["--sets", "5", "--metrics", "mrr"]
-    )
-    return [verb, "--endpoint", server.url, "--model", "words", "--corpus", "corpus", *own, *more]
+    own = "--sizes 2" if verb == "audit" else "--metrics mrr"
+    asked = f"--endpoint {server.url} --model words --corpus corpus --sets 5 {own}"
+    return [verb, *asked.split(), *more]
 
 
 @pytest.mark.parametrize("verb", ["audit", "evaluate"])
@@ -277,27 +254,15 @@ def test_on_the_command_line(server: Server, corpus: str, run: Run, verb: str) -
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (
-            ["audit", "m", "--endpoint", "http://127.0.0.1:9/v1", "--model", "x"],
-            "MODEL 'm' and --endpoint are two",
-        ),
-        (
-            ["audit", "--endpoint", "localhost:8000", "--model", "x"],
-            "begins with http:// or https://",
-        ),
-        (["audit", "--endpoint", "http://localhost:8000"], "give --endpoint and --model"),
-        (
-            ["audit", "--endpoint", "http://h", "--model", "x", "--device", "cpu"],
-            "device is for a model that is",
-        ),
-        (
-            ["audit", "--endpoint", "http://h", "--model", "x", "--treatments", "tiles"],
-            "measured: omit tiles.",
-        ),
+        ("m --endpoint http://127.0.0.1:9/v1 --model x", "MODEL 'm' and --endpoint are two"),
+        ("--endpoint localhost:8000 --model x", "begins with http:// or https://"),
+        ("--endpoint http://localhost:8000", "give --endpoint and --model"),
+        ("--endpoint http://h --model x --device cpu", "device is for a model that is"),
+        ("--endpoint http://h --model x --treatments tiles", "measured: omit tiles."),
     ],
 )
-def test_mistakes_on_the_command_line(corpus: str, run: Run, words: list[str], said: str) -> None:
-    run(*words).is_one_line(said)
+def test_mistakes_on_the_command_line(corpus: str, run: Run, words: str, said: str) -> None:
+    run("audit", *words.split()).is_one_line(said)
 
 
 @pytest.mark.slow
@@ -305,9 +270,7 @@ def test_killed_and_resumed(
     server: Server, corpus: str, commands: Commands, tmp_path: Path
 ) -> None:
     """What was under way is sent again, at most, and the rows are those of a run in one go."""
-    whole = fairspan.audit(
-        Endpoint(server.url, "words"), corpus="corpus", **AUDIT, out="whole", store="whole.db"
-    )
+    whole = audit(server, "corpus", out="whole", store="whole.db")
     server.bodies.clear()
     server.wait = 0.1
     asked = typed("audit", server, "--out", "run", "--store", "kept.db")

@@ -7,7 +7,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import zlib
 from collections.abc import Callable
@@ -19,6 +18,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from filelock import FileLock
 from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.treatment import Treatment, as_treatments
@@ -232,9 +232,9 @@ def test_another_study_in_the_same_folder_is_refused(
 ) -> None:
     """Also when told to measure anew, and before anything is embedded."""
     for other in ({"seed": 1}, {"name": "another"}):
-        said = f"holds the run {done.run}, which asked for something else"
-        with pytest.raises(DesignError, match=said):
-            under(options, never, fresh=fresh, **other)
+        said = said_by(under, options, never, fresh=fresh, **other, kind=DesignError)
+        assert f"holds the run {done.run}, which asked for something else" in said
+        assert "choose another folder" in said
     assert read(done.folder).rows.equals(done.rows)
 
 
@@ -282,37 +282,15 @@ def test_a_process_that_ends_between_two_renames(
     assert_same(under(options, lambda number: None, fresh=True), done)
 
 
-_HOLDER = """
-import sys, time
-from pathlib import Path
-from filelock import FileLock
-with FileLock(sys.argv[1]):
-    print("held", flush=True)
-    time.sleep(600)
-"""
-
-
-@pytest.mark.slow
 def test_a_folder_that_another_process_writes(options: Options, done: RunLog) -> None:
-    """One line, nothing embedded, nothing changed; SIGKILL gives the folder back."""
-    folder = done.folder
-    command = [sys.executable, "-c", _HOLDER, str(folder / ".lock")]
-    holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        assert under(options, never).rows.equals(done.rows), (
-            "what is complete can be read meanwhile"
-        )
-        before = {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
-        with pytest.raises(
-            FairspanError, match=r"another process is writing .*: wait until it has finished"
-        ):
-            under(options, never, fresh=True)
-        assert {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()} == before
-    finally:
-        holder.kill()
-        holder.communicate()
+    """One line, nothing embedded, nothing changed. A lock is that of the opened file."""
+    with FileLock(done.folder / ".lock"):
+        complete = under(options, never)
+        assert complete.rows.equals(done.rows), "what is complete can be read meanwhile"
+        before = {file: file.read_bytes() for file in done.folder.iterdir()}
+        said = said_by(under, options, never, fresh=True)
+        assert re.search("another process is writing .*: wait until it has finished", said)
+        assert {file: file.read_bytes() for file in done.folder.iterdir()} == before
     assert_same(under(options, lambda number: None, fresh=True), done)
 
 
@@ -412,7 +390,10 @@ def test_rows_that_cannot_be_written(
 
     with monkeypatch.context() as patch:
         patch.setattr(pl.DataFrame, "write_parquet", full)
-        with pytest.raises(FairspanError, match=r"cannot be written \(No space left on device\)"):
+        said = (
+            r"cannot be written \(No space left on device\): make room or choose another with out"
+        )
+        with pytest.raises(FairspanError, match=said):
             STUDY(options)
     part = read(tmp_path / "run")
     assert (part.status, len(part.rows)) == ("failed", TEXTS)
@@ -607,22 +588,6 @@ def test_a_store_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
     for file in saved.glob("store.sqlite*"):
         shutil.copy(file, tmp_path / file.name)
     assert shell.goes_on()["texts_from_store"] >= header["timings"]["texts_computed"] > 0
-
-
-@processes
-@pytest.mark.slow
-def test_a_log_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
-    """Room for run.json, but not for all rows: what the folder holds is whole."""
-    disk, saved = tmp_path / "disk", tmp_path / "saved"
-    started = shell.start(
-        out=disk / "run", before=small_disk(disk, "12k"), after=copied(disk, saved)
-    )
-    skip_if_refused(started.wait()).failed_in_one_line(
-        "cannot be written", "make room or choose another with out"
-    )
-    assert header_of(saved / "run")["status"] in ("running", "failed")
-    assert "run.json" in set(files_in(saved / "run")) <= {"run.json", "rows.parquet"}
-    assert shell.goes_on()["texts_from_store"] > 0
 
 
 @processes

@@ -111,28 +111,16 @@ def test_the_premise(served: Served) -> None:
     assert all(not near(one, other) for i, one in enumerate(ways) for other in ways[:i])
 
 
-class TestOpenai:
-    def test_a_string_and_a_list(self, served: Served) -> None:
-        create = served.client().embeddings.create
-        reply = create(model="my-model", input=TEXTS)
-        assert near([one.embedding for one in reply.data], served.documents)
-        assert [one.index for one in reply.data] == [0, 1]
-        tokens = sum(len(served.model.tokenizer(f"passage: {text}")["input_ids"]) for text in TEXTS)
-        assert reply.usage.prompt_tokens == reply.usage.total_tokens == tokens
-        assert near(create(model="my-model", input=TEXTS[1]).data[0].embedding, served.documents[1])
-
-    @pytest.mark.parametrize(
-        "said",
-        [
-            {"model": "my-model", "extra_body": {"input_type": "query"}},
-            {"model": "my-model", "extra_body": {"prompt_name": "query"}},
-            {"model": "my-model-query"},
-        ],
-        ids=["input_type", "prompt_name", "suffix"],
-    )
-    def test_a_query(self, served: Served, said: dict[str, Any]) -> None:
-        reply = served.client().embeddings.create(input=QUESTION, user="u", **said)
-        assert near(reply.data[0].embedding, served.query)
+def test_openai(served: Served) -> None:
+    create = served.client().embeddings.create
+    reply = create(model="my-model", input=TEXTS)
+    assert near([one.embedding for one in reply.data], served.documents)
+    assert [one.index for one in reply.data] == [0, 1]
+    tokens = sum(len(served.model.tokenizer(f"passage: {text}")["input_ids"]) for text in TEXTS)
+    assert reply.usage.prompt_tokens == reply.usage.total_tokens == tokens
+    assert near(create(model="my-model", input=TEXTS[1]).data[0].embedding, served.documents[1])
+    reply = create(model="my-model", input=QUESTION, extra_body={"input_type": "query"}, user="u")
+    assert near(reply.data[0].embedding, served.query)
 
 
 def test_curl(served: Served) -> None:

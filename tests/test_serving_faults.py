@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import shlex
 import signal
 import socket
 import time
@@ -315,21 +316,17 @@ def test_the_end_does_not_wait_forever(commands: Commands, model: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--host", "nowhere.invalid"], "cannot listen on nowhere.invalid:8000: "),
-        (["--host", "192.0.2.1", "--port", "0"], "cannot listen on 192.0.2.1:0: "),
-        (
-            ["--max-seq-length", "9999"],
-            "max_seq_length=9999 is more than the model's 600 positions",
-        ),
-        (["--preset", "tiles", "--calibration", "x.json"], "preset and calibration both"),
-        (["--api-key", "schlüssel"], "printable ASCII"),
-        (["--api-key", "two words"], "and no blanks"),
-        (["--dtype", "int3"], "there is no dtype 'int3'"),
+        ("--host nowhere.invalid", "cannot listen on nowhere.invalid:8000: "),
+        ("--host 192.0.2.1 --port 0", "cannot listen on 192.0.2.1:0: "),
+        ("--max-seq-length 9999", "max_seq_length=9999 is more than the model's 600 positions"),
+        ("--preset tiles --calibration x.json", "preset and calibration both"),
+        ("--api-key schlüssel", "printable ASCII"),
+        ("--api-key 'two words'", "and no blanks"),
+        ("--dtype int3", "there is no dtype 'int3'"),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_mistakes_are_one_line(run: Run, model: Path, options: list[str], said: str) -> None:
-    run("serve", model, *options).is_one_line(said)
+def test_mistakes_are_one_line(run: Run, model: Path, options: str, said: str) -> None:
+    run("serve", model, *shlex.split(options)).is_one_line(said)
 
 
 def test_a_missing_package_is_one_line(

@@ -168,24 +168,16 @@ def test_a_document_waits_for_requests_and_ends_when_its_client_leaves(
     service.batcher.close()
 
 
-def app_of(desk: Desk, key: str | None = None) -> Any:
+def app_of(desk: Desk) -> Any:
     """The page as part of a server."""
     service = Service(desk.subject.model, name="tiny-bert")
-    return make_app(service, key=key, routes=pages.page_routes(desk, service.batcher))
+    return make_app(service, routes=pages.page_routes(desk, service.batcher))
 
 
 @pytest.fixture(scope="module")
 def client(served: Any) -> Any:
     app = app_of(open_desk(served, "some/folder/tiny-bert"))
     return TestClient(app, base_url="http://localhost")
-
-
-def test_the_page_is_open_and_what_it_asks_for_needs_the_key(desk: Desk) -> None:
-    client = TestClient(app_of(desk, "secret"))
-    assert client.get("/").status_code == 200
-    assert client.get("/page/about").status_code == 401
-    reply = client.get("/page/about", headers={"Authorization": "Bearer secret"})
-    assert reply.json()["model"] == "tiny-bert"
 
 
 def test_the_page_holds_nothing_of_the_model(client: Any) -> None:

@@ -142,9 +142,12 @@ def writer(path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 def test_two_processes_write_at_once(
     path: Path, writer: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    """Half of their keys are the same; each key holds one of the two vectors whole."""
-    one, other = writer(0, 400, 1.0), writer(200, 600, 3.0)
-    for process in (one, other):
+    """Half of their keys are the same; each key holds one of the two vectors whole.
+
+    With four more they also create it together: whoever comes first makes the table.
+    """
+    more = [writer(number, number + 2) for number in range(600, 608, 2)]
+    for process in (writer(0, 400, 1.0), writer(200, 600, 3.0), *more):
         _, said = process.communicate(timeout=120)
         assert process.returncode == 0, said
     with Store(path) as store:
@@ -156,6 +159,7 @@ def test_two_processes_write_at_once(
         assert by_one or by_other
         assert by_one or number >= 200
         assert by_other or number < 400
+    assert_holds(path, *range(600, 608))
 
 
 @pytest.mark.slow
@@ -187,17 +191,6 @@ def test_a_killed_process_loses_nothing_that_it_had_put(
             {key(number) for number in range(last + 4, last + 20)},
         )
         begin = last + 100
-
-
-@pytest.mark.slow
-def test_six_processes_may_create_it_together(
-    path: Path, writer: Callable[..., subprocess.Popen[str]]
-) -> None:
-    """Whoever comes first makes the table, and the others wait."""
-    for process in [writer(number, number + 2) for number in range(0, 12, 2)]:
-        _, said = process.communicate(timeout=120)
-        assert process.returncode == 0, said
-    assert_holds(path, *range(12))
 
 
 def test_a_full_disk_keeps_what_was_stored(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,12 +146,10 @@ def write_cirrus(
     return path
 
 
-def write_parquet(
-    folder: Path, language: str, pages: Sequence[MadePage], date: str = "20231101"
-) -> Path:
+def write_parquet(folder: Path, language: str, pages: Sequence[MadePage]) -> Path:
     """A file in the folder of a language."""
     prefix = prefix_of(language)
-    path = folder / f"{date}.{prefix}" / "train-00000-of-00001.parquet"
+    path = folder / f"20231101.{prefix}" / "train-00000-of-00001.parquet"
     path.parent.mkdir(exist_ok=True)
     url = f"https://{prefix}.wikipedia.org/wiki/x"
     rows = [(str(page.number), url, page.title, page.text) for page in pages]
@@ -171,7 +169,7 @@ CREATE TABLE `wb_items_per_site` (
 """
 
 
-def write_sitelinks(folder: Path, wikis: Wikis, extra: Sequence[tuple[int, str, str]] = ()) -> Path:
+def write_sitelinks(folder: Path, wikis: Wikis) -> Path:
     """Wikidata's table, in two statements."""
     rows = [
         (page.item, database(language), page.title)
@@ -179,7 +177,7 @@ def write_sitelinks(folder: Path, wikis: Wikis, extra: Sequence[tuple[int, str, 
         for page in pages
     ]
     values = []
-    for number, (item, site, title) in enumerate([*rows, *extra], start=1):
+    for number, (item, site, title) in enumerate(rows, start=1):
         escaped = title.replace("\\", "\\\\").replace("'", "\\'").replace('"', '\\"')
         values.append(f"({number},{item},'{site}','{escaped}')")
     halves = (values[: len(values) // 2], values[len(values) // 2 :])
