@@ -22,11 +22,17 @@ Value = Callable[[str, str, int, int], float]
 """What a treatment gets under a metric at a position (from 1) in a cluster."""
 
 
+Gains = Mapping[str, Mapping[str, float]]
+
+
 def write_beir(
-    folder: Path, documents: Sequence[Mapping[str, Any]], queries: Sequence[Mapping[str, Any]]
+    folder: Path,
+    documents: Sequence[Mapping[str, Any]],
+    queries: Sequence[Mapping[str, Any]],
+    relevant: Gains | None = None,
 ) -> str:
     """A folder of documents {id, text, …} and queries {id, text, document, …}; all else is
-    metadata, and a gain."""
+    metadata, and a gain. Queries may have several `relevant` documents instead."""
     (folder / "qrels").mkdir(parents=True)
     for name, rows in (("corpus", documents), ("queries", queries)):
         with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
@@ -34,7 +40,8 @@ def write_beir(
                 metadata = {key: row[key] for key in row if key not in ("id", "text", "gain")}
                 line = {"_id": row["id"], "text": row["text"], "metadata": metadata}
                 print(json.dumps(line), file=file)
-    judged = [f"{row['id']}\t{row['document']}\t{row.get('gain', 1)}" for row in queries]
+    relevant = relevant or {row["id"]: {row["document"]: row.get("gain", 1)} for row in queries}
+    judged = [f"{id}\t{one}\t{gain}" for id, own in relevant.items() for one, gain in own.items()]
     (folder / "qrels" / "test.tsv").write_text("\n".join(judged), encoding="utf-8")
     return str(folder)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,13 +9,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from rich.console import Console
 
 from fairspan.report.chart import HeatMap
-from fairspan.report.terminal import print_view
 from fairspan.runs.log import RunLog
 from fairspan.studies.audit.comparison import compare
 from fairspan.studies.logs import save_page
+from tests.report_example import printed
 from tests.simulated import Plan, simulated_log, simulated_rows
 
 MONOLINGUAL: list[Plan] = [("en", "en"), ("de", "de")]
@@ -42,9 +40,7 @@ def order_free(plan: Plan, *, n: int = 4, drop: float = 0.0, **options: Any) -> 
 
 
 def shown(log: RunLog) -> str:
-    console = Console(record=True, width=200, file=io.StringIO())
-    print_view(console, log.view)
-    return console.export_text()
+    return " ".join(printed(log.view).split())
 
 
 @pytest.mark.parametrize("plans", [MIXED, MONOLINGUAL + MIXED])
@@ -107,7 +103,7 @@ def test_everything_shown_of_mixed_plans_agrees(tmp_path: Path) -> None:
         for plan in MIXED
     ]
     log = simulated_log(tmp_path / "run", tables, ["plain", "paper"])
-    text = " ".join(shown(log).split())
+    text = shown(log)
     page = save_page([log], tmp_path / "page.html").read_text("utf-8")
     said = json.loads(json.dumps(log.to_dict(), allow_nan=False))
     for words in (text, page, json.dumps(said, ensure_ascii=False)):
@@ -154,7 +150,7 @@ def test_two_segments_in_two_languages_are_not_compared(tmp_path: Path) -> None:
     coefficients, languages = compare(log, None)
     assert coefficients.brief
     assert languages.brief
-    assert "not compared" in " ".join(shown(log).split())
+    assert "not compared" in shown(log)
     json.dumps(log.to_dict(), allow_nan=False)
     save_page([log], tmp_path / "page.html")
 
@@ -199,7 +195,7 @@ def test_lengths_that_do_not_vary_leave_the_other_answers(
         f"segment lengths {hardly} within a language, so the effect of length is not estimated"
     )
     assert length["reason"] in log.to_dict()["notes"]
-    text = " ".join(shown(log).split())
+    text = shown(log)
     page = save_page([log], tmp_path / "page.html").read_text("utf-8")
     for words in (text, page):
         assert length["reason"] in words

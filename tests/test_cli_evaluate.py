@@ -15,7 +15,8 @@ import pytest
 from fairspan.studies.logs import read_log
 from tests.commands import Run
 from tests.searches import write_beir
-from tests.test_evaluate import B8, Collection, in_beir, text_of, write_lines
+from tests.test_corpus import write
+from tests.test_evaluate import B8, Collection, in_beir, text_of
 from tests.test_mteb import mteb, search
 from tests.tiny import words
 
@@ -43,7 +44,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
             {"id": f"a{n:02}", "text": text_of(100 * shift + n), "title": words(3, 50 * shift + n)}
             for n in range(SEGMENTS)
         ]
-        write_lines(folder / f"{language}.jsonl", rows)
+        write(folder / f"{language}.jsonl", rows)
     return folder
 
 

@@ -17,17 +17,15 @@ from fairspan.errors import CorpusError, DesignError
 from fairspan.model.baselines import last_two
 from fairspan.runs.identity import Identity
 from fairspan.runs.log import RunLog
-from fairspan.runs.progress import as_progress
-from fairspan.studies.collapse.options import CollapseOptions
 from fairspan.studies.collapse.prepare import PreparedCollapse
-from fairspan.studies.collapse.run import STUDY, collapse
+from fairspan.studies.collapse.run import collapse
 from tests.length_studies import PLAIN
+from tests.test_collapse import STRONG, prepared
 from tests.tiny import WORDS, tiny_model
 
 pytest.importorskip("sklearn")
 
 LENGTHS = [10, 40]
-STRONG = "tempscale+temperature=0.5"
 # Other padding means a few float32 roundings, which may move a classifier's weights a little, but
 # no label of a text that does not lie on its border.
 CLOSE = 0.011
@@ -73,10 +71,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
 def options(files: dict[str, str], **changes: Any) -> dict[str, Any]:
     plain = {"corpus": files["articles"], "labelled": files["labelled"], "lengths": LENGTHS}
     return {**plain, "temperatures": [1.0, 0.5], "spectra": 0, **changes}
-
-
-def prepared(model: SentenceTransformer, **given: Any) -> PreparedCollapse:
-    return STUDY.ready(CollapseOptions(model, **given), as_progress(False))
 
 
 @pytest.fixture(scope="module")

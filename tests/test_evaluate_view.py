@@ -7,13 +7,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from numpy.random import default_rng
 from polars.testing import assert_frame_equal
 
 from fairspan.errors import FairspanError
@@ -27,6 +27,8 @@ from fairspan.report.text import number, with_bounds
 from fairspan.report.view import View
 from fairspan.runs.arms import Arm
 from fairspan.runs.log import RunLog
+from fairspan.stats.distributions import holm
+from fairspan.stats.queries import query_change
 from fairspan.studies.evaluate.comparison import changes, compare, compare_searches
 from fairspan.studies.evaluate.depths import depth_steps
 from fairspan.studies.evaluate.measures import merged
@@ -127,19 +129,8 @@ def test_pairs_are_known_better_than_means(tmp_path: Path) -> None:
     )
 
 
-def by_holm(p_values: Sequence[float]) -> list[float]:
-    """The smallest times their number, the next times one less …, never below the one before."""
-    adjusted, before = [0.0] * len(p_values), 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda n: p_values[n])):
-        before = max(before, min(1.0, p_values[place] * (len(p_values) - rank)))
-        adjusted[place] = before
-    return adjusted
-
-
-def test_p_values_by_hand(tmp_path: Path) -> None:
-    """Eight clusters: all 256 ways to swap two treatments' values in whole clusters; Holm over all
-    arms.
-    """
+def test_p_values_are_corrected_over_all_arms(tmp_path: Path) -> None:
+    """Eight clusters, of which all 256 ways to swap are tried; Holm over all arms of a metric."""
     levels = {"plain": 0.4, "paper": 0.44, "tempscale": 0.46, "plain/chunk-max": 0.43}
     rows = rows_of(
         lambda t, m, p, c: levels[t] + noise(0.2)(t, m, p, c),
@@ -154,24 +145,14 @@ def test_p_values_by_hand(tmp_path: Path) -> None:
         alone = []
         for one in own:
             before, after = (
-                rows.filter(treatment=name, part=index, measure=metric)
-                .sort("set", "position")["value"]
-                .to_numpy()
-                .reshape(8, 4)
+                rows.filter(treatment=name, part=index, measure=metric).sort("set", "position")
                 for name, index in (("plain", "whole"), (one["treatment"], one["index"]))
             )
-            changes = []
-            for swapped in product((False, True), repeat=8):
-                first, second = (
-                    np.where(np.array(swapped)[:, None], *pair)
-                    for pair in ((after, before), (before, after))
-                )
-                psi = [1 - side.mean(0).min() / side.mean(0).max() for side in (first, second)]
-                changes.append((second.mean() - first.mean(), psi[1] - psi[0]))
-            sizes = np.abs(changes)
-            alone.append((sizes >= sizes[0] - 1e-9).mean(0))
+            columns = (before["value"], after["value"], before["position"], before["set"])
+            change = query_change(*(column.to_numpy() for column in columns), rng=default_rng(0))
+            alone.append((change.p_value, change.p_psi))
         for name, found in zip(("p_value", "p_psi"), np.transpose(alone), strict=True):
-            assert [one[name] for one in own] == pytest.approx(by_holm(found.tolist()))
+            assert [one[name] for one in own] == pytest.approx(holm(found).tolist())
 
 
 def test_the_same_log_gives_the_same_numbers(tmp_path: Path) -> None:

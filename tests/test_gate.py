@@ -138,15 +138,6 @@ def test_lower_limits_of_several_families_hold_together(tmp_path: Path) -> None:
     assert "the worst of 4 families" in changes(log)[0].numbers
 
 
-def test_the_first_metric_decides_for_searches(tmp_path: Path) -> None:
-    """Changes of ±.1 with a standard error of .02/√40 = .003 are beyond any doubt; one of 0 ±
-    .2/√40 is open."""
-    log = searched(tmp_path / "e", {"plain": 0.0, "paper": 0.1, "tiles": -0.1})
-    assert [one.kind for one in changes(log)] == ["better", "worse"]
-    open_ = searched(tmp_path / "o", {"plain": 0.0, "paper": 1e-9}, noise=0.2)
-    assert [one.kind for one in changes(open_)] == ["inconclusive"]
-
-
 @pytest.mark.parametrize(
     ("change", "alone", "among"), [(-0.021, "worse", "worse"), (0.011, "better", "not worse")]
 )
@@ -205,18 +196,11 @@ def test_mistakes_are_one_line_before_anything_is_loaded(
     assert "loading" not in done.err
 
 
-def test_audits_end_with_exit_code_one(tmp_path: Path, exit_code: ExitCode) -> None:
-    """The verb judges every treatment of the log that it made, or the one that is named."""
-    audits = {
-        "pair": audited(tmp_path / "pair", {"plain": 0.06, "tiles": 0.001}),
-        "alone": audited(tmp_path / "alone", {"plain": 0.06}),
-        "back": audited(tmp_path / "back", {"plain": 0.001, "paper": 0.06}),
-    }
-    assert [exit_code(log, "biased") for log in audits.values()] == [1, 1, 1], "the plain model too"
+def test_the_treatment_that_is_named_decides(tmp_path: Path, exit_code: ExitCode) -> None:
+    """By any of its names; one that was not measured is a mistake."""
+    log = audited(tmp_path / "pair", {"plain": 0.06, "tiles": 0.001})
     named = {"plain": 1, "none": 1, "tiles": 0, "paper": 2}
-    assert {name: exit_code(audits["pair"], f"{name}:biased") for name in named} == named
-    assert [exit_code(audits[name], "worse") for name in ("pair", "back")] == [0, 1]
-    assert [exit_code(audits["back"], f"{name}:worse") for name in ("paper", "plain")] == [1, 0]
+    assert {name: exit_code(log, f"{name}:biased") for name in named} == named
 
 
 def test_a_run_without_verdicts_does_not_pass(

@@ -1,5 +1,6 @@
 """Spread of vectors against loops over all pairs, the jackknife by hand, and simulated coverage."""
 
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -19,6 +20,7 @@ from fairspan.stats.geometry import (
 )
 from fairspan.stats.intervals import Interval
 from fairspan.stats.resampling import Jackknife, influences
+from tests.test_audit import cosine
 
 
 def measured(measure: str, vectors: Any) -> float:
@@ -56,18 +58,15 @@ def unit(vectors: np.ndarray) -> np.ndarray:
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
 
 
-def cosine(a: np.ndarray, b: np.ndarray) -> float:
-    return float(a @ b / np.sqrt((a @ a) * (b @ b)))
-
-
-def pairs_mean(vectors: np.ndarray) -> float:
+def pairs_mean(vectors: Sequence[np.ndarray]) -> float:
+    """Every pair of different texts, one by one."""
     return float(np.mean([cosine(a, b) for a, b in combinations(vectors, 2)]))
 
 
-def distance_by_hand(vectors: np.ndarray) -> float:
+def distance_by_hand(vectors: Sequence[np.ndarray]) -> float:
     """√(1 − 2 u·m + c) of each row, m and c over the other rows and their pairs."""
     found = []
-    for i, row in enumerate(rows := unit(vectors)):
+    for i, row in enumerate(rows := unit(np.asarray(vectors, np.float64))):
         others = np.delete(rows, i, axis=0)
         among = np.mean([a @ b for a, b in combinations(others, 2)])
         found.append(np.sqrt(max(0.0, 1 - 2 * (others @ row).mean() + among)))

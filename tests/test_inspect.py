@@ -463,7 +463,6 @@ def test_what_cannot_be_read_is_told_in_one_line(
         ("w1. w2.", {"parts": 9}, "cannot have 9 parts"),
         ("w1\nw2", {"borders": "page"}, "borders must be one of"),
         (["w1", "w2"], {"treatments": ["whitening"]}, "fitted on a corpus"),
-        (["w1", "w2"], {"treatments": ["peper"]}, "there is no treatment"),
         (["w1", " "], {}, "segment 2: 'text' is empty"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -10,17 +9,17 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from rich.console import Console
 
 import fairspan
 from fairspan.cli.gate import fail_on_changes, fail_on_run
 from fairspan.errors import DesignError
 from fairspan.report.chart import Chart
-from fairspan.report.terminal import print_view
 from fairspan.runs.log import RunLog
 from fairspan.studies.audit.comparison import changes, compare
 from fairspan.studies.logs import save_page
+from tests.report_example import printed
 from tests.simulated import Plan, simulated_log, simulated_rows
+from tests.test_corpus import write_folder
 from tests.tiny import tiny_model
 from tests.verbs import write_articles
 
@@ -55,12 +54,6 @@ def spoken(
     return simulated_log(folder, tables, tuple(leads), run=folder.name)
 
 
-def shown(log: RunLog) -> str:
-    console = Console(record=True, width=200, file=io.StringIO())
-    print_view(console, log.view)
-    return " ".join(console.export_text().split())
-
-
 @pytest.mark.parametrize(
     ("measure", "done"), [("representation", "represented"), ("retention", "retained")]
 )
@@ -82,7 +75,7 @@ def test_a_favoured_language_is_biased_everywhere(tmp_path: Path, measure: str, 
     assert roles["role"].to_list() == ["lead", "later"]
     page = save_page([log], tmp_path / "page.html").read_text("utf-8")
     said = json.dumps(log.to_dict(), ensure_ascii=False, allow_nan=False)
-    for words in (shown(log), page, said):
+    for words in (" ".join(printed(log.view).split()), page, said):
         assert f"more {done} than de" in words
     [chart] = [one for one in log.view.charts() if one.name == f"{measure}-language-differences"]
     assert isinstance(chart, Chart)
@@ -217,19 +210,13 @@ def test_a_model_that_favours_english_inside_documents(tmp_path: Path, weight: f
 
     A segment alone has the same direction whatever its language weighs, so only documents tell.
     """
-    texts = []
-    for language in ("en", "de"):
-        own = [
-            " ".join(f"{language}{number}x{place}" for place in range(6)) for number in range(24)
-        ]
-        lines = [
-            json.dumps({"id": str(number), "text": text}) + "\n" for number, text in enumerate(own)
-        ]
-        (tmp_path / f"{language}.jsonl").write_text("".join(lines), encoding="utf-8")
-        texts += own
+    corpus = {
+        language: {str(n): " ".join(f"{language}{n}x{k}" for k in range(6)) for n in range(24)}
+        for language in ("en", "de")
+    }
     log = fairspan.audit(
-        Bag(texts, weight),
-        corpus=str(tmp_path),
+        Bag([text for own in corpus.values() for text in own.values()], weight),
+        corpus=str(write_folder(tmp_path, corpus)),
         mixed="all",
         sizes=[2, 3],
         sets=8,

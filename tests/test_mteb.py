@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import runpy
 import subprocess
 import sys
@@ -21,6 +20,8 @@ from fairspan.errors import CorpusError, MissingExtra, UnsupportedModel
 from fairspan.retrieval import mteb_reading
 from fairspan.retrieval.mteb_reading import find_task, read_mteb
 from fairspan.retrieval.mteb_running import mteb_model, mteb_task
+from tests.saying import said_by
+from tests.searches import write_beir
 from tests.tiny import save_tiny, tiny_model, words
 
 QUERIES = {f"q{number}": words(6, seed=100 + number) for number in range(5)}
@@ -58,6 +59,12 @@ def table(texts: Mapping[str, str], **more: Sequence[str]) -> Any:
     return Dataset.from_dict({"id": list(texts), "text": list(texts.values()), **columns})
 
 
+def metadata_of(mteb: ModuleType, **entries: Any) -> Any:
+    dataset = {"path": "nowhere/tiny-search", "revision": "1"}
+    same = {"description": "A few random words.", "dataset": dataset, "eval_splits": ["test"]}
+    return mteb.TaskMetadata(**same, **entries)
+
+
 @pytest.fixture
 def search(mteb: ModuleType) -> Callable[..., Any]:
     """Makes search tasks; each new task has its data loaded when it is read, and not before."""
@@ -71,12 +78,10 @@ def search(mteb: ModuleType) -> Callable[..., Any]:
         languages: Any = {name: [language] for name, language in subsets.items()}
 
         class TinySearch(mteb.abstasks.AbsTaskRetrieval):  # type: ignore[misc,name-defined]
-            metadata = mteb.TaskMetadata(
+            metadata = metadata_of(
+                mteb,
                 name="TinySearch",
-                description="A few random words.",
                 type="Retrieval",
-                dataset={"path": "nowhere/tiny-search", "revision": "1"},
-                eval_splits=["test"],
                 eval_langs=["eng-Latn"] if list(subsets) == ["default"] else languages,
                 main_score="ndcg_at_10",
             )
@@ -105,14 +110,8 @@ def sts_task(mteb: ModuleType) -> Any:
     """A task that is no search."""
 
     class TinySTS(mteb.abstasks.AbsTaskSTS):  # type: ignore[misc,name-defined]
-        metadata = mteb.TaskMetadata(
-            name="TinySTS",
-            description="Pairs of random words.",
-            type="STS",
-            dataset={"path": "nowhere/tiny-sts", "revision": "1"},
-            eval_splits=["test"],
-            eval_langs=["eng-Latn"],
-            main_score="cosine_spearman",
+        metadata = metadata_of(
+            mteb, name="TinySTS", type="STS", eval_langs=["eng-Latn"], main_score="cosine_spearman"
         )
 
     return TinySTS()
@@ -189,9 +188,7 @@ def test_one_subset_is_read(search: Callable[..., Any], named: Callable[[Any], N
 def test_a_task_that_is_not_there(
     mteb: ModuleType, name: str, limits: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(CorpusError) as caught:
-        find_task(name, **limits)
-    assert str(caught.value).startswith(message)
+    assert said_by(find_task, name, **limits).startswith(message)
 
 
 def test_a_task_can_be_limited(mteb: ModuleType) -> None:
@@ -227,17 +224,14 @@ def test_data_that_do_not_load_are_one_line(
     task = search()
     task.load_data = broken
     named(task)
-    with pytest.raises(CorpusError) as caught:
-        read_mteb("TinySearch")
     said = f"the dataset nowhere/tiny-search of TinySearch could not be loaded: {reason}"
-    assert str(caught.value) == said
+    assert said_by(read_mteb, "TinySearch") == said
 
 
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mteb", None)
-    with pytest.raises(MissingExtra) as caught:
-        find_task("NFCorpus")
-    assert str(caught.value) == "a task of mteb needs mteb: pip install 'fairspan[mteb]'."
+    said = "a task of mteb needs mteb: pip install 'fairspan[mteb]'."
+    assert said_by(find_task, "NFCorpus", kind=MissingExtra) == said
 
     def half_installed(name: str) -> ModuleType:
         raise ModuleNotFoundError("No module named 'rich'", name="rich")
@@ -339,18 +333,10 @@ def test_results_are_not_taken_for_those_of_the_plain_model(
 def test_scores_by_position_are_those_of_evaluate(registry: dict[str, Any], tmp_path: Path) -> None:
     """On a folder where four of five queries say in which fifth their answer is, by the example."""
     task, folder = tmp_path / "task", save_tiny(tmp_path / "model", "bert")
-    (task / "qrels").mkdir(parents=True)
-    judged = [
-        f"{query}\t{id}\t{gain}" for query, gains in RELEVANT.items() for id, gain in gains.items()
-    ]
-    (task / "qrels" / "test.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *judged]))
-    documents = [{"_id": id, "text": text} for id, text in DOCUMENTS.items()]
-    asked = [
-        {"_id": id, "text": text, "metadata": {"fifth": int(id[1:]) - 1}}
-        for id, text in QUERIES.items()
-    ]
-    for name, rows in (("corpus", documents), ("queries", asked)):
-        (task / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    documents = [{"id": id, "text": text} for id, text in DOCUMENTS.items()]
+    asked = [{"id": id, "text": text} for id, text in QUERIES.items()]
+    in_fifths = [{**one, "fifth": int(one["id"][1:]) - 1} for one in asked]
+    write_beir(task, documents, in_fifths, RELEVANT)
     treatments, options = ("plain", "tempscale"), {"out": tmp_path / "run", "progress": False}
     log = fairspan.evaluate(
         str(folder), str(task), treatments=treatments, documents_only=False, **options
@@ -365,12 +351,11 @@ def test_scores_by_position_are_those_of_evaluate(registry: dict[str, Any], tmp_
         by_fifth = dict(ours.select("position", "value").drop_nulls().iter_rows())
         wanted = {f"ndcg_at_10_position_{place}": by_fifth[place] for place in (1, 2, 3, 4)}
         assert theirs == pytest.approx(wanted)
-    bare = [json.dumps({**one, "metadata": {}}) for one in asked]
-    (task / "queries.jsonl").write_text("\n".join(bare))
+    bare = write_beir(tmp_path / "bare", documents, asked, RELEVANT)
     with pytest.raises(
-        CorpusError, match=r"^mteb needs one index with known positions: .*task has 1 with 0\.$"
+        CorpusError, match=r"^mteb needs one index with known positions: .*bare has 1 with 0\.$"
     ):
-        mteb_task(str(task))
+        mteb_task(bare)
 
 
 def test_passages_of_the_embedded_essays(mteb: ModuleType) -> None:

