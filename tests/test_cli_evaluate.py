@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -194,13 +193,6 @@ def test_a_mistake_about_a_task_is_one_line(
     usual = "--treatments plain --metrics mrr"
     typed = ["evaluate", model, known.get(task, task), *usual.split(), *options.split()]
     run(*typed).is_one_line(said)
-
-
-def test_without_mteb_its_tasks_are_one_line(
-    run: Run, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "mteb", None)
-    run("evaluate", model, "mteb:SciFact").is_one_line("pip install 'fairspan[mteb]'")
 
 
 def test_a_search_of_mteb_is_shown(

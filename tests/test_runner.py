@@ -576,10 +576,8 @@ def test_interrupted_it_says_so_in_one_line_and_goes_on(shell: Shell) -> None:
 def test_a_store_on_a_full_disk(shell: Shell, tmp_path: Path) -> None:
     """The store of a whole run does not fit. What was stored can be taken to a larger disk."""
     disk, saved = tmp_path / "disk", tmp_path / "saved"
-    started = shell.start(
-        store=disk / "store.sqlite", before=small_disk(disk, "24k"), after=copied(disk, saved)
-    )
-    ended = skip_if_refused(started.wait())
+    full = {"before": small_disk(disk, "24k"), "after": copied(disk, saved)}
+    ended = skip_if_refused(shell.start(store=disk / "store.sqlite", **full).wait())
     ended.failed_in_one_line("is full", "its contents are kept", "run the same command again")
     header = header_of(shell.run)
     assert header["status"] == "failed"

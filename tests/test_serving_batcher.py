@@ -294,25 +294,20 @@ async def test_a_full_queue_refuses_and_says_for_how_long() -> None:
 
 @in_a_loop
 async def test_only_the_request_whose_text_fails_is_failed() -> None:
-    model = Model(
-        fails=lambda batch: (
-            ValueError("poison") if any(one.name == "bad" for one in batch) else None
-        )
-    )
+    poison = ValueError("poison")
+    model = Model(fails=lambda batch: poison if Text(12, "bad") in batch else None)
     async with held(model, pass_tokens=1000) as batcher:
         good = [ask(batcher, model, *texts(10 + n, 20 + n)) for n in range(3)]
         bad = ask(batcher, model, Text(15), Text(12, "bad"), Text(15))
         await asyncio.sleep(0)
         model.go.set()
-        with pytest.raises(
-            Refusal, match=r"The model failed on 'input\[1\]', of 12 tokens: poison"
-        ) as failed:
+        said = r"The model failed on 'input\[1\]', of 12 tokens: poison"
+        with pytest.raises(Refusal, match=said) as failed:
             await bad
         assert failed.value.body["error"]["code"] == "model_failed"
         for n, one in enumerate(good):
-            np.testing.assert_array_equal(
-                await one, [vector(text) for text in texts(10 + n, 20 + n)]
-            )
+            expected = [vector(text) for text in texts(10 + n, 20 + n)]
+            np.testing.assert_array_equal(await one, expected)
         assert (batcher.tokens, batcher.broken) == (0, None)
 
 

@@ -113,16 +113,14 @@ def test_a_line_that_is_no_document(tmp_path: Path, line: str) -> None:
 
 @pytest.mark.parametrize("write", [write_xml, write_cirrus, write_parquet])
 def test_the_dump_of_another_language(tmp_path: Path, write: Writer) -> None:
-    with pytest.raises(
-        CorpusError, match="is a dump of dewiki, and the Wikipedia of 'en' is enwiki"
-    ):
+    said = "is a dump of dewiki, and the Wikipedia of 'en' is enwiki"
+    with pytest.raises(CorpusError, match=said):
         list(read_pages(write(tmp_path, "de", PAGES), "en"))
 
 
 def test_wikis_with_two_names(tmp_path: Path) -> None:
-    assert (
-        len(list(read_pages(plain_xml(tmp_path, "be", PAGES, "be_taraskwiki"), "be-tarask"))) == 25
-    )
+    path = plain_xml(tmp_path, "be", PAGES, "be_taraskwiki")
+    assert len(list(read_pages(path, "be-tarask"))) == 25
 
 
 def test_a_missing_package_is_named_before_reading(
