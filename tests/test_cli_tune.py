@@ -30,7 +30,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("place")
     write_texts(place / "notes", [12] * 20)
     write_texts(place / "few", [12] * 19)
-    write_texts(place / "segments", [12] * 80, ["en"]).joinpath("en.jsonl").rename(
+    write_texts(place / "segments", [12] * 80, "en").joinpath("en.jsonl").rename(
         place / "lines.jsonl"
     )
     for seed, (name, count) in enumerate({"beir": 20, "small": 10}.items(), 1):
