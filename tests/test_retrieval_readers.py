@@ -401,10 +401,9 @@ def test_languages_that_would_do_nothing(tmp_path: Path) -> None:
         )
         options = TaskOptions(languages=("de", "en"))
         assert find_source(task, options, ["languages"]) == source_of(task), "used elsewhere"
-    for languages in ((), ("de",), ("de", "de")):
-        assert "needs at least two different languages" in said_by(
-            source_of, tmp_path, languages=languages
-        )
+    for languages, named in (((), "none"), (("de",), "'de'"), (("de", "de"), "'de', 'de'")):
+        said = f"needs at least two different languages, got {named}: name more"
+        assert said in said_by(source_of, tmp_path, languages=languages)
 
 
 # --- XQuAD's positions: two paragraphs of 16 and 9 characters with an empty line between them
