@@ -80,12 +80,16 @@ CUT = "is damaged or cut off. Download it"
     [
         (
             f"dumps/{LINKS}",
-            gzip.compress(b"INSERT INTO `page` VALUES (1),(2);\n"),
+            gzip.compress(b"INSERT INTO `page` VALUES (1),(2);\n", mtime=0),
             "has a page in all of enwiki, dewiki",
         ),
-        (f"dumps/{LINKS}", gzip.compress(b"INSERT INTO `a` VALUES")[:-9], f"{LINKS} {CUT}"),
+        (
+            f"dumps/{LINKS}",
+            gzip.compress(b"INSERT INTO `a` VALUES", mtime=0)[:-9],
+            f"{LINKS} {CUT}",
+        ),
         (f"dumps/{LINKS}", b"INSERT INTO `wb_items_per_site` VALUES (1,", f"{LINKS} {CUT}"),
-        (f"dumps/{GERMAN}", gzip.compress(b"{}")[:-9], f"{GERMAN} {CUT}"),
+        (f"dumps/{GERMAN}", gzip.compress(b"{}", mtime=0)[:-9], f"{GERMAN} {CUT}"),
         (
             f"dumps/{LINKS}",
             None,

@@ -578,7 +578,7 @@ def test_an_adapter_on_the_values_alone_has_its_gradient(
 def test_trainers_give_the_length_of_a_prompt_as_a_tensor(
     make_tiny: Make, pooling: str, length: Tensor
 ) -> None:
-    model = make_tiny("bert", pooling)
+    model = copy.deepcopy(make_tiny("bert", pooling))
     model[1].include_prompt = False
     fair = fairspan.calibrate(model, tile_size=7)
     with torch.inference_mode():
