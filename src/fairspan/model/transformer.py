@@ -184,7 +184,11 @@ class CalibratedTransformer(SafeTransformer):
         """The features after a pass, in pieces if it is over one long text in tiles."""
         tiles = plan.tiles
         size = piece_size(self.model.device)
-        if tiles is None or not self._can_stop_in_layers(plan) or not is_longer(tiles.valid, size):
+        # A graph that is traced may not depend on the length.
+        is_traced = torch.compiler.is_compiling() or is_exporting()
+        if tiles is None or is_traced or not is_longer(tiles.valid, size):
+            return self._run_at_once(inputs, plan, **kwargs)
+        if not self._can_stop_in_layers(plan):
             return self._run_at_once(inputs, plan, **kwargs)
 
         def run_piece(tiles: Tiles, rows: Tensor, shared_rows: SharedRows) -> Tensor:
@@ -202,9 +206,7 @@ class CalibratedTransformer(SafeTransformer):
     def _can_stop_in_layers(self, plan: Plan) -> bool:
         """Whether nothing needs all tokens of a layer but the shared rows, nor its gradients."""
         return (
-            not torch.compiler.is_compiling()
-            and not is_exporting()
-            and not torch.is_grad_enabled()
+            not torch.is_grad_enabled()
             and not plan.layers
             and not is_compiled(self.model)
             and self.module_output_name == TOKENS
