@@ -131,6 +131,7 @@ def _piece(tiles: Tiles, first: int, end: int, *, counts_shared: bool) -> _Piece
         lead=lead,
         trail=tiles.trail,
         width=tiles.width,
+        size=tiles.size,
         padded=False,
     )
     return _Piece(part, rows, counts_shared=counts_shared)

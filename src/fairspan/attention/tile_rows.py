@@ -150,9 +150,12 @@ def seen_by_shared(view: TileView) -> Tensor | None:
 
 
 def _groups(tiles: Tiles) -> list[TileGroup]:
-    """The tiles in groups of similar length, or all in one where values may not be looked at."""
+    """The tiles in groups of similar length, or in one or two where values may not be looked at."""
     if tiles.valid.device.type != "cpu" or torch.compiler.is_compiling():
-        return [all_tiles(tiles, tiles.length.shape[1], tiles.width)]
+        groups = [all_tiles(tiles, tiles.length.shape[1], tiles.size)]
+        if tiles.width > tiles.size:
+            groups.append(all_tiles(tiles, 1, tiles.width))
+        return groups
     if tiles.groups is None:
         tiles.groups = list(_by_length(tiles))
     return tiles.groups
@@ -174,7 +177,10 @@ def _by_length(tiles: Tiles) -> Iterator[TileGroup]:
 
 
 def all_tiles(tiles: Tiles, count: int, width: int) -> TileGroup:
-    """The first `count` tiles of each text, padded to `width`, without a look at values."""
+    """The first `count` tiles of each text, padded to `width`, without a look at values.
+
+    A longer tile is none of the group.
+    """
     n = tiles.length.shape[0]
     device = tiles.length.device
     text = torch.arange(n, device=device)[:, None].expand(n, count).flatten()
@@ -186,6 +192,7 @@ def _group(tiles: Tiles, text: Tensor, number: Tensor, width: int, *, exact: boo
     """The tiles `number` [G] of the texts `text` [G]; `exact` if values may be looked at."""
     start = tiles.start[text, number]
     length = tiles.length[text, number]
+    length = torch.where(length > width, 0, length)
     row_length = tiles.valid.shape[1]
     base = (text * row_length)[:, None]
     step = torch.arange(width, device=start.device)

@@ -38,6 +38,7 @@ class Tiles:
         shared: [N, S], the rows of the shared tokens, clamped where a text has fewer.
         lead, trail: how many shared tokens a text has in front and at its end.
         width: a length that no tile exceeds.
+        size: a length that no tile of a text of several exceeds.
         padded: whether the batch may have padding.
         groups: kept by `tile_rows` between the layers of a pass.
     """
@@ -51,6 +52,7 @@ class Tiles:
     lead: int
     trail: int
     width: int
+    size: int
     padded: bool
     groups: list[TileGroup] | None = None
 
@@ -97,7 +99,7 @@ class _Content:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Cut:
-    """Content that is cut into tiles; `start`, `length` and `width` as in `Tiles`.
+    """Content that is cut into tiles; `start`, `length`, `width` and `size` as in `Tiles`.
 
     Attributes:
         tile, within: [N, L], the tile of each content token and how far in it the token is.
@@ -110,6 +112,7 @@ class _Cut:
     length: Tensor
     longest: Tensor
     width: int
+    size: int
 
 
 def lay_tiles(
@@ -118,6 +121,7 @@ def lay_tiles(
     *,
     lead: int,
     trail: int,
+    whole: int = 0,
     segment: Tensor | None = None,
     longest: int | None = None,
 ) -> Tiles:
@@ -129,6 +133,7 @@ def lay_tiles(
     Args:
         size: the most tokens of a tile.
         lead, trail: how many tokens in front and at the end are shared.
+        whole: texts of at most so many tokens, shared ones aside, are one tile.
         segment: [N, L], rising numbers of segments, each of which becomes a tile; below 0
             throughout for texts that are cut by `size`.
         longest: the most tokens of a tile of a segment; `size` if None.
@@ -142,7 +147,8 @@ def lay_tiles(
     # A compiled graph may not look.
     padded = segment is not None or torch.compiler.is_compiling() or not bool(valid.all())
     if segment is None:
-        cut = _cut_by_size(content, size, valid.shape[1] - lead - trail, padded=padded)
+        room = valid.shape[1] - lead - trail
+        cut = _cut_by_size(content, size, room, whole=max(size, whole), padded=padded)
     else:
         cut = _cut_by_segment(content, segment, size, size if longest is None else longest)
 
@@ -160,21 +166,30 @@ def lay_tiles(
         lead,
         trail,
         cut.width,
+        cut.size,
         padded,
     )
 
 
-def _cut_by_size(content: _Content, size: int, room: int, *, padded: bool) -> _Cut:
-    """Every text cut into tiles of at most `size` tokens; no text has more content than `room`."""
-    most_tiles, width = runs(room, size)
-    if not padded:
-        width = max(1, -(-room // most_tiles))
+def _cut_by_size(content: _Content, size: int, room: int, *, whole: int, padded: bool) -> _Cut:
+    """Texts of more than `whole` tokens cut into tiles of at most `size` tokens.
+
+    No text has more content than `room`.
+    """
+    most_tiles, longest = runs(room, size)
+    _, width = runs(room, whole)
+    if not padded and room > whole:
+        longest = -(-room // most_tiles)
+        width = longest
+    elif not padded:
+        most_tiles = 1
     number = torch.arange(most_tiles, device=content.count.device)
-    pieces, base, longer = _balance(content.count, size)
+    limit = size if whole == size else torch.where(content.count > whole, size, whole)
+    pieces, base, longer = _balance(content.count, limit)
     length = torch.where(number < pieces, base + (number < longer), 0)
     start = content.start + number * base + torch.minimum(number, longer)
-    tile, within = _piece_of(content.offset, content.count, size)
-    return _Cut(tile, within, start, length, length[:, :1], width)
+    tile, within = _piece_of(content.offset, content.count, limit)
+    return _Cut(tile, within, start, length, length[:, :1], width, longest)
 
 
 def _cut_by_segment(content: _Content, segment: Tensor, size: int, longest: int) -> _Cut:
@@ -191,7 +206,8 @@ def _cut_by_segment(content: _Content, segment: Tensor, size: int, longest: int)
     row = torch.arange(tile.shape[1], device=tile.device)
     start = zeros.scatter_add(1, tile, torch.where(begins, row, 0))
     longest_tile = length.amax(dim=1, keepdim=True)
-    return _Cut(tile, within, start, length, longest_tile, max(1, int(longest_tile.max())))
+    width = max(1, int(longest_tile.max()))
+    return _Cut(tile, within, start, length, longest_tile, width, width)
 
 
 def _segment_spans(content: _Content, segment: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -18,7 +19,9 @@ Layers = str | int | tuple[int, ...]
 CALIBRATION_FILE = "calibration.json"
 LAYER_NAMES = ("last_half", "last", "all")
 WINDOW = "window"
-_OF_BASKETS = {"basket_size", "layers", "strength", "bos", "eos", "short_texts"}
+WIDEST_WINDOW = 512
+"""The most tokens that "window" stands for: what wider windows read at once, they find less of."""
+_OF_BASKETS = {"basket_size", "layers", "strength", "bos", "eos"}
 _SPECIAL_BASKETS = ("auto", "basket", "equal", "original")
 _CHOICES = {
     "bos": _SPECIAL_BASKETS,
@@ -26,6 +29,7 @@ _CHOICES = {
     "short_texts": ("calibrate", "leave"),
     "sides": ("both", "document", "query"),
     "scale_position_bias": (True, False),
+    "pooling": ("model", "even", "auto"),
 }
 
 
@@ -75,15 +79,22 @@ class Calibration:
             basket of its own with an "equal" share (1/m of m baskets) or its "original" mass.
             "auto" is "equal" for the pooled and the first token, else "basket", as always with mean
             pooling.
-        short_texts: for texts that do not fill one basket: "calibrate" them too, or "leave" them.
+        short_texts: "calibrate" them too, or "leave" them to the plain model. With tiles, short
+            texts are those that fit into the window and have at most 512 tokens; with baskets,
+            those that do not fill one.
         temperature: divides the attention scores before the softmax, above 0 and at most 1: a
             number, or a `PerSide`. With tiles it only affects texts of several tiles.
         sides: "both", or only "document" (also plain `encode`) or "query" (`encode_query`).
         scale_position_bias: whether the temperature also divides an additive position bias (T5,
             MPNet). The published equation does not, the published code does.
-        tile_size: most tokens in a tile, "window" for as many as the plain model reads, or None for
-            no tiles. The tiles of a text differ by at most one token. A token sees its own tile and
-            shared tokens (special tokens, prompt), and positions restart in every tile.
+        tile_size: most tokens in a tile, "window" for as many as the plain model reads, but at most
+            512, or None for no tiles. The tiles of a text differ by at most one token. A token sees
+            its own tile and shared tokens (special tokens, prompt), and positions restart in every
+            tile.
+        pooling: "model" for the model's own; "even" for a vector that says as much of every token
+            as of every other, in place of the mean of all tokens; "auto" for "even" where the model
+            takes this mean. With tiles it only affects texts of several tiles.
+        ridge: above 0; the larger, the nearer even pooling is to the mean.
     """
 
     basket_size: int = 128
@@ -96,8 +107,10 @@ class Calibration:
     sides: str = "both"
     scale_position_bias: bool = False
     tile_size: int | str | None = None
+    pooling: str = "model"
+    ridge: float = 0.2
 
-    FORMAT: ClassVar[int] = 3
+    FORMAT: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
         """Bring fields into one form."""
@@ -106,6 +119,8 @@ class Calibration:
         object.__setattr__(self, "temperature", _parse_temperature(self.temperature))
         if not _is_number(self.strength) or not 0 <= self.strength <= 1:
             raise DesignError(f"strength must be a number from 0 to 1, got {self.strength!r}.")
+        if not _is_number(self.ridge) or not 0 < self.ridge < math.inf:
+            raise DesignError(f"ridge must be a number above 0, got {self.ridge!r}.")
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if value not in choices:
@@ -146,6 +161,10 @@ class Calibration:
 
     def acts_on(self, side: Side) -> bool:
         """Whether texts of that side get other vectors than from the plain model."""
+        return self.attends_on(side) or self.on(side).pooling == "even"
+
+    def attends_on(self, side: Side) -> bool:
+        """Whether the attention over texts of that side differs from the plain model's."""
         return self.tiles_on(side) or self.on(side).strength > 0 or self.on(side).temperature != 1
 
     def tiles_on(self, side: Side) -> bool:
@@ -158,8 +177,9 @@ class Calibration:
 
     @property
     def keeps_what_fits(self) -> bool:
-        """Whether a text that the plain model reads whole keeps the plain model's vector."""
-        return not self.acts or (self.tile_size == WINDOW and self.strength == 0)
+        """Whether texts that fit into the window and have at most 512 tokens keep their vectors."""
+        leaves = self.tile_size is not None and self.short_texts == "leave"
+        return not self.acts or ((leaves or self.tile_size == WINDOW) and self.strength == 0)
 
     def layer_numbers(self, depth: int) -> frozenset[int]:
         """The 0-based layers in baskets of a model with `depth` attention layers."""

@@ -28,7 +28,10 @@ def in_words(calibration: Calibration) -> str:
         words.append(f"temperatures {asdict(temperature)}")
     elif temperature != 1:
         words.append(f"temperature {temperature:g}")
-    return " at ".join(words) + _SIDES.get(calibration.sides, "")
+    how = " at ".join(words)
+    if calibration.pooling != "model":
+        how = ", ".join(filter(None, [how, "pooled evenly"]))
+    return how + _SIDES.get(calibration.sides, "")
 
 
 def _baskets(calibration: Calibration) -> str:

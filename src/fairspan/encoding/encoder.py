@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from sentence_transformers.util import batch_to_device
 
-from fairspan.calibration.calibration import WINDOW, Calibration, Side
+from fairspan.calibration.calibration import Calibration, Side
 from fairspan.encoding.direct import encode_side
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.text import Encoder as Encoder
@@ -74,7 +74,8 @@ class ModelEncoder(Encoder):
         self._kept = 0
         keeps = [module.calibration.keeps_what_fits and not by_segments for module in modules]
         if modules and all(keeps):
-            self._kept = min(module.untiled_length or ANY_LENGTH for module in modules)
+            windows = [module.tiling.window for module in modules if module.tiling is not None]
+            self._kept = min(windows, default=ANY_LENGTH)
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
         with warnings.catch_warnings():
@@ -156,8 +157,8 @@ def refuse_other_spaces(model: SentenceTransformer) -> None:
     """
     after = [type(module).__name__ for module in model.children()][1:]
     modes = [module.pooling_mode for module in model.children() if isinstance(module, Pooling)]
-    pooled_once = all(isinstance(mode, str) for mode in modes)
-    keeps_space = after in (["Pooling"], ["Pooling", "Normalize"]) and pooled_once
+    pooled_once = len(modes) == 1 and isinstance(modes[0], str)
+    keeps_space = pooled_once and after[1:] in ([], ["Normalize"])
     if not keeps_space or model.truncate_dim is not None:
         raise UnsupportedModel(
             "retention compares tokens with whole vectors, and this model changes the space "
@@ -172,8 +173,8 @@ def _acting(module: CalibratedTransformer, side: Side) -> dict[str, Any]:
     fields = calibration.to_dict()
     if calibration.acts_on(side):
         fields["sides"] = "both"
-    if calibration.tile_size == WINDOW:
-        fields["untiled_length"] = module.untiled_length
+    if module.tiling is not None:
+        fields["window"] = module.tiling.window
     return fields
 
 

@@ -140,7 +140,7 @@ def _texts(model: SentenceTransformer, window: int | None) -> list[str]:
     words = [word for id in ids if (word := str(tokenizer.decode([id])).strip())] or ["a"]
     calibration = calibration_of(model)
     unit = calibration.tile_size or calibration.basket_size
-    size = int(model[0].untiled_length or _LONGEST) if unit == WINDOW else int(unit)
+    size = int(model[0].tiling.window) if unit == WINDOW else int(unit)
     longest = window
     if longest is None or longest > _LONGEST:
         # A word is one token or more.

@@ -4,13 +4,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fairspan.model.even import EvenPooling
     from fairspan.model.transformer import CalibratedTransformer
 
-__all__ = ["CalibratedTransformer"]
+__all__ = ["CalibratedTransformer", "EvenPooling"]
+_FILES = {"CalibratedTransformer": "transformer", "EvenPooling": "even"}
 
 
 def __getattr__(name: str) -> Any:
-    # Saved models name the class here. It is imported on first use, because it imports torch.
-    if name not in __all__:
+    # Saved models name the classes here. They are imported on first use: they import torch.
+    if name not in _FILES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("fairspan.model.transformer"), name)
+    return getattr(import_module(f"fairspan.model.{_FILES[name]}"), name)

@@ -9,6 +9,7 @@ from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.util import get_device_name
 
 from fairspan.errors import FairspanError, UnsupportedModel, first_line
+from fairspan.model.even import EvenPooling
 from fairspan.model.source import (
     DEFAULT_MODEL,
     FOLDERS,
@@ -25,7 +26,10 @@ __all__ = ["DEFAULT_MODEL", "Loading", "load", "load_model"]
 
 _PICKLES = {".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"}
 _DOWNLOADED = ["*.json", "*.jinja", "*.safetensors", "*.txt", "*.model", "*.md"]
-_CLASSES: dict[str, type] = {"fairspan.model.CalibratedTransformer": CalibratedTransformer}
+_CLASSES: dict[str, type] = {
+    "fairspan.model.CalibratedTransformer": CalibratedTransformer,
+    "fairspan.model.EvenPooling": EvenPooling,
+}
 
 
 def load(path: str | Path, **options: Any) -> SentenceTransformer:

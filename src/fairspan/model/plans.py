@@ -70,7 +70,25 @@ def _where_several(sharper: float, tiles: Tiles | None) -> float | Tensor:
         return 1.0
     if not tiles.padded:
         return sharper
-    return torch.where((tiles.length > 0).sum(dim=1) > 1, sharper, 1.0)
+    return torch.where(_has_several(tiles), sharper, 1.0)
+
+
+def pooled_evenly(calibration: Calibration, side: Side, plan: Plan) -> Tensor | bool:
+    """Which texts of a batch are pooled evenly, [N] or one answer for all: in tiles, those of
+    several.
+    """
+    if calibration.on(side).pooling != "even":
+        return False
+    if not calibration.tiles_on(side):
+        return True
+    if plan.tiles is None:
+        return False
+    return _has_several(plan.tiles) if plan.tiles.padded else True
+
+
+def _has_several(tiles: Tiles) -> Tensor:
+    """[N] bool: the texts of several tiles."""
+    return (tiles.length > 0).sum(dim=1) > 1
 
 
 def _split(

@@ -9,6 +9,7 @@ from fairspan.attention.layers import evaluating, probe, probe_input, unsupporte
 from fairspan.attention.plan import Plan
 from fairspan.attention.positions import find_positions, recur_in
 from fairspan.attention.tiles import lay_tiles, reading
+from fairspan.calibration.calibration import WIDEST_WINDOW
 from fairspan.model.pooling import TOKENS
 from fairspan.model.tiling import Tiling, special_tokens_around
 
@@ -28,7 +29,7 @@ def find_tiling(module: Transformer) -> Tiling:
             model, "wraps texts in a chat template, whose tokens tiles cannot tell from the text"
         )
     limits = [limit for limit in (module.untiled_length, module.document_length) if limit]
-    window = min(limits, default=None)
+    window = min([*limits, WIDEST_WINDOW])
     tiling = Tiling(find_positions(model), *special_tokens_around(module.tokenizer), window)
     lead, trail = tiling.shared(module.site, None)
     tiling.size(module.calibration, lead + trail)  # raises if there is no room for it

@@ -28,13 +28,14 @@ class Tiling:
 
     Attributes:
         before, after: how many special tokens the tokenizer puts around a text.
-        window: how many tokens the model reads without tiles; None for any number.
+        window: how many tokens a text has at most that fits: what the model reads without tiles,
+            but at most `WIDEST_WINDOW`.
     """
 
     positions: Positions
     before: int
     after: int
-    window: int | None
+    window: int
 
     def lay(
         self,
@@ -44,39 +45,38 @@ class Tiling:
         prompt: int | None,
         segment: Tensor | None,
     ) -> Tiles | None:
-        """The tiles of a batch, given [N, L] bool; None if the plain model reads each text whole.
+        """The tiles of a batch, given [N, L] bool; None if every text is one tile.
 
         `segment` is [N, L], the segment of each token; None for texts without segments.
         """
         lead, trail = self.shared(site, prompt)
         room = valid.shape[1] - lead - trail
         size = self.size(calibration, lead + trail)
-        if segment is None and not is_exporting() and (size is None or room <= size):
+        whole = size
+        if calibration.short_texts == "leave":
+            whole = max(size, self.window - lead - trail)
+        if segment is None and not is_exporting() and room <= whole:
             return None
-        if size is None:
-            size = max(1, room)
         if segment is None:
-            return lay_tiles(valid, size, lead=lead, trail=trail)
+            return lay_tiles(valid, size, lead=lead, trail=trail, whole=whole)
         limit = self.positions.limit
         longest = max(1, room if limit is None else limit - lead - trail)
         return lay_tiles(valid, size, lead=lead, trail=trail, segment=segment, longest=longest)
 
-    def size(self, calibration: Calibration, shared: int) -> int | None:
-        """The most tokens of a tile, shared ones aside; None for a model without a limit."""
+    def size(self, calibration: Calibration, shared: int) -> int:
+        """The most tokens of a tile, shared ones aside."""
         limit = self.positions.limit
         size = calibration.tile_size
         if size == WINDOW:
             limit = self.window
-            size = None if limit is None else max(1, limit - shared)
-        if size is None:
-            return None
-        if limit is not None and int(size) + shared > limit:
+            size = max(1, limit - shared)
+        if limit is not None and int(size or 0) + shared > limit:
             raise DesignError(
                 f"tile_size={calibration.tile_size} and {shared} special and prompt tokens need "
                 f"more than the model's {limit} positions: use tiles of at most "
                 f"{max(limit - shared, 0)} tokens."
             )
-        return int(size)
+        return int(size or 0)
 
     def position_ids(self, tiles: Tiles) -> dict[str, Tensor]:
         """The model's `position_ids`; nothing if it takes no such argument."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from sentence_transformers import MultiVectorEncoder, SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from torch import Tensor, nn
 
 from fairspan.attention.baskets import is_exporting
@@ -17,9 +17,10 @@ from fairspan.attention.pieces import SharedRows, read_in_pieces
 from fairspan.attention.plan import Plan
 from fairspan.attention.tiles import Tiles
 from fairspan.calibration.calibration import Calibration, Side, as_calibration
-from fairspan.errors import DesignError, UnsupportedModel
+from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.checkpoint import SafeTransformer
-from fairspan.model.plans import make_plan
+from fairspan.model.even import EVENLY, EvenPooling, set_even
+from fairspan.model.plans import make_plan, pooled_evenly
 from fairspan.model.pooling import TOKENS, PooledFeatures, PoolingSite, pooling_of
 from fairspan.model.probing import SEGMENTS, SIDE, find_tiling, prove
 from fairspan.model.segments import SegmentedText, segment_of_tokens
@@ -35,6 +36,7 @@ from fairspan.model.tiling import Tiling, forward_under
 from fairspan.model.window import cut_at, keep_untiled_length
 
 # The names of a model's prompt for each side, as encode_document and encode_query look for them.
+_FEATURES = (SIDE, SEGMENTS, EVENLY)
 _PROMPTS = {"document": ("document", "passage", "corpus"), "query": ("query",)}
 
 
@@ -77,10 +79,14 @@ class CalibratedTransformer(SafeTransformer):
         self.path = None
         self.tiling = None
         keep_untiled_length(self)
-        if not self.calibration.acts:
+        if self.calibration.acts:
+            self.calibration = _fitting(self.calibration, self.site)
+            self.can_flatten_inputs = False
+        if self.site.module is not None:
+            is_even = self.calibration.pooling == "even"
+            set_even(self.site.module, self.calibration.ridge if is_even else None)
+        if not (self.calibration.attends_on("query") or self.calibration.attends_on("document")):
             return
-        self.calibration = _fitting(self.calibration, self.site)
-        self.can_flatten_inputs = False
         route_attention(self.model)
         self.depth = count_layers(self.model)
         if self.calibration.tile_size is not None:
@@ -130,7 +136,7 @@ class CalibratedTransformer(SafeTransformer):
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> MutableMapping[str, Any]:
         """The features with `token_embeddings`, [N, L, d]; [N, 1, d] if only one row is pooled."""
-        inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS)}
+        inputs = {name: value for name, value in features.items() if name not in _FEATURES}
         if isinstance(inputs.get("prompt_length"), Tensor):  # as trainers hand it over
             inputs["prompt_length"] = int(inputs["prompt_length"].flatten()[0])
         # A Router does not always hand the task on to `preprocess`, but leaves it in the features.
@@ -147,18 +153,35 @@ class CalibratedTransformer(SafeTransformer):
             return tokens
 
         plan = plan_of(only_pooled=self._reads_only_pooled()) if acts else Plan()
+        features[EVENLY] = acts and pooled_evenly(self.calibration, side, plan)
         if plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0:
             features.update(super().forward(inputs, **kwargs))
-            return features
+            return self._require_finite(features)
         parts = [] if plan.tiles is None else self._parts(inputs)
         if len(parts) > 1:
             features[TOKENS] = self._read_parts(features, parts, **kwargs)
+            features[EVENLY] = False
             return features if self.site.module is None else PooledFeatures(features, all_tokens)
         features.update(self._run(inputs, plan, **kwargs))
         if plan.only_pooled_in is None:
-            return features
+            return self._require_finite(features)
         features[TOKENS] = self._pooled(features[TOKENS], inputs, plan)
         return PooledFeatures(features, all_tokens)
+
+    def _require_finite(self, features: dict[str, Any]) -> dict[str, Any]:
+        """The features; raise if tokens to be pooled evenly are NaN or infinite."""
+        is_traced = torch.compiler.is_compiling() or is_exporting()
+        if features[EVENLY] is False or is_traced:
+            return features
+        finite = features[TOKENS].sum(dim=(1, 2), dtype=torch.float32).isfinite().tolist()
+        if all(finite):
+            return features
+        number = finite.index(False)
+        beginning = self.tokenizer.decode(features["input_ids"][number][:40])[:40]
+        raise FairspanError(
+            f"the model turns text {number + 1} of {len(finite)} in its batch, which begins "
+            f"{beginning!r}, into NaN or infinity: check the weights and the dtype."
+        )
 
     def _pooled(self, tokens: Tensor, inputs: dict[str, Any], plan: Plan) -> Tensor:
         """[N, 1, d], the row of each text that is pooled, given [N, L, d]."""
@@ -256,13 +279,28 @@ def _fitting(calibration: Calibration, site: PoolingSite) -> Calibration:
                 "documents can be calibrated, in tiles: use 'long' or 'tiles'."
             )
         # Queries are short, and expanded to their own width: the plain model reads them.
-        return calibration.on("document").but(sides="document")
+        return calibration.on("document").but(sides="document", pooling="model")
     if calibration.strength > 0 and tiled and site.pooling == "mean":
         raise DesignError(
             "this model pools over all tokens, whose attention cannot be in tiles and in baskets: "
             "use strength=0."
         )
-    return calibration
+    return calibration.but(pooling=_pooling(calibration, site.module))
+
+
+def _pooling(calibration: Calibration, module: Pooling) -> str:
+    """ "model" or "even"; raise if a model that does not take the mean was to be pooled evenly."""
+    mode = module.pooling_mode
+    takes_mean = type(module) in (Pooling, EvenPooling) and mode == "mean"
+    if calibration.pooling == "auto":
+        return "even" if takes_mean else "model"
+    if calibration.pooling == "even" and not takes_mean:
+        modes = mode if isinstance(mode, str) else " and ".join(mode)
+        raise DesignError(
+            f"this model's {type(module).__name__} pools by {modes}, and even pooling replaces the "
+            "mean of all tokens only: use pooling='model', or 'auto'."
+        )
+    return calibration.pooling
 
 
 def maps_to_characters(module: Transformer) -> bool:

@@ -1,0 +1,186 @@
+"""Even pooling: one vector that says as much of every token as of every other (METHODS §14).
+
+The mean gives every token the same weight: what a text repeats adds up, and what it says once
+drowns. The even vector v makes v·h the same for all tokens h of a text, as nearly as a ridge
+allows. With tokens at length 1, their mean m, and M the mean of all h·hᵀ,
+
+    v ∝ (M + c·|m|²·I)⁻¹ m,
+
+which is the mean for c → ∞. Murray and Perronnin (2014) pool the local features of an image so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+from sentence_transformers.sentence_transformer.modules import Pooling
+from torch import Tensor
+
+from fairspan.attention.baskets import is_exporting
+from fairspan.model.pooling import TOKENS
+
+EVENLY = "fairspan_evenly"
+"""The feature that says which texts of a batch are pooled evenly: [N] bool, or a bool for all."""
+
+_LONG = 2**15
+"""Tokens of a text above which products of tokens are summed up, and no copy of them is made."""
+_AT_A_TIME = 2**13
+"""Tokens of a long text that are looked at together."""
+_SMALLEST = 1e-30
+
+
+def even_vector(tokens: Tensor, ridge: float) -> Tensor:
+    """[d]: the even vector of the tokens [n, d] of one text, at the length of their mean.
+
+    The reference: one solve in float64.
+    """
+    tokens = tokens.double()
+    unit = tokens / tokens.norm(dim=1, keepdim=True)
+    mean = unit.mean(dim=0)
+    products = unit.T @ unit / len(unit)
+    weight = ridge * mean.dot(mean)
+    even: Tensor = torch.linalg.solve(products + weight * torch.eye(len(mean)), mean)
+    return even / even.norm() * tokens.mean(dim=0).norm()
+
+
+class EvenPooling(Pooling):  # type: ignore[misc]
+    """Even pooling, in place of the mean over all tokens, of the texts that the features name.
+
+    The others keep their mean. An even vector is as long as the mean.
+    """
+
+    # The reference written to modules.json; it must not change when files move.
+    __module__ = "fairspan.model"
+
+    config_keys: ClassVar[list[str]] = [*Pooling.config_keys, "ridge"]
+
+    def __init__(self, *args: Any, ridge: float, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.ridge = ridge
+
+    def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        """The features with `sentence_embedding`, [N, d]."""
+        evenly = features.get(EVENLY, True)
+        if evenly is False:
+            pooled: dict[str, Any] = super().forward(features, **kwargs)
+            return pooled
+        tokens = features[TOKENS]
+        mask = features.get("attention_mask")
+        if mask is None:
+            mask = torch.ones(tokens.shape[:2], dtype=torch.long, device=tokens.device)
+        if not self.include_prompt and "prompt_length" in features:
+            mask = self._exclude_prompt_from_mask(mask, int(features["prompt_length"]))
+        pooled = super().forward(features, **kwargs)
+        mean = pooled["sentence_embedding"]
+        even = pool_evenly(tokens, mask, self.ridge)
+        even = even * (_length(mean.to(even.dtype)) / _length(even).clamp(min=_SMALLEST))
+        even = even.to(mean.dtype)
+        pooled["sentence_embedding"] = (
+            even if evenly is True else torch.where(evenly[:, None], even, mean)
+        )
+        return pooled
+
+
+def set_even(pooling: Pooling, ridge: float | None) -> None:
+    """Make a module pool evenly, or for None as it did before."""
+    if ridge is not None:
+        pooling.__class__ = EvenPooling
+        pooling.ridge = ridge
+    elif isinstance(pooling, EvenPooling):
+        pooling.__class__ = Pooling
+
+
+def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float) -> Tensor:
+    """[N, d]: even vectors, of any length, of tokens [N, L, d] where `mask` [N, L] is not 0.
+
+    In float32, or float64 for such tokens. A text without tokens has zeros.
+    """
+    dtype = torch.promote_types(tokens.dtype, torch.float32)
+    count = mask.sum(dim=1)[:, None].clamp(min=1).to(dtype)
+    is_traced = torch.compiler.is_compiling() or is_exporting()
+    if not is_traced and (tokens.requires_grad or tokens.shape[1] > _LONG):
+        return _by_products(tokens, mask, count, ridge)
+    unit = _unit(tokens, mask, dtype)
+    mean = unit.sum(dim=1) / count
+    # The error falls by a factor for each step that depends on the ridge alone, mostly: so many
+    # reach 1e-8. Where a graph can look, it goes on if they did not.
+    steps = math.ceil(3 * math.sqrt(1 + 1 / ridge))
+    tolerance = None if is_traced else 1e-3 * ridge / (1 + ridge)
+
+    def product(vector: Tensor) -> Tensor:
+        """[N, d]: the mean of h·hᵀ times a vector [N, d]."""
+        return ((unit @ vector[:, :, None]).mT @ unit)[:, 0] / count
+
+    return _solve(product, mean, ridge, steps, tolerance)
+
+
+def _unit(tokens: Tensor, mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """[N, L, d]: the tokens at length 1, and zeros where `mask` [N, L] is 0."""
+    tokens = torch.where(mask[:, :, None] != 0, tokens, 0).to(dtype)
+    return torch.nn.functional.normalize(tokens, dim=-1, eps=_SMALLEST)
+
+
+def _solve(
+    product: Callable[[Tensor], Tensor],
+    mean: Tensor,
+    ridge: float,
+    steps: int,
+    tolerance: float | None,
+) -> Tensor:
+    """[N, d]: v with product(v) + ridge·|m|²·v = m for the means m [N, d], by conjugate gradients.
+
+    Args:
+        steps: how many are taken at least.
+        tolerance: steps go on until what is left of each m is below this share of it; None to take
+            no more.
+    """
+    weight = ridge * _square(mean)
+    solution = torch.zeros_like(mean)
+    rest = mean
+    direction = mean
+    left = _square(rest)
+    bound = None if tolerance is None else left * tolerance**2
+    for step in range(1, max(steps, mean.shape[1]) + 1):
+        image = product(direction) + weight * direction
+        along = left / (direction * image).sum(dim=1, keepdim=True).clamp(min=_SMALLEST)
+        solution = solution + along * direction
+        rest = rest - along * image
+        remaining = _square(rest)
+        direction = rest + remaining / left.clamp(min=_SMALLEST) * direction
+        left = remaining
+        if step >= steps and (bound is None or not bool((left > bound).any())):
+            break
+    return solution
+
+
+def _by_products(tokens: Tensor, mask: Tensor, count: Tensor, ridge: float) -> Tensor:
+    """[N, d]: the same as `pool_evenly` from the sums of h and h·hᵀ, with exact gradients.
+
+    Memory does not grow with the length of a text.
+    """
+    width = tokens.shape[2]
+    total = count.new_zeros(len(tokens), width)
+    products = count.new_zeros(len(tokens), width, width)
+    for start in range(0, tokens.shape[1], _AT_A_TIME):
+        part = slice(start, start + _AT_A_TIME)
+        unit = _unit(tokens[:, part], mask[:, part], count.dtype)
+        total = total + unit.sum(dim=1)
+        products = products + unit.mT @ unit
+    mean = total / count
+    weight = ridge * _square(mean).clamp(min=_SMALLEST)
+    identity = torch.eye(width, dtype=count.dtype, device=tokens.device)
+    matrix = products / count[:, :, None] + weight[:, :, None] * identity
+    solution: Tensor = torch.linalg.solve(matrix, mean)
+    return solution
+
+
+def _square(vectors: Tensor) -> Tensor:
+    """[N, 1]: the squared lengths of vectors [N, d]."""
+    return vectors.square().sum(dim=1, keepdim=True)
+
+
+def _length(vectors: Tensor) -> Tensor:
+    return _square(vectors).sqrt()
