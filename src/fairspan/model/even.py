@@ -42,8 +42,9 @@ def even_vector(tokens: Tensor, ridge: float) -> Tensor:
     mean = unit.mean(dim=0)
     products = unit.T @ unit / len(unit)
     weight = ridge * mean.dot(mean)
-    even: Tensor = torch.linalg.solve(products + weight * torch.eye(len(mean)), mean)
-    return even / even.norm() * tokens.mean(dim=0).norm()
+    even = torch.linalg.solve(products + weight * torch.eye(len(mean)), mean)
+    length: Tensor = tokens.mean(dim=0).norm()
+    return length * even / even.norm()
 
 
 class EvenPooling(Pooling):  # type: ignore[misc]

@@ -16,7 +16,13 @@ from fairspan.attention.layers import count_layers, route_attention
 from fairspan.attention.pieces import SharedRows, read_in_pieces
 from fairspan.attention.plan import Plan
 from fairspan.attention.tiles import Tiles
-from fairspan.calibration.calibration import Calibration, Side, as_calibration
+from fairspan.calibration.calibration import (
+    WIDEST_WINDOW,
+    WINDOW,
+    Calibration,
+    Side,
+    as_calibration,
+)
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.checkpoint import SafeTransformer
 from fairspan.model.even import EVENLY, EvenPooling, set_even
@@ -68,6 +74,13 @@ class CalibratedTransformer(SafeTransformer):
         super().__init__(model_name_or_path, **kwargs)
         self.calibration = as_calibration(calibration)
         self.untiled_length = untiled_length
+        is_old = isinstance(calibration, Mapping) and calibration.get("format") == 3
+        is_wide = untiled_length is None or untiled_length > WIDEST_WINDOW
+        if is_old and is_wide and self.calibration.tile_size == WINDOW:
+            raise UnsupportedModel(
+                f"{model_name_or_path} was saved with tiles as large as its window, which now have "
+                f"at most {WIDEST_WINDOW} tokens: calibrate and save the plain model again."
+            )
 
     def on_model_ready(self, model: SentenceTransformer | MultiVectorEncoder) -> None:
         """Route the attention and prove on short texts that every promised layer is calibrated."""
