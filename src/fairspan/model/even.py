@@ -42,9 +42,8 @@ def even_vector(tokens: Tensor, ridge: float) -> Tensor:
     mean = unit.mean(dim=0)
     products = unit.T @ unit / len(unit)
     weight = ridge * mean.dot(mean)
-    even = torch.linalg.solve(products + weight * torch.eye(len(mean)), mean)
-    length: Tensor = tokens.mean(dim=0).norm()
-    return length * even / even.norm()
+    even: Tensor = torch.linalg.solve(products + weight * torch.eye(len(mean)), mean)
+    return even * (_length(tokens.mean(dim=0)) / _length(even))
 
 
 class EvenPooling(Pooling):  # type: ignore[misc]
@@ -179,8 +178,8 @@ def _by_products(tokens: Tensor, mask: Tensor, count: Tensor, ridge: float) -> T
 
 
 def _square(vectors: Tensor) -> Tensor:
-    """[N, 1]: the squared lengths of vectors [N, d]."""
-    return vectors.square().sum(dim=1, keepdim=True)
+    """[…, 1]: the squared lengths of vectors […, d]."""
+    return vectors.square().sum(dim=-1, keepdim=True)
 
 
 def _length(vectors: Tensor) -> Tensor:
