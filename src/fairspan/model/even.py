@@ -105,10 +105,10 @@ def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float) -> Tensor:
         return _by_products(tokens, mask, count, ridge)
     unit = _unit(tokens, mask, dtype)
     mean = unit.sum(dim=1) / count
-    # The error falls by a factor for each step that depends on the ridge alone, mostly: so many
-    # reach 1e-8. Where a graph can look, it goes on if they did not.
+    # So many steps bring the cosine with the solution to 1 − 1e-8 on texts of real models. Where
+    # values may be looked at, there are more if it takes more.
     steps = math.ceil(3 * math.sqrt(1 + 1 / ridge))
-    tolerance = None if is_traced else 1e-3 * ridge / (1 + ridge)
+    tolerance = None if is_traced else 3e-4 * ridge / (1 + ridge)
 
     def product(vector: Tensor) -> Tensor:
         """[N, d]: the mean of h·hᵀ times a vector [N, d]."""
