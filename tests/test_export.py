@@ -142,6 +142,9 @@ ARCHITECTURES: list[tuple[str, str, str, Any]] = [
     ("bert", "mean", "right", {"tile_size": "window"}),
     ("t5", "mean", "right", {"tile_size": 16}),
     ("mpnet", "cls", "right", {"tile_size": 16}),
+    ("distilbert", "mean", "left", {"calibration": "plain", "pooling": "even"}),
+    ("mpnet", "mean", "right", {"pooling": "even", "tile_size": 16, "ridge": 0.1}),
+    ("modernbert", "mean", "left", {"pooling": "even", "tile_size": 8, "short_texts": "leave"}),
 ]
 
 
@@ -156,20 +159,28 @@ def test_every_kind(
     settings: Any,
 ) -> None:
     model = small(make_tiny, architecture, pooling, padding_side=padding_side)
-    if settings == {"tile_size": "window"}:
+    if settings and settings.get("tile_size") in ("window", 8):
         model.max_seq_length = 20
     model = model if settings is None else fairspan.calibrate(model, **settings)
     calibration = settings and model[0].calibration.on("document").to_dict()
-    assert fairspan.export(model, tmp_path / "x")["calibration"] == calibration
+    facts = fairspan.export(model, tmp_path / "x")
+    assert facts["calibration"] == calibration
+    assert facts["pooling"] == ["even" if settings and "pooling" in settings else pooling]
+    if settings and settings.get("tile_size") == 8:
+        # Two of the verified texts do not fit into the window.
+        assert [length > 20 for length in facts["verified"]["lengths"]] == [False, True] * 2
     assert_same(tmp_path / "x", model)
 
 
 @pytest.mark.slow
-def test_a_prompt_that_is_not_pooled(make_tiny: Make, tmp_path: Path) -> None:
-    model = small(make_tiny, "bert", "cls")
+@pytest.mark.parametrize(("mode", "pooling"), [("cls", "model"), ("mean", "even")])
+def test_a_prompt_that_is_not_pooled(
+    make_tiny: Make, tmp_path: Path, mode: str, pooling: str
+) -> None:
+    model = small(make_tiny, "bert", mode)
     model.set_pooling_include_prompt(False)
     model.prompts = {"document": "w1 w2 w3 ", "query": ""}
-    fair = fairspan.calibrate(model, tile_size=16)
+    fair = fairspan.calibrate(model, tile_size=16, pooling=pooling)
     fairspan.export(fair, tmp_path / "x")
     assert_same(tmp_path / "x", fair)
 
@@ -181,10 +192,13 @@ def test_modules_after_pooling_and_half_precision(make_tiny: Make, tmp_path: Pat
     torch.manual_seed(0)
     modules = [*model, Dense(32, 16, activation_function=torch.nn.Tanh()), Normalize()]
     model = SentenceTransformer(modules=modules, device="cpu", truncate_dim=8)
-    half = fairspan.calibrate(copy.deepcopy(model).bfloat16(), "tiles", sides="document")
+    settings = {"sides": "document", "pooling": "even"}
+    half = fairspan.calibrate(copy.deepcopy(model).bfloat16(), "tiles", **settings)
     facts = fairspan.export(half, tmp_path / "x", side="query")
     assert (facts["dimension"], facts["converted_from"]) == (8, "bfloat16")
     assert facts["calibration"] is None
+    assert facts["pooling"] == ["mean"]
+    assert (tmp_path / "x/1_Pooling").is_dir()
     assert_same(tmp_path / "x", copy.deepcopy(model).bfloat16().float(), "query")
 
 
@@ -209,7 +223,8 @@ def test_a_saved_calibrated_model_keeps_its_calibration(
 def test_weights_in_eight_bits_or_in_a_second_file(
     make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fair = fairspan.calibrate(small(make_tiny, "bert", "mean", layers=1), "long")
+    model = small(make_tiny, "bert", "mean", layers=1)
+    fair = fairspan.calibrate(model, tile_size=16, pooling="even")
     before = logging.root.level, logging.root.handlers[:]
     with monkeypatch.context() as patch:
         patch.setattr(exporting, "_LARGE", 0)
@@ -266,6 +281,16 @@ def test_a_folder_has_what_programs_read(make_tiny: Make, tmp_path: Path, mode: 
     (tmp_path / "fairspan.json").touch()
     with pytest.raises(UnsupportedModel, match="is an exported folder, for other programs"):
         fairspan.load(tmp_path)
+
+
+def test_programs_that_pool_stop_at_even_pooling(make_tiny: Make, tmp_path: Path) -> None:
+    """They read `last_hidden_state`, and would take its mean."""
+    fair = fairspan.calibrate(make_tiny("bert", "mean"), "plain", pooling="even", ridge=0.3)
+    write_folder(fair, tmp_path, "document", 300)
+    entry = read(tmp_path, "modules.json")[1]
+    assert entry["type"] == "fairspan.model.EvenPooling"
+    assert read(tmp_path, f"{entry['path']}/config.json")["ridge"] == 0.3
+    assert "pooled evenly" in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 
 BY_SIDE = {"query": 1, "document": 0.8}

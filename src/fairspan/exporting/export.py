@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling
 from tokenizers import Tokenizer
 
 from fairspan.calibration.calibration import WINDOW, Side
 from fairspan.errors import MissingExtra, UnsupportedModel, first_line
-from fairspan.exporting.folder import calibration_of, sides_of, write_folder
+from fairspan.exporting.folder import calibration_of, pooling_names, sides_of, write_folder
 from fairspan.exporting.graph import INPUTS, OUTPUTS, Graph, exportable_copy, quiet, trace
 from fairspan.model.saving import require_exportable, write_json, written_whole
 from fairspan.model.source import read_json
@@ -69,7 +68,7 @@ def export(
         needed = f"torch 2.7 or newer, this is {torch.__version__}"
         raise MissingExtra(f"exporting needs {needed}: pip install -U torch.")
     stage("exporting")
-    copied = exportable_copy(model)
+    copied = exportable_copy(model, side)
     prompt = prompt_of(model, side)
     window = window_of(model, side=side)
     texts = _texts(copied, window)
@@ -79,7 +78,6 @@ def export(
     sides = sides_of(copied, side)
     inputs = list(example)
     dtype = str(model.dtype).removeprefix("torch.")
-    poolings = [module for module in copied.modules() if isinstance(module, Pooling)]
     facts: dict[str, Any] = {
         "format": FORMAT,
         "fairspan": version("fairspan"),
@@ -88,7 +86,7 @@ def export(
         "prompts": {side: prompt_of(copied, side) for side in sides},
         "calibration": calibration.to_dict() if calibration.acts else None,
         "max_seq_length": window,
-        "pooling": [module.pooling_mode for module in poolings],
+        "pooling": pooling_names(copied),
         "converted_from": None if dtype == "float32" else dtype,
         "inputs": inputs,
         "outputs": list(OUTPUTS),
@@ -132,7 +130,10 @@ def _encoded(model: SentenceTransformer, texts: list[str], side: Side) -> np.nda
 
 
 def _texts(model: SentenceTransformer, window: int | None) -> list[str]:
-    """Texts of one random word, more than two tiles or baskets, nine words, and a full window."""
+    """Texts of one random word, more than two tiles or baskets, nine words, and a full window.
+
+    Where texts that fit are left alone, the second does not fit.
+    """
     rng = np.random.default_rng(0)
     tokenizer = model.tokenizer
     special = set(tokenizer.all_special_ids)
@@ -140,7 +141,10 @@ def _texts(model: SentenceTransformer, window: int | None) -> list[str]:
     words = [word for id in ids if (word := str(tokenizer.decode([id])).strip())] or ["a"]
     calibration = calibration_of(model)
     unit = calibration.tile_size or calibration.basket_size
-    size = int(model[0].tiling.window) if unit == WINDOW else int(unit)
+    tiling: Any = getattr(model[0], "tiling", None)
+    size = int(tiling.window) if unit == WINDOW else int(unit)
+    if tiling is not None and calibration.short_texts == "leave":
+        size = max(size, int(tiling.window) // 2)
     longest = window
     if longest is None or longest > _LONGEST:
         # A word is one token or more.

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from fairspan.attention.positions import position_limit
 from fairspan.calibration.calibration import PRESETS, Calibration, Side
 from fairspan.model.card import model_card
+from fairspan.model.even import EvenPooling
 from fairspan.model.saving import write_json
 from fairspan.model.source import read_json
 from fairspan.model.transformer import prompt_of
@@ -101,6 +102,12 @@ def _save_module(module: Any, folder: Path, number: int) -> dict[str, Any]:
     return {"idx": number, "name": str(number), "path": path, "type": f"{home}.{kind.__name__}"}
 
 
+def pooling_names(model: SentenceTransformer) -> list[Any]:
+    """How each pooling module of a model pools: its mode, or "even" in place of the mean."""
+    poolings = [module for module in model.modules() if isinstance(module, Pooling)]
+    return ["even" if isinstance(pool, EvenPooling) else pool.pooling_mode for pool in poolings]
+
+
 def calibration_of(model: SentenceTransformer) -> Calibration:
     return cast(Calibration, getattr(model[0], "calibration", PRESETS["plain"]))
 
@@ -161,7 +168,8 @@ def _pooling(module: Any) -> dict[str, Any]:
         "lasttoken": "lasttoken",
         "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
     }
-    config = {"word_embedding_dimension": module.embedding_dimension}
+    config: dict[str, Any] = {"word_embedding_dimension": module.embedding_dimension}
     for mode in ("cls", "mean", *chosen):
         config[f"pooling_mode_{names.get(mode, f'{mode}_tokens')}"] = mode in chosen
-    return config | {"include_prompt": module.include_prompt}
+    config["include_prompt"] = module.include_prompt
+    return config | ({"ridge": module.ridge} if isinstance(module, EvenPooling) else {})

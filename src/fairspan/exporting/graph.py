@@ -12,8 +12,10 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 from torch import Tensor, nn
 
 from fairspan.attention.layers import count_layers, route_attention
+from fairspan.calibration.calibration import Side
 from fairspan.errors import UnsupportedModel
 from fairspan.model.build import copy_sharing_weights, require_transformers
+from fairspan.model.even import EvenPooling, set_even
 from fairspan.model.pooling import TOKENS
 from fairspan.model.transformer import CalibratedTransformer
 
@@ -58,8 +60,10 @@ class Graph(nn.Module):
         return features[OUTPUTS[0]][:, : self.model.truncate_dim], tokens
 
 
-def exportable_copy(model: SentenceTransformer) -> SentenceTransformer:
-    """A copy on the CPU, in float32; raises if the model has a part that no graph can have."""
+def exportable_copy(model: SentenceTransformer, side: Side) -> SentenceTransformer:
+    """A copy on the CPU, in float32, that pools all texts as those of one side; raises if the model
+    has a part that no graph can have.
+    """
     if not isinstance(model, SentenceTransformer):
         raise UnsupportedModel(f"export takes a SentenceTransformer, got {type(model).__name__}.")
     require_transformers(model, "export")
@@ -79,7 +83,11 @@ def exportable_copy(model: SentenceTransformer) -> SentenceTransformer:
             "the model wraps texts in a chat template, or has no fast tokenizer that could be "
             "written beside a graph."
         )
-    return copy_sharing_weights(model).to("cpu").float().eval()
+    copied = copy_sharing_weights(model).to("cpu").float().eval()
+    for module in copied.modules():
+        if isinstance(module, EvenPooling) and first.calibration.on(side).pooling != "even":
+            set_even(module, None)
+    return copied
 
 
 def _traceable_copy(model: SentenceTransformer) -> SentenceTransformer:

@@ -106,9 +106,12 @@ def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float) -> Tensor:
     unit = _unit(tokens, mask, dtype)
     mean = unit.sum(dim=1) / count
     # So many steps bring the cosine with the solution to 1 − 1e-8 on texts of real models. Where
-    # values may be looked at, there are more if it takes more.
+    # values may be looked at, there are more if it takes more; a graph always has twice as many.
     steps = math.ceil(3 * math.sqrt(1 + 1 / ridge))
-    tolerance = None if is_traced else 3e-4 * ridge / (1 + ridge)
+    tolerance: float | None = min(1e-5, 3e-4 * ridge / (1 + ridge))
+    if is_traced:
+        steps = 2 * min(steps, tokens.shape[2])
+        tolerance = None
 
     def product(vector: Tensor) -> Tensor:
         """[N, d]: the mean of h·hᵀ times a vector [N, d]."""
