@@ -328,6 +328,7 @@ def _parse_layers(value: Any) -> Layers:
 PRESETS: dict[str, Calibration] = {
     "long": Calibration(strength=0.0, temperature=0.8, tile_size=WINDOW),
     "tiles": Calibration(strength=0.0, temperature=0.8, tile_size=64),
+    "even": Calibration(strength=0.0, pooling="even", sides="document"),
     "paper": Calibration(),
     "retrieval": Calibration(strength=0.5, bos="original", short_texts="leave"),
     "tempscale": Calibration(strength=0.0, temperature=0.8),
