@@ -77,8 +77,8 @@ def test_rows_that_keep_their_vectors_are_counted(run: Run, place: Path) -> None
     given = ("embed", "long", place / "documents.jsonl", "out", "--only-longer-than-window")
     assert run(*given).out == (
         f"out: {len(longer)} rows in 1 shard, {sum(longer):,} tokens.\n"
-        f"{len(longer)} of 400 rows had more than the 64 tokens that the plain model reads; "
-        f"the other {ROWS - len(longer)} can keep the vectors they have.\n"
+        f"{len(longer)} of 400 rows had more than 64 tokens; the other "
+        f"{ROWS - len(longer)} can keep the vectors they have.\n"
     )
     said = json.loads(run(*given, "--json").out)
     assert said["summary"]["skipped"] == ROWS - len(longer)

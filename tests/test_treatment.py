@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from fairspan import Calibration, DesignError, PerSide
 from fairspan.calibration.calibration import PRESETS
 from fairspan.calibration.treatment import Treatment, as_treatment
+from fairspan.calibration.words import in_words
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,7 @@ def test_tables(table: dict[str, Any], wanted: Calibration | Treatment) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("papre", "there is no treatment 'papre': begin with long, tiles, paper"),
+        ("papre", "there is no treatment 'papre': begin with long, tiles"),
         ("", "there is no treatment ''"),
         ("128-first", "there is no treatment '128-first'"),
         ("128-last_half_", "128-last_half_"),
@@ -190,6 +191,8 @@ CALIBRATIONS = st.builds(
     short_texts=st.sampled_from(["calibrate", "leave"]),
     temperature=st.one_of(st.floats(0.01, 1), st.just(PerSide(query=1.0, document=0.8))),
     scale_position_bias=st.booleans(),
+    pooling=st.sampled_from(["model", "even", "auto"]),
+    ridge=st.floats(1e-3, 10),
 )
 
 
@@ -204,6 +207,37 @@ def test_a_calibration_is_named_so_that_its_name_means_it(calibration: Calibrati
     treatment = as_treatment(calibration)
     assert treatment.calibration == calibration
     assert as_treatment(treatment.name).calibration == calibration
+
+
+@pytest.mark.parametrize(
+    ("calibration", "name", "words"),
+    [
+        ({"pooling": "even"}, "plain+pooling=even", "pooled evenly"),
+        (
+            {"tile_size": 48, "temperature": 0.7, "pooling": "even", "ridge": 0.1},
+            "tiles-48+temperature=0.7+pooling=even+ridge=0.1",
+            "tiles of 48 tokens at temperature 0.7, pooled evenly with ridge 0.1",
+        ),
+        (
+            {"tile_size": 48, "short_texts": "leave", "pooling": "auto"},
+            "tiles-48+short_texts=leave+temperature=1.0+pooling=auto",
+            "long texts in tiles of 48 tokens, pooled evenly if the model takes the mean",
+        ),
+        (
+            {"tile_size": "window", "sides": "document"},
+            "tiles+temperature=1.0+sides=document+tile_size=window",
+            "long texts in tiles of up to 512 tokens on documents",
+        ),
+        ({"pooling": "auto"}, "plain+pooling=auto", "pooled evenly if the model takes the mean"),
+    ],
+)
+def test_names_and_words_of_calibrations(
+    monkeypatch: pytest.MonkeyPatch, calibration: dict[str, Any], name: str, words: str
+) -> None:
+    monkeypatch.setitem(PRESETS, "tiles", Calibration(strength=0, temperature=0.8, tile_size=64))
+    made = PRESETS["plain"].but(**calibration)
+    assert made.acts
+    assert (as_treatment(made).name, in_words(made)) == (name, words)
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan.calibration.calibration import PRESETS, Calibration
-from fairspan.calibration.treatment import as_treatment
+from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.errors import CorpusError
 from fairspan.retrieval.source import CollectionSource, PageSource, PassageSource
 from fairspan.runs.log import RunLog
@@ -31,6 +31,7 @@ from fairspan.studies.tune import run as tune_run
 from fairspan.studies.tune.answer import _evenness
 from fairspan.studies.tune.decision import decide
 from fairspan.studies.tune.options import CANDIDATES, TuneOptions
+from fairspan.studies.tune.prepare import reference
 from fairspan.studies.tune.view import view_of
 from tests.saying import said_by
 from tests.searches import write_beir
@@ -143,9 +144,9 @@ def crafted(gains: Gains) -> Iterator[None]:
         yield
 
 
-def limited(make_tiny: Make) -> SentenceTransformer:
+def limited(make_tiny: Make, pooling: str = "cls") -> SentenceTransformer:
     """A model of 300 positions that is set to read 64."""
-    model = make_tiny(max_position_embeddings=300)
+    model = make_tiny("bert", pooling, max_position_embeddings=300)
     model.max_seq_length = WINDOW
     return model
 
@@ -458,22 +459,47 @@ def test_a_forecast_is_exact(
 # --- groups and tasks
 
 
-def test_usual_candidates_that_are_no_smaller_than_the_window_are_left_out(
-    tuned: Tuned, place: Path, make_tiny: Make
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_usual_candidates_that_do_not_suit_the_model_are_left_out(
+    tuned: Tuned, place: Path, make_tiny: Make, monkeypatch: pytest.MonkeyPatch, pooling: str
 ) -> None:
-    """And the same call finds what it left."""
+    """And the same call finds what it left. What is asked for by name is refused."""
+    plain = PRESETS["plain"]
+    monkeypatch.setitem(PRESETS, "long", plain.but(tile_size="window"))
+    monkeypatch.setitem(PRESETS, "tiles", plain.but(tile_size=64))
     asked: Asked = {
-        "model": limited(make_tiny),
+        "model": limited(make_tiny, pooling),
         "corpus": str(place / "notes"),
         "candidates": CANDIDATES,
     }
     log = tuned(**asked)
-    assert [one["name"] for one in log.spec["treatments"]] == ["plain", "long"]
-    omitted = (
-        "omitted: tiles-256, tiles-128, tiles, whose tiles are not smaller than the window of 64"
-    )
-    assert any(note.startswith(omitted) for note in log.notes)
+    kept = ["plain", "long", "even"][: 3 if pooling == "mean" else 2]
+    assert [one["name"] for one in log.spec["treatments"]] == kept
+    notes = ["omitted: tiles, whose tiles are not smaller than the window of 64 tokens"]
+    if pooling == "cls":
+        notes.append("omitted: even, because the model does not pool by the mean of all tokens")
+        said = said_by(tuned, folder="even", **{**asked, "candidates": ["long", "even"]})
+        assert said.startswith("this model's Pooling pools by cls, and even pooling replaces")
+    assert [note for note in log.notes if note.startswith("omitted")] == notes
     assert tuned(**asked).header.to_json() == log.header.to_json()
+
+
+@pytest.mark.parametrize(
+    ("calibration", "window", "chunks"),
+    [
+        ({"tile_size": "window"}, 8192, "512"),
+        ({"tile_size": "window"}, None, "512"),
+        ({"tile_size": "window"}, 512, "window"),
+        ({"tile_size": 128}, 8192, "128"),
+        ({"tile_size": 128}, 128, "window"),
+        ({"pooling": "even"}, 256, "window"),
+    ],
+)
+def test_chunks_are_as_long_as_the_tiles_they_are_compared_with(
+    calibration: Asked, window: int | None, chunks: str
+) -> None:
+    treatment = Treatment("mine", PRESETS["plain"].but(**calibration))
+    assert reference(treatment, window) == f"chunk-mean-{chunks}"
 
 
 def test_of_long_parts_the_beginnings_are_joined(tmp_path: Path, make_tiny: Make) -> None:

@@ -161,7 +161,7 @@ class Calibration:
 
     def acts_on(self, side: Side) -> bool:
         """Whether texts of that side get other vectors than from the plain model."""
-        return self.attends_on(side) or self.on(side).pooling == "even"
+        return self.attends_on(side) or self.on(side).pooling != "model"
 
     def attends_on(self, side: Side) -> bool:
         """Whether the attention over texts of that side differs from the plain model's."""

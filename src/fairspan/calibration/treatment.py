@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, Calibration, is_count
+from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, WINDOW, Calibration, is_count
 from fairspan.errors import DesignError, FairspanError, require_list
 
 PLAIN = "plain"
@@ -232,8 +232,10 @@ def _name_of(calibration: Calibration) -> str:
     for name, preset in PRESETS.items():
         if calibration == preset:
             return name
-    base = "paper" if calibration.tile_size is None else "tiles"
-    unchanged = PRESETS[base].to_dict()
+    base = PLAIN if calibration.strength == 0 else "paper"
+    if calibration.tile_size is not None:
+        base = "tiles" if calibration.tile_size == WINDOW else f"tiles-{calibration.tile_size}"
+    unchanged = Calibration.preset(base).to_dict()
     parts = [base]
     for field, value in calibration.to_dict().items():
         if value != unchanged[field]:

@@ -2,7 +2,14 @@
 
 from dataclasses import asdict
 
-from fairspan.calibration.calibration import PRESETS, WINDOW, Calibration, Layers, PerSide
+from fairspan.calibration.calibration import (
+    PRESETS,
+    WIDEST_WINDOW,
+    WINDOW,
+    Calibration,
+    Layers,
+    PerSide,
+)
 
 _SIDES = {"document": " on documents", "query": " on queries"}
 _LAYERS = {
@@ -10,16 +17,22 @@ _LAYERS = {
     "last": "the last layer",
     "last_half": "the last half of the layers",
 }
+_POOLINGS = {
+    "model": "",
+    "even": "pooled evenly",
+    "auto": "pooled evenly if the model takes the mean",
+}
 
 
 def in_words(calibration: Calibration) -> str:
-    """Such as "tiles of 64 tokens at temperature 0.8 on documents"."""
+    """Such as "tiles of 64 tokens at temperature 0.8 on documents"; "long texts" do not fit."""
     if not calibration.acts:
         return "the plain model"
     cuts = []
     if calibration.tile_size is not None:
         size = calibration.tile_size
-        cuts.append("tiles as large as the window" if size == WINDOW else f"tiles of {size} tokens")
+        tiles = f"tiles of {f'up to {WIDEST_WINDOW}' if size == WINDOW else size} tokens"
+        cuts.append(f"long texts in {tiles}" if calibration.keeps_what_fits else tiles)
     if calibration.strength > 0:
         cuts.append(_baskets(calibration))
     words = [" and ".join(cuts)] if cuts else []
@@ -28,9 +41,10 @@ def in_words(calibration: Calibration) -> str:
         words.append(f"temperatures {asdict(temperature)}")
     elif temperature != 1:
         words.append(f"temperature {temperature:g}")
-    how = " at ".join(words)
-    if calibration.pooling != "model":
-        how = ", ".join(filter(None, [how, "pooled evenly"]))
+    pooling = _POOLINGS[calibration.pooling]
+    if pooling and calibration.ridge != PRESETS["plain"].ridge:
+        pooling += f" with ridge {calibration.ridge:g}"
+    how = ", ".join(filter(None, [" at ".join(words), pooling]))
     return how + _SIDES.get(calibration.sides, "")
 
 

@@ -73,6 +73,6 @@ def _embedded(result: Embedding) -> Iterator[str]:
     yield f"{result.folder}: {shards}, {counted(done['tokens'], 'token')}."
     if window:
         yield (
-            f"{rows:,} of {rows + done['skipped']:,} rows had more than the {window:,} tokens that "
-            f"the plain model reads; the other {done['skipped']:,} can keep the vectors they have."
+            f"{rows:,} of {rows + done['skipped']:,} rows had more than {window:,} tokens; the "
+            f"other {done['skipped']:,} can keep the vectors they have."
         )

@@ -39,8 +39,8 @@ class EmbedOptions:
         prompt: text put before every text. By default the model's own for the side.
         text_field: field or column of the text.
         id_field: field or column of the id. By default id, otherwise file and row.
-        only_longer_than_window: embed only texts that the plain model truncates; with the preset
-            long, the others keep its vectors.
+        only_longer_than_window: embed only texts longer than the model's window or than 512 tokens;
+            with the preset long, the others keep the plain model's vectors.
         vectors: stored type: float32 or float16.
         rows_per_shard: number of rows per shard; fewer for very long texts.
         batch_tokens: number of tokens in a batch, padding included.
@@ -135,7 +135,8 @@ class EmbedOptions:
         if self.only_longer_than_window and not (is_long and all(is_long)):
             raise DesignError(
                 "only_longer_than_window needs the preset long: other calibrations also change "
-                "texts that fit into the plain model's window, and the plain model changes none."
+                "texts that fit into the window and have at most 512 tokens, and the plain model "
+                "changes none."
             )
 
     def of_folder(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from fairspan.encoding.direct import DirectEncoder, ReadText, usable
 from fairspan.encoding.fill import Tally, batches, embed_batch
 from fairspan.errors import DesignError, FairspanError
 from fairspan.model.build import calibrate_if_asked
-from fairspan.model.transformer import calibrated_transformers
+from fairspan.model.transformer import NotFinite, calibrated_transformers
 from fairspan.runs.subject import batch_budget, open_subject
 
 Advance = Callable[[int, int, float], None]
@@ -86,21 +86,20 @@ class UnitWorker:
             "fingerprint": subject.fingerprint,
         }
         if options.only_longer_than_window:
-            self._fits = self._plain_window(model)
+            self._fits = self._most_kept(model)
             identity["plain_window"] = self._fits
         return plain.name, identity
 
-    def _plain_window(self, model: SentenceTransformer) -> int:
-        """How many tokens the plain model reads, if the calibrated one reads more."""
+    def _most_kept(self, model: SentenceTransformer) -> int:
+        """How many tokens a text has at most that keeps its vector, if the model reads more."""
         modules = list(calibrated_transformers(model))
         self._options.refuse_changing(*(module.calibration for module in modules))
-        fits = min(module.untiled_length or 0 for module in modules)
+        fits = min(module.tiling.window for module in modules if module.tiling is not None)
         window = self._encoder.window
-        if not fits or (window is not None and window <= fits):
-            reads = f"{fits:,} tokens" if fits else "any length"
+        if window is not None and window <= fits:
             raise DesignError(
-                f"the plain model reads {reads}, and this one no more: use a larger "
-                "max_seq_length, or omit it."
+                f"texts of up to {fits:,} tokens keep their vectors, and this model reads no more: "
+                "use a larger max_seq_length, or omit it."
             )
         return fits
 
@@ -156,7 +155,7 @@ class UnitWorker:
         vectors = np.zeros((len(texts), self._encoder.dimension), dtype=dtype)
         for numbers in batches(lengths, self._budget):
             computed = embed_batch(
-                self._encoder.vectors,
+                self._pass,
                 [texts[number] for number in numbers],
                 lambda text: text.read,
                 Tally(),
@@ -169,6 +168,16 @@ class UnitWorker:
                 tokens = sum(lengths[number] for number in numbers)
                 self._advance(len(numbers), tokens, amount * tokens / max(1, sum(lengths)))
         return vectors
+
+    def _pass(self, batch: Sequence[ReadText]) -> np.ndarray:
+        """[texts, dimension], with NaN for a text that cannot be pooled evenly."""
+        try:
+            return self._encoder.vectors(batch)
+        except NotFinite:
+            if len(batch) == 1:
+                return np.full((1, self._encoder.dimension), np.nan)
+            middle = len(batch) // 2
+            return np.concatenate([self._pass(batch[:middle]), self._pass(batch[middle:])])
 
 
 def _unusable(row: TextRow, vector: np.ndarray) -> Fault:

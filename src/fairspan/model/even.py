@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 import torch
 from sentence_transformers.sentence_transformer.modules import Pooling
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairspan.attention.baskets import is_exporting
 from fairspan.model.pooling import TOKENS
@@ -82,6 +82,15 @@ class EvenPooling(Pooling):  # type: ignore[misc]
             even if evenly is True else torch.where(evenly[:, None], even, mean)
         )
         return pooled
+
+
+def takes_mean(model: nn.Module) -> bool:
+    """Whether every pooling in a model, or a pooling module, takes the mean of all tokens."""
+    poolings = [module for module in model.modules() if isinstance(module, Pooling)]
+    return all(
+        type(module) in (Pooling, EvenPooling) and module.pooling_mode == "mean"
+        for module in poolings
+    )
 
 
 def set_even(pooling: Pooling, ridge: float | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -17,15 +18,17 @@ from fairspan.attention.pieces import SharedRows, read_in_pieces
 from fairspan.attention.plan import Plan
 from fairspan.attention.tiles import Tiles
 from fairspan.calibration.calibration import (
+    PRESETS,
     WIDEST_WINDOW,
     WINDOW,
     Calibration,
     Side,
     as_calibration,
 )
+from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.checkpoint import SafeTransformer
-from fairspan.model.even import EVENLY, EvenPooling, set_even
+from fairspan.model.even import EVENLY, set_even, takes_mean
 from fairspan.model.plans import make_plan, pooled_evenly
 from fairspan.model.pooling import TOKENS, PooledFeatures, PoolingSite, pooling_of
 from fairspan.model.probing import SEGMENTS, SIDE, find_tiling, prove
@@ -44,6 +47,10 @@ from fairspan.model.window import cut_at, keep_untiled_length
 # The names of a model's prompt for each side, as encode_document and encode_query look for them.
 _FEATURES = (SIDE, SEGMENTS, EVENLY)
 _PROMPTS = {"document": ("document", "passage", "corpus"), "query": ("query",)}
+
+
+class NotFinite(FairspanError):  # noqa: N818 - as its base's other classes
+    """The tokens of a text are NaN or infinite, and cannot be pooled evenly."""
 
 
 class CalibratedTransformer(SafeTransformer):
@@ -105,6 +112,15 @@ class CalibratedTransformer(SafeTransformer):
         if self.calibration.tile_size is not None:
             self.tiling = find_tiling(self)
         prove(self)
+
+    @property
+    def treatment(self) -> Treatment:
+        """Its calibration, under the name of a preset that is the same in this model."""
+        for name, preset in PRESETS.items():
+            with suppress(DesignError):
+                if _fitting(preset, self.site) == self.calibration:
+                    return Treatment(name, self.calibration)
+        return as_treatment(self.calibration)
 
     @property
     def site(self) -> PoolingSite:
@@ -191,7 +207,7 @@ class CalibratedTransformer(SafeTransformer):
             return features
         number = finite.index(False)
         beginning = self.tokenizer.decode(features["input_ids"][number][:40])[:40]
-        raise FairspanError(
+        raise NotFinite(
             f"the model turns text {number + 1} of {len(finite)} in its batch, which begins "
             f"{beginning!r}, into NaN or infinity: check the weights and the dtype."
         )
@@ -303,11 +319,10 @@ def _fitting(calibration: Calibration, site: PoolingSite) -> Calibration:
 
 def _pooling(calibration: Calibration, module: Pooling) -> str:
     """ "model" or "even"; raise if a model that does not take the mean was to be pooled evenly."""
-    mode = module.pooling_mode
-    takes_mean = type(module) in (Pooling, EvenPooling) and mode == "mean"
     if calibration.pooling == "auto":
-        return "even" if takes_mean else "model"
-    if calibration.pooling == "even" and not takes_mean:
+        return "even" if takes_mean(module) else "model"
+    if calibration.pooling == "even" and not takes_mean(module):
+        mode = module.pooling_mode
         modes = mode if isinstance(mode, str) else " and ".join(mode)
         raise DesignError(
             f"this model's {type(module).__name__} pools by {modes}, and even pooling replaces the "

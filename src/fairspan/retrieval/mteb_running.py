@@ -12,7 +12,6 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.calibration import AnyCalibration
-from fairspan.calibration.treatment import as_treatment
 from fairspan.encoding.tokens import Characters
 from fairspan.errors import CorpusError, UnsupportedModel
 from fairspan.model.build import calibrate, copy_sharing_weights
@@ -79,7 +78,7 @@ def mteb_model(
             return wrapper(placed, model_prompts=prompts)
 
     # mteb also names folders of results after it.
-    treatment = re.sub(r"[^\w.,=+-]", "", as_treatment(parts[0].calibration).name.replace(":", "="))
+    treatment = re.sub(r"[^\w.,=+-]", "", parts[0].treatment.name.replace(":", "="))
     listed = f"{name if '/' in name else f'local/{name}'} ({treatment})"
     facts = {
         "name": listed,

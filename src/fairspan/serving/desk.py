@@ -106,13 +106,13 @@ class Desk:
 
 def open_desk(model: SentenceTransformer, name: str | None = None) -> Desk:
     """A desk for a model that is served, with the plain model beside it where it is calibrated."""
-    served = calibrated_transformers(model)
-    calibrations = {module.calibration for module in served if module.calibration.acts}
+    modules = calibrated_transformers(model)
+    served = {module.treatment for module in modules if module.calibration.acts}
     treatments = [as_treatment(PLAIN)]
-    if len(calibrations) == 1:
-        treatments.append(as_treatment(calibrations.pop()))
+    if len(served) == 1:
+        treatments += served
         model = _plain(model)
-    elif calibrations:
+    elif served:
         # Modules that differ cannot be named by one treatment.
         treatments = [Treatment("as served", treatments[0].calibration)]
     subject = open_subject(model, name=name).reading(treatments)

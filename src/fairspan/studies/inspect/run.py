@@ -3,12 +3,14 @@
 from collections.abc import Sequence
 
 from fairspan.calibration.treatment import DEFAULT_TREATMENTS, AnyTreatment, as_treatments
+from fairspan.calibration.words import in_words
 from fairspan.corpus.marked_text import NAMES
-from fairspan.encoding.encoder import AnyModel, Text
+from fairspan.encoding.encoder import AnyModel, ModelEncoder, Text
 from fairspan.encoding.fill import Tally, reads_to_end
 from fairspan.encoding.store import Store
 from fairspan.errors import DesignError, require_whole
 from fairspan.model.loading import Loading
+from fairspan.model.transformer import calibrated_transformers
 from fairspan.runs.progress import Progress, as_progress
 from fairspan.runs.subject import Embed, Embedder, Subject, Treated, batch_budget, open_subject
 from fairspan.runs.suited import refuse_unsuited
@@ -91,7 +93,8 @@ def look_through(
     """What `inspect` finds, of a model that is loaded and treated."""
     encoders = [item.documents for item in treated]
     windows = [encoder.window or lens.length for encoder in encoders]
-    notes = limit_note(subject, [min(lens.length, *windows)])
+    notes = [*filter(None, map(_meaning, treated))]
+    notes += limit_note(subject, [min(lens.length, *windows)])
     whole = Text(lens.text, lens.length)
     if not subject.is_open and not all(
         reads_to_end(encoder, whole, Tally()) for encoder in encoders
@@ -110,6 +113,14 @@ def look_through(
         write=inspection_page,
         notes=tuple(notes),
     )
+
+
+def _meaning(treated: Treated) -> str:
+    """What a treatment's name stands for in this model; empty where it changes nothing."""
+    encoder = treated.documents
+    modules = calibrated_transformers(encoder.model) if isinstance(encoder, ModelEncoder) else ()
+    words = {in_words(module.calibration) for module in modules if module.calibration.acts}
+    return f"{treated.treatment.name}: {', '.join(sorted(words))}" if words else ""
 
 
 def _reading(lens: Lens, treated: Treated, embed: Embed) -> Reading:

@@ -8,7 +8,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
-from fairspan.calibration.calibration import CALIBRATION_FILE
+from fairspan.calibration.calibration import CALIBRATION_FILE, WIDEST_WINDOW
 from fairspan.calibration.treatment import (
     PLAIN,
     AnyTreatment,
@@ -33,7 +33,7 @@ from fairspan.retrieval.source import (
 )
 from fairspan.runs.options import StudyOptions, source
 
-CANDIDATES = ("long", "tiles-256", "tiles-128", "tiles")
+CANDIDATES = ("long", "tiles", "even")
 SETS: dict[str, int | None] = {PAGES: 220, PASSAGES: None}
 """How many pages or documents are drawn by default; documents by their tokens."""
 LEAST_CLUSTERS = 20
@@ -171,7 +171,8 @@ def require_enough(name: str, documents: int, what: str = "documents that querie
         raise CorpusError(
             f"{name} has {documents} {what}, and tune needs at least {LEAST_CLUSTERS}; with 200 it "
             f"sees a gain of {visible_gain(200, 600):.2f}. Add documents, or use the preset long, "
-            "which changes only the vectors of texts that are longer than the model's window."
+            "which changes only the vectors of texts longer than the window or than "
+            f"{WIDEST_WINDOW} tokens."
         )
 
 

@@ -1,6 +1,6 @@
 """`PreparedTuning`: tasks and guards as they are searched, and nothing embedded yet."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from fairspan.calibration.calibration import WIDEST_WINDOW, WINDOW
 from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.errors import CorpusError
+from fairspan.model.even import takes_mean
 from fairspan.report.text import counted, model_name
 from fairspan.retrieval.indexes import IndexPlan
 from fairspan.retrieval.measured import with_short_queries
@@ -98,12 +100,12 @@ class TunedTask:
 
 @dataclass(frozen=True)
 class PreparedTuning:
-    """A tuning that is ready to run."""
+    """A tuning that is ready to run; `omitted` has usual candidates that it lacks, and why."""
 
     subject: Subject
     options: TuneOptions
     searched: tuple[TunedTask, ...]
-    omitted: tuple[str, ...] = ()
+    omitted: Mapping[str, str] = field(default_factory=dict)
     fit: FitPart = field(default_factory=FitPart)
 
     @property
@@ -133,12 +135,7 @@ class PreparedTuning:
     def notes(self) -> list[str]:
         """How far treatments read, and what was noted of each task."""
         notes = window_notes(self._windows, self.subject.counter.unit)
-        if self.omitted:
-            window = self.subject.window(self.options.all_treatments[0])
-            notes.append(
-                f"omitted: {', '.join(self.omitted)}, whose tiles are not smaller than the window "
-                f"of {window} tokens"
-            )
+        notes += [f"omitted: {name}, {reason}" for name, reason in self.omitted.items()]
         for searched in self.searched:
             of_tasks = dict.fromkeys(note.rstrip(".") for t in searched.tasks for note in t.notes)
             if of_tasks:
@@ -192,15 +189,16 @@ class PreparedTuning:
 def reference(treatment: Treatment | None, window: int | None) -> str:
     """The averaged chunks to compare a candidate with: as long as its tiles, or as the window."""
     size = None if treatment is None else treatment.calibration.tile_size
+    if size == WINDOW:
+        size = WIDEST_WINDOW
     fits = isinstance(size, int) and (window is None or size < window)
     return f"chunk-mean-{size if fits else 'window'}"
 
 
 def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -> PreparedTuning:
     """Read and measure, without embedding anything."""
-    subject.transformer("tune")
     sources = options.searched  # which keep what they have read
-    options, omitted = _with_small_tiles(options, subject)
+    options, omitted = _with_suited(options, subject)
     subject = subject.with_prompts(options.prompt, options.query_prompt)
     subject = subject.reading(options.all_treatments)
     refuse_similarity(subject)
@@ -216,19 +214,24 @@ def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -
     return PreparedTuning(subject, options, tuple(searched), omitted)
 
 
-def _with_small_tiles(
-    options: TuneOptions, subject: Subject
-) -> tuple[TuneOptions, tuple[str, ...]]:
-    """The options without default candidates whose tiles do not fit into the window, and these."""
+def _with_suited(options: TuneOptions, subject: Subject) -> tuple[TuneOptions, dict[str, str]]:
+    """The options without default candidates that do not suit the model, and why these do not."""
+    model = subject.transformer("tune")
+    if tuple(options.candidates) != CANDIDATES:
+        return options, {}
     plain, *others = options.all_treatments
     window = subject.window(plain)
-    if window is None or tuple(options.candidates) != CANDIDATES:
-        return options, ()
-    room = window - subject.counter.count_whole([""])[0]
-    sizes = {treatment.name: treatment.calibration.tile_size for treatment in others}
-    large = tuple(name for name, size in sizes.items() if isinstance(size, int) and size >= room)
-    small = tuple(name for name in sizes if name not in large)
-    return replace(options, candidates=small), large
+    shared = subject.counter.count_whole([""])[0]
+    omitted = {}
+    for treatment in others:
+        size = treatment.calibration.tile_size
+        if isinstance(size, int) and window is not None and size >= window - shared:
+            reason = f"whose tiles are not smaller than the window of {window} tokens"
+            omitted[treatment.name] = reason
+        elif treatment.calibration.pooling == "even" and not takes_mean(model):
+            omitted[treatment.name] = "because the model does not pool by the mean of all tokens"
+    kept = tuple(treatment.name for treatment in others if treatment.name not in omitted)
+    return replace(options, candidates=kept), omitted
 
 
 def _read_task(
