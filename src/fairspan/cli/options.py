@@ -24,8 +24,8 @@ class Calibrating:
             paper+basket_size=64. By default the model is not changed; calibrate applies long.
         calibration: JSON file of a calibration, or a folder with a calibration.json, instead of a
             preset.
-        tile_size: tokens per tile: 64, 128, 256, …, or window for as many as the plain model reads
-            (the preset long).
+        tile_size: tokens per tile: 64, 128, 256, …, or window for as many as the plain model
+            reads, but at most 512.
         max_seq_length: longest text to read, in tokens. By default any length in tiles, otherwise
             the model's own limit.
     """
