@@ -352,6 +352,9 @@ def test_an_index_keeps_the_vectors_of_texts_that_fit(
     assert again.summary | SECONDS == done | SECONDS
     said = "another only_longer_than_window: false there, and true now"
     assert said in said_by(embed, short, given, tmp_path / "every", **long)
+    told = said_by(embed, short, given, tmp_path / "every", calibration="plain+temperature=0.5")
+    assert "another calibration: " in told
+    assert " there, and plain+temperature=0.5 now. Repeat" in told
     baskets = Calibration(tile_size="window")
     queries = Calibration.preset("long").but(sides="query")
     said = "needs the preset long: other calibrations also change texts"

@@ -135,6 +135,15 @@ def test_any_object_that_encodes_can_be_inspected_as_it_comes() -> None:
         fairspan.inspect(object(), ["a", "b"], treatments=["none"])  # type: ignore[arg-type]
 
 
+def test_notes_say_what_treatments_do_in_this_model(make_tiny: Make) -> None:
+    names = ["plain", "plain+tile_size=8+pooling=auto", "plain+pooling=even+sides=document"]
+    for pooling, count, pooled in (("mean", 3, ", pooled evenly"), ("cls", 2, "")):
+        model = make_tiny("bert", pooling)
+        found = fairspan.inspect(model, texts(20, 20), treatments=names[:count])
+        notes = [f"{names[1]}: tiles of 8 tokens{pooled}", f"{names[2]}: pooled evenly"]
+        assert list(found.notes) == notes[: count - 1]
+
+
 def test_an_object_that_stops_reading_is_told_of() -> None:
     class Forgetful:
         def encode(self, sentences: list[str]) -> np.ndarray:

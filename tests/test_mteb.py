@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import fairspan
+from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.errors import CorpusError, MissingExtra, UnsupportedModel
 from fairspan.retrieval import mteb_reading
 from fairspan.retrieval.mteb_reading import find_task, read_mteb
@@ -265,6 +266,22 @@ def test_a_calibrated_model_says_what_it_is(
     assert shorter.max_tokens == 99
     sides = mteb_model(model, "tiles", temperature={"query": 1, "document": 0.8})
     assert not set('<>:"|?*\\') & set(sides.model_name_as_path()), "folders are called so"
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_a_preset_that_depends_on_the_pooling_keeps_its_name(
+    registry: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pooling: str
+) -> None:
+    """Here "auto" is "even" for one model and "model" for the other."""
+    model = tiny_model(tmp_path / "model", "bert", pooling)
+    tiles = Calibration(strength=0, tile_size=8, pooling="auto")
+    monkeypatch.setitem(PRESETS, "long", tiles)
+    assert mteb_model(model, "long").name == "local/model (long)"
+    other = {"cls": "auto", "mean": "even"}[pooling]
+    assert mteb_model(model, tiles, pooling=other).name == "local/model (long)"
+    assert mteb_model(model, tiles, ridge=0.1).name != "local/model (long)"
+    if pooling == "mean":
+        assert mteb_model(model, tiles, pooling="model").name != "local/model (long)"
 
 
 def test_each_side_is_embedded_as_its_own(

@@ -64,13 +64,13 @@ def test_it_has_the_plain_model_and_the_served_one(desk: Desk, served: Any, plai
     assert desk.facts["model"] == "tiny-bert"
     assert none == {"treatment": "plain", "window": plain.max_seq_length}
     assert tiles["window"] == served.max_seq_length == 2000
-    assert tiles["treatment"] == "tiles+tile_size=8"
+    assert tiles["treatment"] == "tiles-8"
 
 
 def test_shares_are_those_of_inspect(desk: Desk, plain: Any, served: Any) -> None:
     document = Document("Document 1", text(0, 20, 40, 60))
     found = desk.inspect(document)
-    names = ["plain", "tiles+tile_size=8"]
+    names = ["plain", "tiles-8"]
     how: dict[str, Any] = {"borders": "rule", "progress": False}
     expected = fairspan.inspect(plain, document.text, treatments=names, **how)
     assert [one.treatment for one in found.readings] == names
@@ -198,7 +198,7 @@ def test_a_document_comes_back_in_columns(client: Any, desk: Desk) -> None:
     sent = {"name": "Document 1", "text": text(0, 20, 40)}
     source = client.post("/page/inspect", json=sent).json()["html"]
     assert source.count('class="segment"') == 6
-    assert re.findall(r'<h3 class="over">(\S+)', source) == ["plain", "tiles+tile_size=8"]
+    assert re.findall(r'<h3 class="over">(\S+)', source) == ["plain", "tiles-8"]
     shown = [one.replace("&nbsp;", " ") for one in re.findall(r"data-chip>(.*?)</span>", source)]
     readings = desk.inspect(Document(**sent)).readings
     expected = [

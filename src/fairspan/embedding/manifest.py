@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from fairspan.calibration.calibration import Calibration
+from fairspan.calibration.treatment import as_treatment
 from fairspan.corpus.source import Source
 from fairspan.embedding.options import EmbedOptions
 from fairspan.embedding.shards import ShardSummary
-from fairspan.errors import FairspanError
+from fairspan.errors import DesignError, FairspanError
 from fairspan.report.files import write_whole
 from fairspan.report.text import counted
 from fairspan.runs.folder import writing
@@ -145,5 +148,9 @@ def refuse_other_model(
 
 
 def _shown(value: Any) -> str:
+    """A value on a line, and a calibration by its name."""
+    if isinstance(value, Mapping):
+        with suppress(DesignError):
+            return as_treatment(Calibration.from_dict(value)).name
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:80]}…"
