@@ -123,6 +123,9 @@ def test_position_means_are_means(log: RunLog, view: View) -> None:
         assert found["spread_estimate"] == pytest.approx(means.max() - means.min(), abs=1e-12)
         assert found["psi_estimate"] == pytest.approx(1 - means.min() / means.max(), abs=1e-12)
         assert found["gini_estimate"] == pytest.approx(gini, abs=1e-12)
+        compared = own.filter(pl.col("position") > mixed).partition_by("document")
+        smallest = [min(document["value"]) for document in compared]
+        assert found["least"] == pytest.approx(np.mean(smallest), abs=1e-12)
         first_last = None if mixed else pytest.approx(1 - means[-1] / means[0], abs=1e-12)
         assert found["first_last_estimate"] == first_last
 

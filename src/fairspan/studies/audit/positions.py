@@ -59,8 +59,8 @@ def judged_together(unjudged: Sequence[AnyJudged], margin: float) -> list[AnyJud
 class FamilyEffects(Family):
     """One measure of one treatment on one family of documents.
 
-    `tokens` is the mean length of segments by position; `uneven`, `gini_p` and `verdict` are of the
-    positions that are compared.
+    `tokens` is the mean length of segments by position; `uneven`, `gini_p`, `least` (the mean of
+    each document's smallest value) and `verdict` are of the positions that are compared.
     """
 
     treatment: str
@@ -69,6 +69,7 @@ class FamilyEffects(Family):
     tokens: tuple[float, ...]
     uneven: dict[str, Interval] = field(default_factory=dict)
     gini_p: float = nan
+    least: float = nan
     verdict: Verdict | None = None
 
     @property
@@ -127,7 +128,7 @@ class FamilyEffects(Family):
         for name, interval in self.uneven.items():
             without_first = first > 1 and name.startswith("first_")
             columns |= columns_of(None if without_first else interval, f"{name}_")
-        columns["gini_p"] = self.gini_p
+        columns |= {"gini_p": self.gini_p, "least": self.least}
         columns["joint_p"] = self.effects.robust.joint(difference_weights(self.n, first))
         yield {**self.names, "from_position": first, **columns, "verdict": self.kind}
 
@@ -154,7 +155,9 @@ def _effects_of(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings)
     rng = settings.rng
     uneven = stats.unevenness(values, positions - first + 1, sets, rng=rng)
     gini_p = stats.gini_test(values, positions - first + 1, documents, rng=rng)
-    return replace(family_effects, uneven=uneven, gini_p=gini_p)
+    smallest = kept.group_by("document", maintain_order=True).agg(pl.col("value").min())
+    least = float(smallest["value"].to_numpy().mean())
+    return replace(family_effects, uneven=uneven, gini_p=gini_p, least=least)
 
 
 def worst_of(judged: Sequence[AnyJudged]) -> AnyJudged | None:

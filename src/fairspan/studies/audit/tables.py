@@ -49,10 +49,11 @@ _LAYOUTS = {
             "spread": "spread [95 %]",
             "gini": "Gini [95 %]",
             "psi": "PSI [95 %]",
+            "least": "least",
             "verdict": _VERDICT,
         },
         "spread: largest minus smallest position mean; PSI: 1 − smallest/largest; Gini: of the "
-        "position means",
+        "position means; least: of the least represented segment, mean over documents",
     ),
     "language-differences": _Layout(
         "Differences of {} between languages in mixed documents",
