@@ -269,8 +269,8 @@ def test_a_text_that_cannot_be_pooled_evenly_is_rejected(model: Model, tmp_path:
     model = copy.deepcopy(model)
     embeddings = model.transformers_model.get_input_embeddings()
     embeddings.weight.data[model.tokenizer("w5", add_special_tokens=False)["input_ids"]] = np.inf
-    texts = {"a": "w1 w2", "b": "w3 w5 w4", "c": "w6", "d": "w7 w8 w9"}
-    given = [{"id": id, "text": text} for id, text in texts.items()]
+    texts = zip("abcd", ("w1 w2", "w3 w5 w4", "w6", "w7 w8 w9"), strict=True)
+    given = [{"id": id, "text": text} for id, text in texts]
     how = {"calibration": Calibration(strength=0, pooling="even")}
     result = embed(model, given, tmp_path / "out", **how)
     assert [line[2:] for line in rejected(tmp_path / "out")] == [
@@ -334,7 +334,6 @@ def test_an_index_keeps_the_vectors_of_texts_that_fit(
     found, done = result.scan().collect(), result.summary
     longer = [id for id in TEXTS if not fits[id]]
     assert found["id"].to_list() == longer
-    assert set(plain.filter("truncated")["id"]) <= set(longer)
     assert (done["rows"], done["skipped"], done["rejected"]) == (len(found), sum(fits.values()), 1)
     assert (done["truncated"], done["tokens"]) == (0, found["tokens"].sum())
     index = plain.update(found, on="id", how="left")
@@ -354,7 +353,6 @@ def test_an_index_keeps_the_vectors_of_texts_that_fit(
     assert said in said_by(embed, short, given, tmp_path / "every", **long)
     milder = Calibration(strength=0, temperature=0.5)
     told = said_by(embed, short, given, tmp_path / "every", calibration=milder)
-    assert "another calibration: " in told
     assert " there, and plain+temperature=0.5 now. Repeat" in told
     baskets = Calibration(tile_size="window")
     queries = Calibration.preset("long").but(sides="query")
