@@ -50,10 +50,12 @@ def calibrate(model: str, out: Path, *, as_json: bool = False, **calibrating: An
     find_model(model)
     say(f"loading {model} …")
     calibrated = asked.load(model, _LOADING)
+    from fairspan.model.transformer import calibrated_transformers
+
     with written_whole(out) as partial:
         calibrated.save_pretrained(str(partial))
-    calibration = asked.chosen
-    assert calibration is not None
+    # What was asked for as "auto" is known now.
+    calibration = next(calibrated_transformers(calibrated)).calibration
     facts = {"model": model, "out": str(out), "calibration": calibration.to_dict()}
     words = f"{out}: {model}, {in_words(calibration)}. Load it with fairspan.load({str(out)!r})."
     print_result(facts, [words], as_json=as_json)
