@@ -44,7 +44,7 @@ def about_something_else(count: int) -> Tensor:
 
 def pooled(tokens: Tensor, ridge: float = 0.2) -> Tensor:
     """[d]: the even vector of one text by the fast path."""
-    return pool_evenly(tokens[None], torch.ones(1, len(tokens)), ridge)[0]
+    return pool_evenly(tokens[None], torch.ones(1, len(tokens)), ridge, torch.ones(1, 1))[0]
 
 
 def states_of(model: SentenceTransformer, texts: list[str], prompt: str = "") -> list[Tensor]:
@@ -62,12 +62,14 @@ def difference(vector: Tensor, other: Tensor) -> float:
 
 @pytest.mark.parametrize("ridge", RIDGES)
 def test_the_reference_is_a_least_squares_fit(ridge: float) -> None:
-    """argmin Σ (1 − v·h)² + n·c·|m|²·|v|², as rows and right-hand sides that numpy solves."""
+    """argmin Σ a·(1 − v·u)² + c·|m|²·|v|² over directions u and shares a of the lengths of tokens,
+    as rows and right-hand sides that numpy solves."""
     tokens = tokens_of(30).double().numpy()
-    unit = tokens / np.linalg.norm(tokens, axis=1, keepdims=True)
-    weight = np.sqrt(30 * ridge) * np.linalg.norm(unit.mean(axis=0))
-    rows = np.concatenate([unit, weight * np.eye(48)])
-    v, *_ = np.linalg.lstsq(rows, np.concatenate([np.ones(30), np.zeros(48)]), rcond=None)
+    length = np.linalg.norm(tokens, axis=1, keepdims=True)
+    share = np.sqrt(length / length.sum())
+    weight = np.sqrt(ridge) * np.linalg.norm(tokens.sum(axis=0)) / length.sum()
+    rows = np.concatenate([share * tokens / length, weight * np.eye(48)])
+    v, *_ = np.linalg.lstsq(rows, np.concatenate([share[:, 0], np.zeros(48)]), rcond=None)
     reference = even_vector(torch.from_numpy(tokens), ridge)
     assert difference(torch.from_numpy(v), reference) < 1e-12
     assert float(reference.norm()) == pytest.approx(np.linalg.norm(tokens.mean(axis=0)))
@@ -99,12 +101,12 @@ def test_a_long_text_is_pooled_in_the_memory_of_a_short_one(
     monkeypatch.setattr(even, "_LONG", 9_000)
     lengths = []
 
-    def seen(tokens: Tensor, *rest: Any) -> Tensor:
+    def seen(tokens: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
         lengths.append(tokens.shape[1])
-        return unit(tokens, *rest)
+        return scaled(tokens, *rest)
 
-    unit = even._unit
-    monkeypatch.setattr(even, "_unit", seen)
+    scaled = even._scaled
+    monkeypatch.setattr(even, "_scaled", seen)
     tokens = tokens_of(count)
     assert difference(pooled(tokens), even_vector(tokens, 0.2)) <= 1e-6
     assert max(lengths) <= 2**13
@@ -120,8 +122,7 @@ def test_it_is_a_function_of_the_set_of_tokens() -> None:
     assert difference(pooled(tokens[:1]), tokens[0]) < 1e-6
     # What is repeated moves the vector less than it moves the mean.
     repeated = torch.cat([tokens, *[passage] * 10])
-    unit = torch.nn.functional.normalize
-    before, after = unit(tokens).mean(dim=0), unit(repeated).mean(dim=0)
+    before, after = tokens.mean(dim=0), repeated.mean(dim=0)
     assert difference(pooled(repeated), vector) < 0.7 * difference(after, before)
     # Without bound the ridge leaves the mean.
     assert difference(pooled(tokens, 1e6), before) < 1e-6
@@ -141,7 +142,8 @@ def test_gradients_are_those_of_finite_differences() -> None:
     tokens = tokens_of(12, 5).double()[None].expand(2, -1, -1).clone().requires_grad_()
     mask = torch.ones(2, 12)
     mask[1, 9:] = 0
-    assert torch.autograd.gradcheck(lambda x: pool_evenly(x, mask, 0.2), tokens)
+    factor = torch.tensor([[1.0], [3.0]])
+    assert torch.autograd.gradcheck(lambda x: pool_evenly(x, mask, 0.2, factor), tokens)
 
 
 KINDS = [("bert", "mean", "right"), ("mpnet", "mean", "right"), ("qwen3", "mean", "left")]
@@ -200,9 +202,16 @@ def test_texts_that_fit_keep_their_vectors(make_tiny: Make) -> None:
     assert (fair.encode(short) == expected).all()
     mixed = fair.encode([*short, words(511)])
     assert np.allclose(mixed[:3], expected, rtol=0, atol=1e-5 * np.abs(expected).max())
-    # One token more, and the text is in tiles of 7, as if none had been left.
-    tiled = fairspan.calibrate(plain, "plain", **TILED).encode([words(511)])
-    assert np.allclose(mixed[3:], tiled, rtol=0, atol=1e-5 * np.abs(tiled).max())
+    # One token more, and the text is in tiles of 7, with a ridge that begins at its mean.
+    for count in (511, 1020):
+        (states,) = states_of(fair, [words(count)])
+        ridge = 0.2 * (count + 2) / (count - 510)
+        assert (
+            difference(
+                fair.encode(words(count), convert_to_tensor=True), even_vector(states, ridge)
+            )
+            < 1e-6
+        )
     assert fair[0].tiling.window == 512
 
 

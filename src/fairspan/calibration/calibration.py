@@ -94,7 +94,9 @@ class Calibration:
         pooling: "model" for the model's own; "even" for a vector that says as much of every token
             as of every other, in place of the mean of all tokens; "auto" for "even" where the model
             takes this mean. With tiles it only affects texts of several tiles.
-        ridge: above 0; the larger, the nearer even pooling is to the mean.
+        ridge: above 0; the larger, the nearer even pooling is to the mean. With
+            short_texts="leave" it falls to this value with a text's length, from infinity at the
+            window.
     """
 
     basket_size: int = 128
@@ -326,8 +328,10 @@ def _parse_layers(value: Any) -> Layers:
 
 
 PRESETS: dict[str, Calibration] = {
-    "long": Calibration(strength=0.0, temperature=0.8, tile_size=WINDOW),
-    "tiles": Calibration(strength=0.0, temperature=0.8, tile_size=64),
+    "long": Calibration(
+        strength=0.0, temperature=0.8, tile_size=128, pooling="auto", short_texts="leave"
+    ),
+    "tiles": Calibration(strength=0.0, temperature=0.8, tile_size=128, pooling="auto"),
     "even": Calibration(strength=0.0, pooling="even", sides="document"),
     "paper": Calibration(),
     "retrieval": Calibration(strength=0.5, bos="original", short_texts="leave"),

@@ -1,12 +1,13 @@
 """Even pooling: one vector that says as much of every token as of every other (METHODS §14).
 
-The mean gives every token the same weight: what a text repeats adds up, and what it says once
-drowns. The even vector v makes v·h the same for all tokens h of a text, as nearly as a ridge
-allows. With tokens at length 1, their mean m, and M the mean of all h·hᵀ,
+The mean adds up what a text repeats, and what it says once drowns. The even vector v makes v·u the
+same for the directions u of all tokens of a text, as nearly as a ridge allows. Tokens h weigh as
+much as in the mean, by their lengths: with m = Σ h / Σ |h| and M = Σ h·hᵀ/|h| / Σ |h|,
 
     v ∝ (M + c·|m|²·I)⁻¹ m,
 
-which is the mean for c → ∞. Murray and Perronnin (2014) pool the local features of an image so.
+which is the direction of the mean for c → ∞. Murray and Perronnin (2014) pool the local features of
+an image so.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from fairspan.attention.baskets import is_exporting
 from fairspan.model.pooling import TOKENS
 
 EVENLY = "fairspan_evenly"
-"""The feature that says which texts of a batch are pooled evenly: [N] bool, or a bool for all."""
+"""The feature that says which texts of a batch are pooled evenly: a bool for all, or [N], what the
+ridge is multiplied by, infinity for texts that keep their mean."""
 
 _LONG = 2**15
 """Tokens of a text above which products of tokens are summed up, and no copy of them is made."""
@@ -38,11 +40,11 @@ def even_vector(tokens: Tensor, ridge: float) -> Tensor:
     The reference: one solve in float64.
     """
     tokens = tokens.double()
-    unit = tokens / tokens.norm(dim=1, keepdim=True)
-    mean = unit.mean(dim=0)
-    products = unit.T @ unit / len(unit)
-    weight = ridge * mean.dot(mean)
-    even: Tensor = torch.linalg.solve(products + weight * torch.eye(len(mean)), mean)
+    length = _length(tokens)
+    mean = tokens.sum(dim=0) / length.sum()
+    products = tokens.T @ (tokens / length) / length.sum()
+    added = ridge * mean.dot(mean) * torch.eye(len(mean))
+    even: Tensor = torch.linalg.solve(products + added, mean)
     return even * (_length(tokens.mean(dim=0)) / _length(even))
 
 
@@ -75,12 +77,11 @@ class EvenPooling(Pooling):  # type: ignore[misc]
             mask = self._exclude_prompt_from_mask(mask, int(features["prompt_length"]))
         pooled = super().forward(features, **kwargs)
         mean = pooled["sentence_embedding"]
-        even = pool_evenly(tokens, mask, self.ridge)
+        factor = torch.ones_like(mean[:, :1]) if evenly is True else evenly[:, None]
+        keeps_mean = factor.isinf()
+        even = pool_evenly(tokens, mask, self.ridge, torch.where(keeps_mean, 1.0, factor))
         even = even * (_length(mean.to(even.dtype)) / _length(even).clamp(min=_SMALLEST))
-        even = even.to(mean.dtype)
-        pooled["sentence_embedding"] = (
-            even if evenly is True else torch.where(evenly[:, None], even, mean)
-        )
+        pooled["sentence_embedding"] = torch.where(keeps_mean, mean, even.to(mean.dtype))
         return pooled
 
 
@@ -102,18 +103,19 @@ def set_even(pooling: Pooling, ridge: float | None) -> None:
         pooling.__class__ = Pooling
 
 
-def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float) -> Tensor:
+def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float, factor: Tensor) -> Tensor:
     """[N, d]: even vectors, of any length, of tokens [N, L, d] where `mask` [N, L] is not 0.
 
-    In float32, or float64 for such tokens. A text without tokens has zeros.
+    Each text has its own `factor` [N, 1] of the ridge, at least 1. Computed in float32, or float64
+    for such tokens. A text without tokens has zeros.
     """
     dtype = torch.promote_types(tokens.dtype, torch.float32)
-    count = mask.sum(dim=1)[:, None].clamp(min=1).to(dtype)
     is_traced = torch.compiler.is_compiling() or is_exporting()
     if not is_traced and (tokens.requires_grad or tokens.shape[1] > _LONG):
-        return _by_products(tokens, mask, count, ridge)
-    unit = _unit(tokens, mask, dtype)
-    mean = unit.sum(dim=1) / count
+        return _by_products(tokens, mask, ridge * factor.to(dtype))
+    total, rows = _scaled(tokens, mask, dtype)
+    lengths = _square(rows).sum(dim=1).clamp(min=_SMALLEST)
+    mean = total / lengths
     # So many steps bring the cosine with the solution to 1 − 1e-8 on texts of real models. Where
     # values may be looked at, there are more if it takes more; a graph always has twice as many.
     steps = math.ceil(3 * math.sqrt(1 + 1 / ridge))
@@ -123,33 +125,33 @@ def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float) -> Tensor:
         tolerance = None
 
     def product(vector: Tensor) -> Tensor:
-        """[N, d]: the mean of h·hᵀ times a vector [N, d]."""
-        return ((unit @ vector[:, :, None]).mT @ unit)[:, 0] / count
+        """[N, d]: M times a vector [N, d]."""
+        return ((rows @ vector[:, :, None]).mT @ rows)[:, 0] / lengths
 
-    return _solve(product, mean, ridge, steps, tolerance)
+    return _solve(product, mean, ridge * factor.to(dtype) * _square(mean), steps, tolerance)
 
 
-def _unit(tokens: Tensor, mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """[N, L, d]: the tokens at length 1, and zeros where `mask` [N, L] is 0."""
+def _scaled(tokens: Tensor, mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """[N, d], the sum of the tokens where `mask` [N, L] is not 0, and [N, L, d], the tokens divided
+    by the roots of their lengths, so that products of these add up to Σ h·hᵀ/|h|."""
     tokens = torch.where(mask[:, :, None] != 0, tokens, 0).to(dtype)
-    return torch.nn.functional.normalize(tokens, dim=-1, eps=_SMALLEST)
+    return tokens.sum(dim=1), tokens * _square(tokens).clamp(min=_SMALLEST).pow(-0.25)
 
 
 def _solve(
     product: Callable[[Tensor], Tensor],
     mean: Tensor,
-    ridge: float,
+    weight: Tensor,
     steps: int,
     tolerance: float | None,
 ) -> Tensor:
-    """[N, d]: v with product(v) + ridge·|m|²·v = m for the means m [N, d], by conjugate gradients.
+    """[N, d]: v with product(v) + weight·v = m for means m [N, d], by conjugate gradients.
 
     Args:
         steps: how many are taken at least.
         tolerance: steps go on until what is left of each m is below this share of it; None to take
             no more.
     """
-    weight = ridge * _square(mean)
     solution = torch.zeros_like(mean)
     rest = mean
     direction = mean
@@ -168,23 +170,26 @@ def _solve(
     return solution
 
 
-def _by_products(tokens: Tensor, mask: Tensor, count: Tensor, ridge: float) -> Tensor:
-    """[N, d]: the same as `pool_evenly` from the sums of h and h·hᵀ, with exact gradients.
+def _by_products(tokens: Tensor, mask: Tensor, ridge: Tensor) -> Tensor:
+    """[N, d]: the same as `pool_evenly`, with exact gradients; `ridge` is [N, 1].
 
-    Memory does not grow with the length of a text.
+    Σ h, Σ |h| and Σ h·hᵀ/|h| add up over parts of a text, so memory does not grow with its length.
     """
-    width = tokens.shape[2]
-    total = count.new_zeros(len(tokens), width)
-    products = count.new_zeros(len(tokens), width, width)
-    for start in range(0, tokens.shape[1], _AT_A_TIME):
+    texts, count, width = tokens.shape
+    total = ridge.new_zeros(texts, width)
+    lengths = ridge.new_zeros(texts, 1)
+    products = ridge.new_zeros(texts, width, width)
+    for start in range(0, count, _AT_A_TIME):
         part = slice(start, start + _AT_A_TIME)
-        unit = _unit(tokens[:, part], mask[:, part], count.dtype)
-        total = total + unit.sum(dim=1)
-        products = products + unit.mT @ unit
-    mean = total / count
-    weight = ridge * _square(mean).clamp(min=_SMALLEST)
-    identity = torch.eye(width, dtype=count.dtype, device=tokens.device)
-    matrix = products / count[:, :, None] + weight[:, :, None] * identity
+        part_total, rows = _scaled(tokens[:, part], mask[:, part], ridge.dtype)
+        total = total + part_total
+        lengths = lengths + _square(rows).sum(dim=1)
+        products = products + rows.mT @ rows
+    lengths = lengths.clamp(min=_SMALLEST)
+    mean = total / lengths
+    weight = (ridge * _square(mean)).clamp(min=_SMALLEST)
+    identity = torch.eye(width, dtype=ridge.dtype, device=tokens.device)
+    matrix = products / lengths[:, :, None] + weight[:, :, None] * identity
     solution: Tensor = torch.linalg.solve(matrix, mean)
     return solution
 

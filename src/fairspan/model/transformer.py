@@ -182,7 +182,9 @@ class CalibratedTransformer(SafeTransformer):
             return tokens
 
         plan = plan_of(only_pooled=self._reads_only_pooled()) if acts else Plan()
-        features[EVENLY] = acts and pooled_evenly(self.calibration, side, plan)
+        window = None if self.tiling is None else self.tiling.window
+        how_evenly = pooled_evenly(self.calibration, side, plan.tiles, window)
+        features[EVENLY] = acts and how_evenly
         if plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0:
             features.update(super().forward(inputs, **kwargs))
             return self._require_finite(features)
