@@ -331,7 +331,7 @@ PRESETS: dict[str, Calibration] = {
     "long": Calibration(
         strength=0.0, temperature=0.8, tile_size=128, pooling="auto", short_texts="leave"
     ),
-    "tiles": Calibration(strength=0.0, temperature=0.8, tile_size=128, pooling="auto"),
+    "tiles": Calibration(strength=0.0, temperature=0.8, tile_size=64, pooling="auto"),
     "even": Calibration(strength=0.0, pooling="even", sides="document"),
     "paper": Calibration(),
     "retrieval": Calibration(strength=0.5, bos="original", short_texts="leave"),
