@@ -20,12 +20,12 @@ class Calibrating:
     """How a model is calibrated, and how far it reads.
 
     Attributes:
-        preset: preset to apply: long, tiles, tiles-128, paper, retrieval, …; change fields as in
-            paper+basket_size=64. By default the model is not changed; calibrate applies long.
+        preset: preset to apply: long, tiles, tiles-128, even, paper, retrieval, …; change fields as
+            in paper+basket_size=64. By default the model is not changed; calibrate applies long.
         calibration: JSON file of a calibration, or a folder with a calibration.json, instead of a
             preset.
-        tile_size: tokens per tile: 64, 128, 256, …, or window for as many as the plain model
-            reads, but at most 512.
+        tile_size: tokens per tile: 64, 128, 256, …, or window for as many as the plain model reads,
+            but at most 512.
         max_seq_length: longest text to read, in tokens. By default any length in tiles, otherwise
             the model's own limit.
     """

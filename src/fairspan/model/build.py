@@ -34,11 +34,11 @@ def calibrate(
     Args:
         model: a SentenceTransformer on the torch backend, or a MultiVectorEncoder, whose documents
             are read in tiles. A calibrated one is calibrated again.
-        calibration: a preset's name ("long", "tiles", "paper", "retrieval", "tempscale", "plain")
-            or a `Calibration`; or the JSON file of one, which `Calibration.to_json` writes, or a
-            folder with such a `calibration.json`. None means "long": texts that fit into the window
-            are unchanged, longer ones are read whole. With fields about baskets None means the
-            defaults of `Calibration`.
+        calibration: a preset's name ("long", "tiles", "even", "paper", "retrieval", "tempscale",
+            "plain") or a `Calibration`; or the JSON file of one, which `Calibration.to_json`
+            writes, or a folder with such a `calibration.json`. None means "long": texts that fit
+            into the window and have at most 512 tokens are unchanged, longer ones are read whole.
+            With fields about baskets None means the defaults of `Calibration`.
         max_seq_length: the longest text to read, in tokens. By default any length in tiles,
             otherwise the model's own limit.
         fields: fields of `Calibration` to change.
