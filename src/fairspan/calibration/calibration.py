@@ -245,9 +245,10 @@ def as_calibration(calibration: AnyCalibration | None, **changes: Any) -> Calibr
     """A calibration from a preset's name, its JSON form, a file or a folder, or fields alone.
 
     A string that is no preset's name means a file if it looks like a path or exists. Fields alone
-    change "long", or the defaults of `Calibration` if one of them is about baskets.
+    change "long", or "tiles" if one of them is the size of a tile, or the defaults of `Calibration`
+    if one of them is about baskets.
     """
-    base = PRESETS["long"]
+    base = PRESETS["long" if changes.get("tile_size") is None else "tiles"]
     match calibration:
         case None:
             if _OF_BASKETS & changes.keys():
