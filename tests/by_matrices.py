@@ -32,6 +32,7 @@ from fairspan.attention.reference import (
     tile_places,
 )
 from fairspan.calibration.calibration import temperature_of
+from fairspan.model.even import EVENLY
 from fairspan.model.plans import make_plan
 from fairspan.model.transformer import SEGMENTS, SIDE, CalibratedTransformer
 
@@ -51,10 +52,16 @@ class Layout:
     valid: Tensor
     places: list[list[Place]]
 
+    @property
+    def several(self) -> Tensor:
+        """[N] bool: the texts of several tiles."""
+        return torch.tensor(
+            [len({place.tile for place in own} - {None}) > 1 for own in self.places]
+        )
+
     def temperatures(self, temperature: float) -> Tensor:
         """[N]: that of texts of several tiles, 1 of the others."""
-        several = [len({place.tile for place in own} - {None}) > 1 for own in self.places]
-        return torch.where(torch.tensor(several), temperature, 1.0)
+        return torch.where(self.several, temperature, 1.0)
 
     def positions(self) -> Tensor:
         """[N, L], 0 at padding."""
@@ -123,10 +130,12 @@ def layout_of(
     if site.pooling == "lasttoken":
         trail = max(trail, 1)
     size = calibration.tile_size
+    window = min(512, module.untiled_length or 512) - lead - trail
     if size == "window":
-        size = (10**9 if module.untiled_length is None else module.untiled_length) - lead - trail
+        size = window
+    whole = max(size, window) if calibration.short_texts == "leave" else size
     valid = inputs["attention_mask"].bool()
-    if segment is None and valid.shape[1] - lead - trail <= size:
+    if segment is None and valid.shape[1] - lead - trail <= whole:
         return None
     limit = None
     if config.model_type != "t5":
@@ -139,7 +148,8 @@ def layout_of(
     places = []
     for text, tokens in enumerate(valid.sum(dim=1).tolist()):
         own = [-1] if segment is None else segment[text, valid[text]].tolist()
-        cut = {"longest": size} if own[:1] == [-1] else {"longest": limit, "segment": own}
+        most = size if tokens - lead - trail > whole else whole
+        cut = {"longest": most} if own[:1] == [-1] else {"longest": limit, "segment": own}
         places.append(tile_places(tokens, lead=lead, trail=trail, **cut))
     return Layout(valid, places)
 
@@ -150,6 +160,7 @@ def forward_by_matrices(
     """A calibrated transformer's forward pass, with the tiles of `layout_of`."""
     inputs = {name: value for name, value in features.items() if name not in (SIDE, SEGMENTS)}
     side = "query" if features.get("task") == "query" else features.get(SIDE, "document")
+    features[EVENLY] = False
     if not module.calibration.acts_on(side):
         features.update(Transformer.forward(module, inputs, **kwargs))
         return features
@@ -161,6 +172,8 @@ def forward_by_matrices(
         layout = layout_of(module, inputs, segment)
         given["inverse_temperature"] = 1.0
     if layout is not None:
+        if module.calibration.pooling == "even":
+            features[EVENLY] = torch.where(layout.several, 1.0, torch.inf)
         temperature = temperature_of(module.calibration.temperature, side)
         given["inverse_temperature"] = 1 / layout.temperatures(temperature)
         first = _FIRST_POSITION.get(module.model.config.model_type, 0)

@@ -104,14 +104,15 @@ def test_layers_of_a_model_with_seven(layers: Any, wanted: set[int]) -> None:
 def test_fields_alone_change_long_unless_they_are_about_baskets() -> None:
     """So that tiles of 64 are the preset `tiles`, and a size of baskets does not bring tiles."""
     long, alone = as_calibration(None), as_calibration(None, tile_size=64)
-    assert (long.tile_size, long.strength, long.temperature) == ("window", 0.0, 0.8)
+    assert (long.tile_size, long.short_texts, long.pooling) == (128, "leave", "auto")
     assert alone == Calibration.preset("tiles")
     assert as_calibration(None, sides="document") == long.but(sides="document")
     assert as_calibration(None, basket_size=64) == Calibration(basket_size=64)
     assert as_calibration(None, strength=0.5, tile_size=64) == Calibration(
         strength=0.5, tile_size=64
     )
-    assert as_calibration("tiles", tile_size=None) == Calibration.preset("tempscale")
+    no_tiles = as_calibration("tiles", tile_size=None, pooling="model")
+    assert no_tiles == Calibration.preset("tempscale")
     assert alone.acts_on("query")
     assert alone.tiles_on("query")
     one_side = alone.but(sides="document")

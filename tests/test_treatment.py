@@ -39,10 +39,10 @@ from fairspan.calibration.words import in_words
         ("tiles+tile_size=32", PRESETS["tiles"].but(tile_size=32)),
         ("tiles-256", PRESETS["tiles"].but(tile_size=256)),
         ("tiles-256+sides=document", PRESETS["tiles"].but(tile_size=256, sides="document")),
-        ("tiles+tile_size=window", PRESETS["long"]),
+        ("long+tile_size=window", PRESETS["long"].but(tile_size="window")),
         ("plain+tile_size=64", Calibration(strength=0, tile_size=64)),
         ("paper+tile_size=64", Calibration(tile_size=64)),
-        ("tiles+tile_size=null", PRESETS["tempscale"]),
+        ("tiles+tile_size=null+pooling=model", PRESETS["tempscale"]),
     ],
 )
 def test_names(name: str, wanted: Calibration) -> None:

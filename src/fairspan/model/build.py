@@ -62,10 +62,10 @@ def calibrate(
             module.__class__ = CalibratedTransformer
             module.calibration = wanted
             module.on_model_ready(calibrated)
-            wanted = module.calibration
+            fitted = module.calibration
             if max_seq_length is not None:
                 read_up_to(module, max_seq_length)
-    write_card(calibrated, wanted)
+    write_card(calibrated, fitted)
     return calibrated
 
 

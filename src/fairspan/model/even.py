@@ -116,10 +116,10 @@ def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float, factor: Tensor) -> T
     total, rows = _scaled(tokens, mask, dtype)
     lengths = _square(rows).sum(dim=1).clamp(min=_SMALLEST)
     mean = total / lengths
-    # So many steps bring the cosine with the solution to 1 − 1e-8 on texts of real models. Where
-    # values may be looked at, there are more if it takes more; a graph always has twice as many.
-    steps = math.ceil(3 * math.sqrt(1 + 1 / ridge))
-    tolerance: float | None = min(1e-5, 3e-4 * ridge / (1 + ridge))
+    # So many steps reach the rounding of float32 on texts of real models. Where values may be
+    # looked at, there are more if it takes more; a graph always has twice as many.
+    steps = math.ceil(4 * math.sqrt(1 + 1 / ridge))
+    tolerance: float | None = 1e-6
     if is_traced:
         steps = 2 * min(steps, tokens.shape[2])
         tolerance = None
