@@ -42,7 +42,11 @@ def read(folder: Path, name: str) -> Any:
 
 
 def embed(folder: Path, texts: list[str], side: str = "document") -> np.ndarray:
-    """As somebody does who has the folder and neither torch nor fairspan."""
+    return run_graph(folder, texts, side)[0]
+
+
+def run_graph(folder: Path, texts: list[str], side: str = "document") -> list[np.ndarray]:
+    """Vectors, those of tokens, and the mask, with the folder and neither torch nor fairspan."""
     facts = read(folder, "fairspan.json")
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     encoded = tokenizer.encode_batch([facts["prompts"][side] + text for text in texts])
@@ -55,7 +59,7 @@ def embed(folder: Path, texts: list[str], side: str = "document") -> np.ndarray:
     session = onnxruntime.InferenceSession(graph, providers=["CPUExecutionProvider"])
     vectors, tokens = session.run(None, {name: np.array(values[name]) for name in facts["inputs"]})
     assert tokens.shape[:2] == np.array(values["input_ids"]).shape
-    return np.asarray(vectors)
+    return [np.asarray(vectors), np.asarray(tokens), np.array(values["attention_mask"])]
 
 
 def assert_same(out: Path, model: SentenceTransformer, side: str = "document") -> None:
@@ -165,11 +169,16 @@ def test_every_kind(
     calibration = settings and model[0].calibration.on("document").to_dict()
     facts = fairspan.export(model, tmp_path / "x")
     assert facts["calibration"] == calibration
-    assert facts["pooling"] == ["even" if settings and "pooling" in settings else pooling]
+    assert facts["pooling"] == [pooling]
     if settings and settings.get("tile_size") == 8:
         # Two of the verified texts do not fit into the window.
         assert [length > 20 for length in facts["verified"]["lengths"]] == [False, True] * 2
     assert_same(tmp_path / "x", model)
+    if pooling == "mean":
+        # What programs take that pool by themselves, also of tokens that are pooled evenly.
+        vectors, tokens, mask = run_graph(tmp_path / "x", [words(40), words(5)])
+        mean = (tokens * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1, keepdims=True)
+        assert relative_difference(mean, vectors) < 1e-5
 
 
 @pytest.mark.slow
@@ -197,8 +206,6 @@ def test_modules_after_pooling_and_half_precision(make_tiny: Make, tmp_path: Pat
     facts = fairspan.export(half, tmp_path / "x", side="query")
     assert (facts["dimension"], facts["converted_from"]) == (8, "bfloat16")
     assert facts["calibration"] is None
-    assert facts["pooling"] == ["mean"]
-    assert (tmp_path / "x/1_Pooling").is_dir()
     assert_same(tmp_path / "x", copy.deepcopy(model).bfloat16().float(), "query")
 
 
@@ -283,13 +290,13 @@ def test_a_folder_has_what_programs_read(make_tiny: Make, tmp_path: Path, mode: 
         fairspan.load(tmp_path)
 
 
-def test_programs_that_pool_stop_at_even_pooling(make_tiny: Make, tmp_path: Path) -> None:
-    """They read `last_hidden_state`, and would take its mean."""
-    fair = fairspan.calibrate(make_tiny("bert", "mean"), "plain", pooling="even", ridge=0.3)
+def test_a_folder_of_even_pooling_says_so(make_tiny: Make, tmp_path: Path) -> None:
+    """Programs without fairspan read the pooling module."""
+    fair = fairspan.calibrate(make_tiny("bert", "mean"), "plain", pooling="even")
     write_folder(fair, tmp_path, "document", 300)
     entry = read(tmp_path, "modules.json")[1]
-    assert entry["type"] == "fairspan.model.EvenPooling"
-    assert read(tmp_path, f"{entry['path']}/config.json")["ridge"] == 0.3
+    assert entry["type"] == "sentence_transformers.models.Pooling"
+    assert Pooling.load(str(tmp_path / entry["path"])).pooling_mode == "mean"
     assert "pooled evenly" in (tmp_path / "README.md").read_text(encoding="utf-8")
 
 

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling
 from tokenizers import Tokenizer
 
 from fairspan.calibration.calibration import WINDOW, Side
 from fairspan.errors import MissingExtra, UnsupportedModel, first_line
-from fairspan.exporting.folder import calibration_of, pooling_names, sides_of, write_folder
+from fairspan.exporting.folder import calibration_of, sides_of, write_folder
 from fairspan.exporting.graph import INPUTS, OUTPUTS, Graph, exportable_copy, quiet, trace
 from fairspan.model.saving import require_exportable, write_json, written_whole
 from fairspan.model.source import read_json
@@ -68,7 +69,7 @@ def export(
         needed = f"torch 2.7 or newer, this is {torch.__version__}"
         raise MissingExtra(f"exporting needs {needed}: pip install -U torch.")
     stage("exporting")
-    copied = exportable_copy(model, side)
+    copied = exportable_copy(model)
     prompt = prompt_of(model, side)
     window = window_of(model, side=side)
     texts = _texts(copied, window)
@@ -78,6 +79,7 @@ def export(
     sides = sides_of(copied, side)
     inputs = list(example)
     dtype = str(model.dtype).removeprefix("torch.")
+    poolings = [module for module in copied.modules() if isinstance(module, Pooling)]
     facts: dict[str, Any] = {
         "format": FORMAT,
         "fairspan": version("fairspan"),
@@ -86,7 +88,7 @@ def export(
         "prompts": {side: prompt_of(copied, side) for side in sides},
         "calibration": calibration.to_dict() if calibration.acts else None,
         "max_seq_length": window,
-        "pooling": pooling_names(copied),
+        "pooling": [module.pooling_mode for module in poolings],
         "converted_from": None if dtype == "float32" else dtype,
         "inputs": inputs,
         "outputs": list(OUTPUTS),

@@ -93,6 +93,9 @@ def _position_offset(model: Any) -> int:
 def _save_module(module: Any, folder: Path, number: int) -> dict[str, Any]:
     """Save a module after the transformer; its entry in `modules.json`."""
     kind = type(module)
+    if kind is EvenPooling:
+        # Programs pool the graph's tokens, whose mean is the even vector.
+        kind = Pooling
     path = f"{number}_{kind.__name__}"
     (folder / path).mkdir()
     module.save(str(folder / path))
@@ -100,12 +103,6 @@ def _save_module(module: Any, folder: Path, number: int) -> dict[str, Any]:
         write_json(folder / path / "config.json", _pooling(module))
     home = _MODULES if kind in (Dense, Normalize, Pooling) else kind.__module__
     return {"idx": number, "name": str(number), "path": path, "type": f"{home}.{kind.__name__}"}
-
-
-def pooling_names(model: SentenceTransformer) -> list[Any]:
-    """How each pooling module of a model pools: its mode, or "even" in place of the mean."""
-    poolings = [module for module in model.modules() if isinstance(module, Pooling)]
-    return ["even" if isinstance(pool, EvenPooling) else pool.pooling_mode for pool in poolings]
 
 
 def calibration_of(model: SentenceTransformer) -> Calibration:
@@ -168,8 +165,7 @@ def _pooling(module: Any) -> dict[str, Any]:
         "lasttoken": "lasttoken",
         "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
     }
-    config: dict[str, Any] = {"word_embedding_dimension": module.embedding_dimension}
+    config = {"word_embedding_dimension": module.embedding_dimension}
     for mode in ("cls", "mean", *chosen):
         config[f"pooling_mode_{names.get(mode, f'{mode}_tokens')}"] = mode in chosen
-    config["include_prompt"] = module.include_prompt
-    return config | ({"ridge": module.ridge} if isinstance(module, EvenPooling) else {})
+    return config | {"include_prompt": module.include_prompt}

@@ -12,15 +12,15 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 from torch import Tensor, nn
 
 from fairspan.attention.layers import count_layers, route_attention
-from fairspan.calibration.calibration import Side
 from fairspan.errors import UnsupportedModel
 from fairspan.model.build import copy_sharing_weights, require_transformers
-from fairspan.model.even import EvenPooling, set_even
+from fairspan.model.even import EvenPooling
 from fairspan.model.pooling import TOKENS
 from fairspan.model.transformer import CalibratedTransformer
 
 OUTPUTS = ("sentence_embedding", "last_hidden_state")
-"""The vector of each text, and those of its tokens as the transformer leaves them."""
+"""The vector of each text, and those of its tokens as the transformer leaves them; in a text that
+is pooled evenly these are moved together, so that their mean is the even vector."""
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
@@ -57,13 +57,14 @@ class Graph(nn.Module):
         tokens: Tensor = features[TOKENS]
         for module in others:
             features = module(features)
+            if isinstance(module, EvenPooling):
+                mean = Pooling.forward(module, {**features, TOKENS: tokens})[OUTPUTS[0]]
+                tokens = tokens + (features[OUTPUTS[0]] - mean)[:, None]
         return features[OUTPUTS[0]][:, : self.model.truncate_dim], tokens
 
 
-def exportable_copy(model: SentenceTransformer, side: Side) -> SentenceTransformer:
-    """A copy on the CPU, in float32, that pools all texts as those of one side; raises if the model
-    has a part that no graph can have.
-    """
+def exportable_copy(model: SentenceTransformer) -> SentenceTransformer:
+    """A copy on the CPU, in float32; raises if the model has a part that no graph can have."""
     if not isinstance(model, SentenceTransformer):
         raise UnsupportedModel(f"export takes a SentenceTransformer, got {type(model).__name__}.")
     require_transformers(model, "export")
@@ -83,11 +84,7 @@ def exportable_copy(model: SentenceTransformer, side: Side) -> SentenceTransform
             "the model wraps texts in a chat template, or has no fast tokenizer that could be "
             "written beside a graph."
         )
-    copied = copy_sharing_weights(model).to("cpu").float().eval()
-    for module in copied.modules():
-        if isinstance(module, EvenPooling) and first.calibration.on(side).pooling != "even":
-            set_even(module, None)
-    return copied
+    return copy_sharing_weights(model).to("cpu").float().eval()
 
 
 def _traceable_copy(model: SentenceTransformer) -> SentenceTransformer:
