@@ -14,7 +14,7 @@ from fairspan.attention.layers import unsupported
 from fairspan.attention.plan import PLAN_ARGUMENT, Plan
 from fairspan.attention.positions import Positions
 from fairspan.attention.tiles import Tiles, lay_tiles, reading
-from fairspan.calibration.calibration import WINDOW, Calibration
+from fairspan.calibration.calibration import WIDEST_WINDOW, WINDOW, Calibration
 from fairspan.errors import DesignError
 from fairspan.model.pooling import PoolingSite
 
@@ -70,6 +70,9 @@ class Tiling:
         if size == WINDOW:
             limit = self.window
             size = max(1, limit - shared)
+        elif calibration.short_texts == "leave" and int(size or 0) <= WIDEST_WINDOW:
+            # The size of a preset, in a model with a small window.
+            size = min(int(size or 0), max(1, self.window - shared))
         if limit is not None and int(size or 0) + shared > limit:
             raise DesignError(
                 f"tile_size={calibration.tile_size} and {shared} special and prompt tokens need "
