@@ -131,8 +131,9 @@ def row(facts: Facts) -> str:
         )
         answer += f"{short(tuned['after'])} ({cell(interval(tuned), '+.3f')}); "
         answer += f"averaged chunks {short(chunks)}"
-    searched = {arm: short(found[arm]["estimate"]) if found else "" for arm in QMSUM}
-    if found:
+    measured = {} if found is None else found
+    searched = {arm: short(measured[arm]["estimate"]) if arm in measured else "" for arm in QMSUM}
+    if "long" in measured:
         searched["long"] += f" ({cell(interval(found['long'], 'change_'), '+.3f')})"
     return f"| {' | '.join([*cells, answer, *searched.values()])} |\n"
 
