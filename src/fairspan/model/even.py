@@ -158,12 +158,12 @@ def _solve(
     left = _square(rest)
     bound = None if tolerance is None else left * tolerance**2
     for step in range(1, max(steps, mean.shape[1]) + 1):
-        image = product(direction) + weight * direction
+        image = torch.addcmul(product(direction), weight, direction)
         along = left / (direction * image).sum(dim=1, keepdim=True).clamp(min=_SMALLEST)
-        solution = solution + along * direction
-        rest = rest - along * image
+        solution = torch.addcmul(solution, along, direction)
+        rest = torch.addcmul(rest, along, image, value=-1)
         remaining = _square(rest)
-        direction = rest + remaining / left.clamp(min=_SMALLEST) * direction
+        direction = torch.addcmul(rest, remaining / left.clamp(min=_SMALLEST), direction)
         left = remaining
         if step >= steps and (bound is None or not bool((left > bound).any())):
             break
