@@ -130,10 +130,14 @@ def layout_of(
     if site.pooling == "lasttoken":
         trail = max(trail, 1)
     size = calibration.tile_size
-    window = min(512, module.untiled_length or 512) - lead - trail
+    limits = (512, module.untiled_length or 512, module.document_length or 512)
+    window = min(limits) - lead - trail
     if size == "window":
         size = window
-    whole = max(size, window) if calibration.short_texts == "leave" else size
+    whole = size
+    if calibration.short_texts == "leave":
+        size = min(size, window)
+        whole = window
     valid = inputs["attention_mask"].bool()
     if segment is None and valid.shape[1] - lead - trail <= whole:
         return None

@@ -461,12 +461,9 @@ def test_a_forecast_is_exact(
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_usual_candidates_that_do_not_suit_the_model_are_left_out(
-    tuned: Tuned, place: Path, make_tiny: Make, monkeypatch: pytest.MonkeyPatch, pooling: str
+    tuned: Tuned, place: Path, make_tiny: Make, pooling: str
 ) -> None:
     """And the same call finds what it left. What is asked for by name is refused."""
-    plain = PRESETS["plain"]
-    monkeypatch.setitem(PRESETS, "long", plain.but(tile_size="window"))
-    monkeypatch.setitem(PRESETS, "tiles", plain.but(tile_size=64))
     asked: Asked = {
         "model": limited(make_tiny, pooling),
         "corpus": str(place / "notes"),

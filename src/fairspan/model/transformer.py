@@ -116,9 +116,9 @@ class CalibratedTransformer(SafeTransformer):
     @property
     def treatment(self) -> Treatment:
         """Its calibration, under the name of a preset that is the same in this model."""
-        for name, preset in PRESETS.items():
+        for name in (*PRESETS, f"tiles-{self.calibration.tile_size}"):
             with suppress(DesignError):
-                if _fitting(preset, self.site) == self.calibration:
+                if _fitting(Calibration.preset(name), self.site) == self.calibration:
                     return Treatment(name, self.calibration)
         return as_treatment(self.calibration)
 

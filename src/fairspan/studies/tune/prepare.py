@@ -224,11 +224,12 @@ def _with_suited(options: TuneOptions, subject: Subject) -> tuple[TuneOptions, d
     shared = subject.counter.count_whole([""])[0]
     omitted = {}
     for treatment in others:
-        size = treatment.calibration.tile_size
+        calibration = treatment.calibration
+        size = None if calibration.keeps_what_fits else calibration.tile_size
         if isinstance(size, int) and window is not None and size >= window - shared:
             reason = f"whose tiles are not smaller than the window of {window} tokens"
             omitted[treatment.name] = reason
-        elif treatment.calibration.pooling == "even" and not takes_mean(model):
+        elif calibration.pooling == "even" and not takes_mean(model):
             omitted[treatment.name] = "because the model does not pool by the mean of all tokens"
     kept = tuple(treatment.name for treatment in others if treatment.name not in omitted)
     return replace(options, candidates=kept), omitted
