@@ -29,7 +29,7 @@ ridge is multiplied by, infinity for texts that keep their mean."""
 
 _LONG = 2**15
 """Tokens of a text above which products of tokens are summed up, and no copy of them is made."""
-_AT_A_TIME = 2**13
+_AT_A_TIME = 2**12
 """Tokens of a long text that are looked at together."""
 _SMALLEST = 1e-30
 
@@ -75,7 +75,11 @@ class EvenPooling(Pooling):  # type: ignore[misc]
             mask = torch.ones(tokens.shape[:2], dtype=torch.long, device=tokens.device)
         if not self.include_prompt and "prompt_length" in features:
             mask = self._exclude_prompt_from_mask(mask, int(features["prompt_length"]))
-        pooled = super().forward(features, **kwargs)
+        if not _is_traced() and tokens.shape[1] > _LONG:
+            # The base class would make a copy of all tokens.
+            pooled = {**features, "sentence_embedding": _mean_by_parts(tokens, mask)}
+        else:
+            pooled = super().forward(features, **kwargs)
         mean = pooled["sentence_embedding"]
         factor = torch.ones_like(mean[:, :1]) if evenly is True else evenly[:, None]
         keeps_mean = factor.isinf()
@@ -83,6 +87,21 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         even = even * (_length(mean.to(even.dtype)) / _length(even).clamp(min=_SMALLEST))
         pooled["sentence_embedding"] = torch.where(keeps_mean, mean, even.to(mean.dtype))
         return pooled
+
+
+def _is_traced() -> bool:
+    """Whether a graph is being traced, which may not depend on lengths or values."""
+    return torch.compiler.is_compiling() or is_exporting()
+
+
+def _mean_by_parts(tokens: Tensor, mask: Tensor) -> Tensor:
+    """[N, d]: the mean of tokens [N, L, d] where `mask` [N, L] is not 0."""
+    total = tokens.new_zeros(len(tokens), tokens.shape[2], dtype=torch.float32)
+    for start in range(0, tokens.shape[1], _AT_A_TIME):
+        part = slice(start, start + _AT_A_TIME)
+        valid = mask[:, part, None] != 0
+        total = total + torch.where(valid, tokens[:, part], 0).sum(dim=1, dtype=torch.float32)
+    return (total / mask.sum(dim=1, keepdim=True).clamp(min=1)).to(tokens.dtype)
 
 
 def takes_mean(model: nn.Module) -> bool:
@@ -110,7 +129,7 @@ def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float, factor: Tensor) -> T
     for such tokens. A text without tokens has zeros.
     """
     dtype = torch.promote_types(tokens.dtype, torch.float32)
-    is_traced = torch.compiler.is_compiling() or is_exporting()
+    is_traced = _is_traced()
     if not is_traced and (tokens.requires_grad or tokens.shape[1] > _LONG):
         return _by_products(tokens, mask, ridge * factor.to(dtype))
     total, rows = _scaled(tokens, mask, dtype)
