@@ -28,6 +28,11 @@ def is_exporting() -> bool:
     return not torch.compiler.is_dynamo_compiling() and _torch_exports()
 
 
+def is_traced() -> bool:
+    """Whether a graph is being traced, which may not depend on lengths or values."""
+    return torch.compiler.is_compiling() or is_exporting()
+
+
 @dataclass(frozen=True, slots=True)
 class Baskets:
     """The baskets of a batch of texts.

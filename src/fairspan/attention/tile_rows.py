@@ -179,7 +179,7 @@ def _by_length(tiles: Tiles) -> Iterator[TileGroup]:
 def all_tiles(tiles: Tiles, count: int, width: int) -> TileGroup:
     """The first `count` tiles of each text, padded to `width`, without a look at values.
 
-    A longer tile is none of the group.
+    Longer tiles are left out.
     """
     n = tiles.length.shape[0]
     device = tiles.length.device

@@ -20,7 +20,7 @@ import torch
 from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor, nn
 
-from fairspan.attention.baskets import is_exporting
+from fairspan.attention.baskets import is_traced
 from fairspan.model.pooling import TOKENS
 
 EVENLY = "fairspan_evenly"
@@ -75,7 +75,7 @@ class EvenPooling(Pooling):  # type: ignore[misc]
             mask = torch.ones(tokens.shape[:2], dtype=torch.long, device=tokens.device)
         if not self.include_prompt and "prompt_length" in features:
             mask = self._exclude_prompt_from_mask(mask, int(features["prompt_length"]))
-        if not _is_traced() and tokens.shape[1] > _LONG:
+        if not is_traced() and tokens.shape[1] > _LONG:
             # The base class would make a copy of all tokens.
             pooled = {**features, "sentence_embedding": _mean_by_parts(tokens, mask)}
         else:
@@ -87,11 +87,6 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         even = even * (_length(mean.to(even.dtype)) / _length(even).clamp(min=_SMALLEST))
         pooled["sentence_embedding"] = torch.where(keeps_mean, mean, even.to(mean.dtype))
         return pooled
-
-
-def _is_traced() -> bool:
-    """Whether a graph is being traced, which may not depend on lengths or values."""
-    return torch.compiler.is_compiling() or is_exporting()
 
 
 def _mean_by_parts(tokens: Tensor, mask: Tensor) -> Tensor:
@@ -129,8 +124,7 @@ def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float, factor: Tensor) -> T
     for such tokens. A text without tokens has zeros.
     """
     dtype = torch.promote_types(tokens.dtype, torch.float32)
-    is_traced = _is_traced()
-    if not is_traced and (tokens.requires_grad or tokens.shape[1] > _LONG):
+    if not is_traced() and (tokens.requires_grad or tokens.shape[1] > _LONG):
         return _by_products(tokens, mask, ridge * factor.to(dtype))
     total, rows = _scaled(tokens, mask, dtype)
     lengths = _square(rows).sum(dim=1).clamp(min=_SMALLEST)
@@ -139,7 +133,7 @@ def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float, factor: Tensor) -> T
     # looked at, there are more if it takes more; a graph always has twice as many.
     steps = math.ceil(4 * math.sqrt(1 + 1 / ridge))
     tolerance: float | None = 1e-6
-    if is_traced:
+    if is_traced():
         steps = 2 * min(steps, tokens.shape[2])
         tolerance = None
 

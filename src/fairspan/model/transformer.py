@@ -12,7 +12,7 @@ from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from torch import Tensor, nn
 
-from fairspan.attention.baskets import is_exporting
+from fairspan.attention.baskets import is_traced
 from fairspan.attention.layers import count_layers, route_attention
 from fairspan.attention.pieces import SharedRows, read_in_pieces
 from fairspan.attention.plan import Plan
@@ -44,8 +44,8 @@ from fairspan.model.splitting import (
 from fairspan.model.tiling import Tiling, forward_under
 from fairspan.model.window import cut_at, keep_untiled_length
 
-# The names of a model's prompt for each side, as encode_document and encode_query look for them.
 _FEATURES = (SIDE, SEGMENTS, EVENLY)
+# The names of a model's prompt for each side, as encode_document and encode_query look for them.
 _PROMPTS = {"document": ("document", "passage", "corpus"), "query": ("query",)}
 
 
@@ -201,8 +201,7 @@ class CalibratedTransformer(SafeTransformer):
 
     def _require_finite(self, features: dict[str, Any]) -> dict[str, Any]:
         """The features; raise if tokens to be pooled evenly are NaN or infinite."""
-        is_traced = torch.compiler.is_compiling() or is_exporting()
-        if features[EVENLY] is False or is_traced:
+        if features[EVENLY] is False or is_traced():
             return features
         finite = features[TOKENS].sum(dim=(1, 2), dtype=torch.float32).isfinite().tolist()
         if all(finite):
@@ -238,9 +237,7 @@ class CalibratedTransformer(SafeTransformer):
         """The features after a pass, in pieces if it is over one long text in tiles."""
         tiles = plan.tiles
         size = piece_size(self.model.device)
-        # A graph that is traced may not depend on the length.
-        is_traced = torch.compiler.is_compiling() or is_exporting()
-        if tiles is None or is_traced or not is_longer(tiles.valid, size):
+        if tiles is None or is_traced() or not is_longer(tiles.valid, size):
             return self._run_at_once(inputs, plan, **kwargs)
         if not self._can_stop_in_layers(plan):
             return self._run_at_once(inputs, plan, **kwargs)
