@@ -9,12 +9,15 @@ import torch
 from torch import Tensor
 
 from fairspan.attention import all_rows as all_rows_module
+from fairspan.attention import interface
 from fairspan.attention.all_rows import all_rows, restricted_attention
 from fairspan.attention.baskets import Baskets, fixed_baskets, segment_baskets
-from fairspan.attention.plan import BasketRule, LayerInputs
+from fairspan.attention.interface import attention
+from fairspan.attention.plan import BasketRule, LayerInputs, Plan
 from fairspan.attention.pooled_row import pooled_row
 from fairspan.attention.reference import attention_weights, calibrate_weights
 from fairspan.attention.shares import SpecialShares
+from fairspan.attention.tiles import lay_tiles
 
 Inputs = tuple[Tensor, Tensor, Tensor]
 N, H, K, L, D = 4, 4, 2, 37, 8
@@ -233,3 +236,62 @@ def test_a_basket_whose_mass_vanishes_keeps_its_proportions() -> None:
     many = every_row((q, k, v), baskets, scale=1.0)
     assert float(one) == pytest.approx(wanted, rel=1e-6)
     assert many.flatten().tolist() == pytest.approx([wanted] * 4, rel=1e-6)
+
+
+def _rule(valid: Tensor, strength: float, pooled: Tensor | None) -> BasketRule:
+    baskets = fixed_baskets(valid, 7, own_bos=False, own_eos=False)
+    return BasketRule(baskets, SpecialShares(), torch.full((len(valid),), strength), pooled)
+
+
+@pytest.mark.parametrize("case", ["tiles", "all rows", "half strength", "pooled row"])
+def test_dropout_drops_weights_with_and_without_gradients(case: str) -> None:
+    """Values are a unit matrix, so that the output is the weights. A loss that computes a batch
+    twice, first without gradients, has the same weights twice."""
+    valid = torch.ones(N, L, dtype=torch.bool)
+    draw = torch.Generator().manual_seed(0)
+    query = torch.randn(N, H, L, L, generator=draw) / 3
+    key = torch.randn(N, K, L, L, generator=draw) / 3
+    value = torch.eye(L).expand(N, K, L, L)
+    module = torch.nn.Module()
+    module.num_key_value_groups = H // K
+
+    def weights(dropout: float, query: Tensor = query) -> Tensor:
+        if case == "tiles":
+            plan = Plan(tiles=lay_tiles(valid, 7, lead=1, trail=1))
+        else:
+            rule = _rule(
+                valid,
+                0.5 if case == "half strength" else 1.0,
+                FIRST if case == "pooled row" else None,
+            )
+            plan = Plan(layers=frozenset({0}), make_rule=lambda: rule)
+        torch.manual_seed(1)
+        how = {"is_causal": False, "dropout": dropout, "fairspan_plan": plan}
+        return attention(module, query, key, value, None, **how)[0]
+
+    whole = weights(0.0)
+    dropped = weights(0.25)
+    kept = dropped != 0
+    # Float32, in other kernels.
+    assert torch.allclose(dropped[kept], whole[kept] / 0.75, rtol=1e-4)
+    # Of at least 5,000 weights: four standard deviations are 0.025.
+    assert float(kept.sum() / (whole != 0).sum()) == pytest.approx(0.75, abs=0.025)
+    assert torch.equal(weights(0.25, query.clone().requires_grad_()), dropped)
+
+
+class OnGpu(Tensor):
+    is_cuda = True
+
+
+def test_kernels_are_not_used_where_there_are_gradients_or_dropout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An adapter may be on the values alone. The choice as on a GPU, without one."""
+    monkeypatch.setattr(interface, "kernels", torch)
+    qkv = [x.as_subclass(OnGpu) for x in tensors()]
+    how = (SCALE, None, None, False, None, None)
+    assert interface._gpu_kernels(LayerInputs(0, *qkv, *how)) is torch
+    assert interface._gpu_kernels(LayerInputs(0, *qkv, *how, 0.1)) is None
+    for number in range(3):
+        trained = [x.clone().requires_grad_(place == number) for place, x in enumerate(qkv)]
+        assert interface._gpu_kernels(LayerInputs(0, *trained, *how)) is None

@@ -555,16 +555,18 @@ def test_gradients_are_those_of_the_matrices(
         assert off <= 1e-5 * float(wanted.abs().max()) + 1e-9, name
 
 
-PAPER = [("cls", "paper"), ("mean", "paper")]
+BASKETS = {"basket_size": 7, "layers": "all"}
 
 
-@pytest.mark.parametrize(("pooling", "preset"), [("cls", "tiles"), ("mean", "tiles"), *PAPER])
-def test_an_adapter_on_the_values_alone_has_its_gradient(
-    make_tiny: Make, pooling: str, preset: str
+@pytest.mark.parametrize("part", ["value", "key"])
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("fields", [{"tile_size": 64}, BASKETS, BASKETS | {"strength": 0.5}])
+def test_an_adapter_on_one_part_alone_has_its_gradient(
+    make_tiny: Make, pooling: str, fields: dict[str, Any], part: str
 ) -> None:
-    """Then queries and keys of the first layer need none; the reference is as when they do."""
-    fair = copy.deepcopy(fairspan.calibrate(make_tiny("bert", pooling), preset))
-    weight = fair[0].model.encoder.layer[0].attention.self.value.weight
+    """Then queries of the first layer need none; the reference is as when they do."""
+    fair = copy.deepcopy(fairspan.calibrate(make_tiny("bert", pooling), **fields))
+    weight = getattr(fair[0].model.encoder.layer[0].attention.self, part).weight
     wanted = gradients(fair, [[words(90)]])
     for parameter in fair.parameters():
         parameter.requires_grad = parameter is weight

@@ -44,7 +44,8 @@ def all_rows(inputs: LayerInputs, rule: BasketRule) -> Tensor:
     if mask is not None and hides_only_padding(mask):
         mask = mask[:, :, :1]
     dtype = accumulate(query[:0]).dtype
-    rows = _rows_at_a_time(query, max(rule.baskets.widths))
+    flash = _flash(query, inputs.key, inputs.value, inputs.dropout)
+    rows = _rows_at_a_time(query, max(rule.baskets.widths), flash=flash)
     baskets_seen: list[BasketKeys] = []
     one_row_mask = mask is None or mask.shape[-2] == 1
     rows_are_alike = one_row_mask and not inputs.causal and inputs.position_bias is None
@@ -57,13 +58,13 @@ def all_rows(inputs: LayerInputs, rule: BasketRule) -> Tensor:
         if not rows_are_alike:
             bias = additive(rows_of(mask, block), rows_of(inputs.position_bias, block), dtype)
             baskets_seen = list(_cut_baskets(block, inputs, bias, rule.baskets))
-        out[:, :, block] = _mix(query[:, :, block], baskets_seen, inputs.scale, rule.strength)
+        out[:, :, block] = _mix(query[:, :, block], baskets_seen, inputs, rule.strength)
     return out.transpose(1, 2).contiguous()
 
 
-def _rows_at_a_time(query: Tensor, width: int) -> int:
+def _rows_at_a_time(query: Tensor, width: int, *, flash: bool) -> int:
     """As many rows as keep a block's sums in cache, more where many threads share the work."""
-    if _flash(query):
+    if flash:
         # A compiled graph cannot ask for the threads.
         threads = 1 if torch.compiler.is_compiling() else torch.get_num_threads()
         # At most half of all rows: the sums of a block are wider than the activations they become.
@@ -73,13 +74,17 @@ def _rows_at_a_time(query: Tensor, width: int) -> int:
     return max(64, rows // query.shape[0])
 
 
-def _flash(query: Tensor) -> bool:
-    """Whether the kernel for CPUs is used, which writes no scores out."""
-    return query.device.type == "cpu" and not query.requires_grad
+def _flash(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
+    """Whether the kernel for CPUs is used, which writes no scores out and drops none."""
+    need_gradients = any(part.requires_grad for part in (query, key, value))
+    return query.device.type == "cpu" and not need_gradients and dropout == 0
 
 
 def _mix(
-    query: Tensor, baskets_seen: Iterable[BasketKeys], scale: float, strength: Tensor | None
+    query: Tensor,
+    baskets_seen: Iterable[BasketKeys],
+    inputs: LayerInputs,
+    strength: Tensor | None,
 ) -> Tensor:
     """(1/m) Σ_b softmax(q·K_b) V_b of a block of rows [N, H, R, D], mixed with plain attention."""
     dtype = accumulate(query[:0]).dtype
@@ -87,7 +92,8 @@ def _mix(
     count = query.new_zeros((query.shape[0], 1, query.shape[2], 1), dtype=dtype)
     plain = None if strength is None else _PlainAttention(total)
     for basket in baskets_seen:
-        out, log_mass = restricted_attention(query, basket.key, basket.value, basket.bias, scale)
+        part = (query, basket.key, basket.value, basket.bias)
+        out, log_mass = restricted_attention(*part, inputs.scale, inputs.dropout)
         out = accumulate(out)
         if basket.present is None:
             total.add_(out)
@@ -129,10 +135,15 @@ class _PlainAttention:
 
 
 def restricted_attention(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, scale: float
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    scale: float,
+    dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """softmax(q·K_b) V_b and the log of its normaliser [N, H, R, 1]."""
-    if _flash(query):
+    if _flash(query, key, value, dropout):
         mask = None if bias is None else bias.to(query.dtype).expand(-1, -1, query.shape[2], -1)
         out, log_mass = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
             query, key, value, 0.0, False, attn_mask=mask, scale=scale
@@ -142,7 +153,10 @@ def restricted_attention(
     if bias is not None:
         scores = scores + bias
     log_mass = scores.logsumexp(dim=-1, keepdim=True)
-    return (scores - log_mass).exp() @ accumulate(value), log_mass
+    weights = (scores - log_mass).exp()
+    if dropout:
+        weights = torch.dropout(weights, dropout, train=True)
+    return weights @ accumulate(value), log_mass
 
 
 def _cut_baskets(

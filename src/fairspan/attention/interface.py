@@ -66,17 +66,20 @@ def attention(
         position_bias = position_bias * sharper
 
     rule = plan.rule if layer in plan.layers else None
+    causal = False
+    view = None
     if plan.tiles is None:
         is_causal = kwargs.get("is_causal")
         if is_causal is None:
             is_causal = getattr(module, "is_causal", True)
         causal = attention_mask is None and bool(is_causal)
-        inputs = LayerInputs(
-            layer, query, key, value, scale, attention_mask, position_bias, causal, rule
-        )
     else:
         view = _view(module, plan, plan.tiles, attention_mask, position_bias)
-        inputs = LayerInputs(layer, query, key, value, scale, None, None, False, rule, view)
+        attention_mask = None
+        position_bias = None
+    seen = (attention_mask, position_bias, causal, rule, view)
+    dropout = float(kwargs.get("dropout") or 0)
+    inputs = LayerInputs(layer, query, key, value, scale, *seen, dropout)
     if plan.watch is not None:
         plan.watch(inputs)
     if rule is not None:
@@ -195,11 +198,12 @@ def _sdpa(*inputs: Any, **kwargs: Any) -> tuple[Tensor, None]:
 
 
 def _gpu_kernels(inputs: LayerInputs) -> ModuleType | None:
-    """The kernels, or None without GPU or Triton, with gradients, additive masks or biases."""
+    """The kernels, or None without GPU or Triton, in training, with additive masks or biases."""
     query = inputs.query
     usable = (
         query.is_cuda
         and not inputs.need_gradients
+        and inputs.dropout == 0
         and query.dtype in (torch.float32, torch.float16, torch.bfloat16)
         and inputs.position_bias is None
         and (inputs.mask is None or inputs.mask.dtype == torch.bool)

@@ -44,6 +44,7 @@ class LayerInputs:
         causal: whether a row sees no key after its own.
         rule: how the layer is split into baskets; None where it is not.
         view: what the rows see in a pass in tiles, which has no other mask or position bias.
+        dropout: the probability that a weight is dropped; 0 outside of training.
     """
 
     layer: int
@@ -56,6 +57,7 @@ class LayerInputs:
     causal: bool
     rule: BasketRule | None
     view: TileView | None = None
+    dropout: float = 0.0
 
     @property
     def need_gradients(self) -> bool:

@@ -24,6 +24,8 @@ def pooled_row(inputs: LayerInputs, pooled: Tensor) -> Tensor:
     """
     n, heads, _, dim = inputs.query.shape
     p = row_weights(inputs, pooled[None])
+    if inputs.dropout:
+        p = torch.dropout(p, inputs.dropout, train=True)
     # Heads that share values are rows of one head.
     grouped = p.view(n, inputs.value.shape[1], -1, p.shape[-1])
     return (grouped @ accumulate(inputs.value)).view(n, heads, dim).to(inputs.query.dtype)

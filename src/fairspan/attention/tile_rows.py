@@ -51,7 +51,7 @@ def _add_group(flat: Tensor, inputs: LayerInputs, view: TileView, group: TileGro
         for part in _blocks(width, rows_at_once):
             rows = group.rows[block, part]
             mask = group_mask(view, group, block, rows, keys)
-            out = _attend(take(inputs.query, rows), key, value, mask, inputs.scale)
+            out = _attend(inputs, take(inputs.query, rows), key, value, mask)
             if group.row_ok is not None:
                 rows = torch.where(group.row_ok[block, part], rows, len(flat) - 1)
             _write(flat, rows, out)
@@ -82,16 +82,18 @@ def take(x: Tensor, tokens: Tensor) -> Tensor:
     return taken.view(*tokens.shape, *taken.shape[1:]).transpose(1, 2)
 
 
-def _attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+def _attend(
+    inputs: LayerInputs, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None
+) -> Tensor:
     """SDPA, [G, H, W, D]; heads that share keys are rows of one head, so that no key is copied."""
     n, heads, rows, _ = query.shape
     kv_heads = key.shape[1]
-    if heads == kv_heads:
-        return scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
-    query = query.reshape(n, kv_heads, -1, query.shape[-1])
-    if mask is not None and mask.shape[1:3] != (1, 1):
-        mask = mask.expand(-1, heads, rows, -1).reshape(mask.shape[0], kv_heads, -1, mask.shape[-1])
-    out = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+    if heads != kv_heads:
+        query = query.reshape(n, kv_heads, -1, query.shape[-1])
+        if mask is not None and mask.shape[1:3] != (1, 1):
+            mask = mask.expand(-1, heads, rows, -1)
+            mask = mask.reshape(mask.shape[0], kv_heads, -1, mask.shape[-1])
+    out = scaled_dot_product_attention(query, key, value, mask, inputs.dropout, scale=inputs.scale)
     return out.reshape(n, heads, rows, -1)
 
 
@@ -122,7 +124,7 @@ def _add_shared(flat: Tensor, inputs: LayerInputs, view: TileView) -> None:
     """Write the shared rows into `flat` [N·L + 1, H, D]."""
     tokens = shared_tokens(view.tiles)
     rows = take(inputs.query, tokens)
-    out = _attend(rows, inputs.key, inputs.value, seen_by_shared(view), inputs.scale)
+    out = _attend(inputs, rows, inputs.key, inputs.value, seen_by_shared(view))
     _write(flat, tokens, out)
 
 

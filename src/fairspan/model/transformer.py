@@ -255,9 +255,10 @@ class CalibratedTransformer(SafeTransformer):
         return output
 
     def _can_stop_in_layers(self, plan: Plan) -> bool:
-        """Whether nothing needs all tokens of a layer but the shared rows, nor its gradients."""
+        """Whether nothing needs all tokens of a layer but the shared rows, nor dropout in them."""
         return (
             not torch.is_grad_enabled()
+            and not self.training
             and not plan.layers
             and not is_compiled(self.model)
             and self.module_output_name == TOKENS
