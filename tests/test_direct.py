@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from sentence_transformers.sentence_transformer.modules import Router, StaticEmbedding
 
 import fairspan
 from fairspan.encoding.direct import DirectEncoder
@@ -82,6 +83,24 @@ def test_a_model_without_a_transformer_is_given_texts() -> None:
     )
     with pytest.raises(FairspanError, match="does not take token ids"):
         encoder.read_ids([5])
+
+
+def test_texts_are_counted_while_others_are_computed(make_own: MakeTiny) -> None:
+    """A Router is given texts, which its tokenizer cuts; one that counts cuts nothing."""
+    model = make_own("bert", "mean")
+    model.max_seq_length = 20
+    router = Router.for_query_document(list(model.children()), list(model.children()))
+    encoder = DirectEncoder(SentenceTransformer(modules=[router], device="cpu"))
+    assert not encoder.takes_ids
+    texts = [words(100, seed) for seed in range(4)]
+    batch = encoder.read(texts)
+    expected = encoder.vectors(batch)
+    with ThreadPoolExecutor(1) as pool:
+        for _ in range(10):
+            counting = pool.submit(encoder.read, texts * 128)
+            while not counting.done():
+                np.testing.assert_allclose(encoder.vectors(batch), expected, **ROUNDING)
+            assert {text.length for text in counting.result()} == {102}
 
 
 def test_a_model_in_training_stays_in_training_and_a_shorter_dimension_is_kept(

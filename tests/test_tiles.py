@@ -25,7 +25,7 @@ from fairspan.attention import tile_rows as tile_rows_module
 from fairspan.attention.plan import Plan
 from fairspan.attention.reference import Place, sees_by_position, sees_by_tile, tile_places
 from fairspan.attention.tiles import NO_TILE, SHARED, lay_tiles
-from fairspan.errors import UnsupportedModel
+from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model import splitting
 from tests.by_matrices import matrices_instead
 from tests.test_architectures import error, outputs
@@ -575,20 +575,26 @@ def test_an_adapter_on_one_part_alone_has_its_gradient(
     assert error(gradient, wanted[name]) <= 10 * TOLERANCE
 
 
-@pytest.mark.parametrize("length", [torch.tensor([4]), torch.tensor([4, 4])])
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
+@pytest.mark.parametrize("length", [4, [4], [4, 4]])
+@pytest.mark.parametrize("pooling", ["cls", "mean", "even"])
 def test_trainers_give_the_length_of_a_prompt_as_a_tensor(
-    make_tiny: Make, pooling: str, length: Tensor
+    make_tiny: Make, pooling: str, length: int | list[int]
 ) -> None:
-    model = copy.deepcopy(make_tiny("bert", pooling))
+    is_even = pooling == "even"
+    model = copy.deepcopy(make_tiny("bert", "mean" if is_even else pooling))
     model[1].include_prompt = False
-    fair = fairspan.calibrate(model, tile_size=7)
+    fair = fairspan.calibrate(model, tile_size=7, pooling="even" if is_even else "model")
     with torch.inference_mode():
         features = fair.preprocess([words(30, 1), words(20, 2)], prompt="w1 w2 w3 ")
         assert features["prompt_length"] == 4
         wanted = fair(dict(features))["sentence_embedding"]
-        vectors = fair(features | {"prompt_length": length})["sentence_embedding"]
+        vectors = fair(features | {"prompt_length": torch.tensor(length)})["sentence_embedding"]
+        if is_even:
+            tokens = fair[0](dict(features)) | {"prompt_length": torch.tensor([4, 4])}
+            assert torch.equal(fair[1](tokens)["sentence_embedding"], wanted)
     assert torch.equal(vectors, wanted)
+    with pytest.raises(DesignError, match=r"prompts of \[3, 4\] tokens: use one prompt per batch"):
+        fair(features | {"prompt_length": torch.tensor([4, 3])})
 
 
 def gradients(fair: SentenceTransformer, batches: list[list[str]]) -> dict[str, Tensor]:

@@ -20,6 +20,7 @@ from transformers import PreTrainedTokenizerFast
 import fairspan
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.treatment import as_treatment
+from fairspan.encoding.attention_profile import attention_rows
 from fairspan.encoding.encoder import ModelEncoder, Text
 from fairspan.encoding.tokens import ModelTokens, counter_of, prompt_of, tokens_of_spans, window_of
 from fairspan.model.build import copy_sharing_weights
@@ -93,6 +94,31 @@ def test_counts_are_what_the_model_reads(make_tiny: Make, bytewise: SentenceTran
         texts = [words(5), "  w4 w5\n", "w1", " w2"]
         mask = model.preprocess(texts, prompt=prompt or None)["attention_mask"]
         assert ModelTokens(model, prompt).count_whole(texts) == mask.sum(dim=1).tolist()
+
+
+def test_the_last_space_of_a_prompt_belongs_to_the_text(bytewise: SentenceTransformer) -> None:
+    """It is a token of the prompt alone, and in a text one with the word after it: tiles do not
+    share that word. A pooling that skips the prompt skips what it does in the plain model."""
+    text = "w" * 40
+    fair = fairspan.calibrate(bytewise, tile_size=8)
+    features = fair.preprocess([text], prompt="w ")
+    assert bytewise.preprocess([text], prompt="w ")["prompt_length"] == 3
+    assert features["prompt_length"] == 2, "<s> and w"
+    vectors = [
+        fair(features | {"prompt_length": length})["sentence_embedding"].detach().numpy()[0]
+        for length in (2, 3)
+    ]
+    assert np.allclose(fair.encode(text, prompt="w "), vectors[0], atol=1e-6)
+    assert not np.allclose(*vectors, atol=1e-3)
+    (row,) = attention_rows(fair, [text], prompt="w ")
+    # Rows of all five tiles see the shared tokens, those of one the first word.
+    assert row.masses[:, 1].min() > 3 * row.masses[:, 2].max()
+    skipping = copy_sharing_weights(bytewise)
+    skipping[1].include_prompt = False
+    assert (
+        fairspan.calibrate(skipping, tile_size=8).preprocess([text], prompt="w ")["prompt_length"]
+        == 3
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,24 +249,31 @@ def test_prompts_are_the_ones_that_the_library_takes(
 
 FORK = """
 import os, sys
+import fairspan
+from datasets import Dataset
 from sentence_transformers import SentenceTransformer
-from fairspan.encoding.tokens import ModelTokens
-model = SentenceTransformer(sys.argv[1], device="cpu")
+from torch.utils.data import DataLoader
+fair = fairspan.calibrate(SentenceTransformer(sys.argv[1], device="cpu"))
 texts = ["w1 w2 w3"] * 4096
-ModelTokens(model).count(texts)
+fair.encode(texts[:64])
+records = [{"text": text} for text in texts]
+fairspan.embed(fair, records, sys.argv[1] + "/vectors", progress=False)
 child = os.fork()
 if child == 0:
-    model.tokenizer(texts)
+    fair.tokenizer(texts)
     os._exit(0)
-sys.exit(os.waitpid(child, 0)[1])
+assert os.waitpid(child, 0)[1] == 0
+assert len(list(DataLoader(texts, 2048, collate_fn=fair.preprocess, num_workers=2))) == 2
+rows = Dataset.from_dict({"text": texts})
+rows.map(lambda row: fair.tokenizer(row["text"]), batched=True, num_proc=2)
 """
 
 
 @pytest.mark.slow
-def test_a_process_may_fork_after_texts_were_counted(tmp_path: Path) -> None:
-    """As workers of a DataLoader do: a child that tokenises ends. Tokenizers turn their threads off
-    in it, unless somebody has switched them on."""
+def test_a_process_may_fork_after_texts_were_embedded(tmp_path: Path) -> None:
+    """As workers of a DataLoader and of datasets do: a child that tokenises ends. Tokenizers turn
+    their threads off in it, unless somebody has switched them on."""
     folder = save_tiny(tmp_path / "tiny", "bert")
     environment = {key: os.environ[key] for key in os.environ if key != "TOKENIZERS_PARALLELISM"}
     command = [sys.executable, "-W", "ignore", "-c", FORK, str(folder)]
-    subprocess.run(command, env=environment, check=True, timeout=60)
+    subprocess.run(command, env=environment, check=True, timeout=120)

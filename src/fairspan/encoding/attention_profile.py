@@ -15,6 +15,7 @@ from fairspan.calibration.calibration import Side
 from fairspan.corpus.sentences import Span
 from fairspan.encoding.recording import Recorded, RecordingTransformer, record
 from fairspan.encoding.tokens import tokens_of_spans
+from fairspan.model.pooling import prompt_length
 
 NO_CHARACTER = -1
 
@@ -75,11 +76,11 @@ class _RowRecorder(RecordingTransformer):
         """[R], the rows of the text that are pooled."""
         site = self.site[0]
         valid = inputs["attention_mask"].bool()
-        prompt_length = inputs.get("prompt_length") or 0
+        prompt = prompt_length(inputs) or 0
         if site.pooling != "mean":
-            return site.pooled_rows(valid, prompt_length)
+            return site.pooled_rows(valid, prompt)
         every = torch.arange(valid.shape[1], device=valid.device)
-        return every[prompt_length:] if site.skips_prompt and prompt_length < len(every) else every
+        return every[prompt:] if site.skips_prompt and prompt < len(every) else every
 
 
 def _row(text: Recorded) -> AttentionRow:

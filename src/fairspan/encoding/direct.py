@@ -67,6 +67,8 @@ class DirectEncoder:
         self.model = cutting(copy_sharing_weights(model), self.window).eval()
         self._counter = counter_of(self.model, self.prompt, side=side, window=self.window)
         self.takes_ids = self._prepare() and self._agrees()
+        if not self.takes_ids and isinstance(self._counter, ModelTokens):
+            self._counter.copy_tokenizer()
 
     @property
     def dimension(self) -> int:

@@ -20,7 +20,7 @@ from fairspan.model.plans import make_plan
 from fairspan.model.pooling import pooling_of
 from fairspan.model.probing import SEGMENTS
 from fairspan.model.segments import SegmentedText, segment_of_tokens
-from fairspan.model.tiling import Tiling, forward_under
+from fairspan.model.tiling import Tiling, count_prompt, forward_under
 from fairspan.model.transformer import maps_to_characters
 
 _RECORDED = "fairspan_recorded"
@@ -39,6 +39,15 @@ class RecordingTransformer(Transformer):  # type: ignore[misc]
         self.can_flatten_inputs = False
         route_attention(self.model)
         self.depth = count_layers(self.model)
+
+    def preprocess(
+        self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """The features of a batch, with tokens of the prompt counted as in a calibrated model."""
+        features: dict[str, Any] = super().preprocess(inputs, prompt=prompt, **kwargs)
+        if self.tiling is not None and prompt:
+            count_prompt(features, self.site[0], self.tokenizer, prompt)
+        return features
 
     def recording(self, plan: Plan, inputs: dict[str, Any]) -> Callable[[dict[str, Any]], Any]:
         """Prepare a pass; returns what computes the recorded result from its features."""

@@ -1,5 +1,6 @@
 """Lengths in a model's own tokens, where these are in a text, and which of them it reads."""
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,11 @@ class ModelTokens:
         if isinstance(self._tokenizer, Tokenizer):
             # Static embeddings have a bare tokenizer; wrapped, it counts and cuts like any other.
             self._tokenizer = PreTrainedTokenizerFast(tokenizer_object=self._tokenizer)
+
+    def copy_tokenizer(self) -> None:
+        """Count in a thread of its own: calls that cut texts and calls that do not change a
+        tokenizer's settings."""
+        self._tokenizer = copy.deepcopy(self._tokenizer)
 
     def count(self, texts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in self._tokenized(texts, "input_ids", special=False)]

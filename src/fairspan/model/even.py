@@ -21,7 +21,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor, nn
 
 from fairspan.attention.baskets import is_traced
-from fairspan.model.pooling import TOKENS
+from fairspan.model.pooling import TOKENS, prompt_length
 
 EVENLY = "fairspan_evenly"
 """The feature that says which texts of a batch are pooled evenly: a bool for all, or [N], what the
@@ -73,8 +73,9 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         mask = features.get("attention_mask")
         if mask is None:
             mask = torch.ones(tokens.shape[:2], dtype=torch.long, device=tokens.device)
-        if not self.include_prompt and "prompt_length" in features:
-            mask = self._exclude_prompt_from_mask(mask, int(features["prompt_length"]))
+        prompt = None if self.include_prompt else prompt_length(features)
+        if prompt is not None:
+            mask = self._exclude_prompt_from_mask(mask, prompt)
         if not is_traced() and tokens.shape[1] > _LONG:
             # The base class would make a copy of all tokens.
             pooled = {**features, "sentence_embedding": _mean_by_parts(tokens, mask)}

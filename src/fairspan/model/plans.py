@@ -10,7 +10,7 @@ from fairspan.attention.plan import BasketRule, Plan
 from fairspan.attention.shares import SpecialShares
 from fairspan.attention.tiles import Tiles
 from fairspan.calibration.calibration import Calibration, Side, temperature_of
-from fairspan.model.pooling import PoolingSite
+from fairspan.model.pooling import PROMPT, PoolingSite
 from fairspan.model.segments import UNSEGMENTED
 from fairspan.model.tiling import Tiling
 
@@ -37,19 +37,19 @@ def make_plan(
     """
     mask = inputs.get("attention_mask")
     valid = (torch.ones_like(inputs["input_ids"]) if mask is None else mask).bool()
-    prompt_length = inputs.get("prompt_length")
+    prompt = inputs.get(PROMPT)
     layers = calibration.layer_numbers(depth) if calibration.strength > 0 else frozenset()
     sharper = 1 / temperature_of(calibration.temperature, side)
     tiles = None
     inverse_temperature: float | Tensor = sharper
     if tiling is not None:
-        tiles = tiling.lay(calibration, site, valid, prompt_length, segment)
+        tiles = tiling.lay(calibration, site, valid, prompt, segment)
         inverse_temperature = _where_several(sharper, tiles)
     last = depth - 1
     one_row_is_enough = site.pooling != "mean" and (last in layers or tiles is not None)
 
     def make_rule() -> BasketRule:
-        pooled = None if site.pooling == "mean" else site.pooled_rows(valid, prompt_length)
+        pooled = None if site.pooling == "mean" else site.pooled_rows(valid, prompt)
         special, baskets, strength = _split(calibration, site, valid, segment)
         return BasketRule(baskets, special, strength, pooled)
 

@@ -1,7 +1,7 @@
 """Which token's row a model pools, read from the modules that follow the transformer."""
 
 from collections import UserDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +12,24 @@ from sentence_transformers.sentence_transformer.modules import Router
 from torch import Tensor, nn
 
 from fairspan.calibration.calibration import Pooling
-from fairspan.errors import UnsupportedModel
+from fairspan.errors import DesignError, UnsupportedModel
 
 TOKENS = "token_embeddings"
+PROMPT = "prompt_length"
+"""The feature with the length of a batch's prompt in tokens, special ones in front included."""
+
+
+def prompt_length(features: Mapping[str, Any]) -> int | None:
+    """The length of a batch's prompt, of which trainers make a tensor of shape (), (1) or (N)."""
+    length: int | Tensor | None = features.get(PROMPT)
+    if not isinstance(length, Tensor):
+        return length
+    lengths = sorted(set(length.flatten().tolist()))
+    if len(lengths) != 1:
+        raise DesignError(
+            f"the texts of a batch have prompts of {lengths} tokens: use one prompt per batch."
+        )
+    return int(lengths[0])
 
 
 @dataclass(frozen=True, slots=True)

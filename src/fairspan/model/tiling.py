@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from sentence_transformers.sentence_transformer.modules import Transformer
@@ -16,7 +17,7 @@ from fairspan.attention.positions import Positions
 from fairspan.attention.tiles import Tiles, lay_tiles, reading
 from fairspan.calibration.calibration import WIDEST_WINDOW, WINDOW, Calibration
 from fairspan.errors import DesignError
-from fairspan.model.pooling import PoolingSite
+from fairspan.model.pooling import PROMPT, PoolingSite
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,18 @@ class Tiling:
         if site.pooling == "cls":
             lead = max(lead, (prompt_length or 0) + 1 if site.skips_prompt else 1)
         return lead, max(self.after, int(site.pooling == "lasttoken"))
+
+
+def count_prompt(features: dict[str, Any], site: PoolingSite, tokenizer: Any, prompt: str) -> None:
+    """Count the tokens of a prompt again, without what a text may join.
+
+    Byte-level tokenizers make one token of the last space of a prompt and the word after it, which
+    tiles must not share. A pooling that skips the prompt skips the tokens that it has alone.
+    """
+    if PROMPT in features and not site.skips_prompt and tokenizer.is_fast:
+        end = len(prompt.rstrip(" "))
+        offsets = tokenizer(prompt + "a", return_offsets_mapping=True)["offset_mapping"]
+        features[PROMPT] = len(list(takewhile(lambda span: span[1] <= end, offsets)))
 
 
 def forward_under(

@@ -30,7 +30,14 @@ from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.checkpoint import SafeTransformer
 from fairspan.model.even import EVENLY, set_even, takes_mean
 from fairspan.model.plans import make_plan, pooled_evenly
-from fairspan.model.pooling import TOKENS, PooledFeatures, PoolingSite, pooling_of
+from fairspan.model.pooling import (
+    PROMPT,
+    TOKENS,
+    PooledFeatures,
+    PoolingSite,
+    pooling_of,
+    prompt_length,
+)
 from fairspan.model.probing import SEGMENTS, SIDE, find_tiling, prove
 from fairspan.model.segments import SegmentedText, segment_of_tokens
 from fairspan.model.splitting import (
@@ -41,7 +48,7 @@ from fairspan.model.splitting import (
     take,
     take_rows,
 )
-from fairspan.model.tiling import Tiling, forward_under
+from fairspan.model.tiling import Tiling, count_prompt, forward_under
 from fairspan.model.window import cut_at, keep_untiled_length
 
 _FEATURES = (SIDE, SEGMENTS, EVENLY)
@@ -157,6 +164,8 @@ class CalibratedTransformer(SafeTransformer):
         if not features:
             return features
         features[SIDE] = side
+        if self.tiling is not None and prompt:
+            count_prompt(features, self.site, self.tokenizer, prompt)
         if segmented:
             offsets = features.pop("offset_mapping")
             mask = features["attention_mask"]
@@ -165,9 +174,9 @@ class CalibratedTransformer(SafeTransformer):
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> MutableMapping[str, Any]:
         """The features with `token_embeddings`, [N, L, d]; [N, 1, d] if only one row is pooled."""
+        if PROMPT in features:
+            features[PROMPT] = prompt_length(features)
         inputs = {name: value for name, value in features.items() if name not in _FEATURES}
-        if isinstance(inputs.get("prompt_length"), Tensor):  # as trainers hand it over
-            inputs["prompt_length"] = int(inputs["prompt_length"].flatten()[0])
         # A Router does not always hand the task on to `preprocess`, but leaves it in the features.
         side: Side = "query" if features.get("task") == "query" else features.get(SIDE, "document")
         segment = features.get(SEGMENTS)
@@ -218,7 +227,7 @@ class CalibratedTransformer(SafeTransformer):
         rows = plan.rule.pooled if plan.layers else None
         if rows is None:
             valid = inputs["attention_mask"].bool()
-            rows = self.site.pooled_rows(valid, inputs.get("prompt_length"))
+            rows = self.site.pooled_rows(valid, inputs.get(PROMPT))
         return tokens[torch.arange(len(rows), device=rows.device), rows][:, None]
 
     def _read_parts(

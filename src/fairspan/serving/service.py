@@ -151,13 +151,7 @@ class Service:
             raise self._too_long(longer[0], f"{len(inputs[longer[0]]):,} characters", encoder)
         texts: list[ReadText] = []
         for part in _parts([item[:most] for item in inputs] if longer else inputs):
-            if encoder.takes_ids:
-                texts += await self.in_turn(sum(map(len, part)), _read, encoder, part)
-            else:
-                # Its tokenizer may be used by a pass.
-                reading = self.batcher.submit(partial(_read, encoder, part))
-                part_read = await asyncio.wrap_future(reading)
-                texts += part_read
+            texts += await self.in_turn(sum(map(len, part)), _read, encoder, part)
             self._check_lengths(encoder, texts, len(inputs))
         nothing = self._nothing[encoder]
         for index, text in enumerate(texts):
