@@ -4,6 +4,7 @@ the evidence.
     python -m benchmarks.long --data SHARED --models granite=FOLDER minilm=FOLDER
     minilm256=FOLDER@256 \\
         [--only search bm25 cost] [--device cuda] [--work DIR] [--limit 8]
+    python -m benchmarks.long --only memory --models minilm=FOLDER --tokens 10000 100000 1000000
 
 197 meetings of about 13,000 tokens, 1,527 queries. Nothing is chosen on this collection: it is for
 reports only. Treatments act on documents, queries are read by the plain model. Plain models read
@@ -15,6 +16,9 @@ clustered by meeting.
 more, without English stop words, not stemmed). Needs no model. `cost`: time and memory of one
 document and one book of random words, in one run. Chunks go through the plain model in batches of
 32, before their mean is taken. The plain model alone would read the beginning only and is left out.
+`memory`: the peak for one text of random words under `long`, each in a process of its own, above
+what a text of 4,096 tokens has left: resident memory on a CPU, tensors on a GPU. Models that take
+the mean are pooled evenly; the same weights are also run with CLS pooling.
 """
 
 from __future__ import annotations
@@ -22,13 +26,18 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import multiprocessing
 import random
+import resource
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from sentence_transformers import SentenceTransformer
 
 import fairspan
@@ -52,7 +61,7 @@ from fairspan.studies.evaluate.measures import (
     sorted_rows,
 )
 
-PARTS = ("search", "bm25", "cost")
+PARTS = ("search", "bm25", "cost", "memory")
 QMSUM = "retrieval/longembed_qmsum"
 LONG = f"long{ONLY}"
 DEPTH = 10
@@ -78,6 +87,10 @@ WORDS = (
 HEAD = """\
 | model, documents | all queries | fifth 1 | fifth 2 | fifth 3 | fifth 4 | fifth 5 |
 |---|---|---|---|---|---|---|"""
+POOLINGS = ("mean", "cls")
+MEMORY_HEAD = """\
+| model | pooling | tokens | seconds | peak, MiB | KiB per token |
+|---|---|---|---|---|---|"""
 COST_HEAD = """\
 | model | tokens | reading | seconds | time, of chunk-mean's | MiB | memory, of chunk-mean's |
 |---|---|---|---|---|---|---|"""
@@ -219,12 +232,48 @@ def cost(subject: NamedModel, tokens: int) -> list[str]:
     ]
 
 
+def memory(named: str, device: str | None, tokens: Iterable[int]) -> Iterator[str]:
+    """The peak for one text of each length and pooling."""
+    fresh = multiprocessing.get_context("spawn")
+    for count in tokens:
+        for pooling in POOLINGS:
+            with ProcessPoolExecutor(1, mp_context=fresh) as process:
+                yield process.submit(peak_of, named, device, pooling, count).result()
+
+
+def peak_of(named: str, device: str | None, pooling: str, tokens: int) -> str:
+    """What one text needs, as a line."""
+    subject = open_model(named, device)
+    subject.model[1].pooling_mode = pooling
+    fair = fairspan.calibrate(subject.model, "long")
+    words = random.Random(0).choices(WORDS, k=tokens)
+    on_gpu = fair.device.type == "cuda"
+
+    def held() -> int:
+        if on_gpu:
+            return torch.cuda.max_memory_allocated()
+        return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    fair.encode_document(" ".join(words[:4096]), show_progress_bar=False)
+    text = " ".join(words)
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated() if on_gpu else held()
+    start = time.perf_counter()
+    fair.encode_document(text, show_progress_bar=False)
+    peak = held() - before
+    return (
+        f"| {subject.name} | {pooling} | {tokens:,} | {time.perf_counter() - start:.1f} | "
+        f"{peak / 2**20:,.0f} | {peak / 2**10 / tokens:.2f} |"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--models", nargs="*", default=[], metavar="NAME=FOLDER[@TOKENS]")
-    parser.add_argument("--data", type=Path, required=True, help=f"the folder with {QMSUM}")
+    parser.add_argument("--data", type=Path, help=f"the folder with {QMSUM}")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="these parts")
     parser.add_argument(
         "--work", type=Path, default=Path(tempfile.gettempdir()) / "long", help="runs and vectors"
@@ -232,9 +281,17 @@ def main() -> None:
     parser.add_argument("--device", help="cpu or cuda; by default the fastest that is there")
     parser.add_argument("--limit", type=int, help="number of meetings, for a quick check")
     parser.add_argument(
-        "--tokens", type=int, nargs="+", default=[13_000, 200_000], help="of the texts for cost"
+        "--tokens", type=int, nargs="+", default=[13_000, 200_000], help="of texts for cost, memory"
     )
     given = parser.parse_args()
+    if given.only == ["memory"]:
+        print(MEMORY_HEAD, flush=True)
+        for named in given.models:
+            for row in memory(named, given.device, given.tokens):
+                print(row, flush=True)
+        return
+    if given.data is None:
+        raise SystemExit("all parts but memory need --data.")
     work = given.work / str(given.limit)
     folder = first_meetings(given.data / QMSUM, work / "longembed_qmsum", given.limit)
     found, costs = list[str](), list[str]()

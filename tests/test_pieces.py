@@ -12,6 +12,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 import torch
+from benchmarks.measure import peak_bytes
 from sentence_transformers import SentenceTransformer
 
 import fairspan
@@ -23,7 +24,7 @@ from fairspan.model import splitting
 from tests.by_matrices import matrices_instead
 from tests.test_architectures import error
 from tests.test_tiles import TOLERANCE, kinds, run
-from tests.tiny import Kind, words
+from tests.tiny import HIDDEN, Kind, words
 
 Make = Callable[..., SentenceTransformer]
 TEXT = words(100, 5)
@@ -126,10 +127,27 @@ def test_other_texts_are_read_between_the_steps(make_tiny: Make, pooling: str) -
         assert tiles_being_read() is None
         assert np.array_equal(encoder.vectors(texts[2:3])[0], alone[2])
         rounds += 1
-    # Every piece stops in every layer and once more at its end.
-    assert rounds == 7 * (fair[0].depth + 1) + 1
+    # Every piece stops before every layer but the first, and at its end.
+    assert rounds == 7 * fair[0].depth + 1
     for output, expected in zip(outputs, alone, strict=False):
         assert np.array_equal(np.stack(output), expected[None])
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean"])
+def test_what_a_token_needs_between_two_layers(
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, pooling: str
+) -> None:
+    """Its state, the embedding that the model's forward keeps, and 110 bytes of ids and geometry.
+
+    Queries, keys, values, attention and residuals would be seven states.
+    """
+    fair = fairspan.calibrate(make_tiny("bert", pooling), tile_size=7)
+    monkeypatch.setattr(splitting, "CPU_PIECE", 200)
+    peaks = [
+        peak_bytes(lambda count=count: fair.encode(words(count), show_progress_bar=False))
+        for count in (1000, 3000)
+    ]
+    assert (peaks[1] - peaks[0]) / 2000 <= 2 * 4 * HIDDEN + 128
 
 
 def test_a_closed_iterator_ends_the_work(make_tiny: Make) -> None:

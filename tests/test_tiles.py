@@ -16,7 +16,7 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Router
+from sentence_transformers.sentence_transformer.modules import Pooling, Router
 from torch import Tensor
 
 import fairspan
@@ -373,6 +373,37 @@ def test_long_texts_are_read_few_at_a_time(
     assert passes == [(1, 92), (2, 42), (4, 11)]
     assert error(parts["sentence_embedding"], together["sentence_embedding"]) <= TOLERANCE
     assert error(parts["token_embeddings"], together["token_embeddings"]) <= TOLERANCE
+
+
+class Doubled(torch.nn.Module):
+    """Reads all tokens before they are pooled."""
+
+    def forward(self, features: dict[str, Any]) -> dict[str, Any]:
+        return {**features, "token_embeddings": 2 * features["token_embeddings"]}
+
+
+@pytest.mark.parametrize("tail", ["without prompt", "cls without prompt", "several", "doubled"])
+@torch.inference_mode()
+def test_whatever_follows_long_texts_are_read_few_at_a_time(
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, tail: str
+) -> None:
+    """A pooling without the prompt, several poolings, and a module between."""
+    modules = [*copy.deepcopy(make_tiny("bert", "mean"))]
+    mode = {"several": ("cls", "mean", "max"), "cls without prompt": "cls"}.get(tail, "mean")
+    modules[1] = Pooling(modules[1].embedding_dimension, mode, include_prompt="prompt" not in tail)
+    modules[1:1] = [Doubled()] if tail == "doubled" else []
+    model = SentenceTransformer(modules=modules, device="cpu").eval()
+    fair = fairspan.calibrate(model, tile_size=16, temperature=0.7)
+    features = fair.preprocess([words(90), words(40), words(33), "w1"], prompt="w1 w2 ")
+    together = fair(dict(features))
+    monkeypatch.setattr(splitting, "AT_A_TIME", 100)
+    with patch.object(fair[0].model, "forward", wraps=fair[0].model.forward) as passes:
+        parts = fair(dict(features))
+    shapes = [(*call.kwargs["input_ids"].shape,) for call in passes.call_args_list]
+    assert shapes == [(1, 94), (2, 44), (1, 5)]
+    valid = features["attention_mask"].bool()
+    for name, kept in (("sentence_embedding", slice(None)), ("token_embeddings", valid)):
+        assert error(parts[name][kept], together[name][kept]) <= TOLERANCE
 
 
 @contextmanager

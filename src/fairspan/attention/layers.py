@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any
@@ -38,8 +38,9 @@ def route_attention(model: PreTrainedModel) -> None:
         logger.setLevel(level)
 
 
-def count_layers(model: PreTrainedModel) -> int:
-    """The number of attention layers, found by sending one short text through a routed model.
+def attention_modules(model: PreTrainedModel) -> list[nn.Module]:
+    """What asks for attention, layer by layer, found by sending one short text through a routed
+    model.
 
     Raises:
         UnsupportedModel: if the model, or a part of it, does not ask the attention function.
@@ -60,7 +61,22 @@ def count_layers(model: PreTrainedModel) -> int:
             f"has {expected} layers, but only {count} compute softmax attention through "
             "transformers' attention interface",
         )
-    return count
+    return plan.asked
+
+
+def layers_around(model: nn.Module, attention: Collection[nn.Module]) -> tuple[nn.Module, ...]:
+    """The layers of a model, each with one of these modules inside; none if it has no such layers.
+
+    A layer is an item of a list of modules, the innermost where such lists are nested.
+    """
+    layers: dict[nn.Module, nn.Module] = {}
+    for items in model.modules():
+        for layer in items if isinstance(items, nn.ModuleList) else ():
+            inside = [part for part in layer.modules() if part in attention and part is not layer]
+            # Inner lists come later.
+            layers |= dict.fromkeys(inside, layer)
+    different = set(layers.values())
+    return tuple(different) if len(different) == len(set(attention)) else ()
 
 
 @contextmanager

@@ -102,7 +102,7 @@ class Plan:
         causal: whether the model is, which passes in tiles need to know.
         only_pooled_in: the last layer, if nothing reads its other rows than the pooled one.
         shared_rows: [1, S, H, D], called in every layer of a piece of a text for the rows that see
-            the other pieces; None for whole texts.
+            the other pieces, None if nobody reads them there; None for whole texts.
         asked: the attention modules of the layers that have asked so far.
         ended: whether the pass is over. Layers that ask after it are computed once more, for their
             gradients.
@@ -118,7 +118,7 @@ class Plan:
     tiles: Tiles | None = None
     causal: bool = False
     only_pooled_in: int | None = None
-    shared_rows: Callable[[LayerInputs, TileView], Tensor] | None = None
+    shared_rows: Callable[[LayerInputs, TileView], Tensor | None] | None = None
     asked: list[nn.Module] = field(default_factory=list)
     ended: bool = False
     calibrated: list[int] = field(default_factory=list)

@@ -23,8 +23,6 @@ from fairspan.attention.tiles import reading, tiles_being_read
 class MPNetLayer(modeling_mpnet.MPNetLayer):
     """A layer that asks the registered attention function."""
 
-    is_causal = False
-
     def forward(
         self,
         hidden_states: Tensor,
@@ -37,13 +35,14 @@ class MPNetLayer(modeling_mpnet.MPNetLayer):
         attn = self.attention.attn
         heads = (*hidden_states.shape[:-1], attn.num_attention_heads, attn.attention_head_size)
         context, _ = AttentionInterface()[NAME](
-            self,
+            attn,
             attn.q(hidden_states).view(heads).transpose(1, 2),
             attn.k(hidden_states).view(heads).transpose(1, 2),
             attn.v(hidden_states).view(heads).transpose(1, 2),
             attention_mask,
             scaling=attn.attention_head_size**-0.5,
             position_bias=position_bias,
+            is_causal=False,
             dropout=attn.dropout.p if self.training else 0.0,
             **kwargs,
         )

@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.util import batch_to_device
 
-from fairspan.attention.layers import count_layers, route_attention, unsupported
+from fairspan.attention.layers import attention_modules, route_attention, unsupported
 from fairspan.attention.plan import Plan
 from fairspan.calibration.calibration import PRESETS, Calibration, Side
 from fairspan.encoding.tokens import prompt_of, window_of
@@ -38,7 +38,7 @@ class RecordingTransformer(Transformer):  # type: ignore[misc]
         self.site = (pooling_of(model, self),)
         self.can_flatten_inputs = False
         route_attention(self.model)
-        self.depth = count_layers(self.model)
+        self.depth = len(attention_modules(self.model))
 
     def preprocess(
         self, inputs: Sequence[Any], prompt: str | None = None, **kwargs: Any

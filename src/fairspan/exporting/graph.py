@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from torch import Tensor, nn
 
-from fairspan.attention.layers import count_layers, route_attention
+from fairspan.attention.layers import attention_modules, route_attention
 from fairspan.errors import UnsupportedModel
 from fairspan.model.build import copy_sharing_weights, require_transformers
 from fairspan.model.even import EvenPooling
@@ -100,7 +100,7 @@ def _traceable_copy(model: SentenceTransformer) -> SentenceTransformer:
     routed = copy_sharing_weights(transformer.model)
     with suppress(UnsupportedModel):  # a model's own attention may be traceable as well
         route_attention(routed)
-        count_layers(routed)
+        attention_modules(routed)
         transformer.model = routed
     return copied
 

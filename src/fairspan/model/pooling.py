@@ -69,11 +69,23 @@ class PoolingSite:
 
 
 class PooledFeatures(UserDict[str, Any]):
-    """Features with the pooled token only; what reads tokens after the pooling gets them all."""
+    """Features that are pooled already; what reads tokens after the pooling gets them all.
 
-    def __init__(self, features: dict[str, Any], all_tokens: Callable[[], Tensor]) -> None:
-        super().__init__(features)
+    The pooling module reads one token, and what it makes of that is replaced by `vectors` [N, D].
+    """
+
+    def __init__(
+        self, features: dict[str, Any], vectors: Tensor, all_tokens: Callable[[], Tensor]
+    ) -> None:
+        super().__init__({**features, TOKENS: vectors[:, None]})
+        self._vectors: Tensor | None = vectors
         self._all_tokens: Callable[[], Tensor] | None = all_tokens
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if key == "sentence_embedding" and self._vectors is not None:
+            value = self._vectors
+            self._vectors = None
+        self.data[key] = value
 
     def __getitem__(self, key: str) -> Any:
         if key == TOKENS and self._all_tokens is not None and "sentence_embedding" in self.data:

@@ -10,8 +10,8 @@ AT_A_TIME = 2**15
 """Tokens of a batch in tiles, padding included, that are read together."""
 CPU_PIECE = 2**10
 """Tokens of one text that a CPU reads together: all layers of a small model take under a second."""
-GPU_PIECE = 2**18
-"""The same on a GPU, where only memory counts: smaller pieces would be slower."""
+GPU_PIECE = 2**15
+"""The same on a GPU, where fewer tokens would be slower, and more would only need more memory."""
 
 
 def piece_size(device: torch.device) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, Transfor
 from torch import Tensor, nn
 
 from fairspan.attention.baskets import is_traced
-from fairspan.attention.layers import count_layers, route_attention
+from fairspan.attention.layers import attention_modules, layers_around, route_attention
 from fairspan.attention.pieces import SharedRows, read_in_pieces
 from fairspan.attention.plan import Plan
 from fairspan.attention.tiles import Tiles
@@ -75,6 +75,7 @@ class CalibratedTransformer(SafeTransformer):
     calibration: Calibration
     path: str | None
     tiling: Tiling | None
+    _layers: tuple[nn.Module, ...]
 
     def __init__(
         self,
@@ -100,8 +101,9 @@ class CalibratedTransformer(SafeTransformer):
         """Route the attention and prove on short texts that every promised layer is calibrated."""
         super().on_model_ready(model)
         refuse_exported(self)
-        # A tuple keeps the pooling module from being registered as a part of this one.
+        # Tuples keep modules from being registered as parts of this one.
         self._pooling = (pooling_of(model, self),)
+        self._layers = ()
         self.depth = 0
         self.path = None
         self.tiling = None
@@ -115,7 +117,9 @@ class CalibratedTransformer(SafeTransformer):
         if not (self.calibration.attends_on("query") or self.calibration.attends_on("document")):
             return
         route_attention(self.model)
-        self.depth = count_layers(self.model)
+        attention = attention_modules(self.model)
+        self.depth = len(attention)
+        self._layers = layers_around(self.model, attention)
         if self.calibration.tile_size is not None:
             self.tiling = find_tiling(self)
         prove(self)
@@ -199,14 +203,11 @@ class CalibratedTransformer(SafeTransformer):
             return self._require_finite(features)
         parts = [] if plan.tiles is None else self._parts(inputs)
         if len(parts) > 1:
-            features[TOKENS] = self._read_parts(features, parts, **kwargs)
-            features[EVENLY] = False
-            return features if self.site.module is None else PooledFeatures(features, all_tokens)
+            return self._read_parts(features, parts, all_tokens, **kwargs)
         features.update(self._run(inputs, plan, **kwargs))
         if plan.only_pooled_in is None:
             return self._require_finite(features)
-        features[TOKENS] = self._pooled(features[TOKENS], inputs, plan)
-        return PooledFeatures(features, all_tokens)
+        return PooledFeatures(features, features[TOKENS][:, 0], all_tokens)
 
     def _require_finite(self, features: dict[str, Any]) -> dict[str, Any]:
         """The features; raise if tokens to be pooled evenly are NaN or infinite."""
@@ -222,41 +223,58 @@ class CalibratedTransformer(SafeTransformer):
             f"{beginning!r}, into NaN or infinity: check the weights and the dtype."
         )
 
-    def _pooled(self, tokens: Tensor, inputs: dict[str, Any], plan: Plan) -> Tensor:
-        """[N, 1, d], the row of each text that is pooled, given [N, L, d]."""
+    def _pooled_rows(self, inputs: dict[str, Any], plan: Plan) -> Tensor:
+        """[N], the row of each text that is pooled."""
         rows = plan.rule.pooled if plan.layers else None
         if rows is None:
             valid = inputs["attention_mask"].bool()
             rows = self.site.pooled_rows(valid, inputs.get(PROMPT))
-        return tokens[torch.arange(len(rows), device=rows.device), rows][:, None]
+        return rows
 
     def _read_parts(
-        self, features: dict[str, Any], parts: Sequence[slice], **kwargs: Any
-    ) -> Tensor:
-        """[N, 1, d], the pooled vectors of a batch that is read in parts; without a pooling module
-        [N, L, d], all tokens."""
-        outputs = [self(take(features, part), **kwargs) for part in parts]
+        self,
+        features: dict[str, Any],
+        parts: Sequence[slice],
+        all_tokens: Callable[[], Tensor],
+        **kwargs: Any,
+    ) -> MutableMapping[str, Any]:
+        """The features of a batch that is read in parts: their vectors if nothing but the pooling
+        reads the tokens, otherwise all tokens."""
+        outputs = (self(take(features, part), **kwargs) for part in parts)
         pool = self.site.module
-        if pool is None:
+        if pool is None or not self._reads_only_pooled():
             tokens = [output[TOKENS] for output in outputs]
-            return put_back(features["attention_mask"], parts, tokens)
-        return torch.cat([pool(output)["sentence_embedding"] for output in outputs])[:, None]
+            features[TOKENS] = put_back(features["attention_mask"], parts, tokens)
+            return features
+        vectors = torch.cat([pool(output)["sentence_embedding"] for output in outputs])
+        return PooledFeatures({**features, EVENLY: False}, vectors, all_tokens)
 
     def _run(self, inputs: dict[str, Any], plan: Plan, **kwargs: Any) -> dict[str, Any]:
-        """The features after a pass, in pieces if it is over one long text in tiles."""
+        """The features after a pass, in pieces if it is over one long text in tiles.
+
+        Of the tokens only the pooled ones, [N, 1, d], if the plan has no others.
+        """
         tiles = plan.tiles
         size = piece_size(self.model.device)
-        if tiles is None or is_traced() or not is_longer(tiles.valid, size):
-            return self._run_at_once(inputs, plan, **kwargs)
-        if not self._can_stop_in_layers(plan):
-            return self._run_at_once(inputs, plan, **kwargs)
+        is_long = tiles is not None and not is_traced() and is_longer(tiles.valid, size)
+        if tiles is None or not is_long or not self._can_stop_in_layers(plan):
+            output = self._run_at_once(inputs, plan, **kwargs)
+            if plan.only_pooled_in is not None:
+                rows = self._pooled_rows(inputs, plan)
+                text = torch.arange(len(rows), device=rows.device)
+                output[TOKENS] = output[TOKENS][text, rows][:, None]
+            return output
 
         def run_piece(tiles: Tiles, rows: Tensor, shared_rows: SharedRows) -> Tensor:
             piece = replace(plan, tiles=tiles, shared_rows=shared_rows, asked=[])
             tokens: Tensor = self._run_at_once(take_rows(inputs, rows), piece, **kwargs)[TOKENS]
             return tokens
 
-        return {**inputs, TOKENS: read_in_pieces(tiles, size, run_piece)}
+        last = plan.only_pooled_in
+        tokens = read_in_pieces(tiles, size, self._layers, run_piece, only_shared_in=last)
+        if last is not None:
+            tokens = tokens[:, tiles.shared[0] == self._pooled_rows(inputs, plan)]
+        return {**inputs, TOKENS: tokens}
 
     def _run_at_once(self, inputs: dict[str, Any], plan: Plan, **kwargs: Any) -> dict[str, Any]:
         output = forward_under(plan, self, inputs, self.depth, self.tiling, **kwargs)
@@ -266,7 +284,8 @@ class CalibratedTransformer(SafeTransformer):
     def _can_stop_in_layers(self, plan: Plan) -> bool:
         """Whether nothing needs all tokens of a layer but the shared rows, nor dropout in them."""
         return (
-            not torch.is_grad_enabled()
+            len(self._layers) > 0
+            and not torch.is_grad_enabled()
             and not self.training
             and not plan.layers
             and not is_compiled(self.model)
@@ -276,21 +295,19 @@ class CalibratedTransformer(SafeTransformer):
 
     def _parts(self, inputs: dict[str, Any]) -> list[slice]:
         """The parts in which a batch in tiles is read; none if it has to be read at once."""
-        infers = not self.training and not torch.compiler.is_compiling()
-        all_kept = self.site.module is None and infers
-        if "attention_mask" in inputs and (all_kept or self._reads_only_pooled()):
+        if "attention_mask" in inputs and self._gives_only_tokens():
             return few_at_a_time(inputs["attention_mask"])
         return []
 
     def _reads_only_pooled(self) -> bool:
-        """Whether nothing reads this module's output but a pooling that skips no token."""
+        """Whether nothing reads this module's output but the pooling."""
         site = self.site
+        return site.module is not None and site.follows_directly and self._gives_only_tokens()
+
+    def _gives_only_tokens(self) -> bool:
+        """Whether this module is used to infer tokens, and gives nothing beside them."""
         return (
-            site.module is not None
-            and site.follows_directly
-            and not site.skips_prompt
-            and isinstance(site.module.pooling_mode, str)
-            and self.module_output_name == TOKENS
+            self.module_output_name == TOKENS
             and not self.training
             and not getattr(self.model.config, "output_hidden_states", False)
             and not torch.compiler.is_compiling()
