@@ -285,12 +285,10 @@ class CalibratedTransformer(SafeTransformer):
         """Whether nothing needs all tokens of a layer but the shared rows, nor dropout in them."""
         return (
             len(self._layers) > 0
+            and self._gives_only_tokens()
             and not torch.is_grad_enabled()
-            and not self.training
             and not plan.layers
             and not is_compiled(self.model)
-            and self.module_output_name == TOKENS
-            and not getattr(self.model.config, "output_hidden_states", False)
         )
 
     def _parts(self, inputs: dict[str, Any]) -> list[slice]:
