@@ -55,6 +55,12 @@ WITH_BASKETS: list[dict[str, Any]] = [
 TOLERANCE = 1e-5
 
 
+@pytest.fixture(autouse=True)
+def _read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Short and long texts in one pass, as in training and in compiled graphs."""
+    monkeypatch.setattr(splitting, "CPU_PASS", 10**6)
+
+
 def assert_agrees(
     fair: SentenceTransformer, texts: list[Any], tolerance: float = TOLERANCE, **options: Any
 ) -> None:
@@ -354,25 +360,35 @@ def test_the_order_of_tiles_does_not_matter(make_kind: Make, kind: Kind) -> None
 
 
 @kinds(ARCHITECTURES, [ORDERLESS[0], ORDERLESS[2], ("qwen3", "lasttoken", "right")])
+@pytest.mark.parametrize("include_prompt", [True, False])
 @torch.inference_mode()
-def test_long_texts_are_read_few_at_a_time(
-    make_kind: Make, monkeypatch: pytest.MonkeyPatch, kind: Kind
+def test_texts_of_similar_lengths_are_read_together(
+    make_kind: Make, monkeypatch: pytest.MonkeyPatch, kind: Kind, include_prompt: bool
 ) -> None:
-    """A batch of more tokens than are read together is pooled in parts; whoever wants the tokens
-    gets all of them."""
-    texts = [words(90), words(40), words(33), words(9), words(3), "w1", ""]
-    fair = fairspan.calibrate(make_kind(kind), tile_size=16)
-    together, passes = fair(fair.preprocess(texts)), []
-    monkeypatch.setattr(splitting, "AT_A_TIME", 100)
+    """With 48 tokens of padding at most in one pass, here 7 and 31, and a bounded number of tokens.
+    Whoever wants the tokens gets all of them, in order."""
+    texts = [words(9), words(33), words(90), "", words(3), words(40), "w1"]
+    fair = fairspan.calibrate(make_kind(kind), tile_size=16, pooling="auto")
+    fair[1].include_prompt = include_prompt
+    options = {} if include_prompt else {"prompt": "w7 w8 "}
+    more = 0 if include_prompt else 2
+    together = fair(fair.preprocess(texts, **options))
     own = fair[0].model.forward
-    spy = patch.object(
-        fair[0].model, "forward", lambda **x: passes.append((*x["input_ids"].shape,)) or own(**x)
-    )
-    with spy:
-        parts = fair(fair.preprocess(texts))
-    assert passes == [(1, 92), (2, 42), (4, 11)]
-    assert error(parts["sentence_embedding"], together["sentence_embedding"]) <= TOLERANCE
-    assert error(parts["token_embeddings"], together["token_embeddings"]) <= TOLERANCE
+    monkeypatch.setattr(splitting, "CPU_PASS", 48)
+    for most, wanted in [(2**15, [(1, 92), (3, 42), (3, 5)]), (80, [(1, 92), (1, 42), (2, 35)])]:
+        passes: list[tuple[int, ...]] = []
+        monkeypatch.setattr(splitting, "AT_A_TIME", most)
+        spy = patch.object(
+            fair[0].model,
+            "forward",
+            lambda passes=passes, **x: passes.append((*x["input_ids"].shape,)) or own(**x),
+        )
+        with spy:
+            parts = fair(fair.preprocess(texts, **options))
+            assert passes[:3] == [(count, width + more) for count, width in wanted]
+        for name in ("sentence_embedding", "token_embeddings"):
+            valid = together["attention_mask"].bool() if name[0] == "t" else slice(None)
+            assert error(parts[name][valid], together[name][valid]) <= TOLERANCE
 
 
 class Doubled(torch.nn.Module):

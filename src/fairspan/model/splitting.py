@@ -1,4 +1,4 @@
-"""A batch of long texts in parts that are read one after another, so that memory is bounded."""
+"""A batch in parts that are read one after another: little padding, and memory is bounded."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,6 +8,10 @@ from torch import Tensor
 
 AT_A_TIME = 2**15
 """Tokens of a batch in tiles, padding included, that are read together."""
+CPU_PASS = 48
+"""Tokens that a CPU reads in the time that every pass takes more: the same for small and base."""
+GPU_PASS = 2**12
+"""The same on a GPU, where short passes are limited by their launches."""
 CPU_PIECE = 2**10
 """Tokens of one text that a CPU reads together: all layers of a small model take under a second."""
 GPU_PIECE = 2**15
@@ -33,22 +37,31 @@ def take_rows(features: Mapping[str, Any], rows: Tensor) -> dict[str, Any]:
     }
 
 
-def few_at_a_time(mask: Tensor) -> list[slice]:
-    """Neighbouring texts of a batch, given [N, L], that are read together."""
-    if len(mask) * mask.shape[1] <= AT_A_TIME:
-        return [slice(None)]
-    lengths = mask.sum(dim=1).tolist()
-    parts = []
-    start = 0
-    for stop in range(1, len(lengths) + 1):
-        if stop == len(lengths) or max(lengths[start : stop + 1]) * (stop + 1 - start) > AT_A_TIME:
-            parts.append(slice(start, stop))
-            start = stop
-    return parts
+def few_at_a_time(mask: Tensor, *, padded: bool) -> list[Tensor]:
+    """The numbers [n] of the texts of a batch, given [N, L], that are read together, part by part.
+
+    The texts of a part have similar lengths, the longest first: their padding costs no more than
+    one more pass would. None if the batch is read as it is.
+    """
+    if not padded and mask.numel() <= AT_A_TIME:
+        return []
+    lengths, order = mask.sum(dim=1).sort(descending=True, stable=True)
+    pass_cost = CPU_PASS if mask.device.type == "cpu" else GPU_PASS
+    sizes: list[int] = []
+    longest = 0
+    padding = 0
+    for length in lengths.tolist():
+        padding += longest - length
+        if not sizes or padding > pass_cost or longest * (sizes[-1] + 1) > AT_A_TIME:
+            sizes.append(0)
+            longest = length
+            padding = 0
+        sizes[-1] += 1
+    return list(torch.split(order, sizes))
 
 
-def take(features: Mapping[str, Any], part: slice) -> dict[str, Any]:
-    """The features of some texts of a batch, without columns that are padding in all of them."""
+def take(features: Mapping[str, Any], part: Tensor) -> dict[str, Any]:
+    """The features of some texts [n] of a batch, without columns that are padding in them all."""
     mask = features["attention_mask"]
     columns = mask[part].any(dim=0)
     taken = {
@@ -59,9 +72,10 @@ def take(features: Mapping[str, Any], part: slice) -> dict[str, Any]:
     return {**features, **taken}
 
 
-def put_back(mask: Tensor, parts: Sequence[slice], tokens: Sequence[Tensor]) -> Tensor:
+def put_back(mask: Tensor, parts: Sequence[Tensor], tokens: Sequence[Tensor]) -> Tensor:
     """[N, L, d], the tokens of a whole batch, given those of the parts that `take` took."""
     whole = tokens[0].new_zeros(*mask.shape, tokens[0].shape[-1])
     for part, part_tokens in zip(parts, tokens, strict=True):
-        whole[part][:, mask[part].any(dim=0)] = part_tokens
+        columns = mask[part].any(dim=0).nonzero()[:, 0]
+        whole[part[:, None], columns] = part_tokens
     return whole

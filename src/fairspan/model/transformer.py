@@ -201,7 +201,7 @@ class CalibratedTransformer(SafeTransformer):
         if plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0:
             features.update(super().forward(inputs, **kwargs))
             return self._require_finite(features)
-        parts = [] if plan.tiles is None else self._parts(inputs)
+        parts = [] if plan.tiles is None else self._parts(inputs, plan.tiles)
         if len(parts) > 1:
             return self._read_parts(features, parts, all_tokens, **kwargs)
         features.update(self._run(inputs, plan, **kwargs))
@@ -234,7 +234,7 @@ class CalibratedTransformer(SafeTransformer):
     def _read_parts(
         self,
         features: dict[str, Any],
-        parts: Sequence[slice],
+        parts: Sequence[Tensor],
         all_tokens: Callable[[], Tensor],
         **kwargs: Any,
     ) -> MutableMapping[str, Any]:
@@ -247,6 +247,7 @@ class CalibratedTransformer(SafeTransformer):
             features[TOKENS] = put_back(features["attention_mask"], parts, tokens)
             return features
         vectors = torch.cat([pool(output)["sentence_embedding"] for output in outputs])
+        vectors = vectors[torch.cat([*parts]).argsort()]
         return PooledFeatures({**features, EVENLY: False}, vectors, all_tokens)
 
     def _run(self, inputs: dict[str, Any], plan: Plan, **kwargs: Any) -> dict[str, Any]:
@@ -291,10 +292,10 @@ class CalibratedTransformer(SafeTransformer):
             and not is_compiled(self.model)
         )
 
-    def _parts(self, inputs: dict[str, Any]) -> list[slice]:
-        """The parts in which a batch in tiles is read; none if it has to be read at once."""
+    def _parts(self, inputs: dict[str, Any], tiles: Tiles) -> list[Tensor]:
+        """The texts of each part in which a batch in tiles is read; none if it is read at once."""
         if "attention_mask" in inputs and self._gives_only_tokens():
-            return few_at_a_time(inputs["attention_mask"])
+            return few_at_a_time(inputs["attention_mask"], padded=tiles.padded)
         return []
 
     def _reads_only_pooled(self) -> bool:
