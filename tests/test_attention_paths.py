@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fairspan.attention import all_rows as all_rows_module
 from fairspan.attention import interface
-from fairspan.attention.all_rows import all_rows, restricted_attention
+from fairspan.attention.all_rows import BasketKeys, all_rows, restricted_attention
 from fairspan.attention.baskets import Baskets, fixed_baskets, segment_baskets
 from fairspan.attention.interface import attention
 from fairspan.attention.plan import BasketRule, LayerInputs, Plan
@@ -184,8 +184,11 @@ def test_the_portable_kernel_agrees_with_the_cpu_kernel() -> None:
         for s in range(3)
     )
     bias = torch.zeros(2, 1, 5, 5, dtype=torch.float64)
-    out, log_mass = restricted_attention(q, k, v, bias, SCALE)
-    portable, portable_mass = restricted_attention(q.clone().requires_grad_(), k, v, bias, SCALE)
+    basket = BasketKeys(k, v, bias, None)
+    how = (SCALE, None, None, False, None)
+    out, log_mass = restricted_attention(q, basket, LayerInputs(0, q, k, v, *how))
+    trained = q.clone().requires_grad_()
+    portable, portable_mass = restricted_attention(q, basket, LayerInputs(0, trained, k, v, *how))
     assert torch.allclose(out, portable, rtol=0, atol=1e-13)
     assert torch.allclose(log_mass, portable_mass, rtol=0, atol=1e-13)
 

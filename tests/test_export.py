@@ -25,6 +25,7 @@ from sentence_transformers.sentence_transformer.modules import (
     StaticEmbedding,
 )
 from tokenizers import Tokenizer
+from torch.torch_version import TorchVersion
 
 import fairspan
 from fairspan.errors import MissingExtra, UnsupportedModel
@@ -438,6 +439,10 @@ def test_a_missing_package_is_named(
     monkeypatch.setitem(sys.modules, "onnxscript", None)
     said = r"exporting needs onnxscript: pip install 'fairspan\[onnx\]'"
     with pytest.raises(MissingExtra, match=said):
+        fairspan.export(make_tiny("bert", "cls"), tmp_path / "x")
+    monkeypatch.undo()
+    monkeypatch.setattr(torch, "__version__", TorchVersion("2.7.1+cpu"))
+    with pytest.raises(MissingExtra, match=r"needs torch 2\.8 or newer, this is 2\.7\.1"):
         fairspan.export(make_tiny("bert", "cls"), tmp_path / "x")
 
 

@@ -44,8 +44,7 @@ def all_rows(inputs: LayerInputs, rule: BasketRule) -> Tensor:
     if mask is not None and hides_only_padding(mask):
         mask = mask[:, :, :1]
     dtype = accumulate(query[:0]).dtype
-    flash = _flash(query, inputs.key, inputs.value, inputs.dropout)
-    rows = _rows_at_a_time(query, max(rule.baskets.widths), flash=flash)
+    rows = _rows_at_a_time(inputs, max(rule.baskets.widths))
     baskets_seen: list[BasketKeys] = []
     one_row_mask = mask is None or mask.shape[-2] == 1
     rows_are_alike = one_row_mask and not inputs.causal and inputs.position_bias is None
@@ -62,22 +61,22 @@ def all_rows(inputs: LayerInputs, rule: BasketRule) -> Tensor:
     return out.transpose(1, 2).contiguous()
 
 
-def _rows_at_a_time(query: Tensor, width: int, *, flash: bool) -> int:
+def _rows_at_a_time(inputs: LayerInputs, width: int) -> int:
     """As many rows as keep a block's sums in cache, more where many threads share the work."""
-    if flash:
+    texts, _, length, _ = inputs.query.shape
+    if _flash(inputs):
         # A compiled graph cannot ask for the threads.
         threads = 1 if torch.compiler.is_compiling() else torch.get_num_threads()
         # At most half of all rows: the sums of a block are wider than the activations they become.
-        rows = min(4096, max(1024, 256 * threads), query.shape[0] * query.shape[2] // 2)
+        rows = min(4096, max(1024, 256 * threads), texts * length // 2)
     else:
         rows = min(1024, _SCORES_AT_A_TIME // width)
-    return max(64, rows // query.shape[0])
+    return max(64, rows // texts)
 
 
-def _flash(query: Tensor, key: Tensor, value: Tensor, dropout: float) -> bool:
+def _flash(inputs: LayerInputs) -> bool:
     """Whether the kernel for CPUs is used, which writes no scores out and drops none."""
-    need_gradients = any(part.requires_grad for part in (query, key, value))
-    return query.device.type == "cpu" and not need_gradients and dropout == 0
+    return inputs.query.device.type == "cpu" and not (inputs.need_gradients or inputs.dropout)
 
 
 def _mix(
@@ -92,8 +91,7 @@ def _mix(
     count = query.new_zeros((query.shape[0], 1, query.shape[2], 1), dtype=dtype)
     plain = None if strength is None else _PlainAttention(total)
     for basket in baskets_seen:
-        part = (query, basket.key, basket.value, basket.bias)
-        out, log_mass = restricted_attention(*part, inputs.scale, inputs.dropout)
+        out, log_mass = restricted_attention(query, basket, inputs)
         out = accumulate(out)
         if basket.present is None:
             total.add_(out)
@@ -135,28 +133,24 @@ class _PlainAttention:
 
 
 def restricted_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
-    scale: float,
-    dropout: float = 0.0,
+    query: Tensor, basket: BasketKeys, inputs: LayerInputs
 ) -> tuple[Tensor, Tensor]:
-    """softmax(q·K_b) V_b and the log of its normaliser [N, H, R, 1]."""
-    if _flash(query, key, value, dropout):
+    """softmax(q·K_b) V_b of some rows of a layer, and the log of its normaliser [N, H, R, 1]."""
+    bias = basket.bias
+    if _flash(inputs):
         mask = None if bias is None else bias.to(query.dtype).expand(-1, -1, query.shape[2], -1)
         out, log_mass = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-            query, key, value, 0.0, False, attn_mask=mask, scale=scale
+            query, basket.key, basket.value, 0.0, False, attn_mask=mask, scale=inputs.scale
         )
         return out, log_mass[..., None]
-    scores = accumulate(query) * scale @ accumulate(key).transpose(-1, -2)
+    scores = accumulate(query) * inputs.scale @ accumulate(basket.key).transpose(-1, -2)
     if bias is not None:
         scores = scores + bias
     log_mass = scores.logsumexp(dim=-1, keepdim=True)
     weights = (scores - log_mass).exp()
-    if dropout:
-        weights = torch.dropout(weights, dropout, train=True)
-    return weights @ accumulate(value), log_mass
+    if inputs.dropout:
+        weights = torch.dropout(weights, inputs.dropout, train=True)
+    return weights @ accumulate(basket.value), log_mass
 
 
 def _cut_baskets(

@@ -65,8 +65,8 @@ def export(
     """
     out = Path(out)
     require_exportable(out)
-    if not hasattr(torch.compiler, "is_exporting"):
-        needed = f"torch 2.7 or newer, this is {torch.__version__}"
+    if torch.__version__ < "2.8":  # compares as versions do, not as words
+        needed = f"torch 2.8 or newer, this is {torch.__version__}"
         raise MissingExtra(f"exporting needs {needed}: pip install -U torch.")
     stage("exporting")
     copied = exportable_copy(model)
