@@ -1,6 +1,6 @@
 """Calibrated against plain models on one GPU.
 
-    python -m benchmarks.gpu [--record]
+    python -m benchmarks.gpu [--quick] [--record]
 
 Needs only torch, transformers, sentence-transformers and Triton. Times are medians of ratios
 between calls that ran one after the other in this process, each between two device events, on
@@ -13,7 +13,9 @@ from __future__ import annotations
 import argparse
 import datetime
 import statistics
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -30,7 +32,7 @@ from torch.nn.functional import scaled_dot_product_attention
 import fairspan
 from benchmarks.cpu import RESULTS, commit
 from benchmarks.measure import peak_bytes, time_side_by_side
-from benchmarks.models import BASE, calibrated, random_batch, random_model
+from benchmarks.models import BASE, Shape, calibrated, random_batch, random_model
 from fairspan.attention.baskets import Baskets, fixed_baskets
 from fairspan.attention.kernels import all_rows_kernel
 from fairspan.attention.plan import BasketRule, LayerInputs
@@ -38,6 +40,10 @@ from fairspan.attention.reference import attention_weights, calibrate_weights
 from fairspan.attention.shares import SpecialShares
 
 SIZES = [(8192, 4), (2048, 16), (512, 64)]
+TILES = (64, 128, 256, 512, 2046)
+LAYERS = 4
+"""Of the models in the grid; passes of more would only take longer."""
+ARCHITECTURES = ("bert", "roberta", "mpnet", "modernbert", "nomic_bert", "qwen3")
 # One very long and one short text besides.
 MODEL_SIZES = [(32768, 1), *SIZES, (512, 1)]
 TREATMENTS = ("paper", "retrieval", "tiles", "long")
@@ -60,12 +66,12 @@ def milliseconds(call: Callable[[], object]) -> float:
 
 
 def side_by_side(
-    calls: dict[str, Callable[[], object]], rounds: int = ROUNDS
+    calls: dict[str, Callable[[], object]], rounds: int = ROUNDS, warm: int = 3
 ) -> dict[str, list[float]]:
-    """Milliseconds of every callable, once a round in turning order, after three warm-up rounds."""
+    """Milliseconds of every callable, once a round in turning order, after rounds to warm up."""
     names = list(calls)
     taken: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(-3, rounds):
+    for turn in range(-warm, rounds):
         for place in range(len(names)):
             name = names[(place + turn) % len(names)]
             spent = milliseconds(calls[name])
@@ -81,6 +87,117 @@ def ratio(
     ratios = [a / b for a, b in zip(taken[name], taken[baseline], strict=True)]
     low, middle, high = statistics.quantiles(ratios, n=4)
     return middle, low, high
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A kind of model in the grid."""
+
+    architecture: str
+    head: int
+    dtype: str
+
+    def model(self) -> SentenceTransformer:
+        """A plain model of base width on the GPU."""
+        shape = Shape("grid", LAYERS, BASE.hidden, BASE.hidden // self.head)
+        pooling = "lasttoken" if self.architecture == "qwen3" else "mean"
+        plain = random_model(shape, pooling, MODEL_SIZES[0][0], self.architecture)
+        dtype = torch.float32 if self.dtype == "tf32" else getattr(torch, self.dtype)
+        return plain.to("cuda", dtype)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How long texts in tiles take, beside the plain model that reads them whole."""
+
+    setting: Setting
+    tokens: int
+    texts: int
+    tile: int
+    plain: float
+    time: float
+
+    @property
+    def limit(self) -> float:
+        """What it should not exceed."""
+        return 1.1 if self.tokens <= 512 else 1.0
+
+
+def settings(*, quick: bool) -> list[Setting]:
+    """The kinds of models in the grid."""
+    if quick:
+        return [Setting("bert", 64, "float32"), Setting("bert", 64, "bfloat16")]
+    dtypes = ("float32", "tf32", "float16", "bfloat16")
+    berts = [Setting("bert", head, dtype) for head in (32, 64, 128) for dtype in dtypes]
+    others = [
+        Setting(name, 64, dtype) for name in ARCHITECTURES[1:] for dtype in ("float32", "bfloat16")
+    ]
+    return berts + others
+
+
+def ratios(setting: Setting) -> Iterator[Ratio]:
+    """The times of one kind of model, in all sizes and tiles."""
+    precision = "high" if setting.dtype == "tf32" else "highest"
+    torch.set_float32_matmul_precision(precision)
+    plain = setting.model()
+    tiled = {
+        str(tile): fairspan.calibrate(plain, "plain", tile_size=tile, pooling="auto")
+        for tile in TILES
+    }
+    generator = torch.Generator().manual_seed(1)
+    for tokens, texts in [*SIZES[::-1], MODEL_SIZES[0]]:
+        # Plain MPNet has a bias for every pair of positions: 51 GB for so many.
+        if setting.architecture == "mpnet" and tokens > 8192:
+            continue
+        models = {"plain": plain, **{t: model for t, model in tiled.items() if int(t) < tokens - 2}}
+        calls = {name: _pass(model, tokens, texts, generator) for name, model in models.items()}
+        taken = side_by_side(calls, rounds=3, warm=1)
+        plain_time = statistics.median(taken.pop("plain"))
+        for tile, times in taken.items():
+            slower = statistics.median(times) / plain_time
+            yield Ratio(setting, tokens, texts, int(tile), plain_time, slower)
+    torch.set_float32_matmul_precision("highest")
+
+
+def grid(*, quick: bool = False) -> None:
+    """Tiles of all sizes against plain models of base width, all without padding."""
+    say(f"\n### Tiles against plain: {LAYERS} layers of base width, random weights, mean pooling\n")
+    say(
+        "| model | heads of | dtype | tokens × texts | plain, ms | tiles of 64 | 128 | 256 | 512 "
+        "| 2,046 |"
+    )
+    say("|---|---|---|---|---|---|---|---|---|---|")
+    started = time.perf_counter()
+    over = []
+    for setting in settings(quick=quick):
+        by_size: dict[tuple[int, int], list[Ratio]] = {}
+        for result in ratios(setting):
+            by_size.setdefault((result.tokens, result.texts), []).append(result)
+            over += [result] if result.time > result.limit else []
+        for (tokens, texts), results in by_size.items():
+            cells = [f"{result.time:.2f}" for result in results] + [""] * (5 - len(results))
+            say(
+                f"| {setting.architecture} | {setting.head} | {setting.dtype} | {tokens} × {texts} "
+                f"| {results[0].plain:.1f} | {' | '.join(cells)} |"
+            )
+    spent = time.perf_counter() - started
+    say(f"\n{len(over)} ratios are above 1.1 (512 tokens) or 1.0. All took {spent:.0f} s.")
+
+
+def lengths() -> None:
+    """What the first call costs, and calls with texts of other lengths after it."""
+    plain = Setting("bert", 64, "float32").model()
+    say(
+        "\n### Compilation: milliseconds of the first call, and of the slowest at nine other "
+        "lengths\n"
+    )
+    for name in ("long", "tiles", "paper"):
+        fair = calibrated(plain, name)
+        times = []
+        for number in range(10):
+            call = _pass(fair, 700 + 317 * number, 2, torch.Generator().manual_seed(number))
+            times.append(milliseconds(call))
+        say(f"- `{name}`: {times[0]:.0f}, then at most {max(times[1:]):.0f}")
 
 
 def attention_alone() -> None:
@@ -253,7 +370,7 @@ def _compiled_pass(module: Any, pooling: Any, batch: dict[str, Tensor]) -> Calla
     return run
 
 
-PARTS = (attention_alone, whole_models, throughput, compiled)
+PARTS = (grid, lengths, attention_alone, whole_models, throughput, compiled)
 
 
 def main() -> None:
@@ -267,11 +384,14 @@ def main() -> None:
     parser.add_argument(
         "--only", choices=names, action="append", help="run this part only; may be repeated"
     )
+    parser.add_argument("--quick", action="store_true", help="a tenth of the grid alone")
     given = parser.parse_args()
     say(f"\n## GPU\n\n{environment()}")
-    for part in PARTS:
+    for part in () if given.quick else PARTS:
         if given.only is None or part.__name__ in given.only:
             part()
+    if given.quick:
+        grid(quick=True)
     if given.record:
         with RESULTS.open("a", encoding="utf-8") as file:
             file.write("\n".join(LINES) + "\n")

@@ -11,7 +11,7 @@ import transformers
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from tests.tiny import tiny_tokenizer
-from transformers import XLMRobertaConfig, XLMRobertaModel
+from transformers import AutoConfig, AutoModel
 
 import fairspan
 
@@ -33,20 +33,33 @@ SMALL = Shape("small (6 layers, 384 wide, 12 heads; the shape of all-MiniLM-L6-v
 BASE = Shape("base (12 layers, 768 wide, 12 heads; the shape of XLM-R base)", 12, 768, 12)
 
 
-def random_model(shape: Shape, pooling: str, longest: int) -> SentenceTransformer:
-    """An XLM-RoBERTa of that shape with random weights and room for `longest` tokens."""
+_OWN = {
+    "modernbert": {"pad_token_id": 1, "cls_token_id": 0, "sep_token_id": 2},
+    "qwen3": {"num_key_value_heads": 2},
+}
+
+
+def random_model(
+    shape: Shape, pooling: str, longest: int, architecture: str = "xlm-roberta"
+) -> SentenceTransformer:
+    """A model of that shape with random weights and room for `longest` tokens."""
     torch.manual_seed(0)
     transformers.logging.disable_progress_bar()
-    config = XLMRobertaConfig(
+    own = dict(_OWN.get(architecture, {}))
+    if architecture in ("qwen3", "nomic_bert"):
+        own["head_dim"] = shape.hidden // shape.heads
+    config = AutoConfig.for_model(
+        architecture,
         vocab_size=VOCABULARY,
         hidden_size=shape.hidden,
         num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads,
         intermediate_size=4 * shape.hidden,
         max_position_embeddings=longest + 2,
+        **own,
     )
     with tempfile.TemporaryDirectory() as folder:
-        XLMRobertaModel(config).save_pretrained(folder)
+        AutoModel.from_config(config).save_pretrained(folder)
         tokenizer = tiny_tokenizer()
         tokenizer.model_max_length = longest
         tokenizer.save_pretrained(folder)

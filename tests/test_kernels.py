@@ -29,6 +29,8 @@ from fairspan.attention.reference import (
 )
 from fairspan.attention.shares import SpecialShares
 from fairspan.attention.tiles import TileView, lay_tiles
+from fairspan.model.even import even_vector
+from tests.test_even import difference, tokens_of
 
 pytest.importorskip("triton", reason="needs Triton")
 
@@ -246,3 +248,73 @@ def check_tiles(
         assert error(out[text, :tokens], exact) <= tolerance
         rows = [row for row, place in enumerate(places) if place.tile is None]
         assert torch.equal(shared[text, rows], out[text, rows])
+
+
+@kernel_test
+@pytest.mark.parametrize(
+    ("width", "ridge", "side", "dtype", "mask_dtype"),
+    [
+        (32, 1.0, "left", torch.float16, torch.bool),
+        (48, 0.02, "right", torch.float32, torch.long),
+        (384, 0.2, "left", torch.bfloat16, torch.int),
+        (384, 0.2, "right", torch.float32, torch.long),
+    ],
+)
+def test_even_vectors(
+    width: int, ridge: float, side: str, dtype: torch.dtype, mask_dtype: torch.dtype
+) -> None:
+    """Texts of a view of other strides, with NaN where nothing is to be read, and one of none."""
+    lengths = [513, 40, 2, 1, 0] if INTERPRETED else [3000, 513, 40, 2, 1, 0]
+    batch = torch.full((len(lengths), max(lengths) + 3, width), torch.nan, dtype=dtype)[:, 3:]
+    mask = torch.zeros(batch.shape[:2], dtype=mask_dtype)
+    factor = torch.linspace(1, 3, len(lengths))
+    factor[1] = torch.inf
+    texts = [tokens_of(count, width, seed=count).to(dtype) for count in lengths]
+    for row, tokens in enumerate(texts):
+        start = batch.shape[1] - len(tokens) if side == "left" else 0
+        batch[row, start : start + len(tokens)] = tokens
+        mask[row, start : start + len(tokens)] = 1
+    moved = batch.transpose(0, 1).contiguous().to(DEVICE).transpose(0, 1)
+    vectors = even_vectors(moved, mask.to(DEVICE), ridge, factor.to(DEVICE))
+    for row, tokens in enumerate(texts[:-1]):
+        if row != 1:
+            exact = even_vector(tokens, ridge * float(factor[row]))
+            assert difference(vectors[row], exact) <= 1e-6
+            assert float(vectors[row].norm()) == pytest.approx(width**0.5, rel=1e-5)
+    assert vectors[1].tolist() == [1.0] * width
+    assert int(vectors[-1].count_nonzero()) == 0
+
+
+def even_vectors(tokens: Tensor, mask: Tensor, ridge: float, factor: Tensor | None) -> Tensor:
+    """What the kernel makes of means whose numbers are all 1."""
+    from fairspan.attention.kernels import even_vectors_kernel
+
+    mean = torch.ones(tokens.shape[0], tokens.shape[2], device=DEVICE)
+    even_vectors_kernel(mean, tokens, mask, ridge, factor, tokens.shape[2], 1e-6)
+    return mean.cpu()
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="programs that wait for each other need a GPU")
+@pytest.mark.parametrize(("texts", "count"), [(1, 20_000), (1, 512), (64, 700), (300, 100)])
+def test_programs_that_share_a_text(texts: int, count: int) -> None:
+    """Many programs for one text, two, or one; the same vectors every time."""
+    tokens = tokens_of(texts * count, 384).view(texts, count, 384)
+    ones = torch.ones(texts, count, device=DEVICE)
+    arguments = (tokens.to(DEVICE), ones, 0.2, None)
+    vectors = even_vectors(*arguments)
+    for text in (0, texts - 1):
+        assert difference(vectors[text], even_vector(tokens[text], 0.2)) <= 1e-6
+    for _ in range(50):
+        assert torch.equal(even_vectors(*arguments), vectors)
+
+
+@kernel_test
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_even_vectors_of_tokens_that_are_not_finite() -> None:
+    """Nor are they, but those of other texts are."""
+    tokens = tokens_of(40)[None].repeat(3, 1, 1).to(DEVICE)
+    tokens[0, 7, 3] = torch.nan
+    tokens[1, 7, 3] = torch.inf
+    ones = torch.ones(3, 40, device=DEVICE)
+    vectors = even_vectors(tokens, ones, 0.2, None)
+    assert vectors.isfinite().all(dim=1).tolist() == [False, False, True]

@@ -21,6 +21,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor, nn
 
 from fairspan.attention.baskets import is_traced
+from fairspan.attention.interface import kernels
 from fairspan.model.pooling import TOKENS, prompt_length
 
 EVENLY = "fairspan_evenly"
@@ -32,6 +33,8 @@ _LONG = 2**15
 _AT_A_TIME = 2**12
 """Tokens of a long text that are looked at together."""
 _SMALLEST = 1e-30
+_TOLERANCE = 1e-6
+"""What may be left of a mean when a solve ends, as a share of it."""
 
 
 def even_vector(tokens: Tensor, ridge: float) -> Tensor:
@@ -82,6 +85,11 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         else:
             pooled = super().forward(features, **kwargs)
         mean = pooled["sentence_embedding"]
+        if kernels is not None and _suits_kernel(tokens):
+            steps = max(_steps(self.ridge), tokens.shape[2])
+            factor = None if evenly is True else evenly
+            kernels.even_vectors_kernel(mean, tokens, mask, self.ridge, factor, steps, _TOLERANCE)
+            return pooled
         factor = torch.ones_like(mean[:, :1]) if evenly is True else evenly[:, None]
         keeps_mean = factor.isinf()
         even = pool_evenly(tokens, mask, self.ridge, torch.where(keeps_mean, 1.0, factor))
@@ -130,11 +138,10 @@ def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float, factor: Tensor) -> T
     total, rows = _scaled(tokens, mask, dtype)
     lengths = _square(rows).sum(dim=1).clamp(min=_SMALLEST)
     mean = total / lengths
-    # So many steps reach the rounding of float32 on texts of real models. Where values may be
-    # looked at, there are more if it takes more; a graph always has twice as many.
-    steps = math.ceil(4 * math.sqrt(1 + 1 / ridge))
-    tolerance: float | None = 1e-6
+    steps = _steps(ridge)
+    tolerance: float | None = _TOLERANCE
     if is_traced():
+        # Values may not be looked at: always twice as many.
         steps = 2 * min(steps, tokens.shape[2])
         tolerance = None
 
@@ -143,6 +150,17 @@ def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float, factor: Tensor) -> T
         return ((rows @ vector[:, :, None]).mT @ rows)[:, 0] / lengths
 
     return _solve(product, mean, ridge * factor.to(dtype) * _square(mean), steps, tolerance)
+
+
+def _steps(ridge: float) -> int:
+    """How many steps reach the rounding of float32 on texts of real models."""
+    return math.ceil(4 * math.sqrt(1 + 1 / ridge))
+
+
+def _suits_kernel(tokens: Tensor) -> bool:
+    """Whether the GPU kernel can pool the tokens of a batch."""
+    is_on_gpu = tokens.is_cuda and tokens.shape[0] > 0 and not is_traced()
+    return is_on_gpu and not tokens.requires_grad and tokens.dtype != torch.float64
 
 
 def _scaled(tokens: Tensor, mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -214,4 +232,5 @@ def _square(vectors: Tensor) -> Tensor:
 
 
 def _length(vectors: Tensor) -> Tensor:
-    return _square(vectors).sqrt()
+    length: Tensor = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
+    return length

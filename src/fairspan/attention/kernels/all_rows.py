@@ -1,7 +1,5 @@
 """`attention.all_rows` in one launch: flash-style, with the softmax closed after every basket."""
 
-from dataclasses import dataclass
-
 import torch
 import triton
 import triton.language as tl
@@ -9,8 +7,10 @@ from torch import Tensor
 
 from fairspan.attention.kernels.arguments import (
     LOG2_E,
+    KeyBlock,
     block_of,
     dense_heads,
+    device_of,
     mask_strides,
     needed_mask,
     precision_of,
@@ -43,7 +43,7 @@ def _seen_scores(
     return tl.where(seen, s, float("-inf"))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens", "slots", "mask_n", "mask_l"])
 def _all_rows(
     query, key, value, out, start, length, content, mask, strength,
     q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l, mask_n, mask_l, mask_k,
@@ -160,20 +160,10 @@ def _all_rows(
     tl.store(out + row[:, None] * o_l + d[None, :], result, mask=real[:, None] & d_ok[None, :])
 
 
-@dataclass(frozen=True, slots=True)
-class KeyBlock:
-    """How much of the attention matrix one program of `_all_rows` holds at a time."""
-
-    rows: int
-    keys: int
-    warps: int
-    stages: int
-
-
 def _key_block(block_d: int, dtype: torch.dtype, *, full: bool) -> KeyBlock:
     """Sizes that were fastest on an H200 and fit its shared memory."""
     if dtype == torch.float32:
-        return KeyBlock(64, 64, 4, 2) if block_d <= 64 else KeyBlock(32, 32, 4, 2)
+        return KeyBlock(64, 128, 4, 1) if block_d <= 64 else KeyBlock(128, 32, 8, 2)
     if block_d > 64:
         return KeyBlock(128, 64, 8, 2)
     return KeyBlock(128, 128, 4, 3) if full else KeyBlock(64, 128, 4, 3)
@@ -191,17 +181,19 @@ def all_rows_kernel(inputs: LayerInputs, rule: BasketRule) -> Tensor:
     block_d = block_of(dim)
     block = _key_block(block_d, query.dtype, full=strength is None)
     keys = block_of(longest, most=block.keys)
-    _all_rows[(triton.cdiv(tokens, block.rows) * n * heads,)](
-        query, key, value, out, baskets.start.contiguous(), baskets.length.contiguous(),
-        baskets.content, query if mask is None else mask, query if strength is None else strength,
-        *query.stride()[:3], *key.stride()[:3], *value.stride()[:3],
-        out.stride(0), out.stride(2), out.stride(1), *mask_strides(mask),
-        heads, heads // key.shape[1], tokens, baskets.count, inputs.scale * LOG2_E,
-        FULL=strength is None, HAS_MASK=mask is not None, CAUSAL=inputs.causal,
-        SIZE=baskets.size or 0, SINGLE=longest <= keys, DIM=dim, BLOCK_D=block_d,
-        ROWS=block.rows, KEYS=keys,
-        PRECISION=precision_of(query.dtype),
-        WHOLE=baskets.size == keys and mask is None and not inputs.causal and dim == block_d,
-        num_warps=block.warps, num_stages=block.stages,
-    )  # fmt: skip
+    with device_of(query):
+        _all_rows[(triton.cdiv(tokens, block.rows) * n * heads,)](
+            query, key, value, out, baskets.start.contiguous(), baskets.length.contiguous(),
+            baskets.content,
+            query if mask is None else mask, query if strength is None else strength,
+            *query.stride()[:3], *key.stride()[:3], *value.stride()[:3],
+            out.stride(0), out.stride(2), out.stride(1), *mask_strides(mask),
+            heads, heads // key.shape[1], tokens, baskets.count, inputs.scale * LOG2_E,
+            FULL=strength is None, HAS_MASK=mask is not None, CAUSAL=inputs.causal,
+            SIZE=baskets.size or 0, SINGLE=longest <= keys, DIM=dim, BLOCK_D=block_d,
+            ROWS=block.rows, KEYS=keys,
+            PRECISION=precision_of(query.dtype),
+            WHOLE=baskets.size == keys and mask is None and not inputs.causal and dim == block_d,
+            num_warps=block.warps, num_stages=block.stages,
+        )  # fmt: skip
     return out

@@ -9,6 +9,7 @@ from fairspan.attention.kernels.arguments import (
     LOG2_E,
     block_of,
     dense_heads,
+    device_of,
     mask_strides,
     needed_mask,
 )
@@ -16,7 +17,7 @@ from fairspan.attention.kernels.softmax import add_keys_to_row, finite, load_row
 from fairspan.attention.plan import BasketRule, LayerInputs
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["slots", "mask_n", "mask_l"])
 def _row_pieces(
     query, key, value, pooled, pieces, log_mass, start, length, mask,
     q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, mask_n, mask_l, mask_k,
@@ -63,7 +64,7 @@ def _row_pieces(
     tl.store(log_mass + at, log_total(peak, total))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["slots"])
 def _row_mix(
     pieces, log_mass, pooled, strength, out, o_n, o_h, o_l, heads, slots,
     BOS: tl.constexpr, EOS: tl.constexpr, FULL: tl.constexpr, DIM: tl.constexpr,
@@ -138,6 +139,7 @@ def _row_mix(
     tl.store(out + n * o_n + h * o_h + row * o_l + d, result, mask=d < DIM)
 
 
+_SLOTS = 64
 _SHARE_CODES = {None: 0, "equal": 1, "original": 2}
 
 
@@ -152,18 +154,20 @@ def pooled_row_kernel(out: Tensor, inputs: LayerInputs, rule: BasketRule) -> Non
     block_d = block_of(dim)
     pieces = torch.empty(n * heads, slots, dim, dtype=torch.float32, device=query.device)
     log_mass = torch.empty(n * heads, slots, dtype=torch.float32, device=query.device)
-    _row_pieces[(slots * n * heads,)](
-        query, key, value, rule.pooled, pieces, log_mass,
-        baskets.start.contiguous(), baskets.length.contiguous(), query if mask is None else mask,
-        *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *mask_strides(mask),
-        heads, heads // key.shape[1], slots, inputs.scale * LOG2_E,
-        HAS_MASK=mask is not None, CAUSAL=inputs.causal, DIM=dim, BLOCK_D=block_d,
-        KEYS=block_of(max(baskets.widths), most=128), num_warps=4,
-    )  # fmt: skip
-    _row_mix[(n * heads,)](
-        pieces, log_mass, rule.pooled, query if strength is None else strength, out,
-        out.stride(0), out.stride(2), out.stride(1), heads, slots,
-        BOS=_SHARE_CODES[rule.special.bos], EOS=_SHARE_CODES[rule.special.eos],
-        FULL=strength is None, DIM=dim, BLOCK_D=block_d, SLOTS=block_of(slots, most=64),
-        num_warps=2,
-    )  # fmt: skip
+    with device_of(query):
+        _row_pieces[(slots * n * heads,)](
+            query, key, value, rule.pooled, pieces, log_mass,
+            baskets.start.contiguous(), baskets.length.contiguous(),
+            query if mask is None else mask,
+            *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *mask_strides(mask),
+            heads, heads // key.shape[1], slots, inputs.scale * LOG2_E,
+            HAS_MASK=mask is not None, CAUSAL=inputs.causal, DIM=dim, BLOCK_D=block_d,
+            KEYS=block_of(max(baskets.widths), most=128), num_warps=4,
+        )  # fmt: skip
+        _row_mix[(n * heads,)](
+            pieces, log_mass, rule.pooled, query if strength is None else strength, out,
+            out.stride(0), out.stride(2), out.stride(1), heads, slots,
+            BOS=_SHARE_CODES[rule.special.bos], EOS=_SHARE_CODES[rule.special.eos],
+            FULL=strength is None, DIM=dim, BLOCK_D=block_d, SLOTS=_SLOTS,
+            num_warps=2,
+        )  # fmt: skip

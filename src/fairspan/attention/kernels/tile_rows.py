@@ -9,7 +9,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fairspan.attention.kernels.arguments import LOG2_E, block_of, dense_heads, precision_of
+from fairspan.attention.kernels.arguments import (
+    LOG2_E,
+    KeyBlock,
+    block_of,
+    dense_heads,
+    device_of,
+    precision_of,
+)
 from fairspan.attention.kernels.softmax import (
     add_keys,
     add_keys_to_row,
@@ -19,8 +26,6 @@ from fairspan.attention.kernels.softmax import (
 )
 from fairspan.attention.plan import LayerInputs
 from fairspan.attention.tiles import TileView
-
-_MOST_ROWS = 64
 
 
 @triton.jit
@@ -37,19 +42,26 @@ def _scores(
     return tl.where(key_ok[None, :], s, float("-inf"))
 
 
-@triton.jit
+_LENGTHS = ["tokens", "count", "blocks", "per_tile", "table_n", "table_h", "table_q", "table_k"]
+"""Arguments that differ between lengths of texts, for which nothing is compiled anew."""
+_BLOCKS = 64
+"""Blocks of a text that a shared row looks at together."""
+
+
+@triton.jit(do_not_specialize=_LENGTHS)
 def _tile_blocks(
     query, key, value, out, pieces, log_mass, start, length, shared, position, table,
     q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l,
-    table_n, table_h, table_q, table_k, heads, groups, tokens, count, blocks, shared_count, scale,
+    table_n, table_h, table_q, table_k,
+    heads, groups, tokens, count, blocks, per_tile, shared_count, scale,
     SHARED: tl.constexpr, TABLE: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr,
-    HAS_SHARED: tl.constexpr, ONLY_SHARED: tl.constexpr, PER_TILE: tl.constexpr,
-    ROWS: tl.constexpr, PRECISION: tl.constexpr,
+    HAS_SHARED: tl.constexpr, ONLY_SHARED: tl.constexpr, SINGLE: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One block of up to ROWS tokens of one tile, for one head of one text.
 
-    SHARED is a size for the shared tokens, PER_TILE how many blocks a tile has. Names that begin
-    with `s_` are of the shared tokens.
+    SHARED is a size for the shared tokens. A tile has `per_tile` blocks, one if SINGLE. Names that
+    begin with `s_` are of the shared tokens.
     """
     scale = tl.cast(scale, tl.float32)
     block = tl.program_id(0) % blocks
@@ -65,8 +77,8 @@ def _tile_blocks(
     position += n * tokens
     start += n * count
     length += n * count
-    tile = block // PER_TILE
-    offset = (block % PER_TILE) * ROWS
+    tile = block // per_tile
+    offset = (block % per_tile) * ROWS
     begin = tl.load(start + tile)
     width = tl.load(length + tile)
 
@@ -84,8 +96,9 @@ def _tile_blocks(
         row_place = tl.load(position + row, mask=row_ok, other=0)
         s_place = tl.load(position + s_row, mask=s_ok, other=0)
 
-    block_k = load_columns(key, row, k_l, d, row_ok, d_ok)
-    block_v = load_rows(value, row, v_l, d, row_ok, d_ok)
+    if SINGLE or ONLY_SHARED:
+        block_k = load_columns(key, row, k_l, d, row_ok, d_ok)
+        block_v = load_rows(value, row, v_l, d, row_ok, d_ok)
     if not ONLY_SHARED:
         q = load_rows(query, row, q_l, d, row_ok, d_ok)
         row_cells = table + row_place[:, None] * table_q
@@ -99,14 +112,15 @@ def _tile_blocks(
             s_scores = _scores(q, s_k, s_cells, row_ok, s_ok, scale, TABLE, PRECISION)
             s_v = load_rows(value, s_row, v_l, d, s_ok, d_ok)
             peak, total, sums = add_keys(s_scores, s_v, peak, total, sums, PRECISION)
-        if PER_TILE == 1:
+        if SINGLE:
             cells = row_cells + row_place[None, :] * table_k
             s = _scores(q, block_k, cells, row_ok, row_ok, scale, TABLE, PRECISION)
             peak, total, sums = add_keys(s, block_v, peak, total, sums, PRECISION)
         else:
-            for part in range(PER_TILE):
-                where = begin + part * ROWS + column
-                key_ok = part * ROWS + column < width
+            key_column = tl.arange(0, KEYS)
+            for first in range(0, width, KEYS):
+                where = begin + first + key_column
+                key_ok = first + key_column < width
                 key_place = where
                 if TABLE:
                     key_place = tl.load(position + where, mask=key_ok, other=0)
@@ -120,6 +134,9 @@ def _tile_blocks(
         tl.store(out_at, result, mask=row_ok[:, None] & d_ok[None, :])
 
     if HAS_SHARED:
+        if not (SINGLE or ONLY_SHARED):
+            block_k = load_columns(key, row, k_l, d, row_ok, d_ok)
+            block_v = load_rows(value, row, v_l, d, row_ok, d_ok)
         s_q = load_rows(query, s_row, q_l, d, s_ok, d_ok)
         from_shared = table + s_place[:, None] * table_q + row_place[None, :] * table_k
         to_block = _scores(s_q, block_k, from_shared, s_ok, row_ok, scale, TABLE, PRECISION)
@@ -134,7 +151,7 @@ def _tile_blocks(
         tl.store(log_mass + at, log_total(s_peak, s_total), mask=s_ok)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=[name for name in _LENGTHS if name not in ("count", "per_tile")])
 def _shared_rows(
     query, key, value, out, pieces, log_mass, shared, position, table,
     q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l,
@@ -197,8 +214,9 @@ def tile_rows_kernel(inputs: LayerInputs, view: TileView, *, only_shared: bool =
     n, heads, tokens, dim = query.shape
     empty = torch.zeros if only_shared or tiles.padded else torch.empty
     out = empty(n, tokens, heads, dim, dtype=query.dtype, device=query.device)
-    rows = block_of(tiles.width, most=_MOST_ROWS)
-    per_tile = -(-tiles.width // rows)
+    block_d = block_of(dim)
+    block = _tile_block(tiles.width, block_d, query.dtype)
+    per_tile = -(-tiles.width // block.rows)
     count = tiles.start.shape[1]
     blocks = count * per_tile
     shared = tiles.lead + tiles.trail
@@ -215,22 +233,32 @@ def tile_rows_kernel(inputs: LayerInputs, view: TileView, *, only_shared: bool =
         "SHARED": block_of(shared),
         "TABLE": table is not query,
         "DIM": dim,
-        "BLOCK_D": block_of(dim),
+        "BLOCK_D": block_d,
     }
-    _tile_blocks[(blocks * n * heads,)](
-        query, key, value, out, pieces, log_mass,
-        tiles.start, tiles.length, tiles.shared, tiles.position, table,
-        *strides, heads, groups, tokens, count, blocks, shared, scale, **sizes,
-        HAS_SHARED=shared > 0, ONLY_SHARED=only_shared, PER_TILE=per_tile, ROWS=rows,
-        PRECISION=precision_of(query.dtype), num_warps=4,
-    )  # fmt: skip
-    if shared:
-        _shared_rows[(shared * n * heads,)](
-            query, key, value, out, pieces, log_mass, tiles.shared, tiles.position, table,
-            *strides, heads, groups, tokens, blocks, shared, scale, **sizes,
-            BLOCKS=block_of(blocks, most=64), num_warps=2,
+    with device_of(query):
+        _tile_blocks[(blocks * n * heads,)](
+            query, key, value, out, pieces, log_mass,
+            tiles.start, tiles.length, tiles.shared, tiles.position, table,
+            *strides, heads, groups, tokens, count, blocks, per_tile, shared, scale, **sizes,
+            HAS_SHARED=shared > 0, ONLY_SHARED=only_shared, SINGLE=per_tile == 1,
+            ROWS=block.rows, KEYS=block.keys, PRECISION=precision_of(query.dtype),
+            num_warps=block.warps, num_stages=block.stages,
         )  # fmt: skip
+        if shared:
+            _shared_rows[(shared * n * heads,)](
+                query, key, value, out, pieces, log_mass, tiles.shared, tiles.position, table,
+                *strides, heads, groups, tokens, blocks, shared, scale, **sizes,
+                BLOCKS=_BLOCKS, num_warps=2,
+            )  # fmt: skip
     return out
+
+
+def _tile_block(width: int, block_d: int, dtype: torch.dtype) -> KeyBlock:
+    """Sizes that were fastest on an H200 and fit the shared memory of smaller GPUs."""
+    rows = block_of(width, most=64)
+    if dtype == torch.float32:
+        return KeyBlock(rows, 64 if block_d <= 64 else 32, 4, 2)
+    return KeyBlock(rows, 64, 4, 3)
 
 
 def _table(view: TileView, query: Tensor) -> tuple[Tensor, tuple[int, int, int, int]]:
