@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fairspan.attention.baskets import runs
+from fairspan.attention.baskets import is_traced, runs
 
 SHARED = -1
 NO_TILE = -2
@@ -138,17 +139,17 @@ def lay_tiles(
             throughout for texts that are cut by `size`.
         longest: the most tokens of a tile of a segment; `size` if None.
     """
+    whole = max(size, whole)
+    if segment is None and not is_traced():
+        return _lay_on_host(valid, size, whole, lead, trail)
     first = valid.int().argmax(dim=1, keepdim=True)
     total = valid.sum(dim=1, keepdim=True)
     rank = valid.cumsum(dim=1) - 1
     count = (total - lead - trail).clamp(min=0)
     offset = rank - lead
     content = _Content(first + lead, count, offset, valid & (offset >= 0) & (offset < count))
-    # A compiled graph may not look.
-    padded = segment is not None or torch.compiler.is_compiling() or not bool(valid.all())
     if segment is None:
-        room = valid.shape[1] - lead - trail
-        cut = _cut_by_size(content, size, room, whole=max(size, whole), padded=padded)
+        cut = _cut_by_size(content, size, whole, valid.shape[1] - lead - trail)
     else:
         cut = _cut_by_segment(content, segment, size, size if longest is None else longest)
 
@@ -167,22 +168,71 @@ def lay_tiles(
         trail,
         cut.width,
         cut.size,
-        padded,
+        padded=True,
     )
 
 
-def _cut_by_size(content: _Content, size: int, room: int, *, whole: int, padded: bool) -> _Cut:
+def _lay_on_host(valid: Tensor, size: int, whole: int, lead: int, trail: int) -> Tiles:
+    """`lay_tiles` without segments, where lengths may be looked at.
+
+    A GPU would start dozens of small operations before the first layer. Texts of one length have
+    the same tiles.
+    """
+    row_length = valid.shape[1]
+    ends = torch.stack([valid.int().argmax(dim=1), valid.sum(dim=1)]).numpy(force=True)
+    padded = bool((ends[1] < row_length).any())
+    ends = ends if padded else ends[:, :1]
+    first = ends[0][:, None]
+    total = ends[1][:, None]
+    count = (total - lead - trail).clip(0)
+    pieces = (-(-count // np.where(count > whole, size, whole))).clip(1)
+    number = np.arange(pieces.max(initial=1))
+    length = np.where(number < pieces, count // pieces + (number < count % pieces), 0)
+    start = first + lead + length.cumsum(axis=1) - length
+
+    # A text is runs of tokens at rising positions: padding, shared, its tiles, shared, padding.
+    in_front = np.minimum(total, lead)
+    at_end = total - in_front - count
+    lengths = np.hstack([first, in_front, length, at_end, row_length - first - total])
+    zero = np.zeros_like(first)
+    behind_tiles = lead + length[:, :1]
+    positions = np.hstack([zero, zero, np.full_like(length, lead), behind_tiles, zero])
+    kinds = np.hstack([NO_TILE, SHARED, number, SHARED, NO_TILE])
+    repeats = lengths.ravel()
+    begins = repeats.cumsum() - repeats
+    tile = np.repeat(np.broadcast_to(kinds, lengths.shape), repeats)
+    position = np.repeat(positions.ravel() - begins, repeats) + np.arange(len(tile))
+    position[tile == NO_TILE] = 0
+
+    def on_device(rows: np.ndarray) -> Tensor:
+        """[N, …], of rows of texts or of one for all."""
+        tensor = torch.from_numpy(rows.reshape(len(first), -1)).to(valid.device)
+        return tensor.expand(len(valid), -1).contiguous()
+
+    shared = _shared_rows(torch.from_numpy(first), torch.from_numpy(total), lead, trail)
+    of_several = length[pieces[:, 0] > 1]
+    return Tiles(
+        valid,
+        on_device(position),
+        on_device(tile),
+        on_device(start),
+        on_device(length),
+        on_device(shared.numpy()),
+        lead,
+        trail,
+        width=int(length.max(initial=1)),
+        size=int(of_several.max(initial=1)),
+        padded=padded,
+    )
+
+
+def _cut_by_size(content: _Content, size: int, whole: int, room: int) -> _Cut:
     """Texts of more than `whole` tokens cut into tiles of at most `size` tokens.
 
     No text has more content than `room`.
     """
     most_tiles, longest = runs(room, size)
     _, width = runs(room, whole)
-    if not padded and room > whole:
-        longest = -(-room // most_tiles)
-        width = longest
-    elif not padded:
-        most_tiles = 1
     number = torch.arange(most_tiles, device=content.count.device)
     limit = size if whole == size else torch.where(content.count > whole, size, whole)
     pieces, base, longer = _balance(content.count, limit)

@@ -22,7 +22,8 @@ from fairspan.encoding.direct import DirectEncoder, ReadText, usable
 from fairspan.encoding.fill import Tally, batches, embed_batch
 from fairspan.errors import DesignError, FairspanError
 from fairspan.model.build import calibrate_if_asked
-from fairspan.model.transformer import NotFinite, calibrated_transformers
+from fairspan.model.even import NotFinite
+from fairspan.model.transformer import calibrated_transformers
 from fairspan.runs.subject import batch_budget, open_subject
 
 Advance = Callable[[int, int, float], None]

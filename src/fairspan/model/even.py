@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from fairspan.attention.baskets import is_traced
 from fairspan.attention.interface import kernels
+from fairspan.errors import FairspanError
 from fairspan.model.pooling import TOKENS, prompt_length
 
 EVENLY = "fairspan_evenly"
@@ -51,10 +52,17 @@ def even_vector(tokens: Tensor, ridge: float) -> Tensor:
     return even * (_length(tokens.mean(dim=0)) / _length(even))
 
 
+class NotFinite(FairspanError):  # noqa: N818 - as its base's other classes
+    """The tokens of a text are NaN or infinite, and cannot be pooled evenly."""
+
+
 class EvenPooling(Pooling):  # type: ignore[misc]
     """Even pooling, in place of the mean over all tokens, of the texts that the features name.
 
     The others keep their mean. An even vector is as long as the mean.
+
+    Attributes:
+        tokenizer: of the model, to name a text that cannot be pooled.
     """
 
     # The reference written to modules.json; it must not change when files move.
@@ -65,6 +73,7 @@ class EvenPooling(Pooling):  # type: ignore[misc]
     def __init__(self, *args: Any, ridge: float, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.ridge = ridge
+        self.tokenizer: Any = None
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         """The features with `sentence_embedding`, [N, d]."""
@@ -72,6 +81,30 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         if evenly is False:
             pooled: dict[str, Any] = super().forward(features, **kwargs)
             return pooled
+        pooled = self._pool(features, evenly, **kwargs)
+        if not is_traced():
+            self._require_finite(pooled)
+        return pooled
+
+    def _require_finite(self, pooled: dict[str, Any]) -> None:
+        """Raise if a vector is NaN or infinite, as it is if a token is."""
+        finite = pooled["sentence_embedding"].isfinite().all(dim=1).tolist()
+        if all(finite):
+            return
+        number = finite.index(False)
+        beginning = ""
+        if self.tokenizer is not None and "input_ids" in pooled:
+            text = self.tokenizer.decode(pooled["input_ids"][number][:40])[:40]
+            beginning = f", which begins {text!r},"
+        raise NotFinite(
+            f"the model turns text {number + 1} of {len(finite)} in its batch{beginning} into NaN "
+            "or infinity: check the weights and the dtype."
+        )
+
+    def _pool(
+        self, features: dict[str, Any], evenly: Tensor | bool, **kwargs: Any
+    ) -> dict[str, Any]:
+        """The features with `sentence_embedding`; `evenly` is not False."""
         tokens = features[TOKENS]
         mask = features.get("attention_mask")
         if mask is None:
@@ -87,10 +120,12 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         mean = pooled["sentence_embedding"]
         if kernels is not None and _suits_kernel(tokens):
             steps = max(_steps(self.ridge), tokens.shape[2])
-            factor = None if evenly is True else evenly
-            kernels.even_vectors_kernel(mean, tokens, mask, self.ridge, factor, steps, _TOLERANCE)
+            own_factor = None if evenly is True else evenly
+            kernels.even_vectors_kernel(
+                mean, tokens, mask, self.ridge, own_factor, steps, _TOLERANCE
+            )
             return pooled
-        factor = torch.ones_like(mean[:, :1]) if evenly is True else evenly[:, None]
+        factor = evenly[:, None] if isinstance(evenly, Tensor) else torch.ones_like(mean[:, :1])
         keeps_mean = factor.isinf()
         even = pool_evenly(tokens, mask, self.ridge, torch.where(keeps_mean, 1.0, factor))
         even = even * (_length(mean.to(even.dtype)) / _length(even).clamp(min=_SMALLEST))
@@ -117,11 +152,12 @@ def takes_mean(model: nn.Module) -> bool:
     )
 
 
-def set_even(pooling: Pooling, ridge: float | None) -> None:
+def set_even(pooling: Pooling, ridge: float | None, tokenizer: Any) -> None:
     """Make a module pool evenly, or for None as it did before."""
     if ridge is not None:
         pooling.__class__ = EvenPooling
         pooling.ridge = ridge
+        pooling.tokenizer = tokenizer
     elif isinstance(pooling, EvenPooling):
         pooling.__class__ = Pooling
 

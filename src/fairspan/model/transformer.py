@@ -26,7 +26,7 @@ from fairspan.calibration.calibration import (
     as_calibration,
 )
 from fairspan.calibration.treatment import Treatment, as_treatment
-from fairspan.errors import DesignError, FairspanError, UnsupportedModel
+from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model.checkpoint import SafeTransformer
 from fairspan.model.even import EVENLY, set_even, takes_mean
 from fairspan.model.plans import make_plan, pooled_evenly
@@ -54,10 +54,6 @@ from fairspan.model.window import cut_at, keep_untiled_length
 _FEATURES = (SIDE, SEGMENTS, EVENLY)
 # The names of a model's prompt for each side, as encode_document and encode_query look for them.
 _PROMPTS = {"document": ("document", "passage", "corpus"), "query": ("query",)}
-
-
-class NotFinite(FairspanError):  # noqa: N818 - as its base's other classes
-    """The tokens of a text are NaN or infinite, and cannot be pooled evenly."""
 
 
 class CalibratedTransformer(SafeTransformer):
@@ -113,7 +109,7 @@ class CalibratedTransformer(SafeTransformer):
             self.can_flatten_inputs = False
         if self.site.module is not None:
             is_even = self.calibration.pooling == "even"
-            set_even(self.site.module, self.calibration.ridge if is_even else None)
+            set_even(self.site.module, self.calibration.ridge if is_even else None, self.tokenizer)
         if not (self.calibration.attends_on("query") or self.calibration.attends_on("document")):
             return
         route_attention(self.model)
@@ -200,28 +196,14 @@ class CalibratedTransformer(SafeTransformer):
         features[EVENLY] = acts and how_evenly
         if plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0:
             features.update(super().forward(inputs, **kwargs))
-            return self._require_finite(features)
+            return features
         parts = [] if plan.tiles is None else self._parts(inputs, plan.tiles)
         if len(parts) > 1:
             return self._read_parts(features, parts, all_tokens, **kwargs)
         features.update(self._run(inputs, plan, **kwargs))
         if plan.only_pooled_in is None:
-            return self._require_finite(features)
+            return features
         return PooledFeatures(features, features[TOKENS][:, 0], all_tokens)
-
-    def _require_finite(self, features: dict[str, Any]) -> dict[str, Any]:
-        """The features; raise if tokens to be pooled evenly are NaN or infinite."""
-        if features[EVENLY] is False or is_traced():
-            return features
-        finite = features[TOKENS].sum(dim=(1, 2), dtype=torch.float32).isfinite().tolist()
-        if all(finite):
-            return features
-        number = finite.index(False)
-        beginning = self.tokenizer.decode(features["input_ids"][number][:40])[:40]
-        raise NotFinite(
-            f"the model turns text {number + 1} of {len(finite)} in its batch, which begins "
-            f"{beginning!r}, into NaN or infinity: check the weights and the dtype."
-        )
 
     def _pooled_rows(self, inputs: dict[str, Any], plan: Plan) -> Tensor:
         """[N], the row of each text that is pooled."""
