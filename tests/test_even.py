@@ -48,11 +48,10 @@ def pooled(tokens: Tensor, ridge: float = 0.2) -> Tensor:
 
 
 def states_of(model: SentenceTransformer, texts: list[str], prompt: str = "") -> list[Tensor]:
-    """The hidden states [n, d] of each text, without padding."""
+    """The hidden states [n, d] of each text, which is read alone."""
     with torch.inference_mode():
-        features = model[0](model.preprocess(texts, prompt=prompt or None))
-    mask = features["attention_mask"].bool()
-    return [row[valid] for row, valid in zip(features["token_embeddings"], mask, strict=True)]
+        batches = [model[0](model.preprocess([text], prompt=prompt or None)) for text in texts]
+    return [features["token_embeddings"][0] for features in batches]
 
 
 def difference(vector: Tensor, other: Tensor) -> float:
