@@ -241,11 +241,6 @@ def test_a_basket_whose_mass_vanishes_keeps_its_proportions() -> None:
     assert many.flatten().tolist() == pytest.approx([wanted] * 4, rel=1e-6)
 
 
-def _rule(valid: Tensor, strength: float, pooled: Tensor | None) -> BasketRule:
-    baskets = fixed_baskets(valid, 7, own_bos=False, own_eos=False)
-    return BasketRule(baskets, SpecialShares(), torch.full((len(valid),), strength), pooled)
-
-
 @pytest.mark.parametrize("case", ["tiles", "all rows", "half strength", "pooled row"])
 def test_dropout_drops_weights_with_and_without_gradients(case: str) -> None:
     """Values are a unit matrix, so that the output is the weights. A loss that computes a batch
@@ -258,16 +253,15 @@ def test_dropout_drops_weights_with_and_without_gradients(case: str) -> None:
     module = torch.nn.Module()
     module.num_key_value_groups = H // K
 
+    baskets = fixed_baskets(valid, 7, own_bos=False, own_eos=False)
+    strength = torch.full((N,), 0.5) if case == "half strength" else None
+    pooled = FIRST if case == "pooled row" else None
+    rule = BasketRule(baskets, SpecialShares(), strength, pooled)
+
     def weights(dropout: float, query: Tensor = query) -> Tensor:
+        plan = Plan(layers=frozenset({0}), make_rule=lambda: rule)
         if case == "tiles":
             plan = Plan(tiles=lay_tiles(valid, 7, lead=1, trail=1))
-        else:
-            rule = _rule(
-                valid,
-                0.5 if case == "half strength" else 1.0,
-                FIRST if case == "pooled row" else None,
-            )
-            plan = Plan(layers=frozenset({0}), make_rule=lambda: rule)
         torch.manual_seed(1)
         how = {"is_causal": False, "dropout": dropout, "fairspan_plan": plan}
         return attention(module, query, key, value, None, **how)[0]

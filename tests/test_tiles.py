@@ -627,16 +627,16 @@ def test_an_adapter_on_one_part_alone_has_its_gradient(
 def test_trainers_give_the_length_of_a_prompt_as_a_tensor(
     make_tiny: Make, pooling: str, length: int | list[int]
 ) -> None:
-    is_even = pooling == "even"
-    model = copy.deepcopy(make_tiny("bert", "mean" if is_even else pooling))
+    model = copy.deepcopy(make_tiny("bert", pooling.replace("even", "mean")))
     model[1].include_prompt = False
-    fair = fairspan.calibrate(model, tile_size=7, pooling="even" if is_even else "model")
+    how = "even" if pooling == "even" else "model"
+    fair = fairspan.calibrate(model, tile_size=7, pooling=how)
     with torch.inference_mode():
         features = fair.preprocess([words(30, 1), words(20, 2)], prompt="w1 w2 w3 ")
         assert features["prompt_length"] == 4
         wanted = fair(dict(features))["sentence_embedding"]
         vectors = fair(features | {"prompt_length": torch.tensor(length)})["sentence_embedding"]
-        if is_even:
+        if how == "even":
             tokens = fair[0](dict(features)) | {"prompt_length": torch.tensor([4, 4])}
             assert torch.equal(fair[1](tokens)["sentence_embedding"], wanted)
     assert torch.equal(vectors, wanted)
