@@ -137,17 +137,16 @@ def test_other_texts_are_read_between_the_steps(make_tiny: Make, pooling: str) -
 def test_what_a_token_needs_between_two_layers(
     make_tiny: Make, monkeypatch: pytest.MonkeyPatch, pooling: str
 ) -> None:
-    """Its state, the embedding that the model's forward keeps, and 110 bytes of ids and geometry.
-
-    Queries, keys, values, attention and residuals would be seven states.
-    """
+    """Its state, the embedding that the model's forward keeps, and 110 bytes of ids and geometry,
+    but not its queries, keys, values, attention and residuals."""
     fair = fairspan.calibrate(make_tiny("bert", pooling), tile_size=7)
     monkeypatch.setattr(splitting, "CPU_PIECE", 200)
     peaks = [
         peak_bytes(lambda count=count: fair.encode(words(count), show_progress_bar=False))
         for count in (1000, 3000)
     ]
-    assert (peaks[1] - peaks[0]) / 2000 <= 2 * 4 * HIDDEN + 128
+    assert fair[0].token_bytes == 2 * 4 * HIDDEN + 128
+    assert (peaks[1] - peaks[0]) / 2000 <= fair[0].token_bytes
 
 
 def test_a_closed_iterator_ends_the_work(make_tiny: Make) -> None:

@@ -9,9 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 from tokenizers.normalizers import BertNormalizer
 
@@ -25,6 +27,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from fairspan.serving import fitting
 from fairspan.serving.app import make_app
 from fairspan.serving.service import Service
 
@@ -452,3 +455,57 @@ def test_health_follows_the_service(model: Model) -> None:
         assert client.get("/health").json() == {"status": "ready"}
         service.batcher.broken = RuntimeError("CUDA error")
         assert client.get("/health").json() == {"status": "broken"}
+
+
+@pytest.mark.parametrize(("tokens_free", "limit"), [(None, 2000), (1250, 1000), (9, 512)])
+def test_a_limit_beyond_memory_is_lowered(
+    model: Model,
+    monkeypatch: Patch,
+    caplog: pytest.LogCaptureFixture,
+    tokens_free: int | None,
+    limit: int,
+) -> None:
+    """To four fifths of what is free, but a full batch; not where nothing is known."""
+    fair = calibrate(model, tile_size=16)
+    free = None if tokens_free is None else tokens_free * fair[0].token_bytes
+    monkeypatch.setattr(fitting, "free_bytes", lambda: free)
+    allowed = Limits(max_batch_tokens=512, max_request_tokens=2000)
+    with serving(fair, limits=allowed) as client:
+        assert client.get("/info").json()["limits"]["request_tokens"] == limit
+    lines = [record.getMessage() for record in caplog.records if record.name == "fairspan.serving"]
+    lowered = (
+        f"a text of 2,000 tokens does not fit into memory: max_request_tokens is now {limit:,}"
+    )
+    assert lines == ([] if limit == 2000 else [lowered])
+
+
+def test_on_a_gpu_the_longest_text_is_read() -> None:
+    """A fake, with memory for 700 tokens."""
+    encoder = Mock()
+    encoder.model.device.type = "cuda"
+    encoder.read = lambda texts: [len(text.split()) for text in texts]
+
+    def vectors(lengths: list[int]) -> None:
+        if max(lengths) > 700:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    encoder.vectors = vectors
+    assert [fitting.most_tokens(encoder, longest, 512) for longest in (700, 1300, 2000)] == [
+        *(700, 650, 512)
+    ]
+
+
+def test_free_memory(tmp_path: Path) -> None:
+    """In a container what its limit leaves, with the files that the system may drop."""
+    assert fitting.free_bytes(tmp_path) is None
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal: 100 kB\nMemAvailable: 90 kB\n")
+    assert fitting.free_bytes(tmp_path) == 90 * 1024
+    group = tmp_path / "sys/fs/cgroup"
+    group.mkdir(parents=True)
+    (group / "memory.max").write_text("max\n")
+    assert fitting.free_bytes(tmp_path) == 90 * 1024
+    (group / "memory.max").write_text("50000\n")
+    (group / "memory.current").write_text("30000\n")
+    (group / "memory.stat").write_text("anon 1000\ninactive_file 10000\n")
+    assert fitting.free_bytes(tmp_path) == 30000

@@ -188,7 +188,7 @@ def embed_batch(
         raise type(error)(f"{error} {kept()}".rstrip()) from None
     except Exception as error:
         reason = " ".join(str(error).split())
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise FairspanError(
                 f"the model failed on a batch of {len(batch)} texts of up to "
                 f"{max(map(length, batch)):,} tokens ({type(error).__name__}: "
@@ -209,7 +209,7 @@ def embed_batch(
     return [*again(batch[:middle]), *again(batch[middle:])]
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
     """Whether memory ran out, on any device; some raise a plain RuntimeError for it."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True

@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from importlib.metadata import version
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from fairspan.encoding.direct import DirectEncoder, ReadText, usable
 from fairspan.errors import FairspanError, first_line
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.serving.batcher import Batcher
+from fairspan.serving.fitting import most_tokens
 from fairspan.serving.limits import Limits
 from fairspan.serving.metrics import Metrics
 from fairspan.serving.protocol import (
@@ -82,6 +83,7 @@ class Service:
         # One thread, so that large requests leave a core to short ones, and use little memory.
         self._large = ThreadPoolExecutor(1, "large")
         self.batcher.submit(self._warm_up).result()
+        self.batcher.submit(self._check_longest).result()
 
     @property
     def state(self) -> str:
@@ -245,6 +247,20 @@ class Service:
         per_token = max(seconds - least, 1e-9) / max(tokens - short.read, 1)
         self.batcher.pass_tokens = int(min(max(least / per_token - short.read, 0), budget))
         self.batcher.speed = tokens / seconds
+
+    def _check_longest(self) -> None:
+        """Lower the limit of a request to the longest text that fits into memory, and log it."""
+        encoder = self._sides["document"]
+        allowed = self.limits.max_request_tokens
+        longest = min(allowed, encoder.window or allowed)
+        fitting = most_tokens(encoder, longest, min(longest, self.batcher.budget))
+        if fitting < longest:
+            self.limits = replace(self.limits, max_request_tokens=fitting)
+            _log.warning(
+                "a text of %s tokens does not fit into memory: max_request_tokens is now %s",
+                f"{longest:,}",
+                f"{fitting:,}",
+            )
 
 
 def was_trained_for_cutting(model: SentenceTransformer) -> bool:
