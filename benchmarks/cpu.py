@@ -1,11 +1,18 @@
 """`make bench`: calibrated against plain models on this CPU.
 
     python -m benchmarks.cpu [--dtype bfloat16] [--record]
+    python -m benchmarks.cpu --grid [--quick] [--threads 1 2] [--dtype bfloat16]
+    python -m benchmarks.cpu --mixed 1 8 32 64 [--threads 1]
 
 Times are medians of ratios between forward passes that ran one after the other in this process, on
 fresh random texts. Memory is the most bytes that tensors took above the weights during one pass.
 Before anything is timed, the calibrated vectors of the same model are compared with those computed
 by whole matrices in float64.
+
+`--grid` prints every setting's ratio to the plain model, by mean pooling and in models of two
+layers: ratios do not depend on their number. `--mixed` takes batch sizes and encodes 52 documents
+of 50 to 20,000 tokens with `long`. Both measure CPU time, which other load on the machine changes
+little.
 """
 
 from __future__ import annotations
@@ -14,18 +21,21 @@ import argparse
 import datetime
 import platform
 import subprocess
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import sentence_transformers
 import torch
 import transformers
 from sentence_transformers import SentenceTransformer
 from tests.by_matrices import matrices_instead
+from tests.tiny import words
 
 from benchmarks.measure import peak_bytes, time_side_by_side
-from benchmarks.models import SMALL, Shape, calibrated, random_batch, random_model
+from benchmarks.models import BASE, SMALL, WINDOW, Shape, calibrated, random_batch, random_model
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 # (tokens, texts, rounds): enough rounds for the median, few enough for minutes.
@@ -36,6 +46,9 @@ TREATMENTS = {
     "cls": ["paper", "retrieval", "tempscale", "tiles", "long"],
     "mean": ["paper", "retrieval", "tiles", "long"],
 }
+SETTINGS = ["long", "tiles-64", "tiles-128", "tiles-256", "tiles-512", "even", "paper", "retrieval"]
+# (tokens, texts, rounds, rounds to warm up)
+GRID = [(512, 8, 3, 1), (2048, 2, 2, 0), (8192, 1, 1, 0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +134,45 @@ def _pass(
     return lambda: model(random_batch(texts, tokens, generator))["sentence_embedding"]
 
 
+def grid(threads: int, dtype: str, *, quick: bool) -> Iterator[str]:
+    """The lines of a table: ratios of all settings to the plain model."""
+    torch.set_num_threads(threads)
+    generator = torch.Generator().manual_seed(1)
+    yield f"| threads, dtype, model | tokens × texts | plain, s | {' | '.join(SETTINGS)} |"
+    yield "|---" * (3 + len(SETTINGS)) + "|"
+    longest = max(tokens for tokens, *_ in GRID)
+    for shape in (SMALL,) if quick else (SMALL, BASE):
+        plain = random_model(replace(shape, layers=2), "mean", longest).to(getattr(torch, dtype))
+        models = {"plain": plain, **{name: calibrated(plain, name) for name in SETTINGS}}
+        for tokens, texts, rounds, warm_up in GRID[: 1 if quick else None]:
+            calls = {name: _pass(model, tokens, texts, generator) for name, model in models.items()}
+            with torch.inference_mode():
+                timings = time_side_by_side(
+                    calls, "plain", rounds, clock=time.process_time, warm_up=warm_up
+                )
+            ratios = " | ".join(f"{timings[name].ratio:.3f}" for name in SETTINGS)
+            model = shape.name.split()[0]
+            yield (
+                f"| {threads}, {dtype}, {model} | {tokens} × {texts} "
+                f"| {timings['plain'].median:.2f} | {ratios} |"
+            )
+
+
+def mixed(threads: int, batch_sizes: list[int]) -> Iterator[str]:
+    """The lines of a table: CPU seconds of 52 documents of 50 to 20,000 tokens, by batch size."""
+    torch.set_num_threads(threads)
+    plain = random_model(replace(SMALL, layers=2), "mean", WINDOW)
+    fair = calibrated(plain, "long")
+    rng = np.random.default_rng(0)
+    lengths = np.exp(rng.uniform(np.log(50), np.log(20_000), 52)).astype(int)
+    texts = [words(int(length), seed) for seed, length in enumerate(lengths)]
+    yield f"{lengths.sum():,} tokens, {threads} threads\n\n| batch_size | CPU, s |\n|---|---|"
+    for batch_size in batch_sizes:
+        start = time.process_time()
+        fair.encode_document(texts, batch_size=batch_size)
+        yield f"| {batch_size} | {time.process_time() - start:.1f} |"
+
+
 def environment(shape: Shape, dtype: str) -> str:
     """Machine, versions and commit, as the paragraph above a table."""
     return (
@@ -162,7 +214,20 @@ def main() -> None:
         "--record", action="store_true", help="append the table to benchmarks/RESULTS.md"
     )
     parser.add_argument("--dtype", choices=list(TOLERANCE), default="float32")
+    parser.add_argument("--grid", action="store_true", help="one table of all settings")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the grid")
+    parser.add_argument("--mixed", type=int, nargs="+", metavar="SIZE", help="of batches")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="of grid and mixed")
     given = parser.parse_args()
+    for threads in given.threads:
+        if given.grid:
+            for line in grid(threads, given.dtype, quick=given.quick):
+                print(line, flush=True)
+        if given.mixed:
+            for line in mixed(threads, given.mixed):
+                print(line, flush=True)
+    if given.grid or given.mixed:
+        return
     described = environment(SMALL, given.dtype)
     print(described, flush=True)
     rows = measure(SMALL, given.dtype)

@@ -37,20 +37,25 @@ class Timing:
 
 
 def time_side_by_side(
-    calls: dict[str, Callable[[], object]], baseline: str, rounds: int, rest: float = 0
+    calls: dict[str, Callable[[], object]],
+    baseline: str,
+    rounds: int,
+    rest: float = 0,
+    clock: Callable[[], float] = time.perf_counter,
+    warm_up: int = 1,
 ) -> dict[str, Timing]:
-    """Run every callable once a round, in turning order, after one round to warm up, and so many
+    """Run every callable once a round, in turning order, after rounds to warm up, and so many
     seconds apart."""
     names = list(calls)
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(-1, rounds):
+    for turn in range(-warm_up, rounds):
         for place in range(len(names)):
             name = names[(place + turn) % len(names)]
             time.sleep(rest)
-            start = time.perf_counter()
+            start = clock()
             calls[name]()
             if turn >= 0:
-                seconds[name].append(time.perf_counter() - start)
+                seconds[name].append(clock() - start)
     plain = seconds[baseline]
     return {
         name: Timing(taken, [a / b for a, b in zip(taken, plain, strict=True)])

@@ -22,9 +22,11 @@ EVERYTHING: list[dict[str, Any]] = [
 
 
 # sentence-transformers 6.0 asks a cached function whether peft is there, for plain models as well.
-@pytest.mark.filterwarnings(
+pytestmark = pytest.mark.filterwarnings(
     "ignore:Dynamo detected a call to a `functools.lru_cache`-wrapped function:UserWarning"
 )
+
+
 @pytest.mark.parametrize(
     ("architecture", "pooling", "settings"),
     [
@@ -54,3 +56,36 @@ def test_a_calibrated_transformer_is_one_graph(
         graph = torch.compile(fair[0], backend="eager", fullgraph=True)
         got = fair[1](graph(dict(features)))["sentence_embedding"]
     assert torch.allclose(got, wanted, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "settings", "most"),
+    [
+        ("mean", {"tile_size": 7, "pooling": "model"}, 2),
+        ("cls", {"tile_size": 7, "short_texts": "leave"}, 3),
+    ],
+)
+@pytest.mark.slow
+def test_ten_lengths_do_not_need_ten_graphs(
+    make_tiny: Callable[..., SentenceTransformer], pooling: str, settings: dict[str, Any], most: int
+) -> None:
+    """One graph for the first length, one for any length, and one for texts that are left as they
+    are. A window of 16 tokens."""
+    model = copy.deepcopy(make_tiny("bert", pooling, num_hidden_layers=1)).double()
+    model.max_seq_length = 16
+    fair = fairspan.calibrate(model, **settings)
+    graphs: list[torch.fx.GraphModule] = []
+
+    def count(graph: torch.fx.GraphModule, _: list[Any]) -> Callable[..., Any]:
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    compiled = torch.compile(fair[0], backend=count, fullgraph=True)
+    with torch.inference_mode():
+        for length in (40, 30, 61, 50, 75, 90, 12, 34, 120, 111):
+            features = fair.preprocess([words(length), words(length // 3, seed=1)])
+            wanted = fair(dict(features))["sentence_embedding"]
+            vectors = fair[1](compiled(dict(features)))["sentence_embedding"]
+            assert torch.allclose(vectors, wanted, rtol=0, atol=1e-12)
+    assert len(graphs) <= most

@@ -58,6 +58,10 @@ def _add_group(flat: Tensor, inputs: LayerInputs, view: TileView, group: TileGro
 
 
 def _blocks(count: int, size: int) -> Iterable[slice]:
+    """Blocks of so many of `count`; one of all in a compiled graph, or there would be a graph for
+    every number of blocks."""
+    if torch.compiler.is_compiling():
+        return [slice(None)]
     size = max(1, size)
     return (slice(first, first + size) for first in range(0, count, size))
 
