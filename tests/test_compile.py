@@ -63,6 +63,7 @@ def test_a_calibrated_transformer_is_one_graph(
     [
         ("mean", {"tile_size": 7, "pooling": "model"}, 2),
         ("cls", {"tile_size": 7, "short_texts": "leave"}, 3),
+        ("cls", {"basket_size": 7}, 2),
     ],
 )
 @pytest.mark.slow
@@ -70,9 +71,9 @@ def test_ten_lengths_do_not_need_ten_graphs(
     make_tiny: Callable[..., SentenceTransformer], pooling: str, settings: dict[str, Any], most: int
 ) -> None:
     """One graph for the first length, one for any length, and one for texts that are left as they
-    are. A window of 16 tokens."""
+    are. A window of 16 tokens in tiles."""
     model = copy.deepcopy(make_tiny("bert", pooling, num_hidden_layers=1)).double()
-    model.max_seq_length = 16
+    model.max_seq_length = 16 if "tile_size" in settings else 128
     fair = fairspan.calibrate(model, **settings)
     graphs: list[torch.fx.GraphModule] = []
 

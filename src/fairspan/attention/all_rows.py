@@ -44,7 +44,7 @@ def all_rows(inputs: LayerInputs, rule: BasketRule) -> Tensor:
     if mask is not None and hides_only_padding(mask):
         mask = mask[:, :, :1]
     dtype = accumulate(query[:0]).dtype
-    rows = _rows_at_a_time(inputs, max(rule.baskets.widths))
+    rows = _rows_at_a_time(inputs, rule.baskets.width)
     baskets_seen: list[BasketKeys] = []
     one_row_mask = mask is None or mask.shape[-2] == 1
     rows_are_alike = one_row_mask and not inputs.causal and inputs.position_bias is None

@@ -40,23 +40,32 @@ class Baskets:
     Attributes:
         slot: [N, L], the slot of each key, `NO_BASKET` for padding.
         start, length: [N, M], where each slot's keys begin and how many there are.
-        widths: M ints, a length that no text of the batch exceeds in that slot. Empty in a graph
-            that is exported, where M is a symbol.
+        width: a length that no slot exceeds.
         content: [N], how many keys of each text lie in content baskets.
         size: the size of fixed baskets, whose borders follow from it; None for segments.
+        segment_widths: of segments, see `widths`.
     """
 
     slot: Tensor
     start: Tensor
     length: Tensor
-    widths: tuple[int, ...]
+    width: int
     content: Tensor
     size: int | None = None
+    segment_widths: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:
         """M, the number of slots."""
         return self.start.shape[1]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """M ints, a length that no text of the batch exceeds in that slot.
+
+        A compiled graph that asks for them holds for this M only.
+        """
+        return self.segment_widths or (1, 1, *[self.width] * (self.count - CONTENT))
 
 
 def fixed_baskets(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> Baskets:
@@ -81,8 +90,7 @@ def fixed_baskets(valid: Tensor, size: int, *, own_bos: bool, own_eos: bool) -> 
     content_start = first[:, None] + int(own_bos) + offset
     start = torch.cat([torch.stack([first, last], dim=1), content_start], dim=1)
     length = torch.cat([special, (content[:, None] - offset).clamp(min=0, max=size)], dim=1)
-    widths = () if is_exporting() else (1, 1, *[width] * count)
-    return Baskets(slot, start, length, widths, content, size)
+    return Baskets(slot, start, length, width, content, size)
 
 
 def runs(tokens: int, size: int) -> tuple[int, int]:
@@ -104,8 +112,9 @@ def segment_baskets(valid: Tensor, segment: Tensor, *, own_bos: bool, own_eos: b
     of_slot = slot[:, :, None] == torch.arange(count, device=slot.device)
     length = of_slot.sum(dim=1)
     start = of_slot.int().argmax(dim=1)
-    widths = tuple(max(1, width) for width in length.amax(dim=0).tolist())
-    return Baskets(slot, start, length, widths, length[:, CONTENT:].sum(dim=1))
+    longest = length.amax(dim=0).clamp(min=1).tolist()
+    content = length[:, CONTENT:].sum(dim=1)
+    return Baskets(slot, start, length, max(longest), content, None, tuple(longest))
 
 
 def _place_special(slot: Tensor, valid: Tensor, *, own_bos: bool, own_eos: bool) -> Tensor:
