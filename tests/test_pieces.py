@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any
@@ -147,6 +148,16 @@ def test_what_a_token_needs_between_two_layers(
     ]
     assert fair[0].token_bytes == 2 * 4 * HIDDEN + 128
     assert (peaks[1] - peaks[0]) / 2000 <= fair[0].token_bytes
+
+
+def test_threads_read_with_one_model(make_tiny: Make) -> None:
+    """The stops of one thread's pieces are none of the other's."""
+    fair = fairspan.calibrate(make_tiny("bert", "cls"), tile_size=7)
+    texts = [words(100, seed) for seed in range(12)]
+    alone = [fair.encode(text) for text in texts]
+    with ThreadPoolExecutor(3) as threads:
+        together = list(threads.map(fair.encode, texts))
+    assert np.array_equal(together, alone)
 
 
 def test_a_closed_iterator_ends_the_work(make_tiny: Make) -> None:
