@@ -10,7 +10,7 @@ Before anything is timed, the calibrated vectors of the same model are compared 
 by whole matrices in float64.
 
 `--grid` prints every setting's ratio to the plain model, by mean pooling and in models of two
-layers: ratios do not depend on their number. `--mixed` takes batch sizes and encodes 52 documents
+layers, which save time and are all alike. `--mixed` takes batch sizes and encodes 52 documents
 of 50 to 20,000 tokens with `long`. Both measure CPU time, which other load on the machine changes
 little.
 """
