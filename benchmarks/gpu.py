@@ -41,8 +41,9 @@ from fairspan.attention.shares import SpecialShares
 
 SIZES = [(8192, 4), (2048, 16), (512, 64)]
 TILES = (64, 128, 256, 512, 2046)
-LAYERS = 4
-"""Of the models in the grid; passes of more would only take longer."""
+LAYERS = {"float32": 4, "tf32": 4, "float16": 12, "bfloat16": 12}
+"""Of the models in the grid. In half precision what a pass takes beside its layers counts; in
+float32 more layers would only take longer."""
 ARCHITECTURES = ("bert", "roberta", "mpnet", "modernbert", "nomic_bert", "qwen3")
 # One very long and one short text besides.
 MODEL_SIZES = [(32768, 1), *SIZES, (512, 1)]
@@ -99,7 +100,7 @@ class Setting:
 
     def model(self) -> SentenceTransformer:
         """A plain model of base width on the GPU."""
-        shape = Shape("grid", LAYERS, BASE.hidden, BASE.hidden // self.head)
+        shape = Shape("grid", LAYERS[self.dtype], BASE.hidden, BASE.hidden // self.head)
         pooling = "lasttoken" if self.architecture == "qwen3" else "mean"
         plain = random_model(shape, pooling, MODEL_SIZES[0][0], self.architecture)
         dtype = torch.float32 if self.dtype == "tf32" else getattr(torch, self.dtype)
@@ -161,7 +162,10 @@ def ratios(setting: Setting) -> Iterator[Ratio]:
 
 def grid(*, quick: bool = False) -> None:
     """Tiles of all sizes against plain models of base width, all without padding."""
-    say(f"\n### Tiles against plain: {LAYERS} layers of base width, random weights, mean pooling\n")
+    say(
+        "\n### Tiles against plain models of base width: 12 layers, 4 in float32; random weights, "
+        "mean or last-token pooling, no padding\n"
+    )
     say(
         "| model | heads of | dtype | tokens × texts | plain, ms | tiles of 64 | 128 | 256 | 512 "
         "| 2,046 |"

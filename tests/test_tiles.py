@@ -644,6 +644,23 @@ def test_trainers_give_the_length_of_a_prompt_as_a_tensor(
         fair(features | {"prompt_length": torch.tensor([4, 3])})
 
 
+@pytest.mark.parametrize("pooling", ["cls", "mean", "even"])
+def test_the_transformer_alone_gives_all_tokens(
+    make_tiny: Callable[..., SentenceTransformer], pooling: str
+) -> None:
+    """Also where vectors are ready before the pooling, and they pool to the same vectors."""
+    is_even = pooling == "even"
+    model = make_tiny("bert", "mean" if is_even else pooling)
+    fair = fairspan.calibrate(model, tile_size=7, pooling="even" if is_even else "model")
+    texts = [words(300, 1), words(20, 2)]
+    with torch.inference_mode():
+        features = fair[0](fair.preprocess(texts))
+        tokens = dict(features)
+    assert tokens["token_embeddings"].shape == (2, 302, 32)
+    vectors = fair[1](tokens)["sentence_embedding"]
+    torch.testing.assert_close(vectors, fair.encode(texts, convert_to_tensor=True))
+
+
 def gradients(fair: SentenceTransformer, batches: list[list[str]]) -> dict[str, Tensor]:
     """Those of all weights, summed over the batches."""
     fair.zero_grad()

@@ -3,6 +3,7 @@
 from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -69,32 +70,56 @@ class PoolingSite:
 
 
 class PooledFeatures(UserDict[str, Any]):
-    """Features that are pooled already; what reads tokens after the pooling gets them all.
+    """Features that are pooled already; all but the pooling module get all tokens.
 
     The pooling module reads one token, and what it makes of that is replaced by `vectors` [N, D].
+
+    Attributes:
+        being_pooled: whether the pooling module has them; it sees the features `while_pooled`.
     """
 
     def __init__(
-        self, features: dict[str, Any], vectors: Tensor, all_tokens: Callable[[], Tensor]
+        self,
+        features: dict[str, Any],
+        vectors: Tensor,
+        all_tokens: Callable[[], Tensor],
+        while_pooled: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         super().__init__({**features, TOKENS: vectors[:, None]})
         self._vectors: Tensor | None = vectors
         self._all_tokens: Callable[[], Tensor] | None = all_tokens
+        self._while_pooled = while_pooled
+        self.being_pooled = False
 
     def __setitem__(self, key: str, value: Any) -> None:
         if key == "sentence_embedding" and self._vectors is not None:
             value = self._vectors
             self._vectors = None
+            self.being_pooled = False
         self.data[key] = value
 
     def __getitem__(self, key: str) -> Any:
-        if key == TOKENS and self._all_tokens is not None and "sentence_embedding" in self.data:
+        if key == TOKENS and self._all_tokens is not None and not self.being_pooled:
             self.data[TOKENS] = self._all_tokens()
             self._all_tokens = None
+        if self.being_pooled and key in self._while_pooled:
+            return self._while_pooled[key]
         return self.data[key]
 
     def __or__(self, other: Any) -> Any:
         return dict(self) | other
+
+
+def _tell_features(module: nn.Module, arguments: tuple[Any, ...]) -> None:  # noqa: ARG001
+    """Before a pooling module runs."""
+    if arguments and isinstance(arguments[0], PooledFeatures):
+        arguments[0].being_pooled = True
+
+
+def announce(pooling: nn.Module) -> None:
+    """Let a pooling module tell `PooledFeatures` that it has them."""
+    if _tell_features not in pooling._forward_pre_hooks.values():
+        pooling.register_forward_pre_hook(_tell_features)
 
 
 def pooling_of(

@@ -35,6 +35,7 @@ from fairspan.model.pooling import (
     TOKENS,
     PooledFeatures,
     PoolingSite,
+    announce,
     pooling_of,
     prompt_length,
 )
@@ -110,6 +111,7 @@ class CalibratedTransformer(SafeTransformer):
             self.calibration = _fitting(self.calibration, self.site)
             self.can_flatten_inputs = False
         if self.site.module is not None:
+            announce(self.site.module)
             is_even = self.calibration.pooling == "even"
             set_even(self.site.module, self.calibration.ridge if is_even else None, self.tokenizer)
         if not (self.calibration.attends_on("query") or self.calibration.attends_on("document")):
@@ -240,7 +242,7 @@ class CalibratedTransformer(SafeTransformer):
             return features
         vectors = torch.cat([pool(output)["sentence_embedding"] for output in outputs])
         vectors = vectors[torch.cat([*parts]).argsort()]
-        return PooledFeatures({**features, EVENLY: False}, vectors, all_tokens)
+        return PooledFeatures(features, vectors, all_tokens, while_pooled={EVENLY: False})
 
     def _run(self, inputs: dict[str, Any], plan: Plan, **kwargs: Any) -> dict[str, Any]:
         """The features after a pass, in pieces if it is over one long text in tiles.

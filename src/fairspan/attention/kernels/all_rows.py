@@ -163,7 +163,7 @@ def _all_rows(
 def _key_block(block_d: int, dtype: torch.dtype, *, full: bool) -> KeyBlock:
     """Sizes that were fastest on an H200 and fit its shared memory."""
     if dtype == torch.float32:
-        return KeyBlock(64, 128, 4, 1) if block_d <= 64 else KeyBlock(128, 32, 8, 2)
+        return KeyBlock(64, 128, 4, 1) if block_d <= 64 else KeyBlock(32, 32, 4, 2)
     if block_d > 64:
         return KeyBlock(128, 64, 8, 2)
     return KeyBlock(128, 128, 4, 3) if full else KeyBlock(64, 128, 4, 3)

@@ -256,9 +256,11 @@ def tile_rows_kernel(inputs: LayerInputs, view: TileView, *, only_shared: bool =
 def _tile_block(width: int, block_d: int, dtype: torch.dtype) -> KeyBlock:
     """Sizes that were fastest on an H200 and fit the shared memory of smaller GPUs."""
     rows = block_of(width, most=64)
-    if dtype == torch.float32:
-        return KeyBlock(rows, 64 if block_d <= 64 else 32, 4, 2)
-    return KeyBlock(rows, 64, 4, 3)
+    if dtype != torch.float32:
+        return KeyBlock(rows, 64, 4, 3 if block_d <= 64 else 2)
+    if block_d <= 64:
+        return KeyBlock(rows, 64, 4, 2)
+    return KeyBlock(rows, 32, 4, 2) if width <= 128 else KeyBlock(128, 32, 8, 2)
 
 
 def _table(view: TileView, query: Tensor) -> tuple[Tensor, tuple[int, int, int, int]]:
