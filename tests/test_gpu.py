@@ -91,5 +91,16 @@ def test_an_adapter_on_the_values_alone_has_its_gradient(
     assert error(gradients["cuda"], gradients["cpu"]) <= 1e-4
 
 
+@pytest.mark.parametrize(
+    ("head", "dtype"), [(64, "float32"), (64, "bfloat16"), (128, "float16")], ids=str
+)
+def test_tiles_are_not_slower_than_the_plain_model(head: int, dtype: str) -> None:
+    """A twentieth more than the limit, for the noise of three rounds."""
+    from benchmarks.gpu import Setting, ratios
+
+    for result in ratios(Setting("bert", head, dtype)):
+        assert result.time <= result.limit + 0.05, result
+
+
 def move(value: Any, device: str) -> Any:
     return value.to(device) if isinstance(value, torch.Tensor) else value

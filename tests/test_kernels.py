@@ -11,6 +11,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -292,6 +294,30 @@ def even_vectors(tokens: Tensor, mask: Tensor, ridge: float, factor: Tensor | No
     mean = torch.ones(tokens.shape[0], tokens.shape[2], device=DEVICE)
     even_vectors_kernel(mean, tokens, mask, ridge, factor, tokens.shape[2], 1e-6)
     return mean.cpu()
+
+
+@kernel_test
+def test_kernels_run_on_the_device_of_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One GPU is enough to see which device they ask for."""
+    from fairspan.attention.kernels import all_rows, pooled_row, tile_rows
+    from fairspan.attention.kernels import even_vectors as even_kernel
+
+    asked = []
+
+    @contextmanager
+    def device_of(tensor: Tensor) -> Iterator[None]:
+        asked.append(tuple(tensor.shape))
+        yield
+
+    for module in (all_rows, even_kernel, pooled_row, tile_rows):
+        monkeypatch.setattr(module, "device_of", device_of)
+    case = Case([20], heads=2, kv_heads=2, dim=16, seed=0, dtype=torch.float32)
+    baskets = fixed_baskets(case.valid, 8, own_bos=False, own_eos=False)
+    case.check(baskets, SpecialShares(), None, 1e-5)
+    view = TileView(lay_tiles(case.valid, 8, lead=1, trail=1), None, None, False)
+    tile_rows.tile_rows_kernel(case.inputs(), view)
+    even_vectors(case.q[0], case.valid[:, :20].expand(2, -1), 0.2, None)
+    assert asked == [(1, 2, 20, 16)] * 3 + [(2, 20, 16)]
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="programs that wait for each other need a GPU")

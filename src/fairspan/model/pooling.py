@@ -85,6 +85,7 @@ class PooledFeatures(UserDict[str, Any]):
         all_tokens: Callable[[], Tensor],
         while_pooled: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
+        """The features of a batch with its vectors, and how to compute all tokens."""
         super().__init__({**features, TOKENS: vectors[:, None]})
         self._vectors: Tensor | None = vectors
         self._all_tokens: Callable[[], Tensor] | None = all_tokens
@@ -110,7 +111,7 @@ class PooledFeatures(UserDict[str, Any]):
         return dict(self) | other
 
 
-def _tell_features(module: nn.Module, arguments: tuple[Any, ...]) -> None:  # noqa: ARG001
+def _tell_features(module: nn.Module, arguments: tuple[Any, ...]) -> None:
     """Before a pooling module runs."""
     if arguments and isinstance(arguments[0], PooledFeatures):
         arguments[0].being_pooled = True
