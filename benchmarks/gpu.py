@@ -152,7 +152,7 @@ def ratios(setting: Setting) -> Iterator[Ratio]:
             continue
         models = {"plain": plain, **{t: model for t, model in tiled.items() if int(t) < tokens - 2}}
         calls = {name: _pass(model, tokens, texts, generator) for name, model in models.items()}
-        taken = side_by_side(calls, rounds=3, warm=1)
+        taken = side_by_side(calls, rounds=3 if tokens < 8192 else 2, warm=1)
         plain_time = statistics.median(taken.pop("plain"))
         for tile, times in taken.items():
             slower = statistics.median(times) / plain_time
