@@ -177,7 +177,7 @@ def all_rows_kernel(inputs: LayerInputs, rule: BasketRule) -> Tensor:
     strength = rule.strength
     mask = needed_mask(inputs)
     out = torch.empty(n, tokens, heads, dim, dtype=query.dtype, device=query.device)
-    longest = max(baskets.widths)
+    longest = baskets.width
     block_d = block_of(dim)
     block = _key_block(block_d, query.dtype, full=strength is None)
     keys = block_of(longest, most=block.keys)

@@ -14,15 +14,15 @@ from torch import Tensor
 from fairspan.attention.kernels.arguments import block_of, device_of
 from fairspan.attention.kernels.softmax import load_rows
 
-_NUMBERS = 2**13
+_NUMBERS = 2**14
 """Numbers of tokens that a program looks at together."""
 _MOST_ROWS = 64
 _WARPS = 8
-_MOST_PARTS = 64
+_MOST_PARTS = 128
 _BLOCKS_PER_PART = 4
 # Triton can start programs that wait for each other from version 3.3 on.
 _CAN_WAIT = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 3)
-_STAGES = 3
+_STAGES = 2
 """Loads of tokens that are under way at a time."""
 
 

@@ -162,7 +162,7 @@ def pooled_row_kernel(out: Tensor, inputs: LayerInputs, rule: BasketRule) -> Non
             *query.stride()[:3], *key.stride()[:3], *value.stride()[:3], *mask_strides(mask),
             heads, heads // key.shape[1], slots, inputs.scale * LOG2_E,
             HAS_MASK=mask is not None, CAUSAL=inputs.causal, DIM=dim, BLOCK_D=block_d,
-            KEYS=block_of(max(baskets.widths), most=128), num_warps=4,
+            KEYS=block_of(baskets.width, most=128), num_warps=4,
         )  # fmt: skip
         _row_mix[(n * heads,)](
             pieces, log_mass, rule.pooled, query if strength is None else strength, out,
