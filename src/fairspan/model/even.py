@@ -88,16 +88,16 @@ class EvenPooling(Pooling):  # type: ignore[misc]
 
     def _require_finite(self, pooled: dict[str, Any]) -> None:
         """Raise if a vector is NaN or infinite, as it is if a token is."""
-        finite = pooled["sentence_embedding"].isfinite().all(dim=1).tolist()
-        if all(finite):
+        sums = pooled["sentence_embedding"].sum(dim=1, dtype=torch.float32).tolist()
+        number = next((row for row, total in enumerate(sums) if not math.isfinite(total)), None)
+        if number is None:
             return
-        number = finite.index(False)
         beginning = ""
         if self.tokenizer is not None and "input_ids" in pooled:
             text = self.tokenizer.decode(pooled["input_ids"][number][:40])[:40]
             beginning = f", which begins {text!r},"
         raise NotFinite(
-            f"the model turns text {number + 1} of {len(finite)} in its batch{beginning} into NaN "
+            f"the model turns text {number + 1} of {len(sums)} in its batch{beginning} into NaN "
             "or infinity: check the weights and the dtype."
         )
 

@@ -56,7 +56,7 @@ def _tile_blocks(
     heads, groups, tokens, count, blocks, per_tile, shared_count, scale,
     SHARED: tl.constexpr, TABLE: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr,
     HAS_SHARED: tl.constexpr, ONLY_SHARED: tl.constexpr, SINGLE: tl.constexpr,
-    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
+    CAUSAL: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One block of up to ROWS tokens of one tile, for one head of one text.
 
@@ -118,7 +118,11 @@ def _tile_blocks(
             peak, total, sums = add_keys(s, block_v, peak, total, sums, PRECISION)
         else:
             key_column = tl.arange(0, KEYS)
-            for first in range(0, width, KEYS):
+            end = width
+            if CAUSAL:
+                # No row of the block sees what comes after it.
+                end = tl.minimum(width, offset + ROWS)
+            for first in range(0, end, KEYS):
                 where = begin + first + key_column
                 key_ok = first + key_column < width
                 key_place = where
@@ -241,7 +245,7 @@ def tile_rows_kernel(inputs: LayerInputs, view: TileView, *, only_shared: bool =
             tiles.start, tiles.length, tiles.shared, tiles.position, table,
             *strides, heads, groups, tokens, count, blocks, per_tile, shared, scale, **sizes,
             HAS_SHARED=shared > 0, ONLY_SHARED=only_shared, SINGLE=per_tile == 1,
-            ROWS=block.rows, KEYS=block.keys, PRECISION=precision_of(query.dtype),
+            CAUSAL=view.causal, ROWS=block.rows, KEYS=block.keys, PRECISION=precision_of(query.dtype),
             num_warps=block.warps, num_stages=block.stages,
         )  # fmt: skip
         if shared:
