@@ -245,8 +245,8 @@ def tile_rows_kernel(inputs: LayerInputs, view: TileView, *, only_shared: bool =
             tiles.start, tiles.length, tiles.shared, tiles.position, table,
             *strides, heads, groups, tokens, count, blocks, per_tile, shared, scale, **sizes,
             HAS_SHARED=shared > 0, ONLY_SHARED=only_shared, SINGLE=per_tile == 1,
-            CAUSAL=view.causal, ROWS=block.rows, KEYS=block.keys, PRECISION=precision_of(query.dtype),
-            num_warps=block.warps, num_stages=block.stages,
+            CAUSAL=view.causal, ROWS=block.rows, KEYS=block.keys,
+            PRECISION=precision_of(query.dtype), num_warps=block.warps, num_stages=block.stages,
         )  # fmt: skip
         if shared:
             _shared_rows[(shared * n * heads,)](
