@@ -251,6 +251,8 @@ def test_a_calibrated_model_says_what_it_is(
     paper, long = mteb_model(model, "paper", basket_size=4), mteb_model(model, "long")
     assert paper.name == "local/model (paper+basket_size=4)"
     assert long.name == "local/model (long)"
+    cooler = mteb_model(model, strength=0, temperature=0.9)
+    assert cooler.name == "local/model (plain+temperature=0.9)", "IRF's method is another"
     assert (paper.max_tokens, long.max_tokens, long.embed_dim) == (512, float("inf"), 32)
     assert long.n_parameters == sum(one.numel() for one in model.parameters())
     assert (long.similarity_fn_name.value, long.adapted_from) == ("cosine", "model")

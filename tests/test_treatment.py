@@ -212,7 +212,7 @@ def test_a_calibration_is_named_so_that_its_name_means_it(calibration: Calibrati
 @pytest.mark.parametrize(
     ("calibration", "name", "words"),
     [
-        ({"pooling": "even"}, "plain+pooling=even", "pooled evenly"),
+        ({"pooling": "even"}, "even+sides=both", "pooled evenly"),
         (
             {"tile_size": 48, "temperature": 0.7, "pooling": "even", "ridge": 0.1},
             "tiles-48+temperature=0.7+pooling=even+ridge=0.1",
@@ -220,12 +220,12 @@ def test_a_calibration_is_named_so_that_its_name_means_it(calibration: Calibrati
         ),
         (
             {"tile_size": 48, "short_texts": "leave", "pooling": "auto"},
-            "tiles-48+short_texts=leave+temperature=1.0+pooling=auto",
+            "long+temperature=1+tile_size=48",
             "long texts in tiles of 48 tokens, pooled evenly if the model takes the mean",
         ),
         (
             {"tile_size": "window"},
-            "tiles+temperature=1.0+tile_size=window",
+            "plain+tile_size=window",
             "long texts in tiles of up to 512 tokens",
         ),
     ],
@@ -238,6 +238,22 @@ def test_names_and_words_of_calibrations(
     assert (as_treatment(made).name, in_words(made)) == (name, words)
 
 
-@pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_is_named_by_its_name(name: str) -> None:
-    assert as_treatment(PRESETS[name]).name == name
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        *((preset.to_dict(), name) for name, preset in PRESETS.items()),
+        ({"strength": 0, "temperature": 0.9}, "plain+temperature=0.9"),
+        ({"strength": 0, "basket_size": 64}, "plain+basket_size=64"),
+        ({**PRESETS["long"].to_dict(), "temperature": 1}, "long+temperature=1"),
+        ({**PRESETS["tempscale"].to_dict(), "sides": "document"}, "tempscale+sides=document"),
+        ({**PRESETS["retrieval"].to_dict(), "strength": 0.7}, "retrieval+strength=0.7"),
+        ({**PRESETS["even"].to_dict(), "ridge": 1}, "even+ridge=1"),
+        ({"tile_size": 64, "strength": 1}, "paper+tile_size=64"),
+    ],
+)
+def test_names_are_the_shortest_and_claim_baskets_only_where_there_are(
+    fields: dict[str, Any], name: str
+) -> None:
+    calibration = Calibration.from_dict(fields)
+    assert as_treatment(calibration).name == name
+    assert as_treatment(name).calibration.to_json() == calibration.to_json()

@@ -123,6 +123,8 @@ class Calibration:
             raise DesignError(f"strength must be a number from 0 to 1, got {self.strength!r}.")
         if not _is_number(self.ridge) or not 0 < self.ridge < math.inf:
             raise DesignError(f"ridge must be a number above 0, got {self.ridge!r}.")
+        for name in ("strength", "ridge"):
+            object.__setattr__(self, name, float(getattr(self, name)))
         for name, choices in _CHOICES.items():
             value = getattr(self, name)
             if value not in choices:

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, WINDOW, Calibration, is_count
+from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, Calibration, is_count
 from fairspan.errors import DesignError, FairspanError, require_list
 
 PLAIN = "plain"
@@ -228,17 +228,22 @@ def _require_cuts(treatment: Treatment, cuts: Mapping[str, Any]) -> None:
 
 
 def _name_of(calibration: Calibration) -> str:
-    """A name that `as_treatment` reads as this calibration."""
-    for name, preset in PRESETS.items():
-        if calibration == preset:
-            return name
-    base = PLAIN if calibration.strength == 0 else "paper"
-    if calibration.tile_size is not None:
-        base = "tiles" if calibration.tile_size == WINDOW else f"tiles-{calibration.tile_size}"
+    """The shortest name, of presets and changes, that `as_treatment` reads as this calibration."""
+    bases = [*PRESETS]
+    if isinstance(calibration.tile_size, int):
+        bases.append(f"tiles-{calibration.tile_size}")
+    if calibration.strength == 0:
+        # A method without baskets is not IRF's, however it was written.
+        bases = [base for base in bases if Calibration.preset(base).strength == 0]
+    return min((_as_change_of(base, calibration) for base in bases), key=len)
+
+
+def _as_change_of(base: str, calibration: Calibration) -> str:
+    """A calibration's name that begins with `base`."""
     unchanged = Calibration.preset(base).to_dict()
     parts = [base]
     for field, value in calibration.to_dict().items():
         if value != unchanged[field]:
             written = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
-            parts.append(f"{field}={written}")
+            parts.append(f"{field}={written.removesuffix('.0')}")
     return "+".join(parts)
