@@ -117,10 +117,11 @@ def _tell_features(module: nn.Module, arguments: tuple[Any, ...]) -> None:
         arguments[0].being_pooled = True
 
 
-def announce(pooling: nn.Module) -> None:
+def announce(pooling: Any) -> None:
     """Let a pooling module tell `PooledFeatures` that it has them."""
-    if _tell_features not in pooling._forward_pre_hooks.values():
+    if not getattr(pooling, "tells_features", False):
         pooling.register_forward_pre_hook(_tell_features)
+        pooling.tells_features = True
 
 
 def pooling_of(

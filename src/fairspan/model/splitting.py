@@ -52,7 +52,9 @@ def few_at_a_time(mask: Tensor, *, padded: bool) -> list[Tensor]:
     padding = 0
     for length in lengths.tolist():
         padding += longest - length
-        if not sizes or padding > pass_cost or longest * (sizes[-1] + 1) > AT_A_TIME:
+        is_full = bool(sizes) and (padding > pass_cost or longest * (sizes[-1] + 1) > AT_A_TIME)
+        # No model reads a part without any token.
+        if not sizes or (is_full and length > 0):
             sizes.append(0)
             longest = length
             padding = 0
