@@ -297,8 +297,17 @@ def test_retention_is_refused_where_it_means_nothing(
             model = SentenceTransformer(
                 modules=[modules[0], Pooling(HIDDEN, ("cls", "mean"))], device="cpu"
             )
-    with pytest.raises(FairspanError):
+    with pytest.raises(UnsupportedModel, match="omit retention"):
         measured(model, measures=["retention"])
+
+
+@pytest.mark.parametrize("pooling", ["cls", "lasttoken"])
+def test_retention_is_refused_where_a_vector_is_no_mean(
+    make_tiny: Make, measured: Audit, pooling: str
+) -> None:
+    """IRF defines it for mean pooling only; a verdict of "biased" would mean nothing here."""
+    with pytest.raises(UnsupportedModel, match=f"takes by {pooling} pooling: omit retention"):
+        measured(make_tiny("bert", pooling), measures=["representation", "retention"])
 
 
 # Objects that only encode.

@@ -151,9 +151,9 @@ def identity_of(model: Encodes) -> str | None:
 
 
 def refuse_other_spaces(model: SentenceTransformer) -> None:
-    """Raise unless token embeddings and whole vectors are in one space, so that they compare.
+    """Raise unless a vector is the mean of its token embeddings, with which retention compares it.
 
-    They are if only one pooling, and perhaps a normalisation, follows the transformer.
+    It is if only one mean pooling, and perhaps a normalisation, follows the transformer.
     """
     after = [type(module).__name__ for module in model.children()][1:]
     modes = [module.pooling_mode for module in model.children() if isinstance(module, Pooling)]
@@ -164,6 +164,11 @@ def refuse_other_spaces(model: SentenceTransformer) -> None:
             "retention compares tokens with whole vectors, and this model changes the space "
             f"between them ({', '.join(after) or 'no pooling'}, "
             f"truncate_dim={model.truncate_dim}): omit retention."
+        )
+    if modes[0] not in ("mean", "mean_sqrt_len_tokens"):
+        raise UnsupportedModel(
+            "retention compares the mean of a segment's tokens with its vector, which this model "
+            f"takes by {modes[0]} pooling: omit retention, or use a model with mean pooling."
         )
 
 
