@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from fairspan import load
+from fairspan.calibration.calibration import Calibration
+from fairspan.model.transformer import calibrated_transformers
 from fairspan.studies.logs import read_log
 from tests.commands import Run
 from tests.length_studies import PLAIN
@@ -44,6 +47,16 @@ def test_a_study_tells_its_verdicts_and_where_the_log_lies(
     said = json.loads(again.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
     assert {**said, "folder": ""} == {**json.loads(json.dumps(log.to_dict())), "folder": ""}
     assert "reading the corpus" not in again.err, "the log is the answer"
+
+
+def test_calibrate_applies_what_was_advised(run: Run, usual: Words, tmp_path: Path) -> None:
+    """With a margin within which everything is, the only temperature is enough."""
+    done = run(*usual, "--temperatures", "0.5", "--margin", "0.9", "--out", "here").ok
+    assert "by geometry alone: 0.5, fairspan calibrate MODEL OUT --calibration RUN" in done.out
+    assert f"calibration: {Path('here', 'calibration.json')}" in done.out
+    assert run("calibrate", usual[1], "fair", "--calibration", "here").code == 0
+    tempered = Calibration(strength=0.0, temperature=0.5)
+    assert next(calibrated_transformers(load(tmp_path / "fair"))).calibration == tempered
 
 
 def test_natural_lengths_and_treatments(run: Run, usual: Words) -> None:

@@ -16,11 +16,13 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from fairspan.calibration.calibration import Calibration, as_calibration
 from fairspan.report.chart import Panel, Series
 from fairspan.report.page import Part, make_page
 from fairspan.runs.log import RunLog
 from fairspan.stats.intervals import Interval, t_interval
-from fairspan.studies.collapse.summary import frames_of, suggestions
+from fairspan.studies.collapse.summary import frames_of, suggestion
+from fairspan.studies.collapse.view import write_results
 from tests.length_studies import (
     DOCUMENTS,
     HALF,
@@ -93,7 +95,7 @@ def test_verdicts(tmp_path: Path, rise: float, word: str, direction: str) -> Non
     ends = [f"{end:+.4f}".replace("-", "−") for end in (slope, slope - half, slope + half)]
     sentence = (
         f"mean cosine {ends[0]} [{ends[1]}, {ends[2]}] per doubling of length (0.500 at 50 tokens, "
-        f"{curve[-1]:.3f} at 400)"
+        f"{curve[-1]:.3f} at 400; the same documents, cut)"
     )
     if direction:
         sentence = f"long texts are {direction} alike than short ones; {sentence}"
@@ -155,8 +157,8 @@ ONE_SIDED = TWO_SIDED * stats.t.ppf(0.95, DOCUMENTS - 1) / stats.t.ppf(0.975, DO
 JUST = 1e-6
 
 
-NO_OTHER = "no temperature below 1 is shown to make them less alike"
-OPEN = "too few documents to tell whether they are more alike than the shortest"
+NO_OTHER = "no temperature below 1 is shown to make long texts less alike"
+OPEN = "too few documents to tell whether long texts are more alike than the shortest"
 
 
 def most(temperature: float) -> str:
@@ -173,17 +175,17 @@ def most(temperature: float) -> str:
                 STRONG: above(-0.2, -0.1, -0.05, 0),
                 MILD: above(-0.1, -0.05, 0, 0.05),
             },
-            [1, 1, 0.9, 0.8],
-            id="monotone",
+            0.8,
+            id="the highest that is enough at every length",
         ),
         pytest.param(
             {PLAIN: above(0, -0.002, -0.2, 0.005), MILD: above(0.3, 0.3, 0.3, 0.3)},
-            [1, 1, 1, 1],
+            1,
             id="none needed",
         ),
         pytest.param(
             {PLAIN: above(0, 0.05, 0.1, 0.2), MILD: above(0, 0.02, 0.1, 0.1)},
-            [1, most(0.9), NO_OTHER, most(0.9)],
+            most(0.9),
             id="none enough",
         ),
         pytest.param(
@@ -192,52 +194,49 @@ def most(temperature: float) -> str:
                 MILD: above(0.1, 0.1, 0.15, 0.3),
                 STRONG: above(0.2, 0.1, 0.2, 0.4),
             },
-            [1, NO_OTHER, NO_OTHER, NO_OTHER],
+            NO_OTHER,
             id="all worse",
         ),
         pytest.param(
-            {
-                PLAIN: above(0, 0.05, 0.1, 0.2),
-                MILD: above(0, 0, 0, 0.1),
-                STRONG: above(0, 0, 0, 0.05),
-            },
-            [1, 0.9, 0.9, most(0.8)],
-            id="one step, then none",
-        ),
-        pytest.param(
             {PLAIN: above(0, 0.05, 0.1, 0), MILD: above(0, 0.02, 0, 0)},
-            [1, most(0.9), 0.9, 1],
-            id="none, then one, then not needed",
+            most(0.9),
+            id="enough at some lengths only",
         ),
         pytest.param(
             {PLAIN: above(0, 0.005 + TWO_SIDED + JUST), MILD: above(0, 0.005 - TWO_SIDED - JUST)},
-            [1, 0.9],
+            0.9,
             id="just enough is shown",
         ),
         pytest.param(
             {PLAIN: above(0, 0.005 + TWO_SIDED + JUST), MILD: above(0, 0.005 - TWO_SIDED + JUST)},
-            [1, most(0.9)],
+            most(0.9),
             id="not quite enough is shown",
         ),
         pytest.param(
             {PLAIN: above(0, 0.005 - ONE_SIDED + JUST), MILD: above(0, 0.1)},
-            [1, OPEN],
+            OPEN,
             id="not shown to be needed",
         ),
-        pytest.param({PLAIN: above(0, 0.05)}, [1, NO_OTHER], id="no other temperature"),
-        pytest.param(
-            {"paper": above(0, 0.1)}, [1, "no temperature was tried"], id="no temperature"
-        ),
+        pytest.param({PLAIN: above(0, 0.05)}, NO_OTHER, id="no other temperature"),
+        pytest.param({"paper": above(0, 0.1)}, "no temperature was tried", id="no temperature"),
     ],
 )
-def test_advice(tmp_path: Path, curves: Curves, said: list[float | str]) -> None:
-    lengths = LENGTHS[: len(said)]
+def test_the_advice_is_one_temperature_that_calibrate_applies(
+    tmp_path: Path, curves: Curves, said: float | str
+) -> None:
+    lengths = LENGTHS[: len(next(iter(curves.values())))]
     log = study_of(tmp_path, curves, lengths=lengths)
-    assert suggested(log) == [
-        (n, None if isinstance(one, str) else one) for n, one in zip(lengths, said, strict=True)
-    ]
-    told = "; ".join(f"{length} tokens: {one}" for length, one in zip(lengths, said, strict=True))
-    assert log.view.remarks == (f"temperature that is enough, by geometry alone: {told}",)
+    [remark] = log.view.remarks
+    assert remark.startswith(
+        f"temperature that is enough at every length, by geometry alone: {said}"
+    )
+    write_results(log)
+    if isinstance(said, str):
+        assert suggested(log) is None
+        assert not (tmp_path / "calibration.json").exists()
+    else:
+        assert suggested(log) == said
+        assert as_calibration(str(tmp_path)) == Calibration(strength=0.0, temperature=said)
 
 
 SEEN = "the mean cosine of two different texts is {} at 50 tokens and {} at 400"
@@ -271,9 +270,9 @@ def test_what_it_means_comes_first(tmp_path: Path, ends: float, stronger: float,
 
 
 def test_advice_is_rarely_wrong() -> None:
-    """No temperature is enough by a hair, at any length: 5 % ± 1.1 % of 400 studies may advise one.
+    """No temperature is enough by a hair at 400 tokens: 5 % ± 1.1 % of 400 studies may advise one.
 
-    Without a correction it is more than half of them.
+    Without a correction it is a fifth of them.
     """
     rng = np.random.default_rng(0)
     tokens = {length: float(length) for length in LENGTHS}
@@ -284,23 +283,21 @@ def test_advice_is_rarely_wrong() -> None:
         found: dict[Any, Interval] = {}
         for (place, length), name in product(enumerate([100, 200, 400], start=1), names):
             seen = t_interval(
-                0.005 * place + 0.01 * rng.standard_normal(),
+                0.005 * place - (length < 400) + 0.01 * rng.standard_normal(),
                 0.01 * (rng.chisquare(30) / 30) ** 0.5,
                 30,
             )
             found |= dict.fromkeys(
                 [(name, "cosine", length, one) for one in ("short_baseline", names[0])], seen
             )
-        wrong[0] += any(
-            value is not None
-            for _, value, _ in suggestions(tried, found, tokens, 0.005, names[0])[1:]
-        )
-        wrong[1] += any(one.below(0.005 * log2(key[2] / 50)) < 0.05 for key, one in found.items())
-    assert wrong[0] <= 0.083 * 400 < wrong[1]
+        wrong[0] += suggestion(tried, found, tokens, 0.005, names[0])[0] is not None
+        wrong[1] += any(one.below(0.015) < 0.05 for key, one in found.items() if key[2] == 400)
+    assert wrong[0] <= 0.083 * 400 < 0.2 * 400 < wrong[1]
 
 
-def suggested(log: RunLog) -> list[tuple[int, float | None]]:
-    return log.frame("suggestion").select("length", "temperature").rows()
+def suggested(log: RunLog) -> float | None:
+    [temperature] = log.frame("suggestion")["temperature"]
+    return temperature
 
 
 def test_other_treatments_are_not_suggested(tmp_path: Path) -> None:
@@ -309,13 +306,13 @@ def test_other_treatments_are_not_suggested(tmp_path: Path) -> None:
     log = study_of(
         tmp_path, {PLAIN: above(0, 0.1, 0.1, 0.1), **{name: above(0, 0, 0, 0) for name in others}}
     )
-    assert suggested(log) == [(50, 1), (100, None), (200, None), (400, None)]
+    assert suggested(log) is None
 
 
 def test_a_temperature_is_one_whatever_its_name(tmp_path: Path) -> None:
     curves = {PLAIN: above(0, 0.1, 0.1, 0.1), "cold": above(0, 0, 0, 0)}
     cold = {"name": "cold", "preset": "tempscale", "temperature": 0.7}
-    assert suggested(study_of(tmp_path, curves, treatments=["none", cold]))[-1] == (400, 0.7)
+    assert suggested(study_of(tmp_path, curves, treatments=["none", cold])) == 0.7
 
 
 # --- spectra and bounds
@@ -491,7 +488,8 @@ def test_natural_bins_are_told_as_bins(tmp_path: Path) -> None:
     bins: dict[str, Any] = {"lengths": [0, 100, 300], "tokens": [60, 140, 350], "paired": False}
     rows = [spectrum_row(PLAIN, "filter_rate", "a", length, 0, 0.4) for length in bins["lengths"]]
     log = study_of(tmp_path, {PLAIN: [0.5, 0.6, 0.7]}, **bins, rows=rows)
-    assert "(0.500 at 0–99 tokens, 0.700 at 300–399)" in log.verdicts["sentence"][0]
+    told = "(0.500 at 0–99 tokens, 0.700 at 300–399; whole documents by their own length)"
+    assert told in log.verdicts["sentence"][0]
     panel = chart_of(log.view, "length-similarity").panels[0]
     assert panel.labels == ("0–99", "100–199", "300–399")
     assert panel.spots == (0, 0.5, 1)

@@ -22,8 +22,8 @@ class Calibrating:
     Attributes:
         preset: preset to apply: long, tiles, tiles-128, even, paper, retrieval, …; change fields as
             in paper+basket_size=64. By default the model is not changed; calibrate applies long.
-        calibration: JSON file of a calibration, or a folder with a calibration.json, instead of a
-            preset.
+        calibration: JSON file of a calibration, or a folder with a calibration.json, such as a run
+            of tune or collapse, instead of a preset.
         tile_size: tokens per tile: 64, 128, 256, …, or window for as many as the plain model reads,
             but at most 512.
         max_seq_length: longest text to read, in tokens. By default any length in tiles, otherwise

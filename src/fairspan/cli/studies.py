@@ -47,7 +47,9 @@ def collapse(**typed: Any) -> None:
     """Measure whether a model makes long texts look similar, and what a temperature changes.
 
     The same documents are cut to several lengths, so that long and short texts are about the same
-    topics.
+    topics. With --natural whole documents are compared by their own length, as the length-collapse
+    paper does: the two can disagree, and every verdict says which was used. If one temperature is
+    enough at every length, the folder gets calibration.json, for fairspan calibrate.
 
     For example:
 
@@ -55,8 +57,9 @@ def collapse(**typed: Any) -> None:
         fairspan collapse MODEL --lengths 50,100,200,400 --picture length.png
         fairspan collapse ibm-granite/granite-embedding-30m-english --corpus my_articles/ --dry-run
         fairspan collapse all-MiniLM-L6-v2 --labelled reviews.jsonl --treatments whitening,last2avg
+        fairspan collapse MODEL --corpus my_articles/ --natural --out natural
     """
-    run_study(CollapseOptions, typed)
+    _say_calibration(run_study(CollapseOptions, typed), typed)
 
 
 @command(TuneOptions, Showing)
@@ -77,8 +80,17 @@ def tune(**typed: Any) -> None:
         fairspan tune MODEL my_questions/ --guard beir:datasets/scifact
     """
     log = run_study(TuneOptions, typed)
+    _say_calibration(log, typed)
     if log is not None and not typed.get("as_json"):
-        put(f"calibration: {log.folder / CALIBRATION_FILE}\npage: {log.folder / 'tune.html'}")
+        put(f"page: {log.folder / 'tune.html'}")
+
+
+def _say_calibration(log: RunLog | None, typed: Mapping[str, Any]) -> None:
+    """Print where the calibration to use is, if there is one."""
+    if log is not None and not typed.get("as_json"):
+        file = log.folder / CALIBRATION_FILE
+        if file.is_file():
+            put(f"calibration: {file}")
 
 
 def run_study(options: type[StudyOptions], typed: Mapping[str, Any]) -> RunLog | None:

@@ -8,11 +8,21 @@ from warnings import warn
 import polars as pl
 from filelock import FileLock, Timeout
 
+from fairspan.calibration.calibration import CALIBRATION_FILE, Calibration
 from fairspan.errors import FairspanError, first_line
+from fairspan.report.files import write_file
 
 HEADER = "run.json"
 ROWS = "rows.parquet"
 LOCK = ".lock"
+
+
+def write_calibration(folder: Path, calibration: Calibration) -> None:
+    """Write what `fairspan calibrate --calibration FOLDER` reads, unless it is there already."""
+    file = folder / CALIBRATION_FILE
+    text = f"{calibration.to_json()}\n"
+    if not file.is_file() or file.read_bytes() != text.encode():
+        write_file(file, text)
 
 
 @contextmanager

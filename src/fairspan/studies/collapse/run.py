@@ -21,7 +21,7 @@ from fairspan.studies.collapse.measures import (
 )
 from fairspan.studies.collapse.options import WORDS, CollapseOptions
 from fairspan.studies.collapse.prepare import PreparedCollapse, prepare_collapse
-from fairspan.studies.collapse.view import view_of
+from fairspan.studies.collapse.view import view_of, write_results
 
 
 def _measure(prepared: PreparedCollapse, run: Run) -> None:
@@ -107,7 +107,7 @@ def _spectra(prepared: PreparedCollapse, run: Run, model: SentenceTransformer) -
     return spectra
 
 
-STUDY = Study(prepare_collapse, _measure, view_of)
+STUDY = Study(prepare_collapse, _measure, view_of, write_results)
 
 
 @call_of(CollapseOptions)
@@ -115,6 +115,8 @@ def collapse(options: CollapseOptions) -> RunLog:
     """Measure how vectors of texts change with their length, under several softmax temperatures.
 
     Returns:
-        The log, with `verdicts`, `frame(name)`, `figure(name)` and `save_page(path)`.
+        The log, with `verdicts`, `frame(name)`, `figure(name)` and `save_page(path)`. If a
+        temperature is suggested, its folder also has `calibration.json`, which
+        `fairspan.calibrate` and `fairspan calibrate --calibration` read.
     """
     return STUDY(options)

@@ -49,7 +49,7 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
     spread = geometry(rows, [*log.measured, *controls], tokens, paired=paired)
     labels = classification(rows, log.measured, seed=log.header.seed)
     verdicts = [(name, *_verdict(spread, name, lengths, paired, margin)) for name in log.measured]
-    advice = suggestions(_temperatures(log), spread, tokens, margin, log.treatments[0])
+    advice = suggestion(_temperatures(log), spread, tokens, margin, log.treatments[0])
     times = pl.col("part").cast(pl.Int64).alias("times")
     return {
         "verdicts": pl.DataFrame(
@@ -62,8 +62,8 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
         "bounds": theory.bounds(rows),
         "repeated": rows.filter(measure="repeated").select("treatment", times, cosine="value"),
         "suggestion": pl.DataFrame(
-            advice,
-            schema={"length": pl.Int64, "temperature": pl.Float64, "reason": pl.String},
+            [advice],
+            schema={"temperature": pl.Float64, "reason": pl.String},
             orient="row",
         ),
     }
@@ -184,9 +184,10 @@ def _verdict(
     slope = intervals[treatment, "cosine", None, "doubling"]
     means = [intervals[treatment, "cosine", length, None].estimate for length in lengths["length"]]
     begin, *_, end = lengths["name"]
+    protocol = "the same documents, cut" if paired else "whole documents by their own length"
     seen = (
         f"mean cosine {with_bounds(slope, '+.4f')} per doubling of length "
-        f"({number(means[0])} at {begin} tokens, {number(means[-1])} at {end})"
+        f"({number(means[0])} at {begin} tokens, {number(means[-1])} at {end}; {protocol})"
     )
     kind = judge_change(slope, margin)
     if kind == "biased":
@@ -214,45 +215,43 @@ def _temperatures(log: RunLog) -> list[tuple[float, str]]:
     return sorted(((value, name) for value, name in pairs if value is not None), reverse=True)
 
 
-def suggestions(
+def suggestion(
     temperatures: Sequence[tuple[float, str]],
     intervals: Intervals,
     tokens: Mapping[int, float],
     margin: float,
     baseline: str,
-) -> list[tuple[int, float | None, str]]:
-    """Each length, the highest of the `temperatures` that is shown to be enough, or why none is.
+) -> tuple[float | None, str]:
+    """The highest of the `temperatures` that is shown to be enough, or why none is.
 
-    Enough makes texts no more alike than the shortest ones of the baseline, by less than the margin
-    for each doubling of length. By Holm's correction over all temperatures and lengths, the chance
-    that any advice is wrong is at most 5 %.
+    Enough makes texts of every length no more alike than the shortest ones of the baseline, by less
+    than the margin for each doubling of length. By Holm's correction over the temperatures, the
+    chance that the advice is wrong is at most 5 %.
     """
     shortest, *longer = tokens
-    advice: list[tuple[int, float | None, str]] = [(shortest, 1.0, "")]
-    if not temperatures:
-        return [*advice, *((length, None, "no temperature was tried") for length in longer)]
+    if not temperatures or not longer:
+        return None, "no temperature was tried" if longer else "there is one length only"
     limits = {length: margin * log2(tokens[length] / tokens[shortest]) for length in longer}
-    tests = {
-        (length, name): intervals[name, "cosine", length, "short_baseline"].below(limit)
-        for length, limit in limits.items()
+    excess = {
+        name: {length: intervals[name, "cosine", length, "short_baseline"] for length in longer}
         for _, name in temperatures
     }
-    enough = dict(zip(tests, holm(list(tests.values())) < 0.05, strict=True))
-    for length, limit in limits.items():
-        shown = [temperature for temperature, name in temperatures if enough[length, name]]
-        if shown:
-            advice.append((length, shown[0], ""))
-            continue
-        helping = []
-        for temperature, name in temperatures:
-            if temperature < 1 and name != baseline:
-                change = intervals[name, "cosine", length, baseline]
-                helping += [(change.estimate, temperature)] if change.high < 0 else []
-        highest = intervals[temperatures[0][1], "cosine", length, "short_baseline"]
-        why = "no temperature below 1 is shown to make them less alike"
-        if highest.lower(0.975) <= limit:
-            why = "too few documents to tell whether they are more alike than the shortest"
-        elif helping:
-            why = f"{min(helping)[1]:g} helps most, and is not shown to be enough"
-        advice.append((length, None, why))
-    return advice
+    # That all lengths are below their limits is as sure as the least sure of them.
+    p = [
+        max(excess[name][length].below(limit) for length, limit in limits.items())
+        for _, name in temperatures
+    ]
+    for (temperature, _), corrected in zip(temperatures, holm(p), strict=True):
+        if corrected < 0.05:
+            return temperature, ""
+    highest = excess[temperatures[0][1]]
+    if all(highest[length].lower(0.975) <= limit for length, limit in limits.items()):
+        return None, "too few documents to tell whether long texts are more alike than the shortest"
+    helping = []
+    for temperature, name in temperatures:
+        if temperature < 1 and name != baseline:
+            changes = [intervals[name, "cosine", length, baseline] for length in longer]
+            helping += [(change.estimate, temperature) for change in changes if change.high < 0]
+    if helping:
+        return None, f"{min(helping)[1]:g} helps most, and is not shown to be enough"
+    return None, "no temperature below 1 is shown to make long texts less alike"

@@ -7,11 +7,13 @@ from itertools import product
 
 import polars as pl
 
+from fairspan.calibration.calibration import PRESETS
 from fairspan.report.chart import Chart, Panel, Series, on_log_axis, point
 from fairspan.report.frames import interval, values_of
 from fairspan.report.table import VERDICTS, Column, Table
 from fairspan.report.text import model_name, number, with_bounds
 from fairspan.report.view import Card, Section, View
+from fairspan.runs.folder import write_calibration
 from fairspan.runs.log import RunLog
 from fairspan.stats.geometry import MEASURES
 from fairspan.studies.collapse.entries import CollapseEntries
@@ -44,8 +46,8 @@ significantly beyond the margin, above or below. Fair: it is significantly withi
 is a test of its own: a slope that does not differ significantly from 0 shows nothing. Inconclusive:
 neither.
 
-The suggested temperature makes long texts no more similar than the shortest texts of the first
-treatment, by less than the margin for each doubling of length. Whether it helps search or
+The suggested temperature makes texts of every length no more similar than the shortest texts of the
+first treatment, by less than the margin for each doubling of length. Whether it helps search or
 classification has to be measured there."""
 THEORY = """
 Why it happens, after the length-collapse paper: the filter rate is the logarithm of what a layer
@@ -195,7 +197,7 @@ def _meaning(shown: _Shown) -> str:
     if word == "fair" or cosine.filter(against="doubling")["estimate"][0] < 0:
         how = "less" if word == "biased" else "neither more nor less"
         return f"Long texts look {how} {alike}: {seen}. Nothing has to be done."
-    _, temperature, reason = shown.frames["suggestion"].row(-1)
+    temperature, reason = shown.frames["suggestion"].row(0)
     helps = f"Temperature: {reason}."
     if not reason:
         helps = f"A softmax temperature of {temperature:g} is enough to undo this."
@@ -206,12 +208,20 @@ def _meaning(shown: _Shown) -> str:
 
 
 def _advice(shown: _Shown) -> str:
-    """The suggested temperature by length."""
-    advice = [
-        f"{shown.labels[length]} tokens: {reason or f'{temperature:g}'}"
-        for length, temperature, reason in shown.frames["suggestion"].rows()
-    ]
-    return f"temperature that is enough, by geometry alone: {'; '.join(advice)}"
+    """The suggested temperature, and how to apply it."""
+    temperature, reason = shown.frames["suggestion"].row(0)
+    advice = reason
+    if not reason:
+        apply = "fairspan calibrate MODEL OUT --calibration RUN applies it"
+        advice = f"{temperature:g}, {apply if temperature < 1 else 'the plain model'}"
+    return f"temperature that is enough at every length, by geometry alone: {advice}"
+
+
+def write_results(log: RunLog) -> None:
+    """Write the suggested temperature as a calibration, if there is one."""
+    [temperature] = log.frame("suggestion")["temperature"]
+    if temperature is not None:
+        write_calibration(log.folder, PRESETS["tempscale"].but(temperature=temperature))
 
 
 def _overview(shown: _Shown) -> Section:

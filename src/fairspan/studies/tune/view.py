@@ -2,14 +2,13 @@
 
 import polars as pl
 
-from fairspan.calibration.calibration import CALIBRATION_FILE
 from fairspan.calibration.treatment import PLAIN, Treatment
 from fairspan.report.chart import Chart, Panel, Series, point
-from fairspan.report.files import write_file
 from fairspan.report.frames import interval, values_of
 from fairspan.report.table import CHANGE, VERDICTS, Column, Table
 from fairspan.report.text import bounds, model_name, number, with_bounds
 from fairspan.report.view import Card, Section, View
+from fairspan.runs.folder import write_calibration
 from fairspan.runs.log import RunLog
 from fairspan.studies.tune.entries import TuneEntries
 from fairspan.studies.tune.summary import frames_of
@@ -153,10 +152,7 @@ def write_results(log: RunLog) -> None:
     """Write the calibration to use, and the page, where they are missing or older than the log."""
     treatments = {table["name"]: table for table in log.spec["treatments"]}
     chosen = Treatment.from_dict(treatments[log.verdicts["treatment"][0]])
-    file = log.folder / CALIBRATION_FILE
-    text = f"{chosen.calibration.to_json()}\n"
-    if not file.is_file() or file.read_bytes() != text.encode():
-        write_file(file, text)
+    write_calibration(log.folder, chosen.calibration)
     page = log.folder / PAGE
     if not page.is_file() or page.stat().st_mtime < (log.folder / "run.json").stat().st_mtime:
         log.save_page(page)
