@@ -95,7 +95,7 @@ def told(encode: Callable[..., Any], ready: PreparedCollapse) -> dict[int, tuple
     lengths = np.array([text.length for text in texts])
     fit = LogisticRegression(max_iter=100).fit(vectors[train], wanted[train])
     found = {}
-    for length in LENGTHS:
+    for length in ready.labelled.cuts.lengths:
         own = ~train & (lengths == length)
         p = fit.predict_proba(vectors[own])
         entropy = -(p * np.log(p)).sum(1).mean()
@@ -126,6 +126,31 @@ def test_accuracy_and_entropy_by_hand(
             assert change["estimate"] == pytest.approx(correct["estimate"] - plain, abs=1e-12)
     # Something can be learnt.
     assert max(one["estimate"] for key, one in found.items() if key[1] == "correct") > 0.6
+
+
+def test_labelled_texts_by_their_own_length(
+    model: SentenceTransformer, files: dict[str, str], tmp_path: Path
+) -> None:
+    """Bins of 60 and 150 tokens, also those that no article has; two texts are too few for one."""
+    rng = np.random.default_rng(6)
+    sizes = [12] * 60 + [30] * 60 + [50] * 2
+    words = (WORDS[50:70], WORDS[:20])
+    rows = [{"label": n % 2, "text": sentences(rng, k, words[n % 2])} for n, k in enumerate(sizes)]
+    file = tmp_path / "labelled.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    asked = options(files, labelled=str(file), lengths=None, natural=True, temperatures=[1.0])
+    ready = prepared(model, **asked, labelled_documents=40)
+    assert ready.labelled is not None
+    cuts = ready.labelled.cuts
+    assert [(n, len(cuts.at(n))) for n in cuts.lengths] == [(0, 40), (100, 40)]
+    assert "labelled: lengths with fewer than 3 documents were omitted: 200" in ready.notes
+    log = collapse(model, **asked, labelled_documents=40, out=tmp_path / "run", store=":memory:")
+    frame = log.frame("classification").filter(measure="correct")
+    by_hand = told(model.encode_document, ready)
+    accuracies = {length: accuracy for length, (accuracy, _) in by_hand.items()}
+    assert dict(frame.select("length", "estimate").rows()) == pytest.approx(accuracies, abs=CLOSE)
+    columns = {table.name: [one.name for one in table.columns] for table in log.view.tables()}
+    assert columns == {"geometry": ["0–99"], "classification": ["0–99", "100–199"]}
 
 
 def test_no_document_is_trained_on_and_tested(

@@ -48,7 +48,8 @@ class CollapseOptions(StudyOptions):
         spectra: number of texts of each length whose token signals and attention are analysed; 0
             for none.
         layers: layers whose σ_a is computed: last, last_half or all.
-        labelled: JSONL file of texts and labels to classify at every length; 600 of them at most.
+        labelled: JSONL file of texts and labels to classify at every length.
+        labelled_documents: largest number of labelled texts; in each bin with `natural`.
         fit_corpus: corpus that whitening is fitted on. By default the segments that are in no
             measured text.
         margin: slopes of the mean cosine per doubling of length below it count as none. Over four
@@ -70,6 +71,7 @@ class CollapseOptions(StudyOptions):
     spectra: int = 5
     layers: Layers = "last"
     labelled: str | None = source()
+    labelled_documents: int = 600
     fit_corpus: str | None = source()
     margin: float = 0.005
     prompt: str | None = None
@@ -93,7 +95,8 @@ class CollapseOptions(StudyOptions):
             value = getattr(self, name)
             if value not in choices:
                 raise DesignError(f"{name} must be one of {', '.join(choices)}, got {value!r}.")
-        for name, least in (("documents", 3), ("spectra", 0), ("seed", 0)):
+        least_of = {"documents": 3, "labelled_documents": 4, "spectra": 0, "seed": 0}
+        for name, least in least_of.items():
             require_whole(name, getattr(self, name), least=least)
         for treatment in self.all_treatments:
             if treatment.name == WORDS:
@@ -112,7 +115,8 @@ class CollapseOptions(StudyOptions):
         idle = {}
         if self.natural:
             idle = dict.fromkeys(("start", "tolerance"), "natural lengths are not cut")
-            idle["labelled"] = "labelled texts are cut to lengths, and natural lengths are not"
+        if self.labelled is None:
+            idle["labelled_documents"] = "no texts are labelled"
         if self.spectra == 0:
             idle["layers"] = "spectra is 0"
         for option in fields(self):

@@ -34,13 +34,12 @@ from fairspan.studies.collapse.options import CollapseOptions
 _SHORTEST = 25
 _LEAST = 3
 """Documents of one length without which nothing can be said of it."""
-_MOST_LABELLED = 600
 _TRIAL_SECONDS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """Texts to classify, cut to the same lengths; labels [texts]; which of them to train on."""
+    """Texts to classify, by length; labels [texts]; which of them to train on."""
 
     corpus: Corpus
     cuts: Cuts
@@ -158,28 +157,21 @@ def prepare_collapse(
     progress.stage("reading the corpus")
     corpus, language = options.spoken_corpus
     progress.stage("cutting documents")
-    cut = partial(
-        cut_documents,
-        language=language,
-        counter=counter,
-        seed=options.seed,
-        tolerance=options.tolerance,
-        start=options.start,
-    )
-    documents = options.documents
-    if options.natural:
-        cuts = natural_lengths(corpus, language, counter, documents=documents, seed=options.seed)
-    else:
+    cut: Callable[..., Cuts] = natural_lengths
+    if not options.natural:
         lengths = options.lengths
         if lengths is None:
             lengths = _reachable(corpus, language, counter)
-        cuts = cut(corpus, lengths=lengths, documents=documents)
-    cuts = _large_enough(cuts)
+        cut = partial(
+            cut_documents, lengths=lengths, tolerance=options.tolerance, start=options.start
+        )
+    cut = partial(cut, language=language, counter=counter, seed=options.seed)
+    cuts = _large_enough(cut(corpus, documents=options.documents))
     tested = {text.text for text in cuts.texts}
     labelled = None
     if options.labelled_texts is not None:
-        lengths_cut = partial(cut, lengths=cuts.lengths)
-        labelled = _cut_labelled(*options.labelled_texts, lengths_cut, options.seed)
+        cut_labelled = partial(cut, documents=options.labelled_documents)
+        labelled = _cut_labelled(*options.labelled_texts, cut_labelled, options.seed)
         tested |= {labelled.corpus.text(text.document, language) for text in labelled.cuts.texts}
     fit = choose_fit_part(treatments, model, counter, options.fitting, tested, seed=options.seed)
     return PreparedCollapse(subject, options, corpus, cuts, repeated_pairs(counter), labelled, fit)
@@ -188,8 +180,10 @@ def prepare_collapse(
 def _cut_labelled(
     corpus: Corpus, label_of: Mapping[str, str], cut: Callable[..., Cuts], seed: int
 ) -> Labelled:
-    """The labelled texts, cut and split into parts to train on and to test."""
-    cuts = cut(corpus, documents=_MOST_LABELLED)
+    """The labelled texts by length, split into parts to train on and to test."""
+    cuts = cut(corpus)
+    if not cuts.paired:
+        cuts = _large_enough(cuts)
     documents = [text.document for text in cuts.texts]
     labels = [label_of[document] for document in documents]
     train = training_part(documents, labels, seed=seed)

@@ -75,12 +75,15 @@ def _frame(intervals: Intervals) -> pl.DataFrame:
 
 
 def _lengths(log: RunLog) -> pl.DataFrame:
-    """Every length with its number of texts, mean tokens and name: both ends of a natural bin."""
+    """Every length with its number of texts, mean tokens and name."""
     entries = log.header.part(CollapseEntries)
-    name = pl.col("length").cast(pl.String)
-    if not entries.paired:
-        name = pl.format("{}–{}", name, pl.col("length") + 99)
-    return pl.DataFrame(entries.lengths).with_columns(name=name)
+    names = [length_name(log, entry.length) for entry in entries.lengths]
+    return pl.DataFrame(entries.lengths).with_columns(name=pl.Series(names))
+
+
+def length_name(log: RunLog, length: int) -> str:
+    """A length in tokens, or both ends of a bin of natural lengths."""
+    return str(length) if log.header.part(CollapseEntries).paired else f"{length}–{length + 99}"
 
 
 def _tokens(log: RunLog) -> dict[int, float]:

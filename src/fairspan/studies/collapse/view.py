@@ -18,7 +18,7 @@ from fairspan.runs.log import RunLog
 from fairspan.stats.geometry import MEASURES
 from fairspan.studies.collapse.entries import CollapseEntries
 from fairspan.studies.collapse.options import WORDS
-from fairspan.studies.collapse.summary import LABELS, frames_of
+from fairspan.studies.collapse.summary import LABELS, frames_of, length_name
 from fairspan.studies.collapse.theory import BOUNDS
 
 OVERVIEW = "length-overview"
@@ -119,9 +119,8 @@ class _Shown:
         keys = ["measure", "treatment"]
         wide = values.pivot("length", index=keys, values="estimate", maintain_order=True)
         columns = {
-            str(length): Column(label, "tokens")
-            for length, label in self.labels.items()
-            if str(length) in wide.columns
+            str(length): Column(length_name(self.log, length), "tokens")
+            for length in sorted(values["length"].unique())
         }
         if name == "geometry" and len(self.labels) > 1:
             ends = {f"doubling_{end}": end for end in ("estimate", "low", "high")}
@@ -150,10 +149,10 @@ class _Shown:
         self, frame: pl.DataFrame, measure: str, column: str = "length", title: str | None = None
     ) -> Panel:
         """A measure by length, layer or repetitions under every treatment; bounds are dashed."""
-        labels = self.labels
-        if column != "length":
-            numbers = sorted(frame.filter(measure=measure)[column].unique())
-            labels = {count: str(count) for count in numbers}
+        numbers = sorted(frame.filter(measure=measure)[column].unique())
+        labels = {count: str(count) for count in numbers}
+        if column == "length":
+            labels = {count: length_name(self.log, count) for count in numbers}
         drawn = [measure, BOUNDS[measure]] if measure in BOUNDS else [measure]
         frame = frame.filter(pl.col("measure").is_in(drawn))
         series = []
