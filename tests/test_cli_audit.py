@@ -48,6 +48,14 @@ def usual(model: Path, corpus: Path) -> Words:
     return f"audit {model} --corpus {corpus} --sizes 3 --sets 4 --treatments {TREATMENTS}".split()
 
 
+def test_documents_by_size(run: Run, usual: Words) -> None:
+    """Three sets in three rotations are the least that has eight documents."""
+    done = run(*usual, "--documents", "3:8", "--dry-run").ok
+    assert "(9 documents of 3 segments (en) + 9 segments alone) × 2" in done.out
+    said = "documents takes pairs such as 3:1000,4:1008, got '8'"
+    run(*usual, "--documents", "8").is_one_line(said)
+
+
 def test_an_audit_tells_its_verdicts_and_where_the_log_lies(
     run: Run, usual: Words, tmp_path: Path
 ) -> None:

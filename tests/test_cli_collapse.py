@@ -59,6 +59,17 @@ def test_calibrate_applies_what_was_advised(run: Run, usual: Words, tmp_path: Pa
     assert next(calibrated_transformers(load(tmp_path / "fair"))).calibration == tempered
 
 
+def test_spectra_of_all_layers_and_more_texts(run: Run, usual: Words, tmp_path: Path) -> None:
+    """Both theorems at every layer of the six documents of each length."""
+    asked = "--spectra 6 --layers all --start beginning --seed 3 --out here"
+    assert run(*usual, *asked.split()).code == 0
+    spectra = read_log(tmp_path / "here").frame("spectra")
+    for measure in ("sigma_a", "theorem_2", "theorem_3"):
+        rows = spectra.filter(measure=measure)
+        assert rows.select("length", "layer").n_unique() == 2 * 4
+        assert set(rows["texts"]) == {6}
+
+
 def test_natural_lengths_and_treatments(run: Run, usual: Words) -> None:
     """Spectra are on by default."""
     named = "paper+basket_size=4+layers=[1,3],tempscale+temperature=0.7"

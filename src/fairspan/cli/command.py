@@ -124,7 +124,7 @@ def _typed_parameters(source: Callable[..., Any]) -> dict[str, inspect.Parameter
     for name, parameter in inspect.signature(source).parameters.items():
         kind = parameter.annotation
         kind = kind if isinstance(kind, str) else inspect.formatannotation(kind)
-        only_python = re.search(r"Progress|^(collections\.abc\.)?Mapping", kind)
+        only_python = re.search(r"Progress|^(collections\.abc\.)?Mapping\[str", kind)
         if parameter.kind is not parameter.VAR_KEYWORD and not only_python:
             typed[name] = parameter.replace(annotation=kind)
     return typed
@@ -134,6 +134,8 @@ def _reading(parameter: inspect.Parameter, *, is_argument: bool) -> tuple[Any, d
     """The type of what is typed, and the settings that convert it."""
     listed = re.findall(r"\w+", parameter.annotation)
     kind: Any = next((_TYPES[word] for word in listed if word in _TYPES), str)
+    if "Mapping" in listed and kind is int:
+        return Any, {"converter": partial(_read_counts, parameter.name), "metavar": "1:2,…"}
     if "Sequence" in listed:
         if is_argument or parameter.name in _REPEATED:
             return list[kind] | None, {}
@@ -154,6 +156,16 @@ def _read_list(name: str, kind: Any, _: Any, tokens: Any) -> list[Any]:
     if text and not values:
         raise DesignError(f"{name} takes {_EXAMPLES[kind]}, got {text!r}.")
     return values
+
+
+def _read_counts(name: str, _: Any, tokens: Any) -> dict[int, int]:
+    """The numbers by number of the last word that was typed."""
+    text = tokens[-1].value
+    try:
+        pairs = [word.split(":") for word in words(text)]
+        return {int(number): int(count) for number, count in pairs}
+    except ValueError:
+        raise DesignError(f"{name} takes pairs such as 3:1000,4:1008, got {text!r}.") from None
 
 
 def _number_or_word(_: Any, tokens: Any) -> int | str:
@@ -184,7 +196,8 @@ def _flag(name: str) -> str:
 
 def _shown(default: Any) -> str | bool:
     """A default as it would be typed; False for none."""
-    if isinstance(default, bool) or default in (None, inspect.Parameter.empty, (), ""):
+    shown = isinstance(default, str | int | float | tuple | Path)
+    if not shown or isinstance(default, bool) or default in ((), ""):
         return False
     return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
 

@@ -20,8 +20,8 @@ class Design:
         sizes: numbers of segments per document; several sizes make several families of documents.
         sets: number of sets of segments for each size. They share no segment while the corpus
             lasts; then it is reshuffled.
-        documents: number of documents by size, instead of `sets`: {4: 1008} makes at least 1008
-            documents.
+        documents: number of documents by size, instead of `sets`: 4:1008 makes at least 1008
+            documents of size 4. In Python a mapping, {4: 1008}.
         seed: seed of the draw and of the orders.
         min_tokens: omit shorter segments, in tokens of the model.
         max_tokens: omit longer segments, in tokens of the model.
