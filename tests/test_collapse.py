@@ -37,7 +37,7 @@ from tests.length_studies import PLAIN
 from tests.saying import said_by
 from tests.test_audit import cosine
 from tests.test_corpus import write_folder
-from tests.test_geometry import distance_by_hand, pairs_mean
+from tests.test_geometry import distance_by_hand, pairs_mean, unit
 from tests.tiny import tiny_model, tiny_tokenizer
 from tests.verbs import Recorder, article
 
@@ -171,6 +171,11 @@ def test_geometry_is_that_of_texts_embedded_one_by_one(done: Done) -> None:
             for measure, function in {"cosine": pairs_mean, "distance": distance_by_hand}.items():
                 by_hand = pytest.approx(function(vectors), abs=10 * BY_PADDING)
                 assert found[treatment, measure, length, None]["estimate"] == by_hand
+        units = {length: unit(np.stack(done.vectors(treatment, length))) for length in LENGTHS}
+        origin = np.mean([rows.mean(0) for rows in units.values()], axis=0)
+        for length, rows in units.items():
+            by_hand = pytest.approx(np.linalg.norm(rows - origin, axis=1).mean(), abs=1e-5)
+            assert found[treatment, "origin", length, None]["estimate"] == by_hand
     changes = [abs(found[STRONG, "cosine", length, PLAIN]["estimate"]) for length in LENGTHS]
     assert max(changes) > 1e-3, "the temperature can be told from none"
 
@@ -182,7 +187,7 @@ def test_differences_are_of_the_estimates(done: Done) -> None:
         2 ** np.log2([text.tokens for text in done.cuts.at(length)]).mean() for length in LENGTHS
     ]
     expected = {}
-    for measure in ("cosine", "distance"):
+    for measure in ("cosine", "distance", "origin"):
         for name in (PLAIN, STRONG, WORDS):
             own = [values[name, measure, length, None]["estimate"] for length in LENGTHS]
             first = values[PLAIN, measure, LENGTHS[0], None]["estimate"]
@@ -338,7 +343,8 @@ def test_three_documents_decide_nothing(make_tiny: Make, study: Study, tmp_path:
     assert f"4 of 7 documents {border} and were not used" in log.notes
     assert any(note.startswith("3 documents instead of 5") for note in log.notes)
     # No spectra.
-    assert set(log.rows["measure"]) == {"cosine", "distance", "distance_without", "repeated"}
+    spreads = {"cosine", "distance", "distance_without", "origin"}
+    assert set(log.rows["measure"]) == {*spreads, "repeated"}
 
 
 def test_the_language_that_is_named(make_tiny: Make, tmp_path: Path) -> None:

@@ -6,10 +6,14 @@ Every measure of spread uses the directions of vectors, u_i = v_i/‖v_i‖:
 - "distance": the mean Euclidean distance to the centroid μ = E u. The squared distance of document
   i is 1 − 2 u_i·m_i + c_i, with m_i the mean and c_i the mean pairwise cosine of the others: it is
   unbiased for ‖u_i − μ‖², so bins of different sizes are comparable.
+- "origin": the mean Euclidean distance to the centre of the texts of all lengths, which is the
+  origin of the map in LC Fig. 1b.
 
 Intervals are by `resampling.Jackknife`, from these values without each document in turn: in a
 bootstrap sample, documents and their copies would be pairs.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,7 +21,7 @@ from numpy.typing import ArrayLike
 from fairspan.stats.arrays import Floats
 from fairspan.stats.resampling import share
 
-MEASURES = ("cosine", "distance")
+MEASURES = ("cosine", "distance", "origin")
 # Numbers held at once.
 CHUNK = 1_000_000
 
@@ -79,6 +83,13 @@ def _distances(units: Floats, kept: Floats) -> Floats:
     others = count - kept
     squares = 1 - 2 * share(to_others, others) + share(among_others, others**2 - others)
     return np.where(kept > 0, np.sqrt(np.maximum(squares, 0)), 0.0)
+
+
+def origin_distances(clouds: Sequence[ArrayLike]) -> list[Floats]:
+    """Each document's distance to the mean of the centroids of all clouds, [N] for each [N, d]."""
+    units = [_unit(cloud) for cloud in clouds]
+    origin = np.mean([rows.mean(0) for rows in units], axis=0)
+    return [np.linalg.norm(rows - origin, axis=1) for rows in units]
 
 
 def slope_weights(lengths: ArrayLike) -> Floats:

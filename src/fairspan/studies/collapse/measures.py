@@ -17,7 +17,7 @@ from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.spectra import Spectrum
 from fairspan.errors import UnsupportedModel
 from fairspan.runs.rows import as_rows
-from fairspan.stats.geometry import cosines, distance_without, distances
+from fairspan.stats.geometry import cosines, distance_without, distances, origin_distances
 from fairspan.studies.collapse.theory import QUANTITIES
 
 Pair = tuple[str, str]
@@ -33,6 +33,7 @@ def text_rows(cuts: Cuts, vectors: np.ndarray, **label: str) -> pl.DataFrame:
       pairwise cosine, with and without any of the texts.
     - `distance`: each text's distance to the centre of the others; `distance_without`: the mean
       without that text.
+    - `origin`: its distance to the centre of the texts of all lengths.
     """
     lengths = np.array([text.length for text in cuts.texts])
     clouds = [vectors[lengths == length] for length in cuts.lengths]
@@ -41,6 +42,7 @@ def text_rows(cuts: Cuts, vectors: np.ndarray, **label: str) -> pl.DataFrame:
         name: np.concatenate([measure(cloud) for cloud in clouds])
         for name, measure in measures.items()
     }
+    values["origin"] = np.concatenate(origin_distances(clouds))
     return rows_by_text(cuts.texts, values, **label)
 
 

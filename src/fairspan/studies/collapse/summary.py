@@ -108,7 +108,8 @@ def geometry(
     # Weights [treatments, lengths, count] of contrasts that are one estimate.
     units = np.eye(count).reshape(len(names), len(lengths), count)
     intervals: Intervals = {}
-    for measure in MEASURES:
+    measured = set(rows["measure"].unique())
+    for measure in [measure for measure in MEASURES if measure in measured]:
         sample = _jackknife(rows, measure, names, lengths, paired=paired)
         for name, of_name in zip(names, units, strict=True):
             for place, length in enumerate(lengths):
@@ -141,6 +142,9 @@ def _jackknife(
     values = [parts[measure, *key] for key in keys]
     if measure == "cosine":
         without = [cosine_without(cosines) for cosines in values]
+    elif measure == "origin":
+        # The centre of all lengths counts as fixed: one document hardly moves it.
+        without = [(part.sum() - part) / (len(part) - 1) for part in values]
     else:
         without = [parts[f"{measure}_without", *key] for key in keys]
     columns = np.arange(len(keys)).reshape(len(names), len(lengths))

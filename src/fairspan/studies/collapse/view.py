@@ -27,6 +27,7 @@ FEW = 30
 NAMES = {
     "cosine": "mean pairwise cosine",
     "distance": "distance to the centre",
+    "origin": "distance to the origin",
     "correct": "accuracy",
     "entropy": "entropy in nats",
     "sigma_a": "σ_a",
@@ -234,7 +235,8 @@ def _overview(shown: _Shown) -> Section:
     )
     notes = (
         f"{NAMES['cosine']}: how similar different texts of one length are",
-        f"{NAMES['distance']}: mean over texts, each to the mean of the others",
+        f"{NAMES['distance']}: mean over texts, each to the mean of the others of its length",
+        f"{NAMES['origin']}: mean over texts, each to the mean of all lengths",
     )
     table = shown.table("geometry", "Vectors of texts by length", geometry, notes)
     return Section("At a glance", charts=(chart,), tables=(table,))
@@ -250,8 +252,8 @@ def _by_length(shown: _Shown) -> Section:
         shown.chart(
             "length-similarity",
             "How similar texts are, by length",
-            "Mean pairwise cosine of texts, and their distance to the centre of the others, with "
-            "95 % intervals.",
+            "Mean pairwise cosine of texts, and their distance to the centre of the others of "
+            "their length and to the centre of all lengths (the origin), with 95 % intervals.",
             [shown.panel(geometry, measure) for measure in MEASURES],
         ),
         shown.chart(
