@@ -52,7 +52,7 @@ def test_a_study_tells_its_verdicts_and_where_the_log_lies(
 def test_calibrate_applies_what_was_advised(run: Run, usual: Words, tmp_path: Path) -> None:
     """With a margin within which everything is, the only temperature is enough."""
     done = run(*usual, "--temperatures", "0.5", "--margin", "0.9", "--out", "here").ok
-    assert "by geometry alone: 0.5, fairspan calibrate MODEL OUT --calibration RUN" in done.out
+    assert "by geometry alone: 0.5, fairspan calibrate applies it" in done.out
     assert f"calibration: {Path('here', 'calibration.json')}" in done.out
     assert run("calibrate", usual[1], "fair", "--calibration", "here").code == 0
     tempered = Calibration(strength=0.0, temperature=0.5)

@@ -150,10 +150,11 @@ def identity_of(model: Encodes) -> str | None:
     return identity if isinstance(identity, str) and identity else None
 
 
-def refuse_other_spaces(model: SentenceTransformer) -> None:
-    """Raise unless a vector is the mean of its token embeddings, with which retention compares it.
+def refuse_other_spaces(model: SentenceTransformer, what: str, *, of_means: bool = False) -> None:
+    """Raise unless token embeddings and whole vectors are in one space, so that they compare.
 
-    It is if only one mean pooling, and perhaps a normalisation, follows the transformer.
+    They are if only one pooling, and perhaps a normalisation, follows the transformer. `what`
+    compares them, and names itself where it cannot; with `of_means` for mean pooling only.
     """
     after = [type(module).__name__ for module in model.children()][1:]
     modes = [module.pooling_mode for module in model.children() if isinstance(module, Pooling)]
@@ -161,14 +162,14 @@ def refuse_other_spaces(model: SentenceTransformer) -> None:
     keeps_space = pooled_once and after[1:] in ([], ["Normalize"])
     if not keeps_space or model.truncate_dim is not None:
         raise UnsupportedModel(
-            "retention compares tokens with whole vectors, and this model changes the space "
+            f"{what} compares tokens with whole vectors, and this model changes the space "
             f"between them ({', '.join(after) or 'no pooling'}, "
-            f"truncate_dim={model.truncate_dim}): omit retention."
+            f"truncate_dim={model.truncate_dim}): omit {what}."
         )
-    if modes[0] not in ("mean", "mean_sqrt_len_tokens"):
+    if of_means and modes[0] not in ("mean", "mean_sqrt_len_tokens"):
         raise UnsupportedModel(
-            "retention compares the mean of a segment's tokens with its vector, which this model "
-            f"takes by {modes[0]} pooling: omit retention, or use a model with mean pooling."
+            f"{what} compares the mean of a segment's tokens with its vector, which this model "
+            f"takes by {modes[0]} pooling: omit {what}, or use a model with mean pooling."
         )
 
 

@@ -18,7 +18,7 @@ LOCK = ".lock"
 
 
 def write_calibration(folder: Path, calibration: Calibration) -> None:
-    """Write what `fairspan calibrate --calibration FOLDER` reads, unless it is there already."""
+    """Write the calibration that a study suggests, unless it is there already."""
     file = folder / CALIBRATION_FILE
     text = f"{calibration.to_json()}\n"
     if not file.is_file() or file.read_bytes() != text.encode():

@@ -161,8 +161,9 @@ def refuse_similarity(subject: Subject, indexes: Sequence[str] = ("whole",)) -> 
             f"this model compares vectors by {subject.similarity}: only cosine and dot can be "
             "searched exactly."
         )
-    if subject.is_open and any(index.startswith("late") for index in indexes):
-        refuse_other_spaces(subject.model)
+    late = [index for index in indexes if index.startswith("late")]
+    if subject.is_open and late:
+        refuse_other_spaces(subject.model, late[0])
         if subject.similarity != "cosine":
             raise UnsupportedModel(
                 "late chunks have no length of their own, and this model compares by inner product."

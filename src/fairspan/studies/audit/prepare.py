@@ -131,7 +131,7 @@ def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -
     on_tokens = "retention" in options.measures
     beyond = [measure for measure in options.measures if measure != "representation"]
     if on_tokens and subject.is_open:
-        refuse_other_spaces(subject.model)
+        refuse_other_spaces(subject.model, "retention", of_means=True)
     refuse_unsuited(subject, treatments, on_tokens=treatments if on_tokens else (), beyond=beyond)
     progress.stage("reading the corpus")
     plans, corpus = options.planned_corpus

@@ -117,6 +117,6 @@ def collapse(options: CollapseOptions) -> RunLog:
     Returns:
         The log, with `verdicts`, `frame(name)`, `figure(name)` and `save_page(path)`. If a
         temperature is suggested, its folder also has `calibration.json`, which
-        `fairspan.calibrate` and `fairspan calibrate --calibration` read.
+        `fairspan.calibrate` reads.
     """
     return STUDY(options)

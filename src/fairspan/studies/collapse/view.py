@@ -212,7 +212,7 @@ def _advice(shown: _Shown) -> str:
     temperature, reason = shown.frames["suggestion"].row(0)
     advice = reason
     if not reason:
-        apply = "fairspan calibrate MODEL OUT --calibration RUN applies it"
+        apply = "fairspan calibrate applies it, given this run as its calibration"
         advice = f"{temperature:g}, {apply if temperature < 1 else 'the plain model'}"
     return f"temperature that is enough at every length, by geometry alone: {advice}"
 
