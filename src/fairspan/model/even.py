@@ -119,11 +119,9 @@ class EvenPooling(Pooling):  # type: ignore[misc]
             pooled = super().forward(features, **kwargs)
         mean = pooled["sentence_embedding"]
         if kernels is not None and _suits_kernel(tokens):
+            factor = evenly if isinstance(evenly, Tensor) else None
             steps = max(_steps(self.ridge), tokens.shape[2])
-            own_factor = None if evenly is True else evenly
-            kernels.even_vectors_kernel(
-                mean, tokens, mask, self.ridge, own_factor, steps, _TOLERANCE
-            )
+            kernels.even_vectors_kernel(mean, tokens, mask, self.ridge, factor, steps, _TOLERANCE)
             return pooled
         factor = evenly[:, None] if isinstance(evenly, Tensor) else torch.ones_like(mean[:, :1])
         keeps_mean = factor.isinf()

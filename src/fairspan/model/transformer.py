@@ -185,7 +185,8 @@ class CalibratedTransformer(SafeTransformer):
         return features
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> MutableMapping[str, Any]:
-        """The features with `token_embeddings`, [N, L, d]; [N, 1, d] if only one row is pooled."""
+        """The features with `token_embeddings`, [N, L, d], which are computed when they are asked
+        for if the pooling does not need them."""
         if PROMPT in features:
             features[PROMPT] = prompt_length(features)
         inputs = {name: value for name, value in features.items() if name not in _FEATURES}
