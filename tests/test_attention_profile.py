@@ -416,6 +416,8 @@ def test_layer_groups_cover_every_layer_once(depth: int) -> None:
     if depth < 3:
         assert not groups
         return
+    half = fairspan.Calibration(layers="last_half").layer_numbers(depth)
+    assert set(groups.pop("last half")) == half
     assert [layer for group in groups.values() for layer in group] == list(range(depth))
     sizes = [len(group) for group in groups.values()]
     assert max(sizes) - min(sizes) <= 1

@@ -260,7 +260,11 @@ def test_attention_of_the_parts_sums_to_one(make_tiny: Make, measured: Audit) ->
     model = make_tiny("bert", "cls")
     names = ["plain", "paper+basket_size=8+layers=all"]
     log = measured(
-        model, treatments=names, measures=["representation", "attention"], attention_documents=4
+        model,
+        treatments=names,
+        measures=["representation", "attention"],
+        attention_documents=4,
+        attention_basket_size=8,
     )
     rows = log.rows.filter(pl.col("layer").is_not_null())
     assert set(rows["measure"]) == {"attention_segment", "attention_basket", "attention_bin"}
@@ -273,6 +277,14 @@ def test_attention_of_the_parts_sums_to_one(make_tiny: Make, measured: Audit) ->
         4,
     ]
     assert rows["value"].min() >= 0
+    # In baskets of the calibration's own size, whole ones have what the first token has.
+    baskets = rows.filter(measure="attention_basket", treatment=names[1])
+    shares = baskets.filter(pl.col("part").is_in(["first", "basket 1", "basket 2"]))
+    ends = shares.group_by("document", "layer").agg(
+        reach=pl.col("value").max() - pl.col("value").min()
+    )
+    assert ends["reach"].max() < 1e-6
+    assert "by basket of 8 tokens" in log.view.chart("attention-baskets").title
 
 
 # What retention cannot be measured on.

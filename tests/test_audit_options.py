@@ -53,6 +53,7 @@ def test_options_from_plain_values() -> None:
             {"attention_documents": 0},
             "attention_documents must be a whole number of at least 1, got 0",
         ),
+        ({"attention_basket_size": 0}, "attention_basket_size must be a whole number of at least"),
         ({"mixed": [5]}, "mixed must be text such as 'en' and 'de:en', got 5"),
         ({"documents": 1000}, "documents must be numbers by size, such as {4: 1008}, got 1000"),
         ({"fit_corpus": "sample"}, "no treatment is fitted, so fit_corpus would do nothing"),

@@ -58,6 +58,7 @@ class Panel:
         reference: where a dashed line says what would be fair.
         edge: a place between 0 and 1 where an upright line is drawn, and what it means.
         folded: drawn in files only.
+        apart: how many of the last labels no line leads to.
     """
 
     title: str
@@ -72,6 +73,7 @@ class Panel:
     reference: float | None = None
     edge: tuple[float, str] | None = None
     folded: bool = False
+    apart: int = 0
 
     @property
     def spots(self) -> tuple[float, ...]:
@@ -91,6 +93,7 @@ class Chart:
         kind: "bars" begin at 0, "lines" connect points, "rows" are horizontal bars.
         dashes: what dashed lines mean.
         fixed: the ends of the vertical axis, where several charts share them.
+        by_row: whether each row of panels has its own vertical axis, which begins at 0.
         brief: whether the terminal shows it as well.
         dots: draw dots instead of bars, for differences.
         band: values that count as none, shaded.
@@ -107,6 +110,7 @@ class Chart:
     form: str = ".3f"
     dashes: str = "bound"
     fixed: Domain | None = None
+    by_row: bool = False
     brief: bool = False
     dots: bool = False
     band: Domain | None = None
@@ -123,10 +127,12 @@ class Chart:
             if self.fixed is not None:
                 return self.fixed
             sharing = [other for other in self.panels if not other.y_label]
+        if self.by_row:
+            sharing = [other for other in sharing if other.heading == panel.heading]
         references = [other.reference for other in sharing if other.reference is not None]
         series = [other.series for other in sharing]
         others = (*(self.band or ()), *references)
-        return domain_of(series, zero=self.kind != "lines", others=others)
+        return domain_of(series, zero=self.by_row or self.kind != "lines", others=others)
 
     def rows(self, panels: Sequence[Panel]) -> list[tuple[str, list[Panel]]]:
         """Panels by their heading."""

@@ -125,7 +125,6 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
     where = np.arange(len(panel.labels), dtype=np.float64)
     if chart.kind == "lines":
         where = np.array(panel.spots) * max(1, len(panel.labels) - 1)
-    solid = [series for series in panel.series if not series.dashed]
     for series in panel.series:
         if series.dashed:
             # The mark shows a bound that is known at one place only.
@@ -133,10 +132,11 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
             style |= {"marker": "_", "markersize": 6, "color": look_of(series.number).colour}
             axes.plot(where, _ends(series)[0], label=f"_{series.name}", **style)
         else:
-            _draw_series(axes, chart, series, where, solid, bars=bars)
+            _draw_series(axes, chart, panel, series, where, bars=bars)
     low, high = chart.domain(panel)
     # Marks at a fixed end are not cut in half.
-    headroom = 0.03 * (high - low) if chart.fixed and chart.kind == "lines" else 0.0
+    marks_at_end = chart.kind == "lines" and (chart.fixed or chart.by_row)
+    headroom = 0.03 * (high - low) if marks_at_end else 0.0
     axes.set_ylim(low, high + headroom)
     marks = ticks(low, high)
     axes.set_yticks(marks, [tick_text(mark, marks, chart.form) for mark in marks])
@@ -159,8 +159,10 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
 
 def _label_places(axes: Any, panel: Panel, where: np.ndarray, width: float) -> None:
     """The labels of the horizontal axis, thinned out where there are too many."""
-    every = -(-len(panel.labels) // _MOST_LABELS)
-    places = range(0, len(panel.labels), every)
+    count = len(panel.labels)
+    every = -(-count // _MOST_LABELS)
+    # Labels that are apart are no steps of a scale, and none can be guessed.
+    places = [*range(0, count - panel.apart, every), *range(count - panel.apart, count)]
     letters = max(6, int(_LETTERS_PER_INCH * width / max(1, len(places))))
     labels = [wrapped(panel.labels[place], letters) for place in places]
     axes.set_xticks([where[place] for place in places], labels)
@@ -168,9 +170,10 @@ def _label_places(axes: Any, panel: Panel, where: np.ndarray, width: float) -> N
 
 
 def _draw_series(
-    axes: Any, chart: Chart, series: Series, where: np.ndarray, solid: list[Series], *, bars: bool
+    axes: Any, chart: Chart, panel: Panel, series: Series, where: np.ndarray, *, bars: bool
 ) -> None:
-    """One treatment at the places [N], beside the other `solid` series of its panel."""
+    """One treatment at the places [N], beside the others of its panel."""
+    solid = [other for other in panel.series if not other.dashed]
     room = 0.0
     if chart.kind == "bars":
         room = 0.8 if bars else min(0.5, 0.12 * len(solid))
@@ -183,6 +186,10 @@ def _draw_series(
         # Lines keep their places; only the marks are a few points apart.
         shift = 4.0 * from_middle if chart.kind == "lines" else 0.0
         line = "none" if chart.dots else "-"
+        # A line does not cross an unknown point.
+        gaps = range(len(where) - panel.apart, len(where))
+        beside = np.insert(beside, gaps, np.nan)
+        values = np.insert(values, gaps, np.nan, axis=1)
         _draw_curve(axes, beside, values, look, label, shift, line)
         return
     fill: dict[str, Any] = {"color": look.colour, "hatch": look.hatch, "edgecolor": "white"}

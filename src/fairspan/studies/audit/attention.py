@@ -10,6 +10,9 @@ from fairspan.studies.audit.measures import ATTENTION_MEASURES, FAMILY, PLAN
 AROUND = ("first", "last", "special", "other")
 """The parts that hold none of the text."""
 
+LAST_HALF = "last half"
+"""The group of layers that pages and tables show."""
+
 # fmt: off
 _COLUMNS = (
     "model", "measure", "treatment", "plan", "lead", "later", "n", "layers", "first_layer",
@@ -22,7 +25,7 @@ _ORDER = pl.col("part").replace_strict(
 
 
 def layer_groups(depth: int) -> dict[str, range]:
-    """The layers in thirds, and all of them. A model of fewer than three layers has no thirds."""
+    """The layers in thirds, the last half (IRF's Figure 5) and all; below three layers only all."""
     groups = {}
     if depth >= 3:
         low = round(depth / 3)
@@ -30,6 +33,7 @@ def layer_groups(depth: int) -> dict[str, range]:
         groups["first third"] = range(low)
         groups["middle third"] = range(low, high)
         groups["last third"] = range(high, depth)
+        groups[LAST_HALF] = range(depth // 2, depth)
     return groups | {"all": range(depth)}
 
 

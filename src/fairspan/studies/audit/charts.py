@@ -11,7 +11,7 @@ from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series
 from fairspan.report.frames import interval, values_of
 from fairspan.report.text import counted, finite, number, p_value, with_bounds
 from fairspan.report.view import Section
-from fairspan.studies.audit.attention import parts_around
+from fairspan.studies.audit.attention import LAST_HALF, parts_around
 from fairspan.studies.audit.measures import (
     ATTENTION_MEASURES,
     POSITION_MEASURES,
@@ -209,11 +209,10 @@ def _language_sections(shown: Shown, measure: str) -> Iterator[Section]:
     yield Section(f"Which languages are better {done}", intro, (chart,))
 
 
-def attention_section(shown: Shown) -> Section:
-    """Where the pooled row looks; a page shows the last third of the layers."""
+def attention_section(shown: Shown, basket_size: int) -> Section:
+    """Where the pooled row looks; a page shows the last half of the layers."""
     frame = shown.frames["attention"]
-    thirds = "last third" in frame["layers"]
-    where = "the last third of the layers" if thirds else "all layers"
+    where = "the last half of the layers" if LAST_HALF in frame["layers"] else "all layers"
     intro = (
         "The mean share of attention that each part of the text gets from the pooled row, in "
         f"{where}, with 95 % intervals. Special tokens are on the right. Text with more attention "
@@ -222,7 +221,11 @@ def attention_section(shown: Shown) -> Section:
     charts = [
         chart
         for measure, words in ATTENTION_MEASURES.items()
-        for chart in _attention_charts(frame.filter(measure=measure), words, shown)
+        for chart in _attention_charts(
+            frame.filter(measure=measure),
+            words._replace(by=words.by.format(basket_size)),
+            shown,
+        )
     ]
     return Section("Where attention goes", intro, tuple(charts))
 
@@ -253,7 +256,7 @@ def _attention_charts(frame: pl.DataFrame, words: AttentionWords, shown: Shown) 
                 panels=panels,
                 subtitle=f"{shown.model}, {max(part['documents'])} documents{of_each}",
                 dashes="equal shares for all parts of the text",
-                fixed=domain_of([panel.series for panel in panels], zero=True),
+                by_row=True,
             )
 
 
@@ -261,7 +264,7 @@ def _attention_panels(
     frame: pl.DataFrame, words: AttentionWords, shown: Shown, *, folded: bool
 ) -> Iterator[Panel]:
     """For each group of layers and plan the parts of the text, and then what is around it."""
-    on_page = "last third" if "last third" in frame["layers"] else "all"
+    on_page = LAST_HALF if LAST_HALF in frame["layers"] else "all"
     # On the relative axis special tokens would be far above twenty small parts.
     around = [] if words.relative else parts_around(frame)
     parts = frame.partition_by("layers", "plan", as_dict=True, maintain_order=True)
@@ -280,6 +283,7 @@ def _attention_panels(
             detail=f"{first['n']} segments, {max(rows['documents']):,} documents",
             heading=f"{where} ({first['first_layer']}–{first['last_layer']})",
             folded=folded or layers != on_page,
+            apart=len(around),
         )
 
 
@@ -298,7 +302,14 @@ def _share_series(rows: Sequence[Columns], labels: Iterable[str], shown: Shown) 
         return "\n".join(lines)
 
     for series in shown.series(rows, "part", labels, tell):
-        yield series
+        yield replace(series, points=tuple(map(_share, series.points)))
         levels = tuple(equal.get((series.name, part)) for part in labels)
         if any(levels):
             yield Series(series.name, series.number, levels, dashed=True)
+
+
+def _share(point: Point | None) -> Point | None:
+    """A point whose interval ends at 0 and 1: what lies beyond cannot be a share."""
+    if point is None or point.low is None or point.high is None:
+        return point
+    return replace(point, low=max(0.0, point.low), high=min(1.0, point.high))

@@ -167,7 +167,10 @@ POSITION_MEASURES = {
 
 
 class AttentionWords(NamedTuple):
-    """The words for one way to divide a text; `relative` parts are shares of its length."""
+    """The words for one way to divide a text; `relative` parts are shares of its length.
+
+    `by` has a place for the size of baskets.
+    """
 
     name: str
     x_label: str
@@ -177,7 +180,7 @@ class AttentionWords(NamedTuple):
 
 ATTENTION_MEASURES = {
     "attention_segment": AttentionWords("attention-segments", "segment", "by segment"),
-    "attention_basket": AttentionWords("attention-baskets", "basket", "by basket of 128 tokens"),
+    "attention_basket": AttentionWords("attention-baskets", "basket", "by basket of {} tokens"),
     "attention_bin": AttentionWords(
         "attention-relative", "place in %", "from a document's beginning to its end", relative=True
     ),

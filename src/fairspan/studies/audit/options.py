@@ -43,6 +43,7 @@ class AuditOptions(StudyOptions, Design):
         fit_corpus: corpus that whitening is fitted on. By default the segments that are in no
             document.
         attention_documents: number of documents of each size and plan whose attention is read.
+        attention_basket_size: number of tokens in each basket whose attention is read.
         margin: differences between positions below it count as fair.
         inference: how intervals are computed: auto, cr1, z, cr2 or two-way.
     """
@@ -57,6 +58,7 @@ class AuditOptions(StudyOptions, Design):
     prompt: str | None = None
     fit_corpus: str | None = source()
     attention_documents: int = 20
+    attention_basket_size: int = 128
     margin: float = 0.02
     inference: str = "auto"
 
@@ -85,7 +87,8 @@ class AuditOptions(StudyOptions, Design):
         for measure in self.measures:
             _require_among("measures", measure, MEASURES)
         _require_among("inference", self.inference, INFERENCES)
-        require_whole("attention_documents", self.attention_documents)
+        for name in ("attention_documents", "attention_basket_size"):
+            require_whole(name, getattr(self, name))
         if not isinstance(self.margin, int | float) or not 0 < self.margin < 1:
             raise DesignError(f"margin must be between 0 and 1, got {self.margin!r}.")
         require_use_of_fit(self.fit_corpus, self.all_treatments)

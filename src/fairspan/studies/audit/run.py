@@ -26,7 +26,6 @@ from fairspan.studies.audit.prepare import PreparedAudit, prepare_audit
 from fairspan.studies.audit.view import view_of
 
 _AT_ONCE = 2000
-BASKET_SIZE = 128
 BINS = 20
 
 
@@ -60,7 +59,8 @@ def _rows(prepared: PreparedAudit, run: Run, treated: Treated) -> pl.DataFrame:
         prompt = run.subject.prompts["document"]
         texts = [document.text for document in chosen]
         attention = attention_rows(treated.documents.model, texts, prompt=prompt)
-        tables.append(_profile_rows(chosen, attention, label))
+        basket_size = prepared.options.attention_basket_size
+        tables.append(_profile_rows(chosen, attention, basket_size, label))
     return pl.concat(tables)
 
 
@@ -105,7 +105,10 @@ def _some_of_each(documents: Sequence[Document], count: int) -> list[Document]:
 
 
 def _profile_rows(
-    documents: Sequence[Document], rows: Iterable[AttentionRow], label: Mapping[str, str]
+    documents: Sequence[Document],
+    rows: Iterable[AttentionRow],
+    basket_size: int,
+    label: Mapping[str, str],
 ) -> pl.DataFrame:
     """One row for each document, layer and part; the parts of a measure sum to 1 in every layer."""
     tables = []
@@ -113,7 +116,7 @@ def _profile_rows(
         columns = {**label, **document_columns(document)}
         profiles = {
             "segment": by_segment(row, document.spans),
-            "basket": by_basket(row, BASKET_SIZE),
+            "basket": by_basket(row, basket_size),
             "bin": by_bins(row, BINS),
         }
         for name, profile in profiles.items():

@@ -12,7 +12,7 @@ import polars.selectors as cs
 from fairspan.report.frames import in_order, values_of
 from fairspan.report.table import CHANGE, P_VALUE, Cell, Column, Row, Table
 from fairspan.report.text import model_name, number
-from fairspan.studies.audit.attention import parts_around
+from fairspan.studies.audit.attention import LAST_HALF, parts_around
 from fairspan.studies.audit.coefficients import (
     MEANING,
     MIXED_NOTE,
@@ -239,8 +239,8 @@ def _change_name(first: str, second: str) -> str:
 
 
 def attention_tables(frame: pl.DataFrame) -> Iterator[Table]:
-    """Attention by segment in the last third of the layers and in all: a table for each family."""
-    layers = pl.col("layers").is_in(["last third", "all"])
+    """Attention by segment in the last half of the layers and in all: a table for each family."""
+    layers = pl.col("layers").is_in([LAST_HALF, "all"])
     chosen = frame.filter(layers, measure="attention_segment")
     families = chosen.partition_by("n", "plan", as_dict=True, maintain_order=True)
     for (n, plan), family in families.items():

@@ -42,8 +42,9 @@ def view_of(log: RunLog) -> View:
     shown = Shown(model_name(log.model), frames)
     sections = list(sections_of(shown))
     if "attention" in frames:
+        section = attention_section(shown, log.spec["attention_basket_size"])
         folded = tuple(attention_tables(frames["attention"]))
-        sections.append(replace(attention_section(shown), folded=folded))
+        sections.append(replace(section, folded=folded))
     tables = list(tables_of(frames, log.model, notes))
     if tables:
         first = next(table for table in tables if "-coefficients" in table.name)
