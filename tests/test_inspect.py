@@ -75,6 +75,24 @@ def test_representation_is_what_encode_gives_by_hand(
     assert [one.treatment for one in found.readings] == ["plain", PAPER]
 
 
+def test_retention_is_the_mean_of_a_segment_s_tokens_by_hand(make_tiny: Make) -> None:
+    """One token for each word, between two special ones; not for CLS pooling or cut documents."""
+    model, parts = make_tiny("bert", "mean"), texts(30, 18, 41)
+    found = fairspan.inspect(model, parts, treatments=["none", PAPER])
+    calibrated = fairspan.calibrate(model, "paper", basket_size=16)
+    borders = np.cumsum([1, *map(len, map(str.split, parts))])
+    for reading, by in zip(found.readings, [model, calibrated], strict=True):
+        tokens = by.encode([" ".join(parts)], output_value="token_embeddings")[0].numpy()
+        means = [tokens[start:end].mean(0) for start, end in pairwise(borders)]
+        pairs = zip(means, by.encode(parts), strict=True)
+        assert reading.retention == pytest.approx([cosine(*pair) for pair in pairs], abs=1e-5)
+        assert min(reading.retention) < 0.99
+    kept = found.frame("readings")["retention"].to_list()
+    assert kept == [value for reading in found.readings for value in reading.retention]
+    for other, pages in ((make_tiny("bert", "cls"), parts), (model, texts(300, 200, 100))):
+        assert fairspan.inspect(other, pages, treatments=["none"]).readings[0].retention == ()
+
+
 def test_shares_are_parts_of_the_sum() -> None:
     assert shares([0.5, 0.3, 0.2], range(3)) == pytest.approx((0.5, 0.3, 0.2))
     assert shares([0.6, -0.3, 0.2], range(3)) == pytest.approx((0.75, 0.0, 0.25))

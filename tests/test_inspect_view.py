@@ -90,6 +90,7 @@ def test_frames_hold_everything() -> None:
         "seen",
         "share",
         "representation",
+        "retention",
     ]
     for reading in found.readings:
         own = found.frame("readings").filter(treatment=reading.treatment)
@@ -212,6 +213,22 @@ def test_the_table_has_all_numbers() -> None:
         cell.text for row in table.rows if row.heads == ("tempscale", third) for cell in row.cells
     ]
     assert cut == ["15", "0", "0.0\xa0%", "−0.100"], "the cosine is there, and counts for nothing"
+
+
+def test_retention_is_shown_where_it_was_measured() -> None:
+    """The last of four treatments reads the document whole."""
+    *others, last = further().readings
+    found = made(readings=(*others, replace(last, retention=(0.9, 0.75, -0.1))))
+    [table] = found.view.tables()
+    assert table.columns[-1].name == "retention"
+    assert [row.cells[-1].text for row in table.rows] == ["–"] * 9 + ["0.900", "0.750", "−0.100"]
+    source = inspection_page(found)
+    metas = [one["meta"][1] for one in Page(source).charts[0]["treatments"]]
+    assert metas[2:] == ["6 of 20 tokens", "20 tokens · retention 0.750"]
+    assert ["<dt>retention</dt>" in page for page in (source, inspection_page(made()))] == [
+        True,
+        False,
+    ]
 
 
 # --- the page

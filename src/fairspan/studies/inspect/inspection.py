@@ -67,6 +67,8 @@ class Reading:
         representation: cosine of the document's vector and the segment's own (METHODS: σ).
         window: how many tokens it reads; None if nothing is known of a limit.
         unseen: how many tokens of the document are never seen.
+        retention: cosine of the segment inside the document and its own vector (METHODS: τ); empty
+            unless the model takes the mean of tokens and reads the whole document.
     """
 
     treatment: str
@@ -74,6 +76,7 @@ class Reading:
     segments: tuple[InspectedSegment, ...]
     window: int | None
     unseen: int
+    retention: tuple[float, ...] = ()
 
     @property
     def counted(self) -> tuple[int, ...]:

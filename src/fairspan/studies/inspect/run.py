@@ -1,25 +1,30 @@
 """`inspect`: one document before and after calibration (IRF's Figure 2)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.treatment import DEFAULT_TREATMENTS, AnyTreatment, as_treatments
 from fairspan.calibration.words import in_words
 from fairspan.corpus.marked_text import NAMES
-from fairspan.encoding.encoder import AnyModel, ModelEncoder, Text
+from fairspan.encoding.encoder import AnyModel, ModelEncoder, Text, refuse_other_spaces
 from fairspan.encoding.fill import Tally, reads_to_end
 from fairspan.encoding.store import Store
-from fairspan.errors import DesignError, require_whole
+from fairspan.errors import DesignError, UnsupportedModel, require_whole
 from fairspan.model.loading import Loading
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.runs.progress import Progress, as_progress
 from fairspan.runs.subject import Embed, Embedder, Subject, Treated, batch_budget, open_subject
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note
-from fairspan.stats.geometry import representation
+from fairspan.stats.geometry import representation, retention
 from fairspan.studies.inspect.inspection import Inspection, Reading
 from fairspan.studies.inspect.lens import AnyDocument, Lens, focus
 from fairspan.studies.inspect.view import inspection_page, view_of
 
+ReadStored = Callable[[Sequence[bytes]], list[np.ndarray]]
 UNREAD = (
     "the vector stays the same without the last words: the model does not read all of this text"
 )
@@ -78,19 +83,29 @@ def inspect(
     budget = batch_budget(subject.model, batch_tokens)
     lens = focus(document, subject.counter, borders=borders, parts=parts)
     with Store(":memory:") as store:
-        embed = Embedder(store, budget, Tally(), shown).embed
+        embedder = Embedder(store, budget, Tally(), shown)
+        embed = embedder.embed
         treated = [subject.under(treatment, embed=embed, lasting=False) for treatment in chosen]
         shown.start(len(chosen) * sum(subject.counter.count_whole([lens.text, *lens.texts])))
         try:
-            return look_through(lens, subject, treated, embed, name=name)
+            return look_through(lens, subject, treated, embed, name=name, read=embedder.read)
         finally:
             shown.stop()
 
 
 def look_through(
-    lens: Lens, subject: Subject, treated: Sequence[Treated], embed: Embed, *, name: str
+    lens: Lens,
+    subject: Subject,
+    treated: Sequence[Treated],
+    embed: Embed,
+    *,
+    name: str,
+    read: ReadStored | None = None,
 ) -> Inspection:
-    """What `inspect` finds, of a model that is loaded and treated."""
+    """What `inspect` finds, of a model that is loaded and treated.
+
+    Retention is measured with what can `read` the vectors that `embed` stored.
+    """
     encoders = [item.documents for item in treated]
     windows = [encoder.window or lens.length for encoder in encoders]
     notes = [*filter(None, map(_meaning, treated))]
@@ -105,7 +120,7 @@ def look_through(
         document=name,
         text=lens.text,
         borders=NAMES[lens.borders],
-        readings=tuple(_reading(lens, item, embed) for item in treated),
+        readings=tuple(_reading(lens, item, embed, read) for item in treated),
         length=lens.length,
         unit=lens.counter.unit,
         prompt=subject.prompts["document"],
@@ -123,17 +138,39 @@ def _meaning(treated: Treated) -> str:
     return f"{treated.treatment.name}: {', '.join(sorted(words))}" if words else ""
 
 
-def _reading(lens: Lens, treated: Treated, embed: Embed) -> Reading:
+def _reading(lens: Lens, treated: Treated, embed: Embed, read: ReadStored | None) -> Reading:
     """What a treatment makes of the document, as far as it reads it."""
     lens = lens.up_to(treated.documents.window)
     texts = map(Text, lens.texts, lens.counter.count_whole(lens.texts))
     alone = embed(treated.segments, list(texts))
     borders = tuple(piece.start for piece in lens.pieces)
-    (whole,) = embed(treated.documents, [Text(lens.text, lens.length, borders=borders)])
+    document = Text(lens.text, lens.length, borders=borders)
+    segments = lens.segments()
+    retained: tuple[float, ...] = ()
+    if read is not None and not lens.unseen and all(segment.seen for segment in segments):
+        spans = tuple((segment.start, segment.end) for segment in segments)
+        retained = _retention(replace(document, spans=spans), alone, treated, embed, read)
+    (whole,) = embed(treated.documents, [document])
     return Reading(
         treated.treatment.name,
         tuple(representation(whole, alone).tolist()),
-        lens.segments(),
+        segments,
         lens.counter.window,
         lens.unseen,
+        retained,
     )
+
+
+def _retention(
+    document: Text, alone: np.ndarray, treated: Treated, embed: Embed, read: ReadStored
+) -> tuple[float, ...]:
+    """How much of alone[n, d] the spans of the document keep; empty where that is not defined."""
+    if not isinstance(treated.model, SentenceTransformer):
+        return ()
+    try:
+        refuse_other_spaces(treated.model, "retention", of_means=True)
+        embed(treated.documents, [document])
+    except UnsupportedModel:
+        return ()
+    (inside,) = read([treated.documents.span_key(document)])
+    return tuple(retention(inside.reshape(alone.shape), alone).tolist())

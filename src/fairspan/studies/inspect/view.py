@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
@@ -65,8 +66,9 @@ def _frames(inspection: Inspection) -> dict[str, pl.DataFrame]:
             "unseen": reading.unseen,
         }
         verdicts.append(verdict)
-        shares = zip(reading.segments, reading.share, reading.representation, strict=True)
-        for segment, share, cosine in shares:
+        retained = reading.retention or (None,) * inspection.n
+        measured = (reading.segments, reading.share, reading.representation, retained)
+        for segment, share, cosine, kept in zip(*measured, strict=True):
             row = {
                 "treatment": reading.treatment,
                 "segment": segment.number,
@@ -74,13 +76,14 @@ def _frames(inspection: Inspection) -> dict[str, pl.DataFrame]:
                 "seen": segment.seen,
                 "share": share,
                 "representation": cosine,
+                "retention": kept,
             }
             readings.append(row)
     segments = [{**asdict(segment), "status": segment.status} for segment in inspection.segments]
     return {
         "verdicts": frame_of(verdicts),
         "segments": frame_of(segments),
-        "readings": frame_of(readings).cast({"share": pl.Float64}),
+        "readings": frame_of(readings).cast({"share": pl.Float64, "retention": pl.Float64}),
     }
 
 
@@ -128,6 +131,8 @@ def _table(inspection: Inspection, readings: pl.DataFrame) -> Table:
         "share": Column("share", form=".1%"),
         "representation": Column("cosine"),
     }
+    if readings["retention"].count():
+        columns["retention"] = Column("retention")
     return Table.from_frame(
         "numbers",
         "All numbers",
@@ -148,9 +153,10 @@ def inspection_page(inspection: Inspection) -> str:
             "fair": reading.fair,
             "share": reading.share,
             "representation": reading.representation,
+            "retention": reading.retention,
             "finding": f"{reading.finding[:1].upper()}{reading.finding[1:]}.",
             "status": [segment.status for segment in reading.segments],
-            "meta": [_meta(segment, inspection.unit) for segment in reading.segments],
+            "meta": list(_page_metas(reading, inspection.unit)),
         }
         for reading in inspection.readings
     ]
@@ -203,6 +209,13 @@ def _meta(segment: InspectedSegment, unit: str, *, whole: bool = False) -> str:
     if segment.unseen and not whole:
         tokens = f"{segment.seen} of {tokens}"
     return " · ".join(filter(None, (segment.language, tokens)))
+
+
+def _page_metas(reading: Reading, unit: str) -> Iterator[str]:
+    """What a page says of each segment besides its share."""
+    for place, segment in enumerate(reading.segments):
+        kept = f" · retention {number(reading.retention[place])}" if reading.retention else ""
+        yield _meta(segment, unit) + kept
 
 
 def colour_range(inspection: Inspection) -> tuple[float, float]:

@@ -48,6 +48,7 @@
   const tip = document.getElementById("tip");
   const words = (place) => data.treatments.map((one) => {
     const more = [`share ${percent(one.share[place])}`, `cosine ${decimal(one.representation[place])}`];
+    if (one.retention.length) more.push(`retention ${decimal(one.retention[place])}`);
     return `${one.treatment}: ${more.join(", ")}`;
   });
   const describe = (place) => {
