@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import polars as pl
-import polars.selectors as cs
 
 from fairspan.report.table import Table
 from fairspan.studies.audit.coefficients import MEANING, coefficient_table, heading, legend
-from fairspan.studies.audit.measures import PLAN
-
-FILE = Path(__file__).parent / "data" / "irf.csv"
-
-
-@cache
-def published_coefficients() -> pl.DataFrame:
-    """Every printed number, table by table; `printed` has its digits. Some stand in two tables."""
-    rows = pl.read_csv(FILE, schema_overrides={"estimate": pl.String})
-    rows = rows.with_columns(cs.string().fill_null("")).rename({"estimate": "printed"})
-    treatment = pl.col("treatment").replace("none", "plain")
-    return rows.with_columns(PLAN, estimate=pl.col("printed").cast(pl.Float64), treatment=treatment)
+from fairspan.studies.audit.published import published_coefficients
 
 
 def published_table(number: int) -> Table:
@@ -41,7 +27,7 @@ def published_table(number: int) -> Table:
     signs = "printed without signs of significance" if others else legend(found)
     notes = [MEANING, signs, *_remarks(found.to_dicts())]
     pair = (others[0], "plain") if others else None
-    return coefficient_table(found, name, title, pair=pair, notes=notes, digits=2)
+    return coefficient_table(found, name, title, pair=pair, notes=notes)
 
 
 def _remarks(printed: Sequence[dict[str, Any]]) -> list[str]:

@@ -287,6 +287,27 @@ def test_attention_of_the_parts_sums_to_one(make_tiny: Make, measured: Audit) ->
     assert "by basket of 8 tokens" in log.view.chart("attention-baskets").title
 
 
+def test_fidelity_is_the_cosine_with_the_first_treatment_by_hand(
+    make_tiny: Make, measured: Audit, corpus: str
+) -> None:
+    """The mean over documents, and an interval that holds all of few sets' means."""
+    model = make_tiny("bert", "cls")
+    names = ["plain", "paper+basket_size=8"]
+    log = measured(model, treatments=names, measures=["representation", "fidelity"])
+    other = fairspan.calibrate(model, "paper", basket_size=8)
+    values = values_of(log.rows.with_columns(position=0), "fidelity", names[1])
+    placed = log.rows.drop_nulls("position")
+    for document, parts in documents_of(placed, corpus).items():
+        text = " ".join(text for *_, text in parts)
+        expected = cosine(model.encode(text), other.encode(text))
+        assert values[document, 0] == pytest.approx(expected, abs=BY_PADDING)
+    assert 0.1 < max(values.values()) < 0.9999
+    [row] = log.frame("fidelity").iter_rows(named=True)
+    assert row["estimate"] == pytest.approx(np.mean(list(values.values())))
+    assert (row["treatment"], row["sets"], row["documents"]) == (names[1], 3, 9)
+    assert row["low"] < row["estimate"] < row["high"]
+
+
 # What retention cannot be measured on.
 
 

@@ -33,13 +33,19 @@ def test_options_from_plain_values() -> None:
     [
         (
             {"measures": []},
-            "measures must name at least one of representation, retention, attention",
+            "measures must name at least one of representation, retention, attention, fidelity",
         ),
         (
             {"measures": ["representation", "beauty"]},
-            "representation, retention, attention, got 'beauty'",
+            "representation, retention, attention, fidelity, got 'beauty'",
         ),
         ({"measures": "representation"}, "measures must be a list"),
+        ({"measures": ["fidelity"], "treatments": ["paper"]}, "treatments with paper: name one"),
+        (
+            {"measures": ["fidelity"], "treatments": ["plain", "whitening"]},
+            "whitening are in another space: omit it, or omit fidelity",
+        ),
+        ({"published": "lc"}, "published must be among irf, got 'lc'"),
         ({"inference": "t"}, "auto, cr1, z, cr2, two-way, got 't'"),
         ({"treatments": []}, "at least one treatment, for example plain"),
         ({"treatments": ["none", "paper", "plain"]}, "the treatment 'plain' is named twice"),

@@ -451,6 +451,37 @@ def test_sizes_that_were_not_measured_are_left_empty(tmp_path: Path) -> None:
     ] * 3
 
 
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        ("Alibaba-NLP/gte-multilingual-base", ["IRF: mGTE", "IRF: mGTE 128-last_half"]),
+        ("m", ["IRF: mGTE", "IRF: jina-v3", "IRF: mGTE 128-last_half"]),
+    ],
+)
+def test_published_coefficients_are_beside_those_of_the_run(
+    tmp_path: Path, model: str, names: list[str]
+) -> None:
+    """Of the run's model where the paper has it; what it does not have is empty."""
+    treatments = ["plain", "paper", "tiles"]
+    tables = [falling(0.1, 0.01, n=n, treatment=name) for name in treatments for n in (2, 3)]
+    asked = {"sizes": [2, 3], "published": "irf"}
+    named = {"name": model, "fingerprint": "f"}
+    log = simulated_log(tmp_path / "run", tables, treatments, spec=asked, model=named)
+    table = next(table for table in log.view.tables() if table.name.endswith("-coefficients"))
+    assert [column.name for column in table.columns] == [*treatments, *names]
+    # Table 1 of the paper, and Table 16.
+    shown = {"IRF: mGTE": "0.75 −0.05 −0.11", "IRF: mGTE 128-last_half": "0.70 0.02 −0.00"}
+    by_column = dict(zip([*treatments, *names], zip(*cells_of(table), strict=True), strict=True))
+    for name, numbers in shown.items():
+        assert by_column[name] == ("", "", *numbers.split())
+    assert all(by_column["tiles"])
+    assert "arXiv 2601.16934, Tables 1," in table.notes[-1]
+    alone = with_entries(log, spec={**log.spec, "published": None})
+    assert "published" not in alone.view.frames
+    pairs = replace(log, rows=log.rows.filter(n=2))
+    assert any("IRF published no coefficients" in note for note in pairs.view.notes)
+
+
 def test_verdicts_and_unevenness(view: View) -> None:
     table = table_of(view, "verdicts")
     for row, one in zip(table.rows, view.frame("verdicts").iter_rows(named=True), strict=True):

@@ -31,9 +31,9 @@ def representation(document: ArrayLike, alone: ArrayLike) -> Floats:
     return np.asarray(_unit(alone) @ _unit(document))
 
 
-def retention(contextual: ArrayLike, alone: ArrayLike) -> Floats:
-    """[n], τ(i, D) = cos(ctx(segment i, D), iso(segment i)), given two [n, d] (METHODS §1)."""
-    return np.asarray((_unit(contextual) * _unit(alone)).sum(axis=-1))
+def cosines_of_pairs(first: ArrayLike, second: ArrayLike) -> Floats:
+    """[n], given two [n, d]; of ctx(segment i, D) and iso(segment i) retention τ (METHODS §1)."""
+    return np.asarray((_unit(first) * _unit(second)).sum(axis=-1))
 
 
 def _unit(vectors: ArrayLike) -> Floats:

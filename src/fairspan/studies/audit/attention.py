@@ -52,7 +52,7 @@ def attention_frame(log: RunLog) -> pl.DataFrame:
     depth = rows["layer"].to_numpy().max() + 1
     for name, layers in layer_groups(int(depth)).items():
         group = rows.filter(pl.col("layer").is_between(layers.start, layers.stop - 1))
-        shares = shares_of(group).join(order, on=FAMILY).sort("family", _ORDER, "number")
+        shares = clustered_means(group).join(order, on=FAMILY).sort("family", _ORDER, "number")
         columns = shares.with_columns(
             PLAN,
             model=pl.lit(log.model),
@@ -70,7 +70,7 @@ def parts_around(frame: pl.DataFrame) -> list[str]:
     return [part for part in AROUND if part in attended]
 
 
-def shares_of(rows: pl.DataFrame) -> pl.DataFrame:
+def clustered_means(rows: pl.DataFrame) -> pl.DataFrame:
     """The mean over layers, then over documents, of each part; its interval clustered by set."""
     document = [*FAMILY, "set", "document"]
     number = pl.col("part").str.extract(r"^(?:segment|basket|bin) (\d+)$").cast(pl.Int64)

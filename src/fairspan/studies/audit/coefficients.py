@@ -1,6 +1,7 @@
 """Tables of coefficients: columns for plans, as IRF prints them, and for treatments."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import NamedTuple
 
@@ -18,12 +19,18 @@ MEANING = (
 MIXED_NOTE = "in mixed plans βp is a difference of languages as well as of positions"
 
 
-def coefficient_tables(frame: pl.DataFrame, model: str) -> Iterator[Table]:
-    """All coefficients, then IRF's tables: one treatment's, and each (c.) with the first (uc.)."""
+def coefficient_tables(
+    frame: pl.DataFrame, model: str, published: pl.DataFrame | None = None
+) -> Iterator[Table]:
+    """All coefficients, then IRF's tables: one treatment's, and each (c.) with the first (uc.).
+
+    The first tables have the `published` ones of their documents, too.
+    """
     names = values_of(frame, "treatment")
     settings = list(_settings(frame, model))
     for setting in settings:
-        yield setting.table("coefficients")
+        table = setting.beside(published).table("coefficients")
+        yield replace(table, brief=published is not None)
     for setting in settings:
         if len(names) > 1 and setting.frame["plan"].n_unique() > 1:
             for name in names:
@@ -39,6 +46,13 @@ class _Setting(NamedTuple):
     about: str
     suffix: str
     frame: pl.DataFrame
+
+    def beside(self, published: pl.DataFrame | None) -> "_Setting":
+        """The same with what was published of these documents."""
+        if published is None:
+            return self
+        documents = published.join(self.frame, on=["plan", "n"], how="semi", maintain_order="left")
+        return self._replace(frame=pl.concat([self.frame, documents], how="diagonal_relaxed"))
 
     def table(self, kind: str, *treatments: str) -> Table:
         """The table of all treatments, of one, or of a treatment with the baseline."""
@@ -82,7 +96,6 @@ def coefficient_table(
     *,
     pair: tuple[str, str] | None = None,
     notes: Sequence[str] = (),
-    digits: int = 3,
 ) -> Table:
     """A column for each plan, as in IRF's Tables 1–15, or for each treatment of a single plan.
 
@@ -102,10 +115,11 @@ def coefficient_table(
         else:
             column = Column(treatment, heading(plan))
         columns[plan, treatment] = column
-    keys = ["n", "position", "plan", "treatment", "estimate", "marker"]
+    digits = pl.col("digits") if "digits" in frame.columns else pl.lit(None)
+    keys = ["n", "position", "plan", "treatment", "estimate", "marker", digits.fill_null(3)]
     cells = {
-        tuple(key): Cell(estimate, f".{digits}f", marker)
-        for *key, estimate, marker in frame.select(keys).iter_rows()
+        tuple(key): Cell(estimate, f".{places}f", marker)
+        for *key, estimate, marker, places in frame.select(keys).iter_rows()
     }
     rows = []
     for n in sorted(set(frame["n"])):
@@ -135,10 +149,17 @@ def legend(frame: pl.DataFrame) -> str:
 
 
 def _notes(frame: pl.DataFrame) -> list[str]:
-    kinds = ", ".join(sorted(set(frame["inference"])))
+    kinds = ", ".join(sorted(frame["inference"].drop_nulls().unique()))
     ends = dict.fromkeys([frame["sets"].min(), frame["sets"].max()])
     counts = f"sets: {' to '.join(map(str, ends))}; inference: {kinds}"
-    return [MEANING, *if_mixed(frame, MIXED_NOTE), legend(frame), counts]
+    notes = [MEANING, *if_mixed(frame, MIXED_NOTE), legend(frame), counts]
+    if "table" in frame.columns:
+        tables = ", ".join(map(str, sorted(frame["table"].drop_nulls().unique())))
+        source = f"IRF: arXiv 2601.16934, Tables {tables}, which measured other documents"
+        unmarked = frame.filter(pl.col("table") >= 16)
+        signs = "; calibrated ones are printed without signs of significance"
+        notes.append(source + (signs if len(unmarked) else ""))
+    return notes
 
 
 def if_mixed(frame: pl.DataFrame, note: str) -> list[str]:

@@ -19,7 +19,8 @@ from fairspan.design.plan import LanguagePlan, choose_plans, languages_of
 from fairspan.errors import DesignError, require_list, require_whole
 from fairspan.runs.options import StudyOptions, default_treatments, source
 
-MEASURES = ("representation", "retention", "attention")
+MEASURES = ("representation", "retention", "attention", "fidelity")
+PUBLISHED = ("irf",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,7 @@ class AuditOptions(StudyOptions, Design):
             128-last_half, paper+basket_size=64, whitening, last2avg, chunk-mean, … By default plain
             and tiles, or plain and chunk-mean for an endpoint. In Python also calibrations and
             tables of fields.
-        measures: what is measured: representation, retention, attention.
+        measures: what is measured: representation, retention, attention, fidelity.
         partial: omit segments that lack a translation, instead of refusing the corpus.
         prompt: text put before every document. By default the model's own.
         fit_corpus: corpus that whitening is fitted on. By default the segments that are in no
@@ -45,6 +46,7 @@ class AuditOptions(StudyOptions, Design):
         attention_documents: number of documents of each size and plan whose attention is read.
         attention_basket_size: number of tokens in each basket whose attention is read.
         margin: differences between positions below it count as fair.
+        published: show published coefficients beside those of the run: irf.
         inference: how intervals are computed: auto, cr1, z, cr2 or two-way.
     """
 
@@ -60,6 +62,7 @@ class AuditOptions(StudyOptions, Design):
     attention_documents: int = 20
     attention_basket_size: int = 128
     margin: float = 0.02
+    published: str | None = None
     inference: str = "auto"
 
     def __post_init__(self) -> None:
@@ -86,7 +89,11 @@ class AuditOptions(StudyOptions, Design):
             raise DesignError(f"measures must name at least one of {', '.join(MEASURES)}.")
         for measure in self.measures:
             _require_among("measures", measure, MEASURES)
+        if "fidelity" in self.measures:
+            _require_one_space(self.all_treatments)
         _require_among("inference", self.inference, INFERENCES)
+        if self.published is not None:
+            _require_among("published", self.published, PUBLISHED)
         for name in ("attention_documents", "attention_basket_size"):
             require_whole(name, getattr(self, name))
         if not isinstance(self.margin, int | float) or not 0 < self.margin < 1:
@@ -119,3 +126,15 @@ class AuditOptions(StudyOptions, Design):
 def _require_among(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         raise DesignError(f"{name} must be among {', '.join(choices)}, got {value!r}.")
+
+
+def _require_one_space(treatments: Sequence[Treatment]) -> None:
+    """Raise unless the vectors of documents can be compared with those of the first treatment."""
+    first, *others = treatments
+    if not others:
+        raise DesignError(f"fidelity compares treatments with {first.name}: name one more.")
+    whitened = [treatment.name for treatment in treatments if treatment.whitens]
+    if whitened:
+        raise DesignError(
+            f"vectors of {whitened[0]} are in another space: omit it, or omit fidelity."
+        )

@@ -129,7 +129,7 @@ def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -
     subject = subject.with_prompts(options.prompt)
     subject = subject.reading(treatments, whole=not subject.set_further)
     on_tokens = "retention" in options.measures
-    beyond = [measure for measure in options.measures if measure != "representation"]
+    beyond = [measure for measure in options.measures if measure in ("retention", "attention")]
     if on_tokens and subject.is_open:
         refuse_other_spaces(subject.model, "retention", of_means=True)
     refuse_unsuited(subject, treatments, on_tokens=treatments if on_tokens else (), beyond=beyond)

@@ -19,7 +19,7 @@ from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA, as_rows, document_columns, position_rows
 from fairspan.runs.study import Run, Study
 from fairspan.runs.subject import Treated
-from fairspan.stats.geometry import representation, retention
+from fairspan.stats.geometry import cosines_of_pairs, representation
 from fairspan.studies.audit.measures import POSITION_MEASURES
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.audit.prepare import PreparedAudit, prepare_audit
@@ -61,7 +61,26 @@ def _rows(prepared: PreparedAudit, run: Run, treated: Treated) -> pl.DataFrame:
         attention = attention_rows(treated.documents.model, texts, prompt=prompt)
         basket_size = prepared.options.attention_basket_size
         tables.append(_profile_rows(chosen, attention, basket_size, label))
+    if "fidelity" in prepared.options.measures:
+        first = run.under(prepared.options.all_treatments[0])
+        tables.append(_fidelity_rows(prepared, run, first, treated, label))
     return pl.concat(tables)
+
+
+def _fidelity_rows(
+    prepared: PreparedAudit, run: Run, first: Treated, treated: Treated, label: Mapping[str, str]
+) -> pl.DataFrame:
+    """One row for each document: the cosine of its vector and that under the first treatment."""
+    documents = prepared.documents.documents
+    values: list[float] = []
+    for start in range(0, len(documents), _AT_ONCE):
+        texts = prepared.texts[start : start + _AT_ONCE]
+        before = run.read([first.documents.key(text) for text in texts])
+        after = run.read([treated.documents.key(text) for text in texts])
+        values += cosines_of_pairs(before, after).tolist()
+    columns = pl.DataFrame([document_columns(document) for document in documents])
+    about = {**label, "measure": "fidelity", "part": "document", "value": values}
+    return as_rows({**about, **columns.to_dict()})
 
 
 def _values(prepared: PreparedAudit, run: Run, treated: Treated) -> dict[str, list[np.ndarray]]:
@@ -86,7 +105,7 @@ def _values(prepared: PreparedAudit, run: Run, treated: Treated) -> dict[str, li
         if "retention" in values:
             inside = run.read([encoder.span_key(text) for text in texts])
             values["retention"] += [
-                retention(flat.reshape(segments.shape), segments)
+                cosines_of_pairs(flat.reshape(segments.shape), segments)
                 for flat, segments in zip(inside, references, strict=True)
             ]
     return values

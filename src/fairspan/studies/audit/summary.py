@@ -9,7 +9,7 @@ from fairspan.report.frames import frame_of
 from fairspan.runs.arms import Arm
 from fairspan.runs.log import RunLog
 from fairspan.runs.windows import cut_words
-from fairspan.studies.audit.attention import attention_frame
+from fairspan.studies.audit.attention import attention_frame, clustered_means
 from fairspan.studies.audit.comparison import Pairing, gain_words
 from fairspan.studies.audit.languages import (
     joint_rows,
@@ -18,6 +18,8 @@ from fairspan.studies.audit.languages import (
     mixed_effects_of,
 )
 from fairspan.studies.audit.measures import (
+    FAMILY,
+    PLAN,
     POSITION_MEASURES,
     AuditEntries,
     Columns,
@@ -32,6 +34,7 @@ from fairspan.studies.audit.positions import (
     remedy,
     verdict_of,
 )
+from fairspan.studies.audit.published import MISSING, published_frame
 
 _VERDICT = ("model", "measure", "treatment", "verdict", "sentence")
 _NAMES = ("measure", "treatment", "lead", "later", "language")
@@ -72,8 +75,10 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
         "roles": frame(row for size in mixed for row in size.roles),
         "joint": frame(joint),
         "attention": attention_frame(log),
+        "fidelity": _fidelity_frame(log),
         "changes": frame_of(spreads),
         "gains": frame_of(gains),
+        "published": published_frame(log) if log.spec["published"] else pl.DataFrame(),
         "windows": frame(map(asdict, log.header.windows or ())),
         "unseen": frame(map(asdict, entries.unseen)),
     }
@@ -84,6 +89,7 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
         *language_notes(mixed, languages_of(families)),
         *dict.fromkeys(lengths),
         *_shared_note(entries, families),
+        *([MISSING] if log.spec["published"] and frames["published"].is_empty() else []),
     ]
     kept = {name: table for name, table in frames.items() if name == "verdicts" or len(table)}
     return kept, notes
@@ -95,6 +101,17 @@ def _position_rows(log: RunLog) -> pl.DataFrame:
     rows = rows.filter(pl.col("measure").is_in(list(POSITION_MEASURES)))
     coded = with_codes(rows, "segment", "document")
     return coded.with_columns(pl.col(_NAMES).cast(pl.Categorical))
+
+
+def _fidelity_frame(log: RunLog) -> pl.DataFrame:
+    """Mean cosines of documents' vectors with those of the first treatment, by family."""
+    rows = log.rows.filter(pl.col("treatment") != log.treatments[0], measure="fidelity")
+    if rows.is_empty():
+        return pl.DataFrame()
+    families = rows.select(FAMILY).unique(maintain_order=True)
+    means = families.join(clustered_means(rows), on=FAMILY, maintain_order="left")
+    numbers = ("n", "estimate", "low", "high", "documents", "sets")
+    return means.select(pl.lit(log.model).alias("model"), "measure", "treatment", PLAN, *numbers)
 
 
 def _gains_and_cuts(log: RunLog, family: FamilyEffects, gains: Sequence[Columns]) -> list[str]:

@@ -157,7 +157,7 @@ def tables_of(frames: Frames, model: str, notes: Sequence[str]) -> Iterator[Tabl
         if "unevenness" in parts:
             margin = parts["families"]["margin"].drop_nulls()[0]
             yield _unevenness_table(parts["unevenness"], name, margin)
-        yield from coefficient_tables(parts["coefficients"], name)
+        yield from coefficient_tables(parts["coefficients"], name, parts.get("published"))
         if "languages" in parts:
             yield _pair_table(parts["languages"], name)
         if "roles" in parts:

@@ -6,8 +6,8 @@ from math import log as logarithm
 
 import polars as pl
 
-from fairspan.report.frames import Estimate, interval
-from fairspan.report.table import VERDICTS
+from fairspan.report.frames import Estimate, in_order, interval
+from fairspan.report.table import VERDICTS, Column, Table
 from fairspan.report.text import model_name, number, with_bounds
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
@@ -45,6 +45,8 @@ def view_of(log: RunLog) -> View:
         section = attention_section(shown, log.spec["attention_basket_size"])
         folded = tuple(attention_tables(frames["attention"]))
         sections.append(replace(section, folded=folded))
+    if "fidelity" in frames:
+        sections.append(_fidelity_section(frames["fidelity"], log))
     tables = list(tables_of(frames, log.model, notes))
     if tables:
         first = next(table for table in tables if "-coefficients" in table.name)
@@ -64,6 +66,25 @@ def view_of(log: RunLog) -> View:
         all_first=len(shown.treatments) <= FEW_BARS,
         methods=tuple(" ".join(method.split()) for method in methods),
     )
+
+
+def _fidelity_section(frame: pl.DataFrame, log: RunLog) -> Section:
+    """How far treatments move the vectors of documents."""
+    first = log.treatments[0]
+    table = Table.from_frame(
+        "fidelity",
+        f"Cosine of each document's vector and that under {first} ({model_name(log.model)})",
+        in_order(frame, "plan", "n", "treatment"),
+        heads=("plan", "n", "treatment"),
+        columns={"estimate": "mean [95 %]", "documents": Column("documents", form=",d")},
+        grouped=2,
+        brief=True,
+    )
+    intro = (
+        f"The cosine of a document's vector under a treatment and under {first}: how much of what "
+        "the vector said it still says. 1 is the same vector."
+    )
+    return Section("How far treatments move vectors", intro, tables=(table,))
 
 
 def together(logs: Sequence[tuple[str, RunLog]]) -> tuple[tuple[str, ...], list[Section]]:

@@ -19,7 +19,7 @@ from fairspan.runs.progress import Progress, as_progress
 from fairspan.runs.subject import Embed, Embedder, Subject, Treated, batch_budget, open_subject
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note
-from fairspan.stats.geometry import representation, retention
+from fairspan.stats.geometry import cosines_of_pairs, representation
 from fairspan.studies.inspect.inspection import Inspection, Reading
 from fairspan.studies.inspect.lens import AnyDocument, Lens, focus
 from fairspan.studies.inspect.view import inspection_page, view_of
@@ -173,4 +173,4 @@ def _retention(
     except UnsupportedModel:
         return ()
     (inside,) = read([treated.documents.span_key(document)])
-    return tuple(retention(inside.reshape(alone.shape), alone).tolist())
+    return tuple(cosines_of_pairs(inside.reshape(alone.shape), alone).tolist())
