@@ -475,7 +475,7 @@ def test_published_coefficients_are_beside_those_of_the_run(
     for name, numbers in shown.items():
         assert by_column[name] == ("", "", *numbers.split())
     assert all(by_column["tiles"])
-    assert "arXiv 2601.16934, Tables 1," in table.notes[-1]
+    assert "arXiv 2601.16934, Tables 1," in table.notes[-2]
     alone = with_entries(log, spec={**log.spec, "published": None})
     assert "published" not in alone.view.frames
     pairs = replace(log, rows=log.rows.filter(n=2))

@@ -149,16 +149,16 @@ def legend(frame: pl.DataFrame) -> str:
 
 
 def _notes(frame: pl.DataFrame) -> list[str]:
+    """What the coefficients mean, how they were made, and where published ones are from."""
     kinds = ", ".join(sorted(frame["inference"].drop_nulls().unique()))
     ends = dict.fromkeys([frame["sets"].min(), frame["sets"].max()])
     counts = f"sets: {' to '.join(map(str, ends))}; inference: {kinds}"
     notes = [MEANING, *if_mixed(frame, MIXED_NOTE), legend(frame), counts]
     if "table" in frame.columns:
         tables = ", ".join(map(str, sorted(frame["table"].drop_nulls().unique())))
-        source = f"IRF: arXiv 2601.16934, Tables {tables}, which measured other documents"
-        unmarked = frame.filter(pl.col("table") >= 16)
-        signs = "; calibrated ones are printed without signs of significance"
-        notes.append(source + (signs if len(unmarked) else ""))
+        notes.append(f"IRF: arXiv 2601.16934, Tables {tables}, which measured other documents")
+        if (frame["table"] >= 16).any():
+            notes.append("IRF's calibrated coefficients are printed without signs of significance")
     return notes
 
 

@@ -78,7 +78,7 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
         "fidelity": _fidelity_frame(log),
         "changes": frame_of(spreads),
         "gains": frame_of(gains),
-        "published": published_frame(log) if log.spec["published"] else pl.DataFrame(),
+        "published": published_frame(log) if log.spec.get("published") else pl.DataFrame(),
         "windows": frame(map(asdict, log.header.windows or ())),
         "unseen": frame(map(asdict, entries.unseen)),
     }
@@ -89,7 +89,7 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
         *language_notes(mixed, languages_of(families)),
         *dict.fromkeys(lengths),
         *_shared_note(entries, families),
-        *([MISSING] if log.spec["published"] and frames["published"].is_empty() else []),
+        *([MISSING] if log.spec.get("published") and frames["published"].is_empty() else []),
     ]
     kept = {name: table for name, table in frames.items() if name == "verdicts" or len(table)}
     return kept, notes

@@ -42,7 +42,7 @@ def view_of(log: RunLog) -> View:
     shown = Shown(model_name(log.model), frames)
     sections = list(sections_of(shown))
     if "attention" in frames:
-        section = attention_section(shown, log.spec["attention_basket_size"])
+        section = attention_section(shown, log.spec.get("attention_basket_size", 128))
         folded = tuple(attention_tables(frames["attention"]))
         sections.append(replace(section, folded=folded))
     if "fidelity" in frames:
