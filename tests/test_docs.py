@@ -23,8 +23,8 @@ from fairspan.errors import FairspanError
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Pages whose code needs a database or a server: tests/test_databases.py and
-# tests/test_serving_clients.py.
-ELSEWHERE = {"databases.md", "clients.md"}
+# tests/test_serving_clients.py; a dataset on the hub: tests/test_papers.py.
+ELSEWHERE = {"databases.md", "clients.md", "papers.md"}
 
 
 def python_blocks(page: Path) -> str:

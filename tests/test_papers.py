@@ -1,0 +1,155 @@
+"""Every command of docs/papers.md runs as it stands there, but for its sizes, and gives the tables
+and figures that the page names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+import fairspan
+from tests.commands import Run
+from tests.searches import write_beir
+from tests.test_corpus import write
+from tests.test_docs import ROOT, accept, commands_on, python_blocks
+from tests.test_mteb import mteb, named, search  # noqa: F401
+from tests.tiny import words
+from tests.verbs import article
+
+PAGE = ROOT / "docs" / "papers.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+LANGUAGES = ("en", "zh", "de", "it", "ko", "hi")
+# The papers' sizes, and those of the test; all else is typed as it stands on the page.
+SMALLER = {
+    "audit": {
+        "--sizes": "2,3",
+        "--documents": "2:4,3:6",
+        "--sets": "2",
+        "--min-tokens": "5",
+        "--max-tokens": "80",
+    },
+    "collapse": {"--documents": "8", "--spectra": "1", "--labelled-documents": "12"},
+    "evaluate": {"--split": "test"},
+}
+
+
+class Command(NamedTuple):
+    """What is typed after `fairspan`, and the tables and figures that are named after it."""
+
+    words: list[str]
+    names: list[str]
+
+    @property
+    def small(self) -> list[str]:
+        smaller = SMALLER.get(self.words[0], {})
+        places = zip(["", *self.words], self.words, strict=False)
+        return [smaller.get(before, word) for before, word in places]
+
+
+def commands() -> Iterator[Command]:
+    """Those of the page; names stand after an arrow, up to the end of its sentence."""
+    after = re.split(r"^ {4}fairspan ", TEXT, flags=re.MULTILINE)[1:]
+    for typed, rest in zip(commands_on(PAGE), after, strict=True):
+        arrow = re.search(r"^→ (.*?)\.(?:\s|$)", rest, flags=re.MULTILINE | re.DOTALL)
+        yield Command(typed, re.findall(r"`([\w-]+)`", arrow[1]) if arrow else [])
+
+
+COMMANDS = list(commands())
+MEASURED = [command for command in COMMANDS if "--out" in command.words]
+
+
+@pytest.fixture
+def data(save_tiny: Callable[..., Path], tmp_path: Path) -> Path:
+    """A folder with all that the page leaves to the reader, under the names that it has there."""
+    (tmp_path / "MODEL").symlink_to(save_tiny("bert", "mean"))
+    (tmp_path / "wiki").mkdir()
+    for shift, language in enumerate(LANGUAGES):
+        rows = [{"id": f"a{n}", "text": article(n + 50 * shift, 4)} for n in range(12)]
+        write(tmp_path / "wiki" / f"{language}.jsonl", rows)
+    texts = [article(n, 8 + 16 * (n % 2)) for n in range(70)]
+    labelled = [{"text": text, "label": n % 3 % 2} for n, text in enumerate(texts)]
+    write(tmp_path / "imdb.jsonl", labelled)
+    documents = [{"id": f"d{n}", "text": text} for n, text in enumerate(texts)]
+    queries = [{"id": f"q{n}", "text": words(6, n), "document": f"d{n}"} for n in range(12)]
+    write_beir(tmp_path / "nfcorpus", documents, queries)
+    write(tmp_path / "page.jsonl", [{"title": f"T{n}", "text": article(n, 3)} for n in range(3)])
+    return tmp_path
+
+
+def test_every_command_is_accepted_and_every_run_says_what_it_shows() -> None:
+    assert len(COMMANDS) > 10
+    for command in COMMANDS:
+        accept(command.words)
+        accept(command.small)
+        assert bool(command.names) == (command in MEASURED), command.words
+
+
+def test_every_table_and_figure_is_on_the_page() -> None:
+    """Those of IRF and of LC, each once in the overview or said to have no data."""
+    overview = TEXT[: TEXT.index("**Every table")]
+    rows = re.findall(r"^\|(.*)\|(.*)\| *\|(.*)\|(.*)\|$", overview, flags=re.MULTILINE)
+    shown = {"IRF": " ".join(row[0] for row in rows), "LC": " ".join(row[2] for row in rows)}
+    shown["IRF"] += "; Figures 1, 7"
+    shown["LC"] += "; Figure 4"
+    shown["LC"] += "; Table 1; Figures 9, 15"  # not on the page yet
+    for paper, tables, figures in (("IRF", 19, 18), ("LC", 6, 15)):
+        found = {"Table": list[int](), "Figure": list[int]()}
+        for kind, numbers in re.findall(r"(Table|Figure)s? ([\d–, abc]+)", shown[paper]):
+            for first, last in re.findall(r"(\d+)[abc]?(?:–(\d+))?", numbers):
+                found[kind] += range(int(first), int(last or first) + 1)
+        assert {*found["Table"]} == {*range(1, tables + 1)}, paper
+        assert {*found["Figure"]} == {*range(1, figures + 1)}, paper
+
+
+# Each loads a model and measures: about two seconds.
+@pytest.mark.slow
+@pytest.mark.parametrize("command", MEASURED, ids=lambda command: command.words[-1])
+def test_a_command_gives_what_is_named(
+    command: Command, data: Path, run: Run, request: pytest.FixtureRequest
+) -> None:
+    if command.words[2].startswith("mteb:"):
+        request.getfixturevalue("named")(request.getfixturevalue("search")())
+    assert run(*command.small).ok
+    view = fairspan.read_log(data / command.words[command.words.index("--out") + 1]).view
+    shown = {part.name for part in (*view.tables(), *view.charts())}
+    assert {*command.names} <= shown, sorted(shown)
+
+
+@pytest.mark.slow
+def test_the_other_commands_run(data: Path, run: Run) -> None:
+    log = fairspan.audit(
+        str(data / "MODEL"), corpus=data / "wiki", sizes=[2], sets=2, progress=False
+    )
+    log.folder.rename(data / "irf-one-language")
+    for command in COMMANDS:
+        if command not in MEASURED:
+            assert run(*command.small).ok
+    assert (data / "figures" / "representation-profiles.pdf").exists()
+    assert (data / "tables" / "representation-coefficients.csv").exists()
+    assert (data / "page.png").exists()
+    assert (data / "page.html").exists()
+
+
+def test_the_authors_corpus_is_read(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its splits, with the fields that the authors' code gives them."""
+
+    def load(name: str, *, split: str) -> list[dict[str, Any]]:
+        assert name == "impresso-project/wiki_comparable_corpus_en_de_hi_it_ko_zh"
+        place = LANGUAGES.index(split)
+        return [
+            {"id": f"{n}{split}", "aligned_id": 7 + n, "language": split, "wiki_pageid": 90 * place}
+            | {"title": words(2, n), "text": article(n + 9 * place, 3), "url": "…"}
+            for n in range(3)
+        ]
+
+    monkeypatch.setitem(__import__("sys").modules, "datasets", SimpleNamespace(load_dataset=load))
+    exec(compile(python_blocks(PAGE), str(PAGE), "exec"), {})
+    corpus = fairspan.Corpus.read(tmp_path / "wiki")
+    assert {*corpus.languages} == {*LANGUAGES}
+    assert corpus.ids() == ("7", "8", "9")
