@@ -36,6 +36,7 @@ def evaluate(**typed: Any) -> None:
         fairspan evaluate MODEL --corpus my_documents/ --picture by_depth.png
         fairspan evaluate MODEL my_questions/ --indexes whole,chunk-max,late-max
         fairspan evaluate all-MiniLM-L6-v2 beir:datasets/scifact --dry-run
+        fairspan evaluate MODEL mteb:STS22,SciFact --language eng --treatments plain,tempscale
         fairspan evaluate MODEL my_questions/ --languages en,de --picture languages.png
         fairspan evaluate --endpoint http://localhost:8000/v1 --model MODEL --fail-if worse
     """
@@ -102,7 +103,10 @@ def run_study(options: type[StudyOptions], typed: Mapping[str, Any]) -> RunLog |
     showing = taken(Showing, typed)
     conditions = read_conditions(options.verb, typed.get("fail_if"), keywords.get("treatments"))
     with running(showing.picture, kept=not typed.get("fresh")) as progress:
-        result = _outcome(options(**keywords, progress=progress), progress, showing.dry_run)
+        asked = options(**keywords, progress=progress)
+        if conditions and isinstance(asked, EvaluateOptions) and asked.is_benchmark:
+            raise DesignError("scores of mteb have no verdicts, which fail_if needs: omit it.")
+        result = _outcome(asked, progress, showing.dry_run)
     if showing.dry_run:
         print_forecast(result, as_json=showing.as_json)
         return None

@@ -1,22 +1,24 @@
-"""Search tasks of mteb, read query by query."""
+"""Tasks of mteb: found by name, and searches read query by query."""
 
 import sys
+import warnings
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
 from fairspan.errors import CorpusError, MissingExtra, first_line
+from fairspan.retrieval import trec_scores
 from fairspan.retrieval.task import Passage, Query, RetrievalTask, same_texts
 
 
-def read_mteb(name: str, *, language: str | None = None, split: str | None = None) -> RetrievalTask:
-    """A search task in one language, such as "deu" or "deu-Latn"; by default mteb's first split.
+def read_mteb(task: Any) -> RetrievalTask:
+    """A search task that has one subset, as `find_task` gives it; of its splits the first.
 
     Documents have the title before the text, as for mteb. Queries that nothing answers are left
     out.
     """
-    data = _data_of(find_task(name, language=language, split=split))
+    data = _data_of(task)
     documents = {
         str(row["id"]): f"{row.get('title') or ''} {row.get('text') or ''}".strip()
         for row in data["corpus"]
@@ -31,16 +33,24 @@ def read_mteb(name: str, *, language: str | None = None, split: str | None = Non
     passages = tuple(Passage(id, text) for id, text in documents.items() if text)
     left_out = len(texts) - len(queries)
     notes = (f"{left_out} queries that nothing answers were left out",) if left_out else ()
+    name = task.metadata.name
     return RetrievalTask(name, queries, passages, relevant, notes=(*notes, *same_texts(passages)))
 
 
 def find_task(name: str, *, language: str | None = None, split: str | None = None) -> Any:
-    """A search task, an `mteb.AbsTaskRetrieval`, by its name."""
+    """A task of texts, an `mteb.AbsTask`, by its name; of subsets, those in one language only."""
     mteb = mteb_library()
     languages = None if language is None else [language]
     splits = None if split is None else [split]
     try:
-        task = mteb.get_task(name, languages=languages, eval_splits=splits)
+        # mteb warns of tasks that have a newer version.
+        with warnings.catch_warnings(action="ignore"):
+            task = mteb.get_task(
+                name,
+                languages=languages,
+                eval_splits=splits,
+                exclusive_language_filter=language is not None,
+            )
     except KeyError as error:
         meant = str(error.args[0]).partition("Did you mean: ")[2]
         hint = f"did you mean {meant}" if meant else "mteb.get_tasks() lists them."
@@ -51,46 +61,57 @@ def find_task(name: str, *, language: str | None = None, split: str | None = Non
         raise CorpusError(
             f"{name} has no split {split!r}: it has {', '.join(task.metadata.eval_splits)}."
         )
-    instead = "or let mteb itself run it with a calibrated model"
     if task.is_aggregate:
         parts = ", ".join(part.metadata.name for part in task.metadata.tasks)
-        raise CorpusError(f"{name} is the mean of several tasks: name one of {parts}, {instead}.")
-    if not isinstance(task, mteb.abstasks.AbsTaskRetrieval) or set(task.modalities) != {"text"}:
+        raise CorpusError(f"{name} is the mean of several tasks: name one or more of {parts}.")
+    if set(task.modalities) != {"text"}:
         contents = " and ".join(sorted(task.modalities))
-        raise CorpusError(
-            f"{name} is a task of type {task.metadata.type} on {contents}, which cannot be read "
-            f"query by query: name a search of texts, {instead}."
-        )
+        raise CorpusError(f"{name} is a task on {contents}: name tasks on texts only.")
     return task
+
+
+def is_search(task: Any) -> bool:
+    """Whether a task searches all its documents; a reranking sorts a few of them."""
+    return str(task.metadata.type) == "Retrieval"
+
+
+def load_task(task: Any) -> None:
+    """Load the data of a task, or raise one line."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            task.load_data()
+    # Tasks load in ways of their own, and let through whatever these raise.
+    except Exception as error:
+        dataset = f"the dataset {task.metadata.dataset['path']} of {task.metadata.name}"
+        reason = f"{type(error).__name__}: {first_line(error).rstrip('.')}"
+        raise CorpusError(f"{dataset} could not be loaded: {reason}.") from None
 
 
 def _data_of(task: Any) -> Any:
     """The tables `corpus`, `queries` and `relevant_docs`."""
     name = task.metadata.name
+    if not is_search(task):
+        raise CorpusError(
+            f"{name} is a task of type {task.metadata.type}, which cannot be read query by query: "
+            "name a search, or let evaluate score it."
+        )
     subsets = list(task.hf_subsets)
     if len(subsets) > 1:
         listed = ", ".join(subsets[:6])
         raise CorpusError(
             f"{name} has {len(subsets)} subsets ({listed}, …): choose a language with language."
         )
-    try:
-        task.load_data()
-    # Tasks load in ways of their own, and let through whatever these raise.
-    except Exception as error:
-        dataset = f"the dataset {task.metadata.dataset['path']} of {name}"
-        reason = f"{type(error).__name__}: {first_line(error).rstrip('.')}"
-        raise CorpusError(f"{dataset} could not be loaded: {reason}.") from None
+    load_task(task)
     split = task.eval_splits[0]
     is_flat = subsets == ["default"] and "default" not in task.dataset
     return task.dataset[split] if is_flat else task.dataset[subsets[0]][split]
 
 
 def mteb_library() -> ModuleType:
-    """mteb, without pytrec_eval if that is not installed."""
-    # It has no wheel for some platforms, and mteb needs it only for scores.
+    """mteb, with our own scores of rankings if pytrec_eval is not installed."""
     absent = find_spec("pytrec_eval") is None
     if absent:
-        sys.modules["pytrec_eval"] = ModuleType("pytrec_eval")
+        sys.modules["pytrec_eval"] = trec_scores
     try:
         return import_module("mteb")
     except ModuleNotFoundError as error:

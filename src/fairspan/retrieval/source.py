@@ -245,18 +245,40 @@ class LanguageSource(_Kind):
 
 @dataclass(frozen=True, kw_only=True)
 class MtebSource(CollectionOptions, _Kind):
-    """A search task of mteb."""
+    """A search task of mteb, or tasks of any type, which mteb scores."""
 
     kind = "a task of mteb"
     task: str
 
-    def read(self, _: TokenCounter) -> tuple[RetrievalTask, ...]:
+    @cached_property
+    def tasks(self) -> list[Any]:
+        """Those that are named, with commas between them."""
         # Imported only here: mteb is an extra.
-        from fairspan.retrieval.mteb_reading import read_mteb
+        from fairspan.retrieval.mteb_reading import find_task
 
+        names = [name.strip() for name in self.task.removeprefix(MTEB).split(",")]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise CorpusError(f"the task {twice!r} of mteb is named twice.")
         # "test" means mteb's own choice, which it is for most tasks.
         split = None if self.split == "test" else self.split
-        return (read_mteb(self.task.removeprefix(MTEB), language=self.language, split=split),)
+        return [find_task(name, language=self.language, split=split) for name in names]
+
+    @cached_property
+    def is_search(self) -> bool:
+        """Whether it is one search, which is read query by query."""
+        if "," in self.task:
+            return False
+        from fairspan.retrieval.mteb_reading import is_search
+
+        return is_search(self.tasks[0])
+
+    def read(self, _: TokenCounter) -> tuple[RetrievalTask, ...]:
+        from fairspan.retrieval.mteb_reading import read_mteb
+
+        if len(self.tasks) > 1:
+            raise CorpusError(f"{self.task} names several tasks: name one search of mteb here.")
+        return (read_mteb(self.tasks[0]),)
 
 
 TaskSource = PassageSource | PageSource | CollectionSource | LanguageSource | MtebSource

@@ -39,6 +39,7 @@ def compare(
     Without `treatments`, one of each side, those of one run are compared with its first, and those
     of two runs each with itself.
     """
+    _refuse_benchmarks(first, second)
     overall = list[Columns]()
     by_group = list[Columns]()
     group = "languages" if measures.languages_of(first) else "position"
@@ -101,6 +102,7 @@ def changes(
     The treatments of one run have the verdicts that the run shows on whole documents; a gain in
     other pairs has to pass Holm's correction for all of them.
     """
+    _refuse_benchmarks(first, second)
     allowed = float(first.spec["margin"]) if margin is None else margin
     pairs = pairs_to_compare(first, second, treatments)
     shown: list[Change] = []
@@ -129,6 +131,16 @@ def changes(
         words += size_words(kind, -change.high, allowed)
         judged.append(Change(*pair, search.metric, kind, words))
     return shown + judged
+
+
+def _refuse_benchmarks(*logs: RunLog | None) -> None:
+    """Raise if mteb scored a run: there are no queries to compare."""
+    for log in logs:
+        if log is not None and measures.is_benchmark(log):
+            raise FairspanError(
+                f"the run {log.run} has one score of mteb per task, and no queries to compare in "
+                "pairs: its own tables compare the treatments."
+            )
 
 
 def _shown_verdicts(log: RunLog, margin: float) -> list[Change]:

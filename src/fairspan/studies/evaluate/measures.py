@@ -78,6 +78,11 @@ class Result:
         return {**asdict(self.arm), "metric": self.metric, "plan": self.plan}
 
 
+def is_benchmark(log: RunLog) -> bool:
+    """Whether mteb scored the tasks: such a run has no metrics of queries."""
+    return "metrics" not in log.spec
+
+
 def results_of(log: RunLog) -> list[Result]:
     """Every metric of every arm, over all language plans and, if there are several, for each."""
     lead = pl.col("lead").fill_null("")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -16,6 +16,7 @@ from fairspan.calibration.treatment import (
     require_use_of_fit,
 )
 from fairspan.corpus.corpus import Corpus
+from fairspan.corpus.readers import LONG_SAMPLE
 from fairspan.errors import CorpusError, require_list, require_whole
 from fairspan.retrieval.indexes import INDEXES
 from fairspan.retrieval.measured import TOO_LONG
@@ -34,6 +35,16 @@ from fairspan.retrieval.source import (
 from fairspan.runs.options import StudyOptions, default_treatments, source
 
 DOCUMENTS_ONLY = "+sides=document"
+_OF_SEARCH = (
+    "documents_only",
+    "indexes",
+    "cross",
+    "chunk_tokens",
+    "metrics",
+    "too_long",
+    "margin",
+)
+"""Options that mean nothing to tasks which mteb scores."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +52,10 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     """What to search, with what, and under which treatments.
 
     Attributes:
-        task: your own questions: the folder of a collection, beir:FOLDER or mteb:NAME. Otherwise
-            passages, each of which asks for the document of `corpus` it was cut out of, or pages
-            joined from its texts.
+        task: your own questions: the folder of a collection, beir:FOLDER or mteb:NAME; or tasks of
+            mteb of any type, which mteb scores: mteb:STS22,ImdbClassification. Otherwise passages,
+            each of which asks for the document of `corpus` it was cut out of, or pages joined from
+            its texts.
         treatments: what is compared, the baseline first, as in an audit. By default plain and long;
             for pages plain and tiles; for an endpoint plain and chunk-mean.
         documents_only: measure every treatment also with queries as the plain model embeds them.
@@ -61,7 +73,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         prompt: text put before every document. By default the model's own.
         query_prompt: text put before every query. By default the model's own.
         fit_corpus: corpus that whitening is fitted on. By default, for pages, the segments that are
-            on no page; collections need one.
+            on no page; for tasks that mteb scores, long-sample; collections need one.
     """
 
     verb: ClassVar[str] = "evaluate"
@@ -101,9 +113,14 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         """What is searched. Languages may also be those of the corpus to fit on."""
         return find_source(self.task, self, () if self.fit_corpus is None else ("languages",))
 
+    @cached_property
+    def is_benchmark(self) -> bool:
+        """Whether mteb scores the tasks, in place of a search query by query."""
+        return isinstance(self.searched, MtebSource) and not self.searched.is_search
+
     @property
     def unused(self) -> set[str]:
-        return self.idle(type(self.searched))
+        return self.idle(type(self.searched)) | set(_OF_SEARCH if self.is_benchmark else ())
 
     @cached_property
     def compared(self) -> tuple[Treatment, ...]:
@@ -121,7 +138,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         for treatment in self.compared:
             by_name.setdefault(treatment.name, treatment)
             acts = treatment.for_queries.acts and treatment.for_documents.acts
-            if self.documents_only and acts:
+            if self.documents_only and acts and not self.is_benchmark:
                 name = treatment.name + DOCUMENTS_ONLY
                 calibration = treatment.for_documents.but(sides="document")
                 by_name.setdefault(name, replace(treatment, name=name, calibration=calibration))
@@ -157,9 +174,10 @@ class EvaluateOptions(StudyOptions, TaskOptions):
             if self.fit_corpus is None:
                 return corpus
             languages = corpus.languages
-        if self.fit_corpus is None:
+        fit_corpus = self.fit_corpus or (LONG_SAMPLE if self.is_benchmark else None)
+        if fit_corpus is None:
             return None
-        return Corpus.read(self.fit_corpus, languages, partial=True)
+        return Corpus.read(fit_corpus, languages, partial=True)
 
     def check(self) -> None:
         """Read the task and the corpus to fit on, if the model is not needed for that."""
@@ -168,7 +186,17 @@ class EvaluateOptions(StudyOptions, TaskOptions):
             source.read()
         elif not isinstance(source, MtebSource):
             _ = source.planned_corpus
+        elif self.is_benchmark:
+            _ = source.tasks
+            self._refuse_search_options()
         _ = self.fitting
+
+    def _refuse_search_options(self) -> None:
+        for option in fields(self):
+            if option.name in _OF_SEARCH and getattr(self, option.name) != option.default:
+                raise CorpusError(
+                    f"{option.name} is for searches, and {self.task} is scored by mteb: omit it."
+                )
 
 
 def _require_some(name: str, values: Sequence[str], choices: Sequence[str] | None = None) -> None:

@@ -8,8 +8,14 @@ import numpy as np
 from fairspan.encoding.calling import call_of
 from fairspan.encoding.encoder import Text
 from fairspan.runs.log import RunLog
+from fairspan.runs.progress import Progress
 from fairspan.runs.study import Run, Study
-from fairspan.runs.subject import Treated
+from fairspan.runs.subject import Subject, Treated
+from fairspan.studies.evaluate.benchmark import (
+    PreparedBenchmark,
+    measure_benchmark,
+    prepare_benchmark,
+)
 from fairspan.studies.evaluate.measures import EvaluateEntries
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.evaluate.prepare import PreparedEvaluation, prepare_evaluation
@@ -19,8 +25,18 @@ from fairspan.studies.evaluate.view import view_of
 _SAME = 1e-4
 
 
-def _measure(prepared: PreparedEvaluation, run: Run) -> None:
-    """Embed, index and search under every treatment."""
+def _prepare(
+    subject: Subject, options: EvaluateOptions, progress: Progress
+) -> PreparedEvaluation | PreparedBenchmark:
+    prepare = prepare_benchmark if options.is_benchmark else prepare_evaluation
+    return prepare(subject, options, progress)
+
+
+def _measure(prepared: PreparedEvaluation | PreparedBenchmark, run: Run) -> None:
+    """Embed, index and search under every treatment, or let mteb score it."""
+    if isinstance(prepared, PreparedBenchmark):
+        measure_benchmark(prepared, run)
+        return
     options = prepared.options
     plans = prepared.plans
     queries = prepared.searching.queries()
@@ -56,15 +72,15 @@ def _same_queries(run: Run, queries: Sequence[Text], first: Treated, second: Tre
     return bool((differences <= _SAME * np.linalg.norm(vectors, axis=1)).all())
 
 
-STUDY = Study(prepare_evaluation, _measure, view_of)
+STUDY = Study(_prepare, _measure, view_of)
 
 
 @call_of(EvaluateOptions)
 def evaluate(options: EvaluateOptions) -> RunLog:
-    """Search a collection with the unmodified model and under each treatment.
+    """Search a collection, or score tasks of mteb, with the plain model and under each treatment.
 
     Returns:
-        The log, with one row for each query, metric, treatment and index; `verdicts`,
-        `frame(name)`, `figure(name)` and `save_page(path)`.
+        The log, with one row for each query, metric, treatment and index, or for each task that
+        mteb scores; `verdicts`, `frame(name)`, `figure(name)` and `save_page(path)`.
     """
     return STUDY(options)

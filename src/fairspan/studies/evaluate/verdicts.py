@@ -20,6 +20,7 @@ _SCHEMA: dict[str, Any] = {
     **dict.fromkeys(("treatment", "verdict", "sentence"), pl.String),
     **dict.fromkeys(("clusters", "more_clusters"), pl.Int64),
 }
+NO_VERDICTS = pl.DataFrame(schema=_SCHEMA)
 _ORDER = get_args(LossKind)
 
 

@@ -9,10 +9,11 @@ from fairspan.report.table import CHANGE, P_VALUE, VERDICTS, Column, Table
 from fairspan.report.text import model_name, with_bounds
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
+from fairspan.studies.evaluate.benchmark_view import benchmark_view
 from fairspan.studies.evaluate.charts import Shown, depth_chart, overall_chart, position_chart
 from fairspan.studies.evaluate.haystack import drawn_notes
 from fairspan.studies.evaluate.language_view import ARMS, TEST, language_section
-from fairspan.studies.evaluate.measures import RANK, EvaluateEntries
+from fairspan.studies.evaluate.measures import RANK, EvaluateEntries, is_benchmark
 from fairspan.studies.evaluate.summary import frames_of
 
 PSI = (
@@ -47,6 +48,8 @@ _MEANS: dict[str, Column | str] = {
 
 def view_of(log: RunLog) -> View:
     """Everything an evaluation has to show."""
+    if is_benchmark(log):
+        return benchmark_view(log)
     shown = Shown(log, frames_of(log))
     parts = {
         "languages": language_section,

@@ -1,0 +1,171 @@
+"""What tasks that mteb scores show: scores by task and by type, and changes against the first."""
+
+import polars as pl
+
+from fairspan.report.chart import Chart, Panel, Point, Series
+from fairspan.report.frames import in_order, values_of
+from fairspan.report.table import Column, Table
+from fairspan.report.text import model_name, number
+from fairspan.report.view import FEW_BARS, Card, Section, View
+from fairspan.runs.log import RunLog
+from fairspan.studies.evaluate.verdicts import NO_VERDICTS
+
+ALL_TYPES = "mean of types"
+ALL_TASKS = "mean of tasks"
+_NO_INTERVALS = (
+    "mteb gives one score per task, so there are no intervals over queries and no verdicts; a "
+    "search that is named alone has them"
+)
+_METHODS = (
+    """mteb computes the main score of every task from vectors that are embedded under each
+    treatment, with the model's own prompts. Where a task has several subsets or splits, the score
+    is their mean. Texts without a side, as in classification, are embedded as documents.""",
+    """The score of a type is the mean over its tasks, and the mean of types counts every type once.
+    Relative changes are against the first treatment, as in Table 1 of the length-collapse
+    paper.""",
+)
+_COLUMNS = {
+    "score": Column("score", form=".4f"),
+    "relative": Column("relative change", form="+.2%"),
+}
+
+
+def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
+    """Scores by task and by type; types have only tasks that all measured treatments have."""
+    names = {"type": "part", "task": "document", "measure": "measure", "treatment": "treatment"}
+    tasks = log.rows.select(
+        **{name: pl.col(column) for name, column in names.items()}, score="value"
+    )
+    tasks = in_order(tasks, "type", "task")
+    complete = tasks.filter(pl.len().over("task") == len(log.measured))
+    types = _means(complete, "type", "treatment")
+    if types["type"].n_unique() > 1:
+        of_types = _means(types, "treatment").with_columns(type=pl.lit(ALL_TYPES))
+        of_tasks = _means(complete, "treatment").with_columns(type=pl.lit(ALL_TASKS))
+        of_types = of_types.with_columns(tasks=of_tasks["tasks"])
+        types = pl.concat([types, of_types, of_tasks], how="diagonal")
+    model = pl.lit(log.model).alias("model")
+    frames = {"types": (types, "type"), "tasks": (tasks, "task")}
+    compared = {name: _compared(*frame, log.measured[0]) for name, frame in frames.items()}
+    return {
+        "verdicts": NO_VERDICTS.select(model, pl.all()),
+        **{name: frame.select(model, pl.all()) for name, frame in compared.items()},
+    }
+
+
+def _means(frame: pl.DataFrame, *keys: str) -> pl.DataFrame:
+    """Mean scores by these columns, with the number of tasks."""
+    grouped = frame.group_by(keys, maintain_order=True)
+    return grouped.agg(pl.len().alias("tasks"), pl.col("score").mean())
+
+
+def _compared(frame: pl.DataFrame, key: str, first: str) -> pl.DataFrame:
+    """The frame with changes against the first treatment, which has none."""
+    baseline = frame.filter(treatment=first).select(key, before="score")
+    joined = frame.join(baseline, on=key, how="left", maintain_order="left")
+    change = pl.when(pl.col("treatment") != first).then(pl.col("score") - pl.col("before"))
+    joined = joined.with_columns(change=change)
+    share = pl.when(pl.col("before") != 0).then(pl.col("change") / pl.col("before").abs())
+    return joined.with_columns(relative=share).drop("before")
+
+
+def benchmark_view(log: RunLog) -> View:
+    """Everything that scores of mteb have to show."""
+    frames = frames_of(log)
+    where = model_name(log.model)
+    types = Table.from_frame(
+        "types",
+        f"Scores by type ({where})",
+        frames["types"],
+        heads={"type": "type", "tasks": "tasks", "treatment": "treatment"},
+        columns=_COLUMNS,
+        grouped=2,
+        notes=(_NO_INTERVALS,),
+        brief=True,
+    )
+    tasks = Table.from_frame(
+        "tasks",
+        f"Scores by task ({where})",
+        frames["tasks"],
+        heads=("task", "measure", "treatment"),
+        columns=_COLUMNS,
+        grouped=2,
+        brief=True,
+    )
+    intro = "Main scores of mteb, and how they change against the first treatment."
+    charts = (_chart(log, frames["types"]),) if len(frames["types"]) else ()
+    section = Section("Scores of mteb", intro, charts=charts, tables=(types, tasks))
+    return View(
+        title=f"Scores of {where} on tasks of mteb",
+        heading=_heading(log),
+        cards=_cards(log, frames),
+        sections=(section,),
+        frames=frames,
+        notes=(*log.notes, *_missing(log)),
+        switch=tuple(log.measured),
+        all_first=len(log.measured) <= FEW_BARS,
+        methods=tuple(" ".join(words.split()) for words in _METHODS),
+    )
+
+
+def _heading(log: RunLog) -> str:
+    """How many tasks were scored, in which time."""
+    seconds = log.header.timings.seconds
+    took = "" if seconds is None else f", {seconds:.0f} s"
+    types = log.rows["part"].n_unique()
+    tasks = log.rows["document"].n_unique()
+    return f"{model_name(log.model)}: {tasks} tasks of mteb, {types} types{took}"
+
+
+def _missing(log: RunLog) -> list[str]:
+    """Which tasks an interrupted run has not scored."""
+    scored = values_of(log.rows, "document")
+    missing = [name for name in log.header.searched.names if name not in scored]
+    return [f"not scored: {', '.join(missing)}"] if missing else []
+
+
+def _cards(log: RunLog, frames: dict[str, pl.DataFrame]) -> tuple[Card, ...]:
+    """The mean of each treatment, how it changes, and in how many tasks."""
+    types = frames["types"]
+    means = types.filter(type=ALL_TYPES) if ALL_TYPES in types["type"] else types
+    cards = []
+    for row in means.iter_rows(named=True):
+        score = f"{row['type']} {number(row['score'], '.4f')}"
+        changes = frames["tasks"].filter(treatment=row["treatment"])["change"]
+        if row["change"] is None:
+            cards.append(Card(row["treatment"], "baseline", "plain", (score,)))
+            continue
+        counted = f"higher in {(changes > 0).sum()} of {len(changes)} tasks"
+        badge = number(row["relative"], "+.2%")
+        cards.append(Card(row["treatment"], badge, "plain", (f"{score}, {counted}",)))
+    return tuple(cards)
+
+
+def _chart(log: RunLog, types: pl.DataFrame) -> Chart:
+    """Relative changes by type, or scores where there is only one treatment."""
+    labels = tuple(values_of(types, "type"))
+    compares = len(log.measured) > 1
+    column = "relative" if compares else "score"
+    form = _COLUMNS[column].form
+    series = []
+    for place, treatment in list(enumerate(log.measured))[compares:]:
+        values = types.filter(treatment=treatment).select("type", column).rows()
+        points = {
+            name: Point(value, told=f"{treatment}, {name}\n{column} {number(value, form)}")
+            for name, value in values
+            if value is not None
+        }
+        series.append(Series(treatment, place, tuple(map(points.get, labels))))
+    what = f"change against {log.measured[0]}" if compares else "score"
+    return Chart(
+        "scores-by-type",
+        "Change of mteb's scores by type" if compares else "Scores of mteb by type",
+        f"Mean main score of the tasks of each type: {what}.",
+        "bars",
+        "type of task",
+        f"relative {what}" if compares else what,
+        (Panel("all tasks", labels, tuple(series)),),
+        subtitle=model_name(log.model),
+        form=form,
+        brief=True,
+    )
