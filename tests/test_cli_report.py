@@ -77,7 +77,7 @@ def test_page_figures_and_tables(run: Run, runs: Runs, tmp_path: Path) -> None:
     shown = runs.audit.view
     charts = {f"{chart.name}.{kind}" for chart in shown.charts() for kind in ("svg", "png")}
     assert {Path(file).name for file in written["figures"]} == charts
-    tables = {f"{table.name}.{kind}" for table in shown.tables() for kind in ("md", "csv")}
+    tables = {f"{table.name}.{kind}" for table in shown.tables() for kind in ("md", "tex", "csv")}
     assert {Path(file).name for file in written["tables"]} == tables
     for kind, folder in (("figures", "f"), ("tables", "t")):
         assert sorted(written[kind]) == [

@@ -22,6 +22,7 @@ from markdown_it import MarkdownIt
 from fairspan.errors import FairspanError
 from fairspan.report.files import file_names, write_file, write_tables
 from fairspan.report.frames import to_csv, to_records
+from fairspan.report.latex import escape, to_latex
 from fairspan.report.markdown import to_markdown
 from fairspan.report.table import Cell, Column, Row, Table
 from fairspan.report.text import bounds, cleaned, finite, model_name, number, p_value, with_bounds
@@ -209,6 +210,37 @@ def test_any_text_is_shown_as_it_is(texts: list[str]) -> None:
     assert parsed(to_markdown(made)) == ([head, column], [[name, cell]], [title, note])
 
 
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("50% & #1 $x_y {z}", r"50\% \& \#1 \$x\_y \{z\}"),
+        ("a\\~b^c", r"a\textbackslash{}\textasciitilde{}b\textasciicircum{}c"),
+        ("p < 0.01, −0.16□ ±1", r"p $<$ 0.01, $-$0.16$^{\square}$ $\pm$1"),
+        (
+            "β0, β12 (2 vs. 1), βp, σ_a",
+            r"$\beta_{0}$, $\beta_{12}$ (2 vs. 1), $\beta_{p}$, $\sigma_{a}$",
+        ),
+        ("two\n\nlines", "two lines"),
+    ],
+)
+def test_latex_is_escaped(text: str, written: str) -> None:
+    assert escape(text) == written
+
+
+def test_latex_has_booktabs_rules_and_groups() -> None:
+    """Two of four columns share a heading; the two treatments stand apart."""
+    text = to_latex(table())
+    assert [text.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 2, 1]
+    assert r"\multicolumn{2}{c}{value}" in text
+    assert r"\cmidrule(lr){3-4}" in text
+    lines = [line for line in text.splitlines() if line.endswith(r"\\")]
+    assert [line.count(" & ") for line in lines] == [3, 5, 5, 5, 5, 5]
+    assert text.count("{") == text.count("}")
+    assert "\n{}[zh, en] & " in to_latex(hostile_table(["[zh, en]"])), (
+        "no argument of the row before"
+    )
+
+
 def read(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
@@ -243,13 +275,16 @@ def test_tables_are_written(tmp_path: Path) -> None:
     tables = [table(), table(name="numbers"), hostile_table()]
     files = write_tables(tables, tmp_path / "new" / "tables")
     assert [file.name for file in files] == [
-        f"{name}.{kind}" for name in ("numbers", "numbers-2", "texts") for kind in ("md", "csv")
+        f"{name}.{kind}"
+        for name in ("numbers", "numbers-2", "texts")
+        for kind in ("md", "tex", "csv")
     ]
     assert sorted((tmp_path / "new" / "tables").iterdir()) == sorted(files)
     assert files[0].read_text("utf-8") == to_markdown(tables[0])
-    assert files[1].read_bytes().decode() == to_csv(FRAME)
+    assert files[1].read_text("utf-8") == to_latex(tables[0])
+    assert files[2].read_bytes().decode() == to_csv(FRAME)
     # Half of a surrogate pair, which UTF-8 does not have.
-    assert "half\\ud800surrogate" in files[4].read_text("utf-8")
+    assert "half\\ud800surrogate" in files[6].read_text("utf-8")
 
 
 def test_names_of_files() -> None:

@@ -100,7 +100,7 @@ def report(
         title: the title of the page.
         figures: folder to write all figures of the runs to.
         figure_formats: formats of the figures: svg, png, pdf. By default svg.
-        tables: folder to write all tables of the runs to, as Markdown and CSV.
+        tables: folder to write all tables of the runs to, as Markdown, LaTeX and CSV.
         as_json: print the names of the written files as JSON.
     """
     from fairspan.report.files import file_names, require_figures, write_figures, write_tables

@@ -10,6 +10,7 @@ from typing import Any
 from fairspan.errors import FairspanError
 from fairspan.report.figure import draw
 from fairspan.report.frames import to_csv
+from fairspan.report.latex import to_latex
 from fairspan.report.markdown import to_markdown
 from fairspan.report.style import figure_bytes, require_drawing
 from fairspan.report.table import Table
@@ -47,8 +48,8 @@ def write_tables(tables: Sequence[Table], folder: Path) -> list[Path]:
     """One file for each table and format, named after the table."""
     written = []
     for name, table in zip(file_names([table.name for table in tables]), tables, strict=True):
-        written.append(write_file(folder / f"{name}.md", to_markdown(table)))
-        written.append(write_file(folder / f"{name}.csv", to_csv(table.frame)))
+        texts = {"md": to_markdown(table), "tex": to_latex(table), "csv": to_csv(table.frame)}
+        written += [write_file(folder / f"{name}.{kind}", text) for kind, text in texts.items()]
     return written
 
 
