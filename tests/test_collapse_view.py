@@ -338,7 +338,12 @@ def test_bounds_that_do_not_hold_are_counted(tmp_path: Path) -> None:
         (STRONG, "sigma_a", "theorem_3", 1, 1),
     ]
     found = table_of(log.view, "spectra")
-    assert [column.name for column in found.columns] == ["50"], "where the last layer has numbers"
+    assert [column.name for column in found.columns] == ["50", "100"], "where a layer has numbers"
+    shown = {row.heads: [cell.text for cell in row.cells] for row in found.rows}
+    assert list(shown)[:3] == [("σ_a", "1", PLAIN), ("σ_a", "1", STRONG), ("σ_a", "2", PLAIN)]
+    assert shown["σ_a", "1", PLAIN] == ["0.500", "0.100"]
+    panels = chart_of(log.view, "length-attention").panels
+    assert [panel.title for panel in panels] == ["layer 1", "layer 2"]
     sentence = found.notes[-1]
     assert sentence.startswith("Theorem 3's bound on σ_a does not hold in 2 of 5 ")
 
@@ -402,8 +407,17 @@ def test_tables_by_length(study: RunLog) -> None:
     assert found.rows[0].cells[4].text == f"+{slope:.4f} [+{slope - half:.4f}, +{slope + half:.4f}]"
     assert found.frame.equals(study.frame("geometry"))
     last = table_of(study.view, "spectra")
-    heads = [row.heads[0] for row in last.rows[::2]]
-    assert heads == ["σ_a", "Theorem 3's bound on σ_a", "σ_s of the scores"]
+    heads = [row.heads[:2] for row in last.rows[::2]]
+    assert heads == [
+        (name, "2")
+        for name in (
+            "σ_a",
+            "Theorem 3's bound on σ_a",
+            "σ_s of the scores",
+            "log filter rate",
+            "Theorem 2's bound on the filter rate",
+        )
+    ]
     by_hand = [f"{0.3 + 0.1 + 0.005 + length / 1000:.3f}" for length in LENGTHS]
     assert [cell.text for cell in last.rows[0].cells] == by_hand
     # 2 treatments, 2 texts, 4 lengths; 2 layers have a rate, 1 a σ_a.
@@ -420,7 +434,8 @@ def test_the_classifier_by_length(study: RunLog) -> None:
 
 
 def test_every_chart_is_there_and_theory_is_closed(study: RunLog, tmp_path: Path) -> None:
-    kinds = ("overview", "similarity", "classification", "repeated-words", "filter-rates", "theory")
+    kinds = ["overview", "similarity", "classification", "repeated-words"]
+    kinds += ["attention", "filter-rates", "theory"]
     assert [one.name for one in study.view.charts()] == [f"length-{kind}" for kind in kinds]
     assert study.view.chart().name == "length-overview"
     sections = [(section.title, section.closed) for section in study.view.sections]
@@ -455,14 +470,18 @@ def by_layer(base: float, layers: Sequence[int], length: int) -> list[float]:
 
 def test_curves_by_layer_and_bounds(study: RunLog) -> None:
     """Values as in SPECTRA; the last layer is the second, and treatments are 0.5 apart."""
-    sigma, longest = chart_of(study.view, "length-theory").panels
+    [sigma] = chart_of(study.view, "length-attention").panels
+    assert sigma.title == "layer 2"
     for base, dashed in ((0.3, False), (0.35, True)):
         for name, shift in ((PLAIN, 0.0), (STRONG, 0.5)):
             expected = [
                 value for length in LENGTHS for value in by_layer(base + shift, [1], length)
             ]
             assert lines(sigma, dashed=dashed)[name] == pytest.approx(expected)
-    assert lines(longest, dashed=True)[PLAIN] == pytest.approx(by_layer(-0.2, [0, 1], 400))
+    theory = chart_of(study.view, "length-theory")
+    for panel, length in zip(theory.panels, LENGTHS, strict=True):
+        assert lines(panel)[PLAIN] == pytest.approx(by_layer(-0.5, [0, 1], length))
+        assert lines(panel, dashed=True)[PLAIN] == pytest.approx(by_layer(-0.2, [0, 1], length))
     rates = chart_of(study.view, "length-filter-rates")
     assert [panel.title for panel in rates.panels] == [f"{length} tokens" for length in LENGTHS]
     assert len({rates.domain(panel) for panel in rates.panels}) == 1, "one axis for all lengths"

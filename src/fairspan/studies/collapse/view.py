@@ -117,7 +117,7 @@ class _Shown:
         self, name: str, title: str, values: pl.DataFrame, notes: Sequence[str] = ()
     ) -> Table:
         """Estimates by length, and what a doubling of length adds where that is known."""
-        keys = ["measure", "treatment"]
+        keys = ["measure", *(["layer"] if "layer" in values.columns else []), "treatment"]
         wide = values.pivot("length", index=keys, values="estimate", maintain_order=True)
         columns = {
             str(length): Column(length_name(self.log, length), "tokens")
@@ -131,10 +131,10 @@ class _Shown:
         table = Table.from_frame(
             name,
             f"{title} ({self.log.where})",
-            wide.with_columns(pl.col(keys).replace(NAMES)),
+            wide.with_columns(pl.col("measure", "treatment").replace(NAMES)),
             heads=keys,
             columns=columns,
-            grouped=1,
+            grouped=len(keys) - 1,
             notes=notes,
             brief=name != "spectra",
         )
@@ -280,48 +280,65 @@ def _by_length(shown: _Shown) -> Section:
 
 
 def _theory(shown: _Shown) -> Section:
-    """LC Figs. 5 and 2, and the filter rates at every length."""
-    spectra = shown.frames["spectra"]
-    by_layer = spectra.with_columns(pl.col("layer") + 1)
-    rates = by_layer.filter(measure="filter_rate")
-    panels = [
-        shown.panel(rates.filter(length=length), "filter_rate", "layer", f"{label} tokens")
-        for length, label in shown.labels.items()
+    """LC Figs. 5 and 11, Figs. 2 and 10, and the filter rates, in every layer that was measured."""
+    spectra = shown.frames["spectra"].with_columns(pl.col("layer") + 1)
+    layers = spectra.filter(measure="sigma_a")["layer"].unique().sort().to_list()
+
+    def on_one_axis(measure: str, *about: str, panels: Iterable[Panel]) -> Chart:
+        # Panels without a label share one.
+        drawn = shown.chart(*about, [replace(panel, y_label="") for panel in panels])
+        return replace(drawn, y_label=NAMES[measure])
+
+    def by_layer(*measures: str) -> Iterable[Panel]:
+        """Filter rates by layer, a panel for each length; Theorem 2's bound is dashed."""
+        frame = spectra.filter(pl.col("measure").is_in(measures))
+        for length, label in shown.labels.items():
+            part = frame.filter(length=length)
+            yield shown.panel(part, "filter_rate", "layer", f"{label} tokens")
+
+    charts = [
+        on_one_axis(
+            "sigma_a",
+            "length-attention",
+            "What attention lets through, by length",
+            "Largest singular value of a layer's attention without its mean, σ_a, by length, with "
+            "Theorem 3's bound.",
+            panels=[
+                shown.panel(spectra.filter(layer=layer), "sigma_a", title=f"layer {layer}")
+                for layer in layers
+            ],
+        ),
+        on_one_axis(
+            "filter_rate",
+            "length-filter-rates",
+            "How much of the differences between tokens each layer keeps",
+            "Logarithm of the filter rate of each layer, by length.",
+            panels=by_layer("filter_rate"),
+        ),
     ]
-    rate_chart = shown.chart(
-        "length-filter-rates",
-        "How much of the differences between tokens each layer keeps",
-        "Logarithm of the filter rate of each layer, by length.",
-        # Panels without a label share an axis.
-        [replace(panel, y_label="") for panel in panels],
-    )
-    latest = pl.col("layer") == pl.col("layer").max().over("treatment", "measure")
-    last_layer = spectra.filter(latest)
-    longest, label = max(shown.labels.items())
-    title = f"{NAMES['filter_rate']}, {label} tokens"
-    bound_chart = shown.chart(
-        "length-theory",
-        "What attention does, and what the theorems say",
-        "Largest singular value of the last layer's attention without its mean, with Theorem 3's "
-        "bound, and the filter rates of the longest texts with Theorem 2's.",
-        [
-            shown.panel(last_layer, "sigma_a", title="σ_a of the last layer"),
-            shown.panel(by_layer.filter(length=longest), "filter_rate", "layer", title),
-        ],
-    )
+    if "theorem_2" in spectra["measure"]:
+        bounds = on_one_axis(
+            "filter_rate",
+            "length-theory",
+            "What each layer keeps, and what Theorem 2 allows",
+            "Logarithm of the filter rate of each layer, by length, with Theorem 2's bound.",
+            panels=by_layer("filter_rate", "theorem_2"),
+        )
+        charts.append(bounds)
     notes = ["σ_a: the smaller it is, the more similar attention makes the tokens"]
     counts = shown.frames["bounds"].group_by("bound", maintain_order=True)
     for bound, above, total in counts.agg(pl.col("above", "of").sum()).rows():
         holds = f"does not hold in {above:,} of" if above else "holds in all"
         notes.append(f"{NAMES[bound]} {holds} {total:,} layers of the texts that were measured")
-    measures = ("sigma_a", "theorem_3", "sigma_s")
-    values = pl.concat(last_layer.filter(measure=measure) for measure in measures)
-    table = shown.table("spectra", "Attention of the last layer by length", values, notes)
-    charts = (replace(rate_chart, y_label=NAMES["filter_rate"]), bound_chart)
+    measures = ("sigma_a", "theorem_3", "sigma_s", "filter_rate", "theorem_2")
+    measured = spectra.filter(pl.col("layer").is_in(layers)).sort("layer", maintain_order=True)
+    values = pl.concat(measured.filter(measure=measure) for measure in measures)
+    table = shown.table("spectra", "Attention by layer and length", values, notes)
     return Section(
         "Theory",
         " ".join(THEORY.split()).format(shown.log.spec["spectra"]),
         tuple(chart for chart in charts if chart.panels),
-        tables=(table,) if table.rows else (),
+        tables=(table,) if len(layers) == 1 else (),
+        folded=(table,) if len(layers) > 1 else (),
         closed=True,
     )
