@@ -284,11 +284,6 @@ def _theory(shown: _Shown) -> Section:
     spectra = shown.frames["spectra"].with_columns(pl.col("layer") + 1)
     layers = spectra.filter(measure="sigma_a")["layer"].unique().sort().to_list()
 
-    def on_one_axis(measure: str, *about: str, panels: Iterable[Panel]) -> Chart:
-        # Panels without a label share one.
-        drawn = shown.chart(*about, [replace(panel, y_label="") for panel in panels])
-        return replace(drawn, y_label=NAMES[measure])
-
     def by_layer(*measures: str) -> Iterable[Panel]:
         """Filter rates by layer, a panel for each length; Theorem 2's bound is dashed."""
         frame = spectra.filter(pl.col("measure").is_in(measures))
@@ -297,32 +292,29 @@ def _theory(shown: _Shown) -> Section:
             yield shown.panel(part, "filter_rate", "layer", f"{label} tokens")
 
     charts = [
-        on_one_axis(
-            "sigma_a",
+        shown.chart(
             "length-attention",
             "What attention lets through, by length",
             "Largest singular value of a layer's attention without its mean, σ_a, by length, with "
             "Theorem 3's bound.",
-            panels=[
+            [
                 shown.panel(spectra.filter(layer=layer), "sigma_a", title=f"layer {layer}")
                 for layer in layers
             ],
         ),
-        on_one_axis(
-            "filter_rate",
+        shown.chart(
             "length-filter-rates",
             "How much of the differences between tokens each layer keeps",
             "Logarithm of the filter rate of each layer, by length.",
-            panels=by_layer("filter_rate"),
+            by_layer("filter_rate"),
         ),
     ]
     if "theorem_2" in spectra["measure"]:
-        bounds = on_one_axis(
-            "filter_rate",
+        bounds = shown.chart(
             "length-theory",
             "What each layer keeps, and what Theorem 2 allows",
             "Logarithm of the filter rate of each layer, by length, with Theorem 2's bound.",
-            panels=by_layer("filter_rate", "theorem_2"),
+            by_layer("filter_rate", "theorem_2"),
         )
         charts.append(bounds)
     notes = ["σ_a: the smaller it is, the more similar attention makes the tokens"]
@@ -337,8 +329,14 @@ def _theory(shown: _Shown) -> Section:
     return Section(
         "Theory",
         " ".join(THEORY.split()).format(shown.log.spec["spectra"]),
-        tuple(chart for chart in charts if chart.panels),
+        tuple(_on_one_axis(chart) for chart in charts if chart.panels),
         tables=(table,) if len(layers) == 1 else (),
         folded=(table,) if len(layers) > 1 else (),
         closed=True,
     )
+
+
+def _on_one_axis(chart: Chart) -> Chart:
+    """The chart with one vertical axis for all panels, which those without a label share."""
+    panels = tuple(replace(panel, y_label="") for panel in chart.panels)
+    return replace(chart, panels=panels, y_label=chart.panels[0].y_label)
