@@ -15,7 +15,7 @@ from fairspan.attention.baskets import is_exporting
 from fairspan.attention.plan import BasketRule, LayerInputs, Plan
 from fairspan.attention.pooled_row import pooled_row
 from fairspan.attention.tile_rows import tile_rows
-from fairspan.attention.tiles import Tiles, TileView, tiles_being_read
+from fairspan.attention.tiles import FAR, Tiles, TileView, tiles_being_read
 from fairspan.attention.traced import traced_attention
 from fairspan.errors import UnsupportedModel
 
@@ -127,7 +127,10 @@ def _view(
         )
     # A bias that a model makes for all L positions begins with those that recur.
     bias = None if position_bias is None else position_bias[..., :positions, :positions]
-    return TileView(tiles, None if table is None else table[0, 0, 0], bias, plan.causal)
+    if table is None:
+        return TileView(tiles, None, bias, plan.causal)
+    _, band = tiles.bands.get(table.data_ptr(), (table, None)) if tiles.bands else (table, None)
+    return TileView(tiles, table[0, 0, 0], bias, plan.causal, band)
 
 
 def _with_pooled_row(
@@ -167,20 +170,29 @@ def _table_of_distances(shows: Callable[..., Tensor], tiles: Tiles) -> Tensor | 
     if shows is bidirectional_mask_function:
         return None
     last = tiles.positions - 1
-    ahead = torch.arange(-last, last + 1, device=tiles.valid.device)
+    device = tiles.valid.device
+    is_compiling = torch.compiler.is_compiling()
+    # Where it is looked at, a GPU would have to be waited for.
+    ahead = torch.arange(-last, last + 1, device=device if is_compiling else "cpu")
     row = ahead.clamp(min=0)
     key = (-ahead).clamp(min=0)
     zero = ahead.new_zeros(())
     table = shows(zero, zero, row, key).expand(len(ahead))
     # The same at the other end: only the distance may decide.
-    if not torch.compiler.is_compiling() and not torch.equal(
-        table, shows(zero, zero, last - key, last - row)
-    ):
+    if is_compiling:
+        return table[None, None, None]
+    if not torch.equal(table, shows(zero, zero, last - key, last - row)):
         raise UnsupportedModel(
             "the model's attention masks depend on more than the distance of two tokens, so it "
             "cannot be read in tiles. Use baskets, such as the preset 'paper'."
         )
-    return table[None, None, None]
+    shown = ahead[table].tolist()
+    on_device = table[None, None, None].to(device)
+    if shown and shown[-1] - shown[0] + 1 == len(shown):
+        nearest = -FAR if shown[0] == -last else shown[0]
+        farthest = FAR if shown[-1] == last else shown[-1]
+        tiles.bands[on_device.data_ptr()] = (on_device, (nearest, farthest))
+    return on_device
 
 
 def register() -> None:

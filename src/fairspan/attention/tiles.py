@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -24,6 +24,8 @@ from fairspan.attention.baskets import is_traced, runs
 
 SHARED = -1
 NO_TILE = -2
+FAR = 2**30
+"""A distance that no two tokens of a tile have."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +44,8 @@ class Tiles:
         size: a length that no tile of a text of several exceeds.
         padded: whether the batch may have padding.
         groups: kept by `tile_rows` between the layers of a pass.
+        bands: the tables of distances of a pass that show one run of them, by address; see
+            `TileView`.
     """
 
     valid: Tensor
@@ -56,6 +60,7 @@ class Tiles:
     size: int
     padded: bool
     groups: list[TileGroup] | None = None
+    bands: dict[int, tuple[Tensor, tuple[int, int]]] = field(default_factory=dict)
 
     @property
     def positions(self) -> int:
@@ -179,11 +184,13 @@ def _lay_on_host(valid: Tensor, size: int, whole: int, lead: int, trail: int) ->
     the same tiles.
     """
     row_length = valid.shape[1]
-    ends = torch.stack([valid.int().argmax(dim=1), valid.sum(dim=1)]).numpy(force=True)
-    padded = bool((ends[1] < row_length).any())
-    ends = ends if padded else ends[:, :1]
-    first = ends[0][:, None]
-    total = ends[1][:, None]
+    total = valid.sum(dim=1, keepdim=True).numpy(force=True)
+    padded = bool((total < row_length).any())
+    if padded:
+        first = valid.int().argmax(dim=1, keepdim=True).numpy(force=True)
+    else:
+        total = total[:1]
+        first = np.zeros_like(total)
     count = (total - lead - trail).clip(0)
     pieces = (-(-count // np.where(count > whole, size, whole))).clip(1)
     number = np.arange(pieces.max(initial=1))
@@ -204,20 +211,15 @@ def _lay_on_host(valid: Tensor, size: int, whole: int, lead: int, trail: int) ->
     position = np.repeat(positions.ravel() - begins, repeats) + np.arange(len(tile))
     position[tile == NO_TILE] = 0
 
-    def on_device(rows: np.ndarray) -> Tensor:
-        """[N, …], of rows of texts or of one for all."""
-        tensor = torch.from_numpy(rows.reshape(len(first), -1)).to(valid.device)
-        return tensor.expand(len(valid), -1).contiguous()
-
     shared = _shared_rows(torch.from_numpy(first), torch.from_numpy(total), lead, trail)
+    geometry = [position.reshape(len(first), -1), tile.reshape(len(first), -1), start, length]
+    # In one copy to the device.
+    together = torch.from_numpy(np.hstack([*geometry, shared.numpy()])).to(valid.device)
+    widths = [row_length, row_length, len(number), len(number), lead + trail]
     of_several = length[pieces[:, 0] > 1]
     return Tiles(
         valid,
-        on_device(position),
-        on_device(tile),
-        on_device(start),
-        on_device(length),
-        on_device(shared.numpy()),
+        *together.expand(len(valid), -1).split(widths, dim=1),
         lead,
         trail,
         width=int(length.max(initial=1)),
@@ -306,12 +308,15 @@ class TileView:
             −(P − 1); None if every row sees all.
         bias: [N or 1, H, P, P], added to the scores of these positions.
         causal: whether a row sees no token after its own.
+        band: the smallest and the largest d that `mask` shows, if it shows all between them; `FAR`
+            where there is no bound.
     """
 
     tiles: Tiles
     mask: Tensor | None
     bias: Tensor | None
     causal: bool
+    band: tuple[int, int] | None = None
 
     @property
     def uniform(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -204,16 +205,17 @@ class CalibratedTransformer(SafeTransformer):
             return tokens
 
         plan = plan_of(only_pooled=self._reads_only_pooled()) if acts else Plan()
+        parts = [] if plan.tiles is None else self._parts(inputs, plan.tiles)
+        if len(parts) <= 1:
+            is_plain = plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0
+            run = super().forward if is_plain else partial(self._run, plan=plan)
+            features.update(run(inputs, **kwargs))
+        # Not before the pass is launched: a GPU would have to wait for it.
         window = None if self.tiling is None else self.tiling.window
         how_evenly = pooled_evenly(self.calibration, side, plan.tiles, window)
         features[EVENLY] = acts and how_evenly
-        if plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0:
-            features.update(super().forward(inputs, **kwargs))
-            return features
-        parts = [] if plan.tiles is None else self._parts(inputs, plan.tiles)
         if len(parts) > 1:
             return self._read_parts(features, parts, all_tokens, **kwargs)
-        features.update(self._run(inputs, plan, **kwargs))
         if plan.only_pooled_in is None:
             return features
         return PooledFeatures(features, features[TOKENS][:, 0], all_tokens)

@@ -28,12 +28,12 @@ from fairspan.attention.plan import BasketRule, LayerInputs
 
 @triton.jit
 def _seen_scores(
-    q, key, where, inside, row, real, d, d_ok, k_l, mask, mask_l, mask_k, scale,
+    q, key, where, inside, row, real, d, d_ok, k_l, mask, mask_l, mask_k,
     HAS_MASK: tl.constexpr, CAUSAL: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Scores [ROWS, KEYS] of the rows for the keys `where`, -inf where a row does not see one."""
     k = load_columns(key, where, k_l, d, inside, d_ok)
-    s = tl.dot(q, k, input_precision=PRECISION) * scale
+    s = tl.dot(q, k, input_precision=PRECISION)
     seen = inside[None, :]
     if HAS_MASK:
         at = mask + row[:, None] * mask_l + where[None, :] * mask_k
@@ -120,12 +120,12 @@ def _all_rows(
             inside = column < width
             where = begin + column
             s = _seen_scores(
-                q, key, where, inside, row, real, d, d_ok, k_l, mask, mask_l, mask_k, scale,
+                q, key, where, inside, row, real, d, d_ok, k_l, mask, mask_l, mask_k,
                 HAS_MASK, CAUSAL, PRECISION,
             )  # fmt: skip
             v = load_rows(value, where, v_l, d, inside, d_ok)
-            top = tl.max(s, 1)
-            p = tl.exp2(s - finite(top)[:, None])
+            top = tl.max(s, 1) * scale
+            p = tl.exp2(s * scale - finite(top)[:, None])
             mass = tl.sum(p, 1)
             if FULL:
                 # Normalised before the product, this takes no registers from the loop above.
@@ -143,11 +143,11 @@ def _all_rows(
                 inside = offset + column < width
                 where = begin + offset + column
                 s = _seen_scores(
-                    q, key, where, inside, row, real, d, d_ok, k_l, mask, mask_l, mask_k, scale,
+                    q, key, where, inside, row, real, d, d_ok, k_l, mask, mask_l, mask_k,
                     HAS_MASK, CAUSAL, PRECISION,
                 )  # fmt: skip
                 v = load_rows(value, where, v_l, d, inside, d_ok)
-                top, mass, o = add_keys(s, v, top, mass, o, PRECISION)
+                top, mass, o = add_keys(s, v, top, mass, o, scale, PRECISION)
             equal += o * inverse(mass)[:, None]
             if not FULL:
                 peak, total, plain = join(peak, total, plain, top, mass, o)

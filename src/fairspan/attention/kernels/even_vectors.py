@@ -20,6 +20,8 @@ _MOST_ROWS = 64
 _WARPS = 8
 _MOST_PARTS = 128
 _BLOCKS_PER_PART = 4
+_PIECES = 16
+"""Pieces of what programs have added up that are looked at together."""
 # Triton can start programs that wait for each other from version 3.3 on.
 _CAN_WAIT = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 3)
 _STAGES = 2
@@ -36,42 +38,49 @@ def _tokens(tokens, mask, offset, t_l, m_l, count, d, DIM: tl.constexpr, ROWS: t
 
 
 @triton.jit
-def _over_parts(mine, pieces, arrived, part, turn, d, PARTS: tl.constexpr, BLOCK_D: tl.constexpr):
+def _over_parts(
+    mine, pieces, arrived, part, parts, turn, d, SHARED: tl.constexpr, PIECES: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+):  # fmt: skip
     """[D]: the sum of what all programs of a text have, at the turn that they have in common.
 
-    `pieces` is [2, PARTS, D]: nobody writes into a half before all have read it two turns ago.
+    `pieces` is [2, parts, D]: nobody writes into a half before all have read it two turns ago.
     """
     total = mine
-    if PARTS > 1:
-        pieces += (turn % 2) * PARTS * BLOCK_D
+    if SHARED:
+        pieces += (turn % 2) * parts * BLOCK_D
         tl.store(pieces + part * BLOCK_D + d, mine)
         tl.debug_barrier()
         tl.atomic_add(arrived, 1, sem="acq_rel", scope="gpu")
-        while tl.atomic_add(arrived, 0, sem="acquire", scope="gpu") < PARTS * (turn + 1):
+        while tl.atomic_add(arrived, 0, sem="acquire", scope="gpu") < parts * (turn + 1):
             pass
         tl.debug_barrier()
-        at = pieces + tl.arange(0, PARTS)[:, None] * BLOCK_D + d[None, :]
-        # Not from a processor's own cache, which may still hold the piece of two turns ago.
-        total = tl.sum(tl.load(at, cache_modifier=".cg"), 0)
+        sums = tl.zeros([PIECES, BLOCK_D], dtype=tl.float32)
+        for first in range(0, parts, PIECES):
+            number = first + tl.arange(0, PIECES)
+            at = pieces + number[:, None] * BLOCK_D + d[None, :]
+            # Not from a processor's own cache, which may still hold the piece of two turns ago.
+            sums += tl.load(at, mask=(number < parts)[:, None], other=0.0, cache_modifier=".cg")
+        total = tl.sum(sums, 0)
     return total
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["count", "parts"])
 def _solve(
     tokens, mask, factor, mean, pieces, arrived,
-    t_n, t_l, m_n, m_l, f_n, count, most, ridge, bound,
+    t_n, t_l, m_n, m_l, f_n, count, parts, most, ridge, bound,
     HAS_FACTOR: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr, ROWS: tl.constexpr,
-    STAGES: tl.constexpr, PARTS: tl.constexpr,
+    STAGES: tl.constexpr, SHARED: tl.constexpr, PIECES: tl.constexpr,
 ):  # fmt: skip
-    """The even vector of one text, in place of its mean and as long.
+    """The even vector of one text, in place of its mean and as long; SHARED: by `parts` programs.
 
     Solves Σ h·hᵀ/|h| v + weight·v = Σ h by conjugate gradients.
     """
-    n = (tl.program_id(0) // PARTS).to(tl.int64)
-    part = tl.program_id(0) % PARTS
+    n = (tl.program_id(0) // parts).to(tl.int64)
+    part = tl.program_id(0) % parts
     tokens += n * t_n
     mask += n * m_n
-    pieces += n * 2 * PARTS * BLOCK_D
+    pieces += n * 2 * parts * BLOCK_D
     arrived += n
     begin = part * ROWS
     d = tl.arange(0, BLOCK_D)
@@ -84,14 +93,14 @@ def _solve(
     # Blocks of tokens are added up row by row, and the rows once, after the last block.
     sums = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
     sizes = tl.zeros([ROWS], dtype=tl.float32)
-    for offset in tl.range(begin, count, PARTS * ROWS, num_stages=STAGES):
+    for offset in tl.range(begin, count, parts * ROWS, num_stages=STAGES):
         h, size = _tokens(tokens, mask, offset, t_l, m_l, count, d, DIM, ROWS)
         sums += h
         sizes += size
-    rest = _over_parts(tl.sum(sums, 0), pieces, arrived, part, 0, d, PARTS, BLOCK_D)
+    rest = _over_parts(tl.sum(sums, 0), pieces, arrived, part, parts, 0, d, SHARED, PIECES, BLOCK_D)
     left = tl.sum(rest * rest, 0)
     lengths = tl.zeros([BLOCK_D], dtype=tl.float32) + tl.sum(sizes, 0)
-    lengths = _over_parts(lengths, pieces, arrived, part, 1, d, PARTS, BLOCK_D)
+    lengths = _over_parts(lengths, pieces, arrived, part, parts, 1, d, SHARED, PIECES, BLOCK_D)
     weight = share * left / tl.maximum(tl.max(lengths, 0), 1e-30)
     enough = left * bound
     direction = rest
@@ -101,11 +110,13 @@ def _solve(
     # The first step is always taken: where tokens are not finite, nor is the vector then.
     while (step < most) & ((left > enough) | (step == 0)):
         sums = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
-        for offset in tl.range(begin, count, PARTS * ROWS, num_stages=STAGES):
+        for offset in tl.range(begin, count, parts * ROWS, num_stages=STAGES):
             h, size = _tokens(tokens, mask, offset, t_l, m_l, count, d, DIM, ROWS)
             sums += h * (tl.sum(h * direction[None, :], 1) / size)[:, None]
         step += 1
-        image = _over_parts(tl.sum(sums, 0), pieces, arrived, part, step + 1, d, PARTS, BLOCK_D)
+        image = _over_parts(
+            tl.sum(sums, 0), pieces, arrived, part, parts, step + 1, d, SHARED, PIECES, BLOCK_D
+        )
         image += weight * direction
         along = left / tl.maximum(tl.sum(direction * image, 0), 1e-30)
         solution += along * direction
@@ -149,8 +160,9 @@ def even_vectors_kernel(
         _solve[(texts * parts,)](
             tokens, mask, mean if factor is None else factor, mean, pieces, arrived,
             *tokens.stride()[:2], *mask.stride(), 0 if factor is None else factor.stride(0),
-            count, steps, ridge, tolerance**2, HAS_FACTOR=factor is not None, DIM=width,
-            BLOCK_D=block, ROWS=rows, STAGES=_STAGES, PARTS=parts, num_warps=_WARPS, **together,
+            count, parts, steps, ridge, tolerance**2, HAS_FACTOR=factor is not None, DIM=width,
+            BLOCK_D=block, ROWS=rows, STAGES=_STAGES, SHARED=parts > 1, PIECES=_PIECES,
+            num_warps=_WARPS, **together,
         )  # fmt: skip
 
 

@@ -41,11 +41,14 @@ def log_total(peak, total):
 
 
 @triton.jit
-def add_keys(s, v, peak, total, sums, PRECISION: tl.constexpr):
-    """The softmax of R rows with further keys: scores `s` [R, K], values `v` [K, D]."""
-    higher = tl.maximum(peak, tl.max(s, 1))
+def add_keys(s, v, peak, total, sums, scale, PRECISION: tl.constexpr):
+    """The softmax of R rows with further keys: scores `s` [R, K], values `v` [K, D].
+
+    The scores are multiplied by `scale`, which is above 0.
+    """
+    higher = tl.maximum(peak, tl.max(s, 1) * scale)
     base = finite(higher)
-    p = tl.exp2(s - base[:, None])
+    p = tl.exp2(s * scale - base[:, None])
     old = tl.exp2(peak - base)
     total = total * old + tl.sum(p, 1)
     sums = tl.dot(p.to(v.dtype), v, sums * old[:, None], input_precision=PRECISION)

@@ -25,24 +25,34 @@ from fairspan.attention.kernels.softmax import (
     log_total,
 )
 from fairspan.attention.plan import LayerInputs
-from fairspan.attention.tiles import TileView
+from fairspan.attention.tiles import FAR, TileView
 
 
 @triton.jit
 def _scores(
-    q, k, cells, row_ok, key_ok, scale, TABLE: tl.constexpr, PRECISION: tl.constexpr
+    q, k, row_place, key_place, row_ok, key_ok, table, table_q, table_k, nearest, farthest, scale,
+    TABLE: tl.constexpr, BAND: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Scores [R, K] of rows for keys `k` [D, K], -inf where a key is not there.
+    """Scores [R, K] of rows for keys `k` [D, K], -inf where a row does not see a key.
 
-    `cells` [R, K] points to what is added to them, where there is a table.
+    They still have to be multiplied by the scale, unless a table of what is added to them has
+    entries for places [R] and [K]. With a BAND, a row sees keys `nearest` to `farthest` behind it.
     """
-    s = tl.dot(q, k, input_precision=PRECISION) * scale
+    s = tl.dot(q, k, input_precision=PRECISION)
+    seen = key_ok[None, :]
     if TABLE:
-        s += tl.load(cells, mask=row_ok[:, None] & key_ok[None, :], other=0.0)
-    return tl.where(key_ok[None, :], s, float("-inf"))
+        cells = table + row_place[:, None] * table_q + key_place[None, :] * table_k
+        s = s * scale + tl.load(cells, mask=row_ok[:, None] & seen, other=0.0)
+    if BAND:
+        behind = row_place[:, None] - key_place[None, :]
+        seen = seen & (behind >= nearest) & (behind <= farthest)
+    return tl.where(seen, s, float("-inf"))
 
 
-_LENGTHS = ["tokens", "count", "blocks", "per_tile", "table_n", "table_h", "table_q", "table_k"]
+_LENGTHS = [
+    "start_n", "shared_n", "position_n", "table_n", "table_h", "table_q", "table_k",
+    "count", "blocks", "per_tile", "nearest", "farthest",
+]  # fmt: skip
 """Arguments that differ between lengths of texts, for which nothing is compiled anew."""
 _BLOCKS = 64
 """Blocks of a text that a shared row looks at together."""
@@ -52,11 +62,11 @@ _BLOCKS = 64
 def _tile_blocks(
     query, key, value, out, pieces, log_mass, start, length, shared, position, table,
     q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l,
-    table_n, table_h, table_q, table_k,
-    heads, groups, tokens, count, blocks, per_tile, shared_count, scale,
-    SHARED: tl.constexpr, TABLE: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr,
-    HAS_SHARED: tl.constexpr, ONLY_SHARED: tl.constexpr, SINGLE: tl.constexpr,
-    CAUSAL: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
+    start_n, shared_n, position_n, table_n, table_h, table_q, table_k,
+    heads, groups, blocks, per_tile, shared_count, nearest, farthest, scale,
+    SHARED: tl.constexpr, TABLE: tl.constexpr, BAND: tl.constexpr, DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr, HAS_SHARED: tl.constexpr, ONLY_SHARED: tl.constexpr,
+    SINGLE: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One block of up to ROWS tokens of one tile, for one head of one text.
 
@@ -74,13 +84,13 @@ def _tile_blocks(
     value += n * v_n + kv * v_h
     out += n * o_n + h * o_h
     table += n * table_n + h * table_h
-    position += n * tokens
-    start += n * count
-    length += n * count
+    position += n * position_n
+    start += n * start_n
+    length += n * start_n
     tile = block // per_tile
     offset = (block % per_tile) * ROWS
     begin = tl.load(start + tile)
-    width = tl.load(length + tile)
+    width = tl.load(length + tile).to(tl.int32)
 
     d = tl.arange(0, BLOCK_D)
     d_ok = d < DIM
@@ -89,50 +99,77 @@ def _tile_blocks(
     row_ok = offset + column < width
     s_column = tl.arange(0, SHARED)
     s_ok = s_column < shared_count
-    s_row = tl.load(shared + n * shared_count + s_column, mask=s_ok, other=0)
+    s_row = tl.load(shared + n * shared_n + s_column, mask=s_ok, other=0)
     row_place = row
     s_place = s_row
-    if TABLE:
+    if TABLE or BAND:
         row_place = tl.load(position + row, mask=row_ok, other=0)
         s_place = tl.load(position + s_row, mask=s_ok, other=0)
+    # A table is added to scores that are scaled already.
+    factor = scale
+    if TABLE:
+        factor = 1.0
 
     if SINGLE or ONLY_SHARED:
         block_k = load_columns(key, row, k_l, d, row_ok, d_ok)
         block_v = load_rows(value, row, v_l, d, row_ok, d_ok)
     if not ONLY_SHARED:
         q = load_rows(query, row, q_l, d, row_ok, d_ok)
-        row_cells = table + row_place[:, None] * table_q
         peak = tl.full([ROWS], float("-inf"), dtype=tl.float32)
         total = tl.zeros([ROWS], dtype=tl.float32)
         sums = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
         if HAS_SHARED:
             # Names of their own: a variable keeps its shape when the loop below assigns to it.
             s_k = load_columns(key, s_row, k_l, d, s_ok, d_ok)
-            s_cells = row_cells + s_place[None, :] * table_k
-            s_scores = _scores(q, s_k, s_cells, row_ok, s_ok, scale, TABLE, PRECISION)
+            s_scores = _scores(
+                q, s_k, row_place, s_place, row_ok, s_ok, table, table_q, table_k,
+                nearest, farthest, scale, TABLE, BAND, PRECISION,
+            )  # fmt: skip
             s_v = load_rows(value, s_row, v_l, d, s_ok, d_ok)
-            peak, total, sums = add_keys(s_scores, s_v, peak, total, sums, PRECISION)
+            peak, total, sums = add_keys(s_scores, s_v, peak, total, sums, factor, PRECISION)
         if SINGLE:
-            cells = row_cells + row_place[None, :] * table_k
-            s = _scores(q, block_k, cells, row_ok, row_ok, scale, TABLE, PRECISION)
-            peak, total, sums = add_keys(s, block_v, peak, total, sums, PRECISION)
+            s = _scores(
+                q, block_k, row_place, row_place, row_ok, row_ok, table, table_q, table_k,
+                nearest, farthest, scale, TABLE, BAND, PRECISION,
+            )  # fmt: skip
+            peak, total, sums = add_keys(s, block_v, peak, total, sums, factor, PRECISION)
         else:
             key_column = tl.arange(0, KEYS)
-            end = width
-            if CAUSAL:
-                # No row of the block sees what comes after it.
-                end = tl.minimum(width, offset + ROWS)
-            for first in range(0, end, KEYS):
+            # Keys of the tile that some rows see, and in whole blocks those that all rows see.
+            low = tl.maximum(offset - farthest, 0) // KEYS * KEYS
+            high = tl.minimum(width, offset + ROWS - nearest)
+            all_low = low
+            all_high = low
+            if DIM == BLOCK_D and not TABLE:
+                all_low = tl.cdiv(tl.maximum(offset + ROWS - 1 - farthest, 0), KEYS) * KEYS
+                all_high = tl.minimum(width, offset - nearest + 1) // KEYS * KEYS
+                none = all_high <= all_low
+                all_low = tl.where(none, low, all_low)
+                all_high = tl.where(none, low, all_high)
+            for first in range(all_low, all_high, KEYS):
+                # Steps within a block fit into 32 bits, which those within a text may not.
+                k_block = key + (begin + first) * k_l
+                k = tl.load(k_block + key_column[None, :] * k_l + d[:, None])
+                s = tl.dot(q, k, input_precision=PRECISION)
+                v_block = value + (begin + first) * v_l
+                v = tl.load(v_block + key_column[:, None] * v_l + d[None, :])
+                peak, total, sums = add_keys(s, v, peak, total, sums, factor, PRECISION)
+            before = (all_low - low) // KEYS
+            for number in range(before + tl.cdiv(tl.maximum(high - all_high, 0), KEYS)):
+                behind_all = all_high + (number - before) * KEYS
+                first = tl.where(number < before, low + number * KEYS, behind_all)
                 where = begin + first + key_column
                 key_ok = first + key_column < width
                 key_place = where
-                if TABLE:
+                if TABLE or BAND:
                     key_place = tl.load(position + where, mask=key_ok, other=0)
                 k = load_columns(key, where, k_l, d, key_ok, d_ok)
-                cells = row_cells + key_place[None, :] * table_k
-                s = _scores(q, k, cells, row_ok, key_ok, scale, TABLE, PRECISION)
+                s = _scores(
+                    q, k, row_place, key_place, row_ok, key_ok, table, table_q, table_k,
+                    nearest, farthest, scale, TABLE, BAND, PRECISION,
+                )  # fmt: skip
                 v = load_rows(value, where, v_l, d, key_ok, d_ok)
-                peak, total, sums = add_keys(s, v, peak, total, sums, PRECISION)
+                peak, total, sums = add_keys(s, v, peak, total, sums, factor, PRECISION)
         result = sums * (1 / tl.maximum(total, 1e-30))[:, None]
         out_at = out + row[:, None] * o_l + d[None, :]
         tl.store(out_at, result, mask=row_ok[:, None] & d_ok[None, :])
@@ -142,12 +179,16 @@ def _tile_blocks(
             block_k = load_columns(key, row, k_l, d, row_ok, d_ok)
             block_v = load_rows(value, row, v_l, d, row_ok, d_ok)
         s_q = load_rows(query, s_row, q_l, d, s_ok, d_ok)
-        from_shared = table + s_place[:, None] * table_q + row_place[None, :] * table_k
-        to_block = _scores(s_q, block_k, from_shared, s_ok, row_ok, scale, TABLE, PRECISION)
+        to_block = _scores(
+            s_q, block_k, s_place, row_place, s_ok, row_ok, table, table_q, table_k,
+            nearest, farthest, scale, TABLE, BAND, PRECISION,
+        )  # fmt: skip
         s_peak = tl.full([SHARED], float("-inf"), dtype=tl.float32)
         s_total = tl.zeros([SHARED], dtype=tl.float32)
         s_sums = tl.zeros([SHARED, BLOCK_D], dtype=tl.float32)
-        s_peak, s_total, s_sums = add_keys(to_block, block_v, s_peak, s_total, s_sums, PRECISION)
+        s_peak, s_total, s_sums = add_keys(
+            to_block, block_v, s_peak, s_total, s_sums, factor, PRECISION
+        )
         piece = s_sums * (1 / tl.maximum(s_total, 1e-30))[:, None]
         at = (head.to(tl.int64) * shared_count + s_column) * blocks + block
         piece_at = pieces + at[:, None] * DIM + d[None, :]
@@ -155,13 +196,14 @@ def _tile_blocks(
         tl.store(log_mass + at, log_total(s_peak, s_total), mask=s_ok)
 
 
-@triton.jit(do_not_specialize=[name for name in _LENGTHS if name not in ("count", "per_tile")])
+@triton.jit(do_not_specialize=[name for name in _LENGTHS if name not in ("start_n", "per_tile")])
 def _shared_rows(
     query, key, value, out, pieces, log_mass, shared, position, table,
     q_n, q_h, q_l, k_n, k_h, k_l, v_n, v_h, v_l, o_n, o_h, o_l,
-    table_n, table_h, table_q, table_k, heads, groups, tokens, blocks, shared_count, scale,
-    SHARED: tl.constexpr, TABLE: tl.constexpr, DIM: tl.constexpr, BLOCK_D: tl.constexpr,
-    BLOCKS: tl.constexpr,
+    shared_n, position_n, table_n, table_h, table_q, table_k,
+    heads, groups, blocks, shared_count, nearest, farthest, scale,
+    SHARED: tl.constexpr, TABLE: tl.constexpr, BAND: tl.constexpr, DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr, BLOCKS: tl.constexpr,
 ):  # fmt: skip
     """One shared row of one head of one text: what it finds in each block and the shared tokens."""
     scale = tl.cast(scale, tl.float32)
@@ -175,8 +217,8 @@ def _shared_rows(
     value += n * v_n + kv * v_h
     out += n * o_n + h * o_h
     table += n * table_n + h * table_h
-    position += n * tokens
-    shared += n * shared_count
+    position += n * position_n
+    shared += n * shared_n
     d = tl.arange(0, BLOCK_D)
     d_ok = d < DIM
     row = tl.load(shared + number)
@@ -189,10 +231,13 @@ def _shared_rows(
     ok = (column < shared_count) & ((column == 0) | (where > before))
     k = load_rows(key, where, k_l, d, ok, d_ok).to(tl.float32)
     s = tl.sum(k * q[None, :], 1) * scale
-    if TABLE:
+    if TABLE or BAND:
         row_place = tl.load(position + row)
         place = tl.load(position + where, mask=ok, other=0)
+    if TABLE:
         s += tl.load(table + row_place * table_q + place * table_k, mask=ok, other=0.0)
+    if BAND:
+        ok = ok & (row_place - place >= nearest) & (row_place - place <= farthest)
     s = tl.where(ok, s, float("-inf"))
     v = load_rows(value, where, v_l, d, ok, d_ok).to(tl.float32)
     peak = float("-inf")
@@ -221,21 +266,23 @@ def tile_rows_kernel(inputs: LayerInputs, view: TileView, *, only_shared: bool =
     block_d = block_of(dim)
     block = _tile_block(tiles.width, block_d, query.dtype)
     per_tile = -(-tiles.width // block.rows)
-    count = tiles.start.shape[1]
-    blocks = count * per_tile
+    blocks = tiles.start.shape[1] * per_tile
     shared = tiles.lead + tiles.trail
     pieces = torch.empty(n * heads * shared * blocks, dim, dtype=torch.float32, device=query.device)
     log_mass = torch.empty(n * heads * shared * blocks, dtype=torch.float32, device=query.device)
     table, table_strides = _table(view, query)
     strides = (
         *query.stride()[:3], *key.stride()[:3], *value.stride()[:3],
-        *(tokens * heads * dim, dim, heads * dim), *table_strides,
+        *(tokens * heads * dim, dim, heads * dim),
     )  # fmt: skip
+    places = (tiles.shared.stride(0), tiles.position.stride(0), *table_strides)
     groups = heads // key.shape[1]
     scale = inputs.scale * LOG2_E
+    band = (-FAR, FAR) if view.band is None else view.band
     sizes = {
         "SHARED": block_of(shared),
         "TABLE": table is not query,
+        "BAND": table is query and view.band is not None,
         "DIM": dim,
         "BLOCK_D": block_d,
     }
@@ -243,15 +290,16 @@ def tile_rows_kernel(inputs: LayerInputs, view: TileView, *, only_shared: bool =
         _tile_blocks[(blocks * n * heads,)](
             query, key, value, out, pieces, log_mass,
             tiles.start, tiles.length, tiles.shared, tiles.position, table,
-            *strides, heads, groups, tokens, count, blocks, per_tile, shared, scale, **sizes,
+            *strides, tiles.start.stride(0), *places,
+            heads, groups, blocks, per_tile, shared, *band, scale, **sizes,
             HAS_SHARED=shared > 0, ONLY_SHARED=only_shared, SINGLE=per_tile == 1,
-            CAUSAL=view.causal, ROWS=block.rows, KEYS=block.keys,
+            ROWS=block.rows, KEYS=block.keys,
             PRECISION=precision_of(query.dtype), num_warps=block.warps, num_stages=block.stages,
         )  # fmt: skip
         if shared:
             _shared_rows[(shared * n * heads,)](
                 query, key, value, out, pieces, log_mass, tiles.shared, tiles.position, table,
-                *strides, heads, groups, tokens, blocks, shared, scale, **sizes,
+                *strides, *places, heads, groups, blocks, shared, *band, scale, **sizes,
                 BLOCKS=_BLOCKS, num_warps=2,
             )  # fmt: skip
     return out
@@ -272,7 +320,7 @@ def _table(view: TileView, query: Tensor) -> tuple[Tensor, tuple[int, int, int, 
     along texts, heads, and positions of rows and keys.
     """
     if view.bias is None:
-        if view.mask is None:
+        if view.mask is None or view.band is not None:
             return query, (0, 0, 0, 0)
         # By distance, from the entry of distance 0 on.
         return torch.where(view.mask, 0.0, -torch.inf)[view.tiles.positions - 1 :], (0, 0, 1, -1)
