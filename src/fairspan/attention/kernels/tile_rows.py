@@ -103,8 +103,8 @@ def _tile_blocks(
     row_place = row
     s_place = s_row
     if TABLE or BAND:
-        row_place = tl.load(position + row, mask=row_ok, other=0)
-        s_place = tl.load(position + s_row, mask=s_ok, other=0)
+        row_place = tl.load(position + row, mask=row_ok, other=0).to(tl.int32)
+        s_place = tl.load(position + s_row, mask=s_ok, other=0).to(tl.int32)
     # A table is added to scores that are scaled already.
     factor = scale
     if TABLE:
@@ -162,7 +162,7 @@ def _tile_blocks(
                 key_ok = first + key_column < width
                 key_place = where
                 if TABLE or BAND:
-                    key_place = tl.load(position + where, mask=key_ok, other=0)
+                    key_place = tl.load(position + where, mask=key_ok, other=0).to(tl.int32)
                 k = load_columns(key, where, k_l, d, key_ok, d_ok)
                 s = _scores(
                     q, k, row_place, key_place, row_ok, key_ok, table, table_q, table_k,
@@ -309,7 +309,9 @@ def _tile_block(width: int, block_d: int, dtype: torch.dtype) -> KeyBlock:
     """Sizes that were fastest on an H200 and fit the shared memory of smaller GPUs."""
     rows = block_of(width, most=64)
     if dtype != torch.float32:
-        return KeyBlock(rows, 64, 4, 3 if block_d <= 64 else 2)
+        if width <= 256 or block_d > 64:
+            return KeyBlock(rows, 32, 4, 3)
+        return KeyBlock(128 if block_d == 64 else 64, 64, 4, 3)
     if block_d <= 64:
         return KeyBlock(rows, 64, 4, 2)
     return KeyBlock(rows, 32, 4, 2) if width <= 128 else KeyBlock(128, 32, 8, 2)
