@@ -129,7 +129,8 @@ def _view(
     bias = None if position_bias is None else position_bias[..., :positions, :positions]
     if table is None:
         return TileView(tiles, None, bias, plan.causal)
-    _, band = tiles.bands.get(table.data_ptr(), (table, None)) if tiles.bands else (table, None)
+    known_band = tiles.bands.get(table.data_ptr()) if tiles.bands else None
+    band = None if known_band is None else known_band[1]
     return TileView(tiles, table[0, 0, 0], bias, plan.causal, band)
 
 

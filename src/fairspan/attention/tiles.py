@@ -216,12 +216,17 @@ def _lay_on_host(valid: Tensor, size: int, whole: int, lead: int, trail: int) ->
     # In one copy to the device.
     together = torch.from_numpy(np.hstack([*geometry, shared.numpy()])).to(valid.device)
     widths = [row_length, row_length, len(number), len(number), lead + trail]
+    parts = torch.split(together.expand(len(valid), -1), widths, dim=1)
     of_several = length[pieces[:, 0] > 1]
     return Tiles(
-        valid,
-        *together.expand(len(valid), -1).split(widths, dim=1),
-        lead,
-        trail,
+        valid=valid,
+        position=parts[0],
+        tile=parts[1],
+        start=parts[2],
+        length=parts[3],
+        shared=parts[4],
+        lead=lead,
+        trail=trail,
         width=int(length.max(initial=1)),
         size=int(of_several.max(initial=1)),
         padded=padded,
