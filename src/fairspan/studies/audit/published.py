@@ -11,7 +11,7 @@ from fairspan.studies.audit.measures import PLAN
 
 FILE = Path(__file__).parent / "data" / "irf.csv"
 MODELS = {"mGTE": "gte-multilingual-base", "jina-v3": "jina-embeddings-v3"}
-"""The paper's names of its models, and theirs on the hub without the owner."""
+"""The paper's names of its models, and how theirs on the hub begin, without the owner."""
 MISSING = (
     "IRF published no coefficients of such documents: it has documents of 3 to 6 segments in en, "
     "zh, de, it, ko and hi, and of two of these languages with en, zh, de or hi later"
@@ -37,7 +37,7 @@ def published_frame(log: RunLog) -> pl.DataFrame:
     """
     documents = log.rows.select("measure", "lead", "later", "n").unique()
     hub_name = model_name(log.model).rpartition("/")[2].lower()
-    same = [name for name, on_hub in MODELS.items() if on_hub == hub_name]
+    same = [name for name, on_hub in MODELS.items() if hub_name.startswith(on_hub)]
     asked = [Treatment.from_dict(entry) for entry in log.spec["treatments"]]
     calibrations = [treatment.calibration for treatment in asked if treatment.baseline is None]
     rows = published_coefficients()
