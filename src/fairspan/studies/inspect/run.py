@@ -12,7 +12,7 @@ from fairspan.corpus.marked_text import NAMES
 from fairspan.encoding.encoder import AnyModel, ModelEncoder, Text, refuse_other_spaces
 from fairspan.encoding.fill import Tally, reads_to_end
 from fairspan.encoding.store import Store
-from fairspan.errors import DesignError, UnsupportedModel, require_whole
+from fairspan.errors import DesignError, FairspanError, require_whole
 from fairspan.model.loading import Loading
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.runs.progress import Progress, as_progress
@@ -145,16 +145,18 @@ def _reading(lens: Lens, treated: Treated, embed: Embed, read: ReadStored | None
     alone = embed(treated.segments, list(texts))
     borders = tuple(piece.start for piece in lens.pieces)
     document = Text(lens.text, lens.length, borders=borders)
-    segments = lens.segments()
     retained: tuple[float, ...] = ()
-    if read is not None and not lens.unseen and all(segment.seen for segment in segments):
-        spans = tuple((segment.start, segment.end) for segment in segments)
+    if read is not None and not lens.unseen:
+        spans = tuple((piece.start, piece.end) for piece in lens.pieces)
         retained = _retention(replace(document, spans=spans), alone, treated, embed, read)
-    (whole,) = embed(treated.documents, [document])
+    if read is not None and retained:
+        (whole,) = read([treated.documents.key(document)])
+    else:
+        (whole,) = embed(treated.documents, [document])
     return Reading(
         treated.treatment.name,
         tuple(representation(whole, alone).tolist()),
-        segments,
+        lens.segments(),
         lens.counter.window,
         lens.unseen,
         retained,
@@ -164,13 +166,16 @@ def _reading(lens: Lens, treated: Treated, embed: Embed, read: ReadStored | None
 def _retention(
     document: Text, alone: np.ndarray, treated: Treated, embed: Embed, read: ReadStored
 ) -> tuple[float, ...]:
-    """How much of alone[n, d] the spans of the document keep; empty where that is not defined."""
+    """How much of alone[n, d] the spans of the document keep; empty where that is not defined.
+
+    It is not for other poolings, and where tokens cannot be assigned to segments.
+    """
     if not isinstance(treated.model, SentenceTransformer):
         return ()
     try:
         refuse_other_spaces(treated.model, "retention", of_means=True)
         embed(treated.documents, [document])
-    except UnsupportedModel:
+    except FairspanError:
         return ()
     (inside,) = read([treated.documents.span_key(document)])
     return tuple(cosines_of_pairs(inside.reshape(alone.shape), alone).tolist())
