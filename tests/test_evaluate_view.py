@@ -32,6 +32,7 @@ from fairspan.stats.queries import query_change
 from fairspan.studies.evaluate.comparison import changes, compare, compare_searches
 from fairspan.studies.evaluate.depths import depth_steps
 from fairspan.studies.evaluate.measures import merged
+from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.evaluate.summary import frames_of
 from fairspan.studies.evaluate.view import view_of
 from tests.report_example import chart_of, printed, table_of
@@ -619,3 +620,54 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
         for read in (compare, changes):
             with pytest.raises(FairspanError, match=r"read different texts.*40 doc.*340 doc"):
                 read(first, larger)
+
+
+# Temperatures by side.
+
+
+def test_a_grid_of_temperatures_is_a_pivot_table_and_a_heat_map(tmp_path: Path) -> None:
+    """Values by hand: each cell is its score, with the difference from plain; twins are not added,
+    and only the best pair has a card."""
+    options = EvaluateOptions(temperature_grid=[1, 0.8, 0.5], documents_only=True)
+    names = [treatment.name for treatment in options.all_treatments]
+    assert names[:3] == ["plain", "q 1, d 0.8", "q 1, d 0.5"]
+    assert len(names) == 9, "every pair once, and nothing on documents only"
+    levels = {name: 0.4 + 0.01 * number for number, name in enumerate(names)}
+    rows = rows_of(lambda name, *_: levels[name], names)
+    log = log_of(tmp_path / "run", rows)
+    view = log.view
+    section = view.sections[0]
+    assert texts(section.tables[0]) == [
+        ["q 0.5", "0.480 (+0.080)", "0.470 (+0.070)", "0.460 (+0.060)"],
+        ["q 0.8", "0.450 (+0.050)", "0.440 (+0.040)", "0.430 (+0.030)"],
+        ["q 1", "0.420 (+0.020)", "0.410 (+0.010)", "0.400"],
+    ]
+    (heat,) = section.heats
+    assert heat.columns == ("d 0.5", "d 0.8", "d 1")
+    name, cells = heat.rows[1]
+    assert (name, [cell and round(cell.values[0], 9) for cell in cells]) == (
+        "q 0.8",
+        [0.05, 0.04, 0.03],
+    )
+    assert view.picture == "temperatures"
+    assert [card.name for card in view.cards] == ["plain", "q 0.5, d 0.5"]
+    assert len(view.frames["verdicts"]) == 8
+    assert "Temperatures of queries and documents" in make_page("t", [Part("", view)])
+    assert draw(heat).axes
+    assert "q 0.8" in printed(view)
+
+
+@pytest.mark.parametrize(
+    ("treatments", "pairs"),
+    [
+        (("plain", "tempscale", "tempscale+sides=document"), 0),
+        (("plain", "tempscale", "tempscale+sides=document", "tempscale+sides=query"), 4),
+        (("plain", "tempscale", "q 0.8, d 0.8", "q 1, d 0.8", "q 0.8, d 1"), 4),
+        (("plain", "tiles", "tiles+sides=document", "tiles+sides=query"), 0),
+    ],
+)
+def test_what_is_a_grid(tmp_path: Path, treatments: tuple[str, ...], pairs: int) -> None:
+    """Treatments that differ in temperatures only, each pair of them once."""
+    spec = {"treatments": treatments, "documents_only": False}
+    log = log_of(tmp_path / "run", rows_of(lambda *_: 0.5, treatments), spec=spec)
+    assert len(frames_of(log).get("temperatures", ())) == pairs

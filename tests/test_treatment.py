@@ -43,6 +43,7 @@ from fairspan.calibration.words import in_words
         ("plain+tile_size=64", Calibration(strength=0, tile_size=64)),
         ("paper+tile_size=64", Calibration(tile_size=64)),
         ("tiles+tile_size=null+pooling=model", PRESETS["tempscale"]),
+        ("q 0.8, d 1", Calibration(strength=0, temperature={"query": 0.8, "document": 1})),
     ],
 )
 def test_names(name: str, wanted: Calibration) -> None:
@@ -116,6 +117,8 @@ def test_tables(table: dict[str, Any], wanted: Calibration | Treatment) -> None:
         ("64-0", "got 0"),
         ("tiles-0", "there is no treatment 'tiles-0'"),
         ("tiles-window", "there is no treatment 'tiles-window'"),
+        ("q 0.8.1, d 1", "there is no treatment 'q 0.8.1, d 1'"),
+        ("q 0.8, d 1.5", "temperature must be a number above 0 and at most 1, got 1.5"),
         ("paper+64", "written name=value, as in +basket_size=64, got '64'"),
         ("paper+", "got ''"),
         ("paper+size=64", "no field 'size'. Fields: basket_size"),
@@ -248,6 +251,7 @@ def test_names_and_words_of_calibrations(
         ({**PRESETS["tempscale"].to_dict(), "sides": "document"}, "tempscale+sides=document"),
         ({**PRESETS["retrieval"].to_dict(), "strength": 0.7}, "retrieval+strength=0.7"),
         ({**PRESETS["even"].to_dict(), "ridge": 1}, "even+ridge=1"),
+        ({"strength": 0, "temperature": {"query": 0.8, "document": 0.9}}, "q 0.8, d 0.9"),
         ({"tile_size": 64, "strength": 1}, "paper+tile_size=64"),
     ],
 )

@@ -3,11 +3,12 @@
 A name is a base and changes of it. White space around bases, fields and values is ignored.
 
     treatment = base , { "+" , field , "=" , value } ;
-    base      = preset | tiles | published | baseline ;
+    base      = preset | tiles | published | by side | baseline ;
     preset    = a name in `PRESETS` | "none" ;  (* "none" is "plain" *)
     tiles     = "tiles-" , count ;  (* the size of a tile *)
     published = digits , "-" , layers ;  (* IRF's names: the basket size and the layers *)
     layers    = "last_half" | "last" | "all" | digits ;
+    by side   = "q " , number , ", d " , number ;  (* temperatures of queries and documents *)
     baseline  = "last2avg" | "whitening" , [ "-" , count ]
               | "chunk-mean" , [ "-" , ( count | "window" ) ] ;
     field     = a field of `Calibration` | "baskets" | "tiles" | "chunks" ;
@@ -18,11 +19,18 @@ A name is a base and changes of it. White space around bases, fields and values 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
-from fairspan.calibration.calibration import LAYER_NAMES, PRESETS, Calibration, is_count
+from fairspan.calibration.calibration import (
+    LAYER_NAMES,
+    PRESETS,
+    Calibration,
+    PerSide,
+    is_count,
+)
 from fairspan.errors import DesignError, FairspanError, require_list
 
 PLAIN = "plain"
@@ -31,6 +39,7 @@ CLOSED_TREATMENTS = (PLAIN, "chunk-mean")
 """The default for a model that only gives vectors, which allows no other."""
 CHUNK_TOKENS = 128
 _BASELINES = ("whitening", "last2avg", "chunk-mean")
+_NUMBER = r"(\d*\.?\d+(?:e-?\d+)?)"
 # How a treatment gets what it cuts a document into.
 _CUTS = {
     "baskets": "give it a strength above 0 or a tile_size",
@@ -149,6 +158,12 @@ def shown_name(name: str) -> str:
     return PLAIN + plus + changes if base.strip() == "none" else name.strip()
 
 
+def name_sides(temperature: PerSide) -> str:
+    """The treatment that does nothing but set these temperatures."""
+    query, document = map(repr, astuple(temperature))
+    return f"q {query.removesuffix('.0')}, d {document.removesuffix('.0')}"
+
+
 def require_use_of_fit(fit_corpus: str | None, treatments: Sequence[Treatment]) -> None:
     """Raise if a corpus was named to fit on, and no treatment is fitted."""
     if fit_corpus is not None and not any(treatment.whitens for treatment in treatments):
@@ -196,6 +211,9 @@ def _parse_base(word: str) -> tuple[Calibration, str | None] | None:
     if stem.isdecimal() and (suffix in LAYER_NAMES or suffix.isdecimal()):
         layers = int(suffix) if suffix.isdecimal() else suffix
         return Calibration(basket_size=int(stem), layers=layers), None
+    if by_side := re.fullmatch(f"q {_NUMBER}, ?d {_NUMBER}", word):
+        query, document = map(float, by_side.groups())
+        return PRESETS[PLAIN].but(temperature=PerSide(query, document)), None
     numbered = stem in ("whitening", "chunk-mean") and is_count(suffix)
     if numbered or word in (*_BASELINES, "chunk-mean-window"):
         return PRESETS[PLAIN], word
@@ -230,17 +248,20 @@ def _require_cuts(treatment: Treatment, cuts: Mapping[str, Any]) -> None:
 def _name_of(calibration: Calibration) -> str:
     """The shortest name, of presets and changes, that `as_treatment` reads as this calibration."""
     bases = [*PRESETS]
+    temperature = calibration.temperature
+    if isinstance(temperature, PerSide) and not calibration.but(temperature=1.0).acts:
+        bases.append(name_sides(temperature))
     if isinstance(calibration.tile_size, int):
         bases.append(f"tiles-{calibration.tile_size}")
     if calibration.strength == 0:
         # A method without baskets is not IRF's, however it was written.
-        bases = [base for base in bases if Calibration.preset(base).strength == 0]
+        bases = [base for base in bases if as_treatment(base).calibration.strength == 0]
     return min((_as_change_of(base, calibration) for base in bases), key=len)
 
 
 def _as_change_of(base: str, calibration: Calibration) -> str:
     """A calibration's name that begins with `base`."""
-    unchanged = Calibration.preset(base).to_dict()
+    unchanged = as_treatment(base).calibration.to_dict()
     parts = [base]
     for field, value in calibration.to_dict().items():
         if value != unchanged[field]:

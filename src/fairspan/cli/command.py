@@ -41,8 +41,8 @@ _EXAMPLES = {
     float: "numbers such as 1.0,0.9",
     str: "words such as en,de",
 }
-# Commas inside brackets belong to a value, as in paper+layers=[1,3].
-_COMMA = re.compile(r",(?![^\[{]*[\]}])")
+# Commas inside brackets belong to a value, as in paper+layers=[1,3], and that of q 1, d 0.8, too.
+_COMMA = re.compile(r",(?![^\[{]*[\]}])(?! ?d [\d.])")
 
 
 def command(*classes: type) -> Callable[[Callable[..., None]], App]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from functools import cached_property
+from itertools import product
 from typing import ClassVar
 
+from fairspan.calibration.calibration import PerSide, check_temperature
 from fairspan.calibration.treatment import (
     DEFAULT_TREATMENTS,
     PLAIN,
     AnyTreatment,
     Treatment,
     as_treatments,
+    name_sides,
     require_use_of_fit,
 )
 from fairspan.corpus.corpus import Corpus
@@ -58,6 +61,9 @@ class EvaluateOptions(StudyOptions, TaskOptions):
             its texts.
         treatments: what is compared, the baseline first, as in an audit. By default plain and long;
             for pages plain and tiles; for an endpoint plain and chunk-mean.
+        temperature_grid: softmax temperatures of which every pair, one for queries and one for
+            documents, is a treatment as well, in a table and a heat map; by default beside plain
+            only.
         documents_only: measure every treatment also with queries as the plain model embeds them.
         indexes: what the index stores of a document: whole, chunk-mean, chunk-max, late-max.
         cross: measure every index under every treatment; otherwise all but whole only under the
@@ -80,6 +86,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     task: str = source(PASSAGES)
     _: KW_ONLY
     treatments: Sequence[AnyTreatment] | None = None
+    temperature_grid: Sequence[float] = ()
     documents_only: bool = True
     indexes: Sequence[str] = ("whole",)
     cross: bool = False
@@ -95,6 +102,9 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         """Check what needs no file."""
         self.name_sources()
         _ = self.searched
+        require_list("temperature_grid", self.temperature_grid, "[1.0, 0.8]", CorpusError)
+        for temperature in self.temperature_grid:
+            check_temperature(temperature)
         _require_some("indexes", self.indexes, INDEXES)
         _require_some("metrics", self.metrics)
         for metric in self.metrics:
@@ -124,21 +134,28 @@ class EvaluateOptions(StudyOptions, TaskOptions):
 
     @cached_property
     def compared(self) -> tuple[Treatment, ...]:
-        if self.treatments is not None:
-            return as_treatments(self.treatments, error=CorpusError)
-        usual = default_treatments(self.model)
+        usual: Sequence[AnyTreatment] = default_treatments(self.model)
         if usual == DEFAULT_TREATMENTS and self.task != PAGES:
             usual = (PLAIN, "long")
-        return as_treatments(usual, error=CorpusError)
+        if self.temperature_grid:
+            usual = (PLAIN,)
+        listed = usual if self.treatments is None else self.treatments
+        return as_treatments([*as_treatments(listed, error=CorpusError), *self._pairs()])
+
+    def _pairs(self) -> list[str]:
+        """The treatment of each pair of temperatures; two of 1 change nothing."""
+        pairs = [PerSide(*pair) for pair in product(self.temperature_grid, repeat=2)]
+        return [name_sides(pair) for pair in pairs if pair != PerSide()]
 
     @cached_property
     def all_treatments(self) -> tuple[Treatment, ...]:
-        """The treatments with those of them that do not change queries."""
+        """The treatments with those of them that do not change queries, unless sides differ."""
         by_name: dict[str, Treatment] = {}
+        by_side = any(isinstance(item.calibration.temperature, PerSide) for item in self.compared)
+        adds = self.documents_only and not by_side and not self.is_benchmark
         for treatment in self.compared:
             by_name.setdefault(treatment.name, treatment)
-            acts = treatment.for_queries.acts and treatment.for_documents.acts
-            if self.documents_only and acts and not self.is_benchmark:
+            if adds and treatment.for_queries.acts and treatment.for_documents.acts:
                 name = treatment.name + DOCUMENTS_ONLY
                 calibration = treatment.for_documents.but(sides="document")
                 by_name.setdefault(name, replace(treatment, name=name, calibration=calibration))

@@ -14,6 +14,7 @@ from fairspan.studies.evaluate import measures
 from fairspan.studies.evaluate.depths import by_depth
 from fairspan.studies.evaluate.languages import language_figures
 from fairspan.studies.evaluate.measures import Columns, Result, SearchArm, languages_of, metrics_of
+from fairspan.studies.evaluate.temperatures import grid_of
 from fairspan.studies.evaluate.verdicts import verdicts_of
 
 # The share of queries or documents that count as shortest or longest (LC §5).
@@ -29,6 +30,7 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
         "quality": [_quality(result) for result in results],
         "language_pairs" if languages else "positions": groups,
         "languages": language_figures(log, metrics_of(log)),
+        "temperatures": _temperatures(log, results),
         "depths": by_depth(log),
         "by_length": _by_length(log),
         "costs": _costs(log, results),
@@ -66,6 +68,18 @@ def _groups(result: Result, languages: Sequence[str]) -> list[Columns]:
     counted = zip(labels, result.effects.counts.group_queries, strict=True)
     labels = [{**result.labels, **label, "queries": count} for label, count in counted]
     return measures.group_rows(labels, result.effects, result.change)
+
+
+def _temperatures(log: RunLog, results: Sequence[Result]) -> list[Columns]:
+    """The first metric by the temperatures of queries and documents, if there is such a grid."""
+    grid = grid_of(log)
+    rows = []
+    for arm, result in measures.first_results(results).items():
+        if arm.treatment in grid and arm.index == "whole":
+            query, document = grid[arm.treatment]
+            pair = {"query_temperature": query, "document_temperature": document}
+            rows.append({**_quality(result), **pair})
+    return rows
 
 
 def _costs(log: RunLog, results: Sequence[Result]) -> list[Columns]:

@@ -15,6 +15,7 @@ from fairspan.studies.evaluate.haystack import drawn_notes
 from fairspan.studies.evaluate.language_view import ARMS, TEST, language_section
 from fairspan.studies.evaluate.measures import RANK, EvaluateEntries, is_benchmark
 from fairspan.studies.evaluate.summary import frames_of
+from fairspan.studies.evaluate.temperatures import grid_section
 
 PSI = (
     "PSI: 1 − smallest/largest mean of a position, or of a pair of languages; harmonic: the "
@@ -53,6 +54,7 @@ def view_of(log: RunLog) -> View:
     shown = Shown(log, frames_of(log))
     parts = {
         "languages": language_section,
+        "temperatures": grid_section,
         "depths": _by_depth,
         "positions": _by_position,
         "quality": _overall,
@@ -97,11 +99,21 @@ def _cards(shown: Shown) -> tuple[Card, ...]:
     """The baseline, then the verdict on each treatment."""
     first = shown.of_metric("quality").row(0, named=True)
     words = f"{first['metric']} {with_bounds(interval(first))}"
-    verdicts = shown.frames["verdicts"].select("treatment", "verdict", "sentence").rows()
+    verdicts = shown.frames["verdicts"]
+    if "temperatures" in shown.frames:
+        verdicts = _without_all_but_best(verdicts, shown.frames["temperatures"])
     judged = [
-        Card(name, verdict, VERDICTS[verdict], (sentence,)) for name, verdict, sentence in verdicts
+        Card(name, verdict, VERDICTS[verdict], (sentence,))
+        for name, verdict, sentence in verdicts.select("treatment", "verdict", "sentence").rows()
     ]
     return (Card(first["arm"], "baseline", "plain", (words,)), *judged)
+
+
+def _without_all_but_best(verdicts: pl.DataFrame, grid: pl.DataFrame) -> pl.DataFrame:
+    """Verdicts without those on temperatures, but for the pair that finds most."""
+    best = grid.sort("estimate")["treatment"][-1]
+    others = grid.filter(pl.col("treatment") != best)["treatment"]
+    return verdicts.filter(~pl.col("treatment").is_in(others.to_list()))
 
 
 def _by_depth(shown: Shown) -> Section:
@@ -171,7 +183,7 @@ def _overall(shown: Shown) -> Section:
         heads={"arm": ARMS},
         columns={**columns, **{metric: Column(metric) for metric in others}},
         notes=(*([TEST] if len(shown.arms) > 1 else []), *([PSI] if grouped else [])),
-        brief=True,
+        brief="temperatures" not in shown.frames,
     )
     intro = "Means over all queries, with 95 % intervals."
     return Section("Search overall", intro, charts=(overall_chart(shown),), tables=(table,))
