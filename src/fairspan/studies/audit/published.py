@@ -20,14 +20,7 @@ MISSING = (
 
 def published_coefficients() -> pl.DataFrame:
     """Every printed number, table by table; some are in two tables. `digits` are as printed."""
-    rows = pl.read_csv(FILE)
-    strings = ("marker", "note")
-    return rows.with_columns(
-        PLAN,
-        *(pl.col(name).fill_null("") for name in strings),
-        treatment=pl.col("treatment").replace("none", "plain"),
-        digits=2,
-    )
+    return pl.read_csv(FILE).with_columns(PLAN, pl.col("marker", "note").fill_null(""), digits=2)
 
 
 def published_frame(log: RunLog) -> pl.DataFrame:
