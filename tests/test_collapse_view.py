@@ -22,7 +22,7 @@ from fairspan.report.page import Part, make_page
 from fairspan.runs.log import RunLog
 from fairspan.stats.intervals import Interval, t_interval
 from fairspan.studies.collapse.summary import frames_of, suggestion
-from fairspan.studies.collapse.view import write_results
+from fairspan.studies.collapse.view import NAMES, write_results
 from tests.length_studies import (
     DOCUMENTS,
     HALF,
@@ -407,17 +407,8 @@ def test_tables_by_length(study: RunLog) -> None:
     assert found.rows[0].cells[4].text == f"+{slope:.4f} [+{slope - half:.4f}, +{slope + half:.4f}]"
     assert found.frame.equals(study.frame("geometry"))
     last = table_of(study.view, "spectra")
-    heads = [row.heads[:2] for row in last.rows[::2]]
-    assert heads == [
-        (name, "2")
-        for name in (
-            "σ_a",
-            "Theorem 3's bound on σ_a",
-            "σ_s of the scores",
-            "log filter rate",
-            "Theorem 2's bound on the filter rate",
-        )
-    ]
+    names = ["sigma_a", "theorem_3", "sigma_s", "filter_rate", "theorem_2"]
+    assert [row.heads[:2] for row in last.rows[::2]] == [(NAMES[name], "2") for name in names]
     by_hand = [f"{0.3 + 0.1 + 0.005 + length / 1000:.3f}" for length in LENGTHS]
     assert [cell.text for cell in last.rows[0].cells] == by_hand
     # 2 treatments, 2 texts, 4 lengths; 2 layers have a rate, 1 a σ_a.

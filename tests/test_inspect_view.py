@@ -225,10 +225,7 @@ def test_retention_is_shown_where_it_was_measured() -> None:
     source = inspection_page(found)
     metas = [one["meta"][1] for one in Page(source).charts[0]["treatments"]]
     assert metas[2:] == ["6 of 20 tokens", "20 tokens · retention 0.750"]
-    assert ["<dt>retention</dt>" in page for page in (source, inspection_page(made()))] == [
-        True,
-        False,
-    ]
+    assert "<dt>retention</dt>" in source
 
 
 # --- the page
