@@ -92,7 +92,16 @@ def test_mistakes_are_one_line(run: Run, place: Path, tmp_path: Path) -> None:
     not_json = "documents.jsonl, line 71: not JSON (Expecting value, character 1)."
     for options, said in (
         ("--strict", f"{not_json} Each line holds one object. Without strict such rows go"),
-        ("--vectors int8", "vectors is float32 or float16, got 'int8'."),
+        ("--storage int8", "storage is float32 or float16, got 'int8'."),
+        ("--vectors 0", "vectors must be a whole number of at least 1, got 0."),
+        (
+            "--tokens-per-vector 8",
+            "tokens_per_vector must be a whole number of at least 16, got 8.",
+        ),
+        (
+            "--vectors 2 --tokens-per-vector 64",
+            "vectors and tokens_per_vector cannot be combined: set one of them.",
+        ),
         ("--rows-per-shard 0", "rows_per_shard must be a whole number of at least 1"),
         ("--device cpu,gpu", "there is no device 'gpu'"),
         ("--preset nice", "nice"),

@@ -182,7 +182,7 @@ def test_what_it_is_made_of(model: Model, tmp_path: Path) -> None:
     try:
         rows = [{"key": 7, "body": words(5)}, {"key": 8, "body": words(90, 1)}]
         given = write(tmp_path / "a.jsonl", rows)
-        how = {"calibration": "tiles", "max_seq_length": 64, "side": "query", "vectors": "float16"}
+        how = {"calibration": "tiles", "max_seq_length": 64, "side": "query", "storage": "float16"}
         fields = {"text_field": "body", "id_field": "key"}
         result = embed(model, given, tmp_path / "out", **fields, **how)
         fair = fairspan.calibrate(model, "tiles", max_seq_length=64)
@@ -488,7 +488,8 @@ def test_a_folder_belongs_to_its_model_options_and_input(
     given, out = write(tmp_path / "a.jsonl"), tmp_path / "out"
     embed(model, given, out)
     for changes, said in (
-        ({"vectors": "float16"}, 'with another vectors: "float32" there, and "float16" now'),
+        ({"storage": "float16"}, 'with another storage: "float32" there, and "float16" now'),
+        ({"vectors": 4}, "with another vectors: null there, and 4 now"),
         ({"calibration": "paper"}, "another calibration: null there"),
         ({"rows_per_shard": 8}, "another rows_per_shard: 16 there, and 8 now"),
     ):

@@ -41,7 +41,10 @@ class EmbedOptions:
         id_field: field or column of the id. By default id, otherwise file and row.
         only_longer_than_window: embed only texts longer than the model's window or than 512 tokens;
             with the preset long, the others keep the plain model's vectors.
-        vectors: stored type: float32 or float16.
+        vectors: most vectors of a document, for parts of equal length. A document that the plain
+            model reads whole, and that has at most 512 tokens, has one. By default one for all.
+        tokens_per_vector: most tokens of a part, in place of vectors.
+        storage: number format of stored vectors: float32 or float16.
         rows_per_shard: number of rows per shard; fewer for very long texts.
         batch_tokens: number of tokens in a batch, padding included.
         device: where the model runs: cpu, cuda or mps; several, such as cuda:0,cuda:1, get one
@@ -68,7 +71,9 @@ class EmbedOptions:
     text_field: str = "text"
     id_field: str | None = None
     only_longer_than_window: bool = False
-    vectors: str = "float32"
+    vectors: int | None = None
+    tokens_per_vector: int | None = None
+    storage: str = "float32"
     rows_per_shard: int = 8192
     batch_tokens: int | None = field(default=None, metadata=_PASSING)
     device: str | Sequence[str] | None = field(default=None, metadata=_PASSING)
@@ -85,13 +90,17 @@ class EmbedOptions:
         # polars takes longer than a command line should before it answers.
         from fairspan.embedding.shards import VECTORS
 
-        choices = {"side": get_args(Side), "vectors": VECTORS, "engine": ENGINES}
+        choices = {"side": get_args(Side), "storage": VECTORS, "engine": ENGINES}
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise DesignError(f"{name} is {' or '.join(allowed)}, got {getattr(self, name)!r}.")
-        for name in ("rows_per_shard", "max_seq_length", "batch_tokens", "actors"):
+        for name in ("rows_per_shard", "max_seq_length", "batch_tokens", "actors", "vectors"):
             if getattr(self, name) is not None:
                 require_whole(name, getattr(self, name))
+        if self.tokens_per_vector is not None:
+            require_whole("tokens_per_vector", self.tokens_per_vector, least=16)
+        if self.in_parts and None not in (self.vectors, self.tokens_per_vector):
+            raise DesignError("vectors and tokens_per_vector cannot be combined: set one of them.")
         for name in ("address", "actors"):
             if self.engine != "ray" and getattr(self, name) is not None:
                 raise DesignError(f"{name} is for engine=ray.")
@@ -120,6 +129,11 @@ class EmbedOptions:
         """ "cuda:0,cuda:1" as two devices; None for the fastest that is there."""
         names = self.device.split(",") if isinstance(self.device, str) else self.device or ()
         return tuple(name.strip() for name in names) or (None,)
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether a document may have several vectors."""
+        return self.vectors is not None or self.tokens_per_vector is not None
 
     @property
     def fields(self) -> Fields:

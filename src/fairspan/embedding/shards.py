@@ -79,13 +79,24 @@ class ShardSummary:
 
 
 def table(
-    ids: Sequence[str], vectors: np.ndarray, tokens: np.ndarray, truncated: np.ndarray, dtype: str
+    ids: Sequence[str],
+    parts: np.ndarray | None,
+    vectors: np.ndarray,
+    tokens: np.ndarray,
+    truncated: np.ndarray,
+    dtype: str,
 ) -> pl.DataFrame:
-    """The columns of a shard: id, vector (a fixed-size list), tokens and truncated."""
+    """The columns of a shard: id, vector (a fixed-size list), tokens and truncated.
+
+    With `parts` [rows, 3] also the number of each part, from 0, and the characters of its document
+    that it begins and ends with.
+    """
     kind = pl.Array(VECTORS[dtype][1], vectors.shape[1])
+    places = {} if parts is None else dict(zip(("part", "start", "end"), parts.T, strict=True))
     return pl.DataFrame(
         {
             "id": pl.Series(ids, dtype=pl.String),
+            **{name: pl.Series(place, dtype=pl.Int32) for name, place in places.items()},
             "vector": pl.Series(vectors if len(vectors) else [], dtype=kind),
             "tokens": pl.Series(tokens, dtype=pl.Int32),
             "truncated": pl.Series(truncated, dtype=pl.Boolean),

@@ -20,6 +20,7 @@ from fairspan.embedding.shards import UNUSABLE, VECTORS, ShardSummary, table, wr
 from fairspan.embedding.unit import TextRow, Unit, stopped
 from fairspan.encoding.direct import DirectEncoder, ReadText, usable
 from fairspan.encoding.fill import Tally, batches, embed_batch
+from fairspan.encoding.parts import PartRule
 from fairspan.errors import DesignError, FairspanError
 from fairspan.model.build import calibrate_if_asked
 from fairspan.model.even import NotFinite
@@ -109,17 +110,18 @@ class UnitWorker:
         if self.open()[1] != identity:
             raise FairspanError(DIFFERENT)
         with self._reading:
-            texts = self._encoder.read([row.text for row in unit.rows])
-        longer = np.array([text.length > self._fits for text in texts], dtype=bool)
-        skipped = [row.id for row in compress(unit.rows, ~longer)]
-        rows = list(compress(unit.rows, longer))
-        texts = list(compress(texts, longer))
+            rows, texts, parts, skipped = self._read(unit.rows)
         with self._computing:
             began = time.monotonic()
             vectors = self._vectors(texts, unit.end.done - unit.start.done)
             seconds = time.monotonic() - began
         good = usable(vectors)
         bad = [_unusable(rows[n], vectors[n]) for n in np.flatnonzero(~good).tolist()]
+        if parts is not None:
+            # A document without one of its parts would be found by the others alone.
+            bad = list({fault.id: fault for fault in reversed(bad)}.values())
+            rejected = {fault.id for fault in bad}
+            good = np.array([row.id not in rejected for row in rows], dtype=bool)
         if bad and self._options.strict:
             raise stopped(bad[0])
         lengths = np.array([text.length for text in texts], dtype=np.int32)[good]
@@ -141,9 +143,38 @@ class UnitWorker:
         )
         ids = [row.id for row in compress(rows, good)]
         vectors = vectors if good.all() else vectors[good]
-        columns = table(ids, vectors, lengths, cut, self._options.vectors)
+        parts = None if parts is None else parts[good]
+        columns = table(ids, parts, vectors, lengths, cut, self._options.storage)
         checksum = write_shard(Path(self._options.out), summary, columns)
         return replace(summary.without_lists(), checksum=checksum)
+
+    def _read(
+        self, rows: Sequence[TextRow]
+    ) -> tuple[list[TextRow], list[ReadText], np.ndarray | None, list[str]]:
+        """The row of each vector with its text, and [vectors, 3], the number and the characters of
+        the part it is of, if there are parts; and the ids of rows that keep the vectors they have.
+        """
+        options = self._options
+        rows = list(rows)
+        skipped: list[str] = []
+        if self._fits >= 0 or not options.in_parts:
+            texts = self._encoder.read([row.text for row in rows])
+            longer = [text.length > self._fits for text in texts]
+            skipped = [row.id for row, is_longer in zip(rows, longer, strict=True) if not is_longer]
+            rows = list(compress(rows, longer))
+            texts = list(compress(texts, longer))
+        if not options.in_parts:
+            return rows, texts, None, skipped
+        rule = PartRule(options.vectors, options.tokens_per_vector)
+        spans_of = self._encoder.parts([row.text for row in rows], rule)
+        parts = [
+            (row, number, *span)
+            for row, spans in zip(rows, spans_of, strict=True)
+            for number, span in enumerate(spans)
+        ]
+        read = self._encoder.read([row.text[start:end] for row, _, start, end in parts])
+        places = np.array([place for _, *place in parts], dtype=np.int32).reshape(-1, 3)
+        return [row for row, *_ in parts], read, places, skipped
 
     def _vectors(self, texts: Sequence[ReadText], amount: int) -> np.ndarray:
         """[texts, dimension], of texts that are so much of the input.
@@ -152,7 +183,7 @@ class UnitWorker:
         bits.
         """
         lengths = [text.read for text in texts]
-        dtype = VECTORS[self._options.vectors][0]
+        dtype = VECTORS[self._options.storage][0]
         vectors = np.zeros((len(texts), self._encoder.dimension), dtype=dtype)
         for numbers in batches(lengths, self._budget):
             computed = embed_batch(

@@ -16,6 +16,8 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairspan.calibration.calibration import Side
+from fairspan.corpus.sentences import Span
+from fairspan.encoding.parts import PartRule, part_spans, tokens_that_fit
 from fairspan.encoding.tokens import ModelTokens, counter_of, cutting, prompt_of, window_of
 from fairspan.errors import FairspanError
 from fairspan.model.build import copy_sharing_weights
@@ -88,6 +90,10 @@ class DirectEncoder:
             ReadText(text, length, min(length, self.window or length), None)
             for text, length in zip(texts, lengths, strict=True)
         ]
+
+    def parts(self, texts: Sequence[str], rule: PartRule) -> list[list[Span]]:
+        """The characters of each text's parts."""
+        return part_spans(texts, self._counter, rule, tokens_that_fit(self.model))
 
     def read_ids(self, ids: Sequence[int]) -> ReadText:
         """A text given as token ids, with or without special ones; the prompt is put before it."""
