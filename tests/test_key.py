@@ -138,6 +138,7 @@ def of_version(monkeypatch: pytest.MonkeyPatch, library: str, number: str) -> It
 
 OPTIONS = [AuditOptions, CollapseOptions, EvaluateOptions, TuneOptions]
 VALUES = {"treatments": ["paper"], "candidates": ["paper"], "temperatures": [0.5]}
+VALUES["temperature_grid"] = [0.5]
 
 
 @pytest.mark.parametrize("kind", OPTIONS, ids=lambda kind: kind.verb)

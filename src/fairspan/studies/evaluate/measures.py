@@ -80,7 +80,7 @@ class Result:
 
 def is_benchmark(log: RunLog) -> bool:
     """Whether mteb scored the tasks: such a run has no metrics of queries."""
-    return "metrics" not in log.spec
+    return log.verb == "evaluate" and "metrics" not in log.spec
 
 
 def results_of(log: RunLog) -> list[Result]:
