@@ -180,7 +180,10 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         """Those to read of `fit_corpus`, unless pages have some; None for all that it has."""
         if self.languages:
             return tuple(self.languages)
-        return None if self.language is None else (self.language,)
+        # mteb has its own names of languages, such as eng.
+        if self.language is None or isinstance(self.searched, MtebSource):
+            return None
+        return (self.language,)
 
     @cached_property
     def fitting(self) -> Corpus | None:
