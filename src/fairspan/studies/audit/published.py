@@ -29,9 +29,8 @@ def published_frame(log: RunLog) -> pl.DataFrame:
     Of the run's model if that is one of the paper's, otherwise of all of them.
     """
     documents = log.rows.select("measure", "lead", "later", "n").unique()
-    # The port of jina-v3 to transformers has another name.
-    hub_name = model_name(log.model).rpartition("/")[2].lower().removesuffix("-hf")
-    same = [name for name, on_hub in MODELS.items() if on_hub == hub_name]
+    hub_name = model_name(log.model).rpartition("/")[2].lower()
+    same = [name for name, on_hub in MODELS.items() if hub_name.startswith(on_hub)]
     asked = [Treatment.from_dict(entry) for entry in log.spec["treatments"]]
     calibrations = [treatment.calibration for treatment in asked if treatment.baseline is None]
     rows = published_coefficients()
