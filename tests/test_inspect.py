@@ -157,6 +157,12 @@ def test_notes_say_what_treatments_do_in_this_model(make_tiny: Make) -> None:
         model = make_tiny("bert", pooling)
         found = fairspan.inspect(model, texts(20, 20), treatments=["plain", tiles])
         assert found.notes == (f"{tiles}: tiles of 8 tokens{pooled}",)
+    segments = ["tiles+tiles=segments", "paper+baskets=segments"]
+    found = fairspan.inspect(model, texts(20, 20), treatments=segments)
+    assert [note.split(": ")[1] for note in found.notes] == [
+        "segments as tiles at temperature 0.8",
+        "segments as baskets",
+    ]
 
 
 def test_an_object_that_stops_reading_is_told_of() -> None:

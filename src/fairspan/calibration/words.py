@@ -24,17 +24,22 @@ _POOLINGS = {
 }
 
 
-def in_words(calibration: Calibration) -> str:
-    """Such as "tiles of 64 tokens at temperature 0.8 on documents"; "long texts" do not fit."""
+def in_words(calibration: Calibration, *, by_segments: bool = False) -> str:
+    """Such as "tiles of 64 tokens at temperature 0.8 on documents"; "long texts" do not fit.
+
+    `by_segments`: the tiles, or the baskets where there are no tiles, are a document's segments.
+    """
     if not calibration.acts:
         return "the plain model"
     cuts = []
     if calibration.tile_size is not None:
         size = calibration.tile_size
         tiles = f"tiles of {f'up to {WIDEST_WINDOW}' if size == WINDOW else size} tokens"
+        if by_segments:
+            tiles = "segments as tiles"
         cuts.append(f"long texts in {tiles}" if calibration.keeps_what_fits else tiles)
     if calibration.strength > 0:
-        cuts.append(_baskets(calibration))
+        cuts.append(_baskets(calibration, by_segments and not cuts))
     words = [" and ".join(cuts)] if cuts else []
     temperature = calibration.temperature
     if isinstance(temperature, PerSide):
@@ -48,9 +53,11 @@ def in_words(calibration: Calibration) -> str:
     return how + _SIDES.get(calibration.sides, "")
 
 
-def _baskets(calibration: Calibration) -> str:
+def _baskets(calibration: Calibration, by_segments: bool) -> str:
     """Their size; strength and layers where they are not the published ones."""
     words = f"baskets of {calibration.basket_size} tokens"
+    if by_segments:
+        words = "segments as baskets"
     if calibration.strength != 1:
         words += f" at strength {calibration.strength:g}"
     if calibration.layers != PRESETS["paper"].layers:

@@ -134,8 +134,13 @@ def _meaning(treated: Treated) -> str:
     """What a treatment's name stands for in this model; empty where it changes nothing."""
     encoder = treated.documents
     modules = calibrated_transformers(encoder.model) if isinstance(encoder, ModelEncoder) else ()
-    words = {in_words(module.calibration) for module in modules if module.calibration.acts}
-    return f"{treated.treatment.name}: {', '.join(sorted(words))}" if words else ""
+    treatment = treated.treatment
+    words = {
+        in_words(module.calibration, by_segments=treatment.by_segments)
+        for module in modules
+        if module.calibration.acts
+    }
+    return f"{treatment.name}: {', '.join(sorted(words))}" if words else ""
 
 
 def _reading(lens: Lens, treated: Treated, embed: Embed, read: ReadStored | None) -> Reading:
