@@ -1009,7 +1009,7 @@ def test_progress_ends_at_what_it_announced(
         ({"metrics": "mrr"}, "metrics must be a list, such as \\['mrr'\\], got 'mrr'"),
         (
             {"indexes": ["chunks"]},
-            "indexes must be among whole, chunk-mean, chunk-max, late-max, got",
+            "indexes must be among whole, chunk-mean, chunk-max, late-max, parts-K, got",
         ),
         (
             {"too_long": "redraw"},

@@ -34,6 +34,7 @@ def evaluate(**typed: Any) -> None:
 
         fairspan evaluate
         fairspan evaluate MODEL --corpus my_documents/ --picture by_depth.png
+        fairspan evaluate MODEL --corpus my_documents/ --vectors 1,2,4,8,all
         fairspan evaluate MODEL my_questions/ --indexes whole,chunk-max,late-max
         fairspan evaluate all-MiniLM-L6-v2 beir:datasets/scifact --dry-run
         fairspan evaluate MODEL mteb:STS22,SciFact --language eng --treatments plain,tempscale

@@ -5,17 +5,21 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from fairspan.calibration.calibration import WIDEST_WINDOW
 from fairspan.corpus.sentences import Span
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.chunks import chunk_documents, grouped, room_of
+from fairspan.encoding.parts import PartRule, part_spans
 from fairspan.encoding.text import Text
 from fairspan.model.averages import mean_vector, unit
 from fairspan.retrieval.task import Passage
 
-INDEXES = ("whole", "chunk-mean", "chunk-max", "late-max")
-"""One vector of the document; the mean of its chunks' vectors, each embedded alone; and a vector
-for each chunk, of which the best counts: embedded alone, or pooled from one pass over the
-document."""
+INDEXES = ("whole", "chunk-mean", "chunk-max", "late-max", "parts-K")
+"""One vector of the document; the mean of its chunks' vectors, each embedded alone; a vector for
+each chunk, of which the best counts: embedded alone, or pooled from one pass over the document; and
+a vector for each of at most K parts of equal length, or of as many as it takes ("parts-all")."""
+ALL_PARTS = 2**31 - 1
+"""The most vectors of an index that has as many as it takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,25 @@ class Vectors:
 
     vectors: np.ndarray
     owners: np.ndarray | None
+
+
+def most_vectors(index: str) -> int | None:
+    """How many vectors an index has of a document at most; None for chunks, and for other words.
+
+    >>> most_vectors("parts-4"), most_vectors("whole"), most_vectors("late-max")
+    (4, 1, None)
+    """
+    if index == "whole":
+        return 1
+    word = index.removeprefix("parts-")
+    if word == "all" and word != index:
+        return ALL_PARTS
+    return int(word) if word != index and word.isdecimal() and int(word) > 0 else None
+
+
+def index_of(vectors: int | str) -> str:
+    """The index of a document that has so many vectors, or "all"."""
+    return "whole" if str(vectors) == "1" else f"parts-{vectors}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +85,12 @@ def plan_index(
         return IndexPlan(kind, wholes)
     planned: dict[str, list[Text]] = {}
     texts = [Text(document.text, 0, language=document.language) for document in documents]
-    chunked = chunk_documents(texts, counter, size)
+    most = most_vectors(kind)
+    if most is not None:
+        fits = min(counter.window or WIDEST_WINDOW, WIDEST_WINDOW)
+        chunked = part_spans([text.text for text in texts], counter, PartRule(most), fits)
+    else:
+        chunked = chunk_documents(texts, counter, size)
     for document, chunks in zip(documents, chunked, strict=True):
         if kind == "late-max":
             planned[document.id] = _passes(document, chunks, lengths[document.id], counter)

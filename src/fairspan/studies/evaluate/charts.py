@@ -47,6 +47,10 @@ class Shown:
     def arms(self) -> list[str]:
         return values_of(self.frame("quality"), "arm")
 
+    @cached_property
+    def treatments(self) -> list[str]:
+        return values_of(self.frames["quality"], "treatment")
+
     @property
     def drawn(self) -> list[str]:
         """As many arms as there are colours, those of whole documents first."""
@@ -63,13 +67,23 @@ class Shown:
     def unit(self) -> str:
         return "segment" if self.log.header.searched.positions == "segments" else "fifth"
 
-    def series(self, rows: pl.DataFrame, column: str, labels: Sequence[str]) -> tuple[Series, ...]:
-        """A series for each drawn arm, with a point for each label, which is in that column."""
+    def series(
+        self,
+        rows: pl.DataFrame,
+        column: str,
+        labels: Sequence[str],
+        arms: Sequence[str] | None = None,
+    ) -> tuple[Series, ...]:
+        """A series for each arm, with a point for each label, which is in that column.
+
+        The arms are those that are drawn, unless some are named.
+        """
         series = []
-        for arm in (arm for arm in self.drawn if arm in rows["arm"]):
+        numbers = self.arms if arms is None else arms
+        for arm in (arm for arm in arms or self.drawn if arm in rows["arm"]):
             by_label = {row[column]: row for row in rows.filter(arm=arm).iter_rows(named=True)}
             points = tuple(self._point(by_label.get(label), label) for label in labels)
-            series.append(Series(arm, self.arms.index(arm), points))
+            series.append(Series(arm, numbers.index(arm), points))
         return tuple(series)
 
     def _point(self, row: Mapping[str, Any] | None, label: str) -> Point | None:

@@ -21,7 +21,7 @@ from fairspan.calibration.treatment import (
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.readers import LONG_SAMPLE
 from fairspan.errors import CorpusError, require_list, require_whole
-from fairspan.retrieval.indexes import INDEXES
+from fairspan.retrieval.indexes import INDEXES, index_of, most_vectors
 from fairspan.retrieval.measured import TOO_LONG
 from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.source import (
@@ -40,6 +40,7 @@ from fairspan.runs.options import StudyOptions, default_treatments, source
 DOCUMENTS_ONLY = "+sides=document"
 _OF_SEARCH = (
     "documents_only",
+    "vectors",
     "indexes",
     "cross",
     "chunk_tokens",
@@ -65,7 +66,10 @@ class EvaluateOptions(StudyOptions, TaskOptions):
             documents, is a treatment as well, in a table and a heat map; by default beside plain
             only.
         documents_only: measure every treatment also with queries as the plain model embeds them.
-        indexes: what the index stores of a document: whole, chunk-mean, chunk-max, late-max.
+        vectors: numbers of vectors per document to compare, such as 1,2,4,8,all: parts of equal
+            length, up to one for every chunk that the plain model reads. In place of indexes.
+        indexes: what the index stores of a document: whole, chunk-mean, chunk-max, late-max,
+            parts-4.
         cross: measure every index under every treatment; otherwise all but whole only under the
             first one.
         chunk_tokens: length of the longest chunk in tokens, or window for what the plain model
@@ -88,6 +92,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     treatments: Sequence[AnyTreatment] | None = None
     temperature_grid: Sequence[float] = ()
     documents_only: bool = True
+    vectors: Sequence[str] | None = None
     indexes: Sequence[str] = ("whole",)
     cross: bool = False
     chunk_tokens: int | str = 128
@@ -105,7 +110,10 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         require_list("temperature_grid", self.temperature_grid, "[1.0, 0.8]", CorpusError)
         for temperature in self.temperature_grid:
             check_temperature(temperature)
-        _require_some("indexes", self.indexes, INDEXES)
+        if self.vectors is not None:
+            self._compare_vectors(self.vectors)
+        allowed = [index for index in self.indexes if most_vectors(index) is not None]
+        _require_some("indexes", self.indexes, (*INDEXES, *allowed))
         _require_some("metrics", self.metrics)
         for metric in self.metrics:
             parse_metric(metric)
@@ -117,6 +125,19 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         if not is_number or not 0 <= self.margin < 1:
             raise CorpusError(f"margin must be from 0 to below 1, got {self.margin!r}.")
         require_use_of_fit(self.fit_corpus, self.compared)
+
+    def _compare_vectors(self, vectors: Sequence[str]) -> None:
+        """Make indexes of these numbers of vectors, under every treatment."""
+        require_list("vectors", vectors, "[1, 4, 'all']", CorpusError)
+        if tuple(self.indexes) != ("whole",) or self.cross:
+            raise CorpusError("vectors takes the place of indexes and cross: omit these.")
+        kinds = tuple(index_of(count) for count in vectors)
+        for count, kind in zip(vectors, kinds, strict=True):
+            if most_vectors(kind) is None:
+                raise CorpusError(f"vectors must be whole numbers from 1 on, or all, got {count}.")
+        object.__setattr__(self, "vectors", tuple(map(str, vectors)))
+        object.__setattr__(self, "indexes", kinds)
+        object.__setattr__(self, "cross", True)
 
     @cached_property
     def searched(self) -> TaskSource:

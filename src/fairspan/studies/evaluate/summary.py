@@ -15,6 +15,7 @@ from fairspan.studies.evaluate.depths import by_depth
 from fairspan.studies.evaluate.languages import language_figures
 from fairspan.studies.evaluate.measures import Columns, Result, SearchArm, languages_of, metrics_of
 from fairspan.studies.evaluate.temperatures import grid_of
+from fairspan.studies.evaluate.vectors import vector_rows
 from fairspan.studies.evaluate.verdicts import verdicts_of
 
 # The share of queries or documents that count as shortest or longest (LC §5).
@@ -34,6 +35,7 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
         "depths": by_depth(log),
         "by_length": _by_length(log),
         "costs": _costs(log, results),
+        "vectors": _vectors(log, results),
         "windows": [asdict(info) for info in log.header.windows or ()],
     }
     frames = {"verdicts": verdicts_of(log, results)}
@@ -80,6 +82,13 @@ def _temperatures(log: RunLog, results: Sequence[Result]) -> list[Columns]:
             pair = {"query_temperature": query, "document_temperature": document}
             rows.append({**_quality(result), **pair})
     return rows
+
+
+def _vectors(log: RunLog, results: Sequence[Result]) -> list[Columns]:
+    """The first metric by the number of vectors per document, if that was compared."""
+    costs = log.header.part(measures.EvaluateEntries).costs
+    by_arm = {SearchArm(cost.treatment, cost.index): cost for cost in costs}
+    return vector_rows(measures.first_results(results), by_arm)
 
 
 def _costs(log: RunLog, results: Sequence[Result]) -> list[Columns]:

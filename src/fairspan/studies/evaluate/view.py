@@ -16,6 +16,7 @@ from fairspan.studies.evaluate.language_view import ARMS, TEST, language_section
 from fairspan.studies.evaluate.measures import RANK, EvaluateEntries, is_benchmark
 from fairspan.studies.evaluate.summary import frames_of
 from fairspan.studies.evaluate.temperatures import grid_section
+from fairspan.studies.evaluate.vectors import vectors_section
 
 PSI = (
     "PSI: 1 − smallest/largest mean of a position, or of a pair of languages; harmonic: the "
@@ -53,6 +54,7 @@ def view_of(log: RunLog) -> View:
         return benchmark_view(log)
     shown = Shown(log, frames_of(log))
     parts = {
+        "vectors": vectors_section,
         "languages": language_section,
         "temperatures": grid_section,
         "depths": _by_depth,
@@ -61,8 +63,12 @@ def view_of(log: RunLog) -> View:
         "costs": _costs,
         "by_length": _by_length,
     }
+    if "vectors" in shown.frames:
+        # So many arms are readable in tables only.
+        parts = {name: parts[name] for name in ("vectors", "costs")}
     sections = [section(shown) for frame, section in parts.items() if frame in shown.frames]
     first = sections[0]
+    switch = tuple(shown.treatments if "vectors" in shown.frames else shown.arms)
     methods = METHODS if "languages" in shown.frames else METHODS[:-1]
     return View(
         title=f"What search finds with {model_name(log.model)}",
@@ -72,8 +78,8 @@ def view_of(log: RunLog) -> View:
         frames=shown.frames,
         picture=first.heats[0].name if first.heats else first.charts[0].name,
         notes=(*log.notes, *drawn_notes(log)),
-        switch=tuple(shown.arms),
-        all_first=len(shown.arms) <= FEW_BARS,
+        switch=switch,
+        all_first=len(switch) <= FEW_BARS,
         methods=(*(" ".join(words.split()) for words in methods), *_details(log)),
     )
 
@@ -211,7 +217,7 @@ def _costs(shown: Shown) -> Section:
             "estimate": shown.metrics[0],
         },
         notes=("seconds: to embed the documents; stored: these vectors were there already",),
-        brief=frame["index"].n_unique() > 1,
+        brief=frame["index"].n_unique() > 1 and "vectors" not in shown.frames,
     )
     return Section("Indexes and their costs", tables=(table,))
 

@@ -1,0 +1,153 @@
+"""How many vectors a document needs: quality by the number of parts that an index keeps of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from math import ceil, log
+
+import polars as pl
+
+from fairspan.report.chart import Chart, Panel
+from fairspan.report.frames import columns_of
+from fairspan.report.table import Column, Table
+from fairspan.report.text import number
+from fairspan.report.view import Section
+from fairspan.retrieval.indexes import ALL_PARTS, most_vectors
+from fairspan.runs.header import IndexCost
+from fairspan.studies.evaluate.charts import Shown
+from fairspan.studies.evaluate.measures import Columns, Result, SearchArm, change_columns
+
+# A loss in quality that storage is worth.
+_CLOSE = 0.01
+_PER = 10_000
+"""Documents that the size of an index is given for."""
+_INTRO = (
+    "A document in parts of equal length, each with its own vector; the best match of its parts "
+    "counts. The last point has a vector for every chunk that the plain model reads whole. plain "
+    "cuts parts that are longer than it reads."
+)
+
+
+def vector_rows(
+    results: Mapping[SearchArm, Result], costs: Mapping[SearchArm, IndexCost]
+) -> list[Columns]:
+    """The first metric and the size of the index, by treatment and number of vectors.
+
+    Empty if indexes do not differ in the number of parts.
+    """
+    rows = []
+    for arm, result in results.items():
+        most = most_vectors(arm.index)
+        if most is None:
+            continue
+        cost = costs[arm]
+        per_document = cost.vectors / cost.searched_documents
+        of_vectors = cost.bytes / cost.searched_documents * _PER / 1e6
+        rows.append(
+            {
+                **asdict(arm),
+                "metric": result.metric,
+                "queries": result.effects.counts.queries,
+                "vectors": most,
+                "vectors_per_document": per_document,
+                **columns_of(result.effects.overall),
+                "p_value": result.p_value,
+                **change_columns(result.change),
+                "mb_float32": of_vectors,
+                "mb_int8": of_vectors / 4,
+            }
+        )
+    kinds = {row["index"] for row in rows}
+    return rows if len(kinds) > 1 else []
+
+
+def vectors_section(shown: Shown) -> Section:
+    """The curve of each treatment, and what the numbers of vectors cost."""
+    order = pl.Enum(shown.treatments)
+    frame = shown.frame("vectors").with_columns(asked=_asked("vectors"), arm=pl.col("treatment"))
+    frame = frame.sort("vectors", pl.col("treatment").cast(order))
+    metric = frame["metric"][0]
+    table = Table.from_frame(
+        "vectors",
+        f"{metric} by vectors per document ({shown.where})",
+        frame,
+        heads={"asked": "vectors", "treatment": "treatment"},
+        columns={
+            "estimate": "mean [95 %]",
+            "vectors_per_document": Column("per document", form=".1f"),
+            "mb_float32": Column("MB", form=",.1f"),
+            "mb_int8": Column("int8", form=",.1f"),
+        },
+        grouped=1,
+        notes=(f"MB: of {_PER:,} documents, in float32 and in int8", *_enough(frame)),
+        brief=True,
+    )
+    return Section("How many vectors", _INTRO, charts=(_chart(shown, frame),), tables=(table,))
+
+
+def _asked(column: str) -> pl.Expr:
+    """The number of vectors that was asked for, in words."""
+    text = pl.col(column).cast(pl.String)
+    return pl.when(pl.col(column) == ALL_PARTS).then(pl.lit("one per chunk")).otherwise(text)
+
+
+def _chart(shown: Shown, frame: pl.DataFrame) -> Chart:
+    """Quality against vectors per document, on a logarithmic axis."""
+    metric = frame["metric"][0]
+    per_document = {row["asked"]: row["vectors_per_document"] for row in frame.to_dicts()}
+    labels = tuple(per_document)
+    logs = [log(count) for count in per_document.values()]
+    span = (logs[-1] - logs[0]) or 1.0
+    places = tuple((place - logs[0]) / span for place in logs)
+    last = shown.treatments[-1]
+    fewest = _fewest(frame.filter(treatment=last))
+    words = f"{fewest} within {_CLOSE} of one per chunk ({last})"
+    axis = tuple(
+        f"{label} ({number(count, '.1f')})" if label == labels[-1] else label
+        for label, count in per_document.items()
+    )
+    panel = Panel(
+        "all queries",
+        axis,
+        shown.series(frame, "asked", labels, arms=shown.treatments),
+        detail=f"{frame['queries'][0]:,} queries",
+        places=places,
+        edge=(places[labels.index(fewest)], words) if fewest in labels[:-1] else None,
+    )
+    return Chart(
+        "vectors",
+        "How many vectors a document needs",
+        f"{metric} by the most vectors that a document has, best match, with 95 % intervals; the "
+        "axis is logarithmic in vectors per document.",
+        "lines",
+        "vectors per document",
+        metric,
+        (panel,),
+        subtitle=shown.where,
+        fixed=(0.0, min(1.0, ceil(10 * max(frame["high"])) / 10)),
+        brief=True,
+    )
+
+
+def _fewest(rows: pl.DataFrame) -> str | None:
+    """The fewest vectors, as asked for, that find nearly as much as one per chunk."""
+    one_per_chunk = rows.filter(vectors=ALL_PARTS)
+    if one_per_chunk.is_empty():
+        return None
+    enough = rows.filter(pl.col("estimate") >= one_per_chunk["estimate"][0] - _CLOSE)
+    return str(enough["asked"][0])
+
+
+def _enough(frame: pl.DataFrame) -> Sequence[str]:
+    """How many vectors are enough, treatment by treatment."""
+    said = []
+    for treatment in frame["treatment"].unique(maintain_order=True):
+        rows = frame.filter(treatment=treatment)
+        fewest = _fewest(rows)
+        if fewest is None:
+            continue
+        chosen = rows.filter(asked=fewest).row(0, named=True)
+        said.append(
+            f"{treatment}: the fewest vectors within {_CLOSE} of one per chunk: {fewest} "
+            f"({chosen['mb_float32']:,.1f} MB)"
+        )
+    return said
