@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fairspan.corpus.corpus import Corpus as Corpus
     from fairspan.embedding.run import embed as embed
     from fairspan.encoding.endpoint import Endpoint as Endpoint
-    from fairspan.encoding.parts import encode_parts as encode_parts
+    from fairspan.encoding.part_vectors import encode_parts as encode_parts
     from fairspan.exporting.export import export as export
     from fairspan.model.build import calibrate as calibrate
     from fairspan.model.loading import load as load
@@ -47,7 +47,7 @@ _LAZY = {
     "export": "fairspan.exporting.export",
     "load": "fairspan.model.loading",
     "SegmentedText": "fairspan.model.segments",
-    "encode_parts": "fairspan.encoding.parts",
+    "encode_parts": "fairspan.encoding.part_vectors",
     "encode_segments": "fairspan.model.segments",
     "mteb_model": "fairspan.retrieval.mteb_running",
     "mteb_task": "fairspan.retrieval.mteb_running",

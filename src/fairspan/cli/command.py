@@ -21,8 +21,7 @@ GROUPS = {
     "Options": "",
     "Data": "corpus languages language mixed sizes sets opening lengths natural documents labelled "
     "labelled_documents parts guards side text_field id_field only_longer_than_window",
-    "Measurement": "treatments candidates temperatures measures vectors indexes metrics metric "
-    "margin",
+    "Measurement": "treatments candidates temperatures measures vectors metrics metric margin",
     "Model": "endpoint endpoint_model preset calibration tile_size max_seq_length device",
     "Run": "out strict picture dry_run verbose fail_if as_json",
     "Advanced": "",

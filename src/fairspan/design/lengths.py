@@ -29,6 +29,9 @@ class TokenCounter(Protocol):
     def count_whole(self, texts: Sequence[str]) -> list[int]:
         """The length of each text with prompt and special tokens."""
 
+    def starts(self, texts: Sequence[str]) -> list[Sequence[int]]:
+        """The character at which each token of a text begins."""
+
     def cut(self, texts: Sequence[str], length: int) -> list[str]:
         """The beginning of each text."""
 

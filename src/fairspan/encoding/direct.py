@@ -17,7 +17,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fairspan.calibration.calibration import Side
 from fairspan.corpus.sentences import Span
-from fairspan.encoding.parts import PartRule, part_spans, tokens_that_fit
+from fairspan.encoding.part_vectors import tokens_that_fit
+from fairspan.encoding.parts import PartRule, part_spans
 from fairspan.encoding.tokens import ModelTokens, counter_of, cutting, prompt_of, window_of
 from fairspan.errors import FairspanError
 from fairspan.model.build import copy_sharing_weights

@@ -62,6 +62,13 @@ class ModelTokens:
         """The tokens of each text as the model reads it, nothing of it cut off."""
         return self._tokenized([self.prompt + text for text in texts], "input_ids", special=True)
 
+    def starts(self, texts: Sequence[str]) -> list[Sequence[int]]:
+        """The character at which each token of a text begins."""
+        return [
+            [start for start, end in offsets if start < end]
+            for offsets in self._offsets(texts, special=False)
+        ]
+
     def cut(self, texts: Sequence[str], length: int) -> list[str]:
         """The first `length` tokens of each text, as text."""
         kept = []
@@ -125,6 +132,9 @@ class Characters:
 
     def count_whole(self, texts: Sequence[str]) -> list[int]:
         return [len(self.prompt) + len(text) for text in texts]
+
+    def starts(self, texts: Sequence[str]) -> list[Sequence[int]]:
+        return [range(len(text)) for text in texts]
 
     def cut(self, texts: Sequence[str], length: int) -> list[str]:
         return [text[:length].rstrip() for text in texts]

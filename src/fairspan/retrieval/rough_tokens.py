@@ -19,6 +19,9 @@ class RoughTokens:
 
     count_whole = count
 
+    def starts(self, texts: Sequence[str]) -> list[Sequence[int]]:
+        return [range(0, len(text), _BYTES) for text in texts]
+
     def cut(self, texts: Sequence[str], length: int) -> list[str]:
         kept = [text.encode()[: _BYTES * length] for text in texts]
         return [text.decode(errors="ignore").rstrip() for text in kept]

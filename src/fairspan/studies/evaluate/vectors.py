@@ -139,15 +139,15 @@ def _fewest(rows: pl.DataFrame) -> str | None:
 
 def _enough(frame: pl.DataFrame) -> Sequence[str]:
     """How many vectors are enough, treatment by treatment."""
-    said = []
+    sentences = []
     for treatment in frame["treatment"].unique(maintain_order=True):
         rows = frame.filter(treatment=treatment)
         fewest = _fewest(rows)
         if fewest is None:
             continue
         chosen = rows.filter(asked=fewest).row(0, named=True)
-        said.append(
+        sentences.append(
             f"{treatment}: the fewest vectors within {_CLOSE} of one per chunk: {fewest} "
             f"({chosen['mb_float32']:,.1f} MB)"
         )
-    return said
+    return sentences
