@@ -183,6 +183,20 @@ def test_tables_by_task_and_by_type(
         )
 
 
+def test_changed_data_of_a_task_are_scored(
+    calls: Counter[str],
+    scoring: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Other labels under the same name and revision, and the same texts."""
+    first = scores_of(scoring("TinyClassification", treatments=["plain"]))
+    monkeypatch.setattr("tests.test_mteb_scores.LABELS", [number % 2 for number in range(60)])
+    again = scoring("TinyClassification", treatments=["plain"], out=tmp_path / "other")
+    assert calls["Classification"] == 2
+    assert scores_of(again) != first
+
+
 def test_a_finished_task_is_not_scored_again(
     mteb: ModuleType,
     calls: Counter[str],

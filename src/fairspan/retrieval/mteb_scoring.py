@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy, deepcopy
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -74,15 +75,29 @@ def score_task(task: Any, encoder: MtebEncoder) -> float:
 def texts_of(task: Any) -> list[str]:
     """The different texts of what is scored, about those that mteb embeds."""
     texts: dict[str, None] = {}
-    for subset in task.hf_subsets:
-        is_flat = subset == "default" and subset not in task.dataset
-        splits = task.dataset if is_flat else task.dataset[subset]
-        for split in task.eval_splits:
-            data = splits[split]
+    for split, data in _splits(task):
+        if split in task.eval_splits:
             tables = [data["corpus"], data["queries"]] if isinstance(data, Mapping) else [data]
             for table in tables:
                 texts |= dict.fromkeys(_strings(table))
     return list(texts)
+
+
+def contents_hash(task: Any) -> str:
+    """Of everything in a task's data, texts and labels."""
+    digest = blake2b(digest_size=16)
+    for split, data in _splits(task):
+        for part in data.values() if isinstance(data, Mapping) else [data]:
+            for row in part.items() if isinstance(part, Mapping) else part or ():
+                digest.update(f"{split} {row!r}\n".encode())
+    return digest.hexdigest()
+
+
+def _splits(task: Any) -> Iterator[tuple[str, Any]]:
+    """The splits of each subset, by name."""
+    for subset in task.hf_subsets:
+        is_flat = subset == "default" and subset not in task.dataset
+        yield from (task.dataset if is_flat else task.dataset[subset]).items()
 
 
 def _strings(table: Any) -> Iterator[str]:

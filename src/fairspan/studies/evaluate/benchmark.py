@@ -1,6 +1,7 @@
 """`PreparedBenchmark`: tasks of mteb of any type, which mteb scores under every treatment."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib.metadata import version
@@ -13,7 +14,7 @@ from fairspan.calibration.treatment import PLAIN, Treatment
 from fairspan.encoding.encoder import Encoder, Text
 from fairspan.encoding.text import key_of
 from fairspan.retrieval.mteb_reading import load_task
-from fairspan.retrieval.mteb_scoring import MtebEncoder, score_task, texts_of
+from fairspan.retrieval.mteb_scoring import MtebEncoder, contents_hash, score_task, texts_of
 from fairspan.retrieval.source import MtebSource
 from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.header import Header, TaskInfo
@@ -30,16 +31,20 @@ from fairspan.studies.evaluate.options import EvaluateOptions
 
 @dataclass(frozen=True)
 class PreparedBenchmark:
-    """Tasks whose data are loaded, and texts to fit on."""
+    """Tasks whose data are loaded, and texts to fit on.
+
+    `states` is by the name of a task what decides the score of the same vectors.
+    """
 
     subject: Subject
     options: EvaluateOptions
     tasks: tuple[Any, ...]
+    states: Mapping[str, list[Any]]
     fit: FitPart
 
     @property
     def text_hashes(self) -> list[Any]:
-        return [_state_of(task) for task in self.tasks]
+        return list(self.states.values())
 
     @property
     def notes(self) -> list[str]:
@@ -59,7 +64,7 @@ class PreparedBenchmark:
         info = TaskInfo(
             source=self.options.task,
             names=[task.metadata.name for task in self.tasks],
-            fingerprints=[hash_of(_state_of(task)) for task in self.tasks],
+            fingerprints=[hash_of(state) for state in self.states.values()],
             queries=0,
             documents=0,
         )
@@ -95,7 +100,7 @@ class PreparedBenchmark:
             "versions": identity.versions,
             "treatment": {**treatment.to_dict(), "name": ""},
             "fit": self.fit.text_hashes if treatment.whitens else [],
-            "task": _state_of(task),
+            "task": self.states[task.metadata.name],
         }
         return key_of("score of mteb", hash_of(decisive))
 
@@ -113,7 +118,9 @@ def prepare_benchmark(
     for task in tasks:
         progress.stage(f"reading {task.metadata.name}")
         load_task(task)
-    return PreparedBenchmark(subject, options, tuple(tasks), _fit_part(options, subject, tasks))
+    states = {task.metadata.name: _state_of(task) for task in tasks}
+    fit = _fit_part(options, subject, tasks)
+    return PreparedBenchmark(subject, options, tuple(tasks), states, fit)
 
 
 def measure_benchmark(prepared: PreparedBenchmark, run: Run) -> None:
@@ -187,10 +194,13 @@ def _prompts_of(model: Any) -> dict[str, str]:
 
 
 def _state_of(task: Any) -> list[Any]:
-    """What decides the score of the same vectors."""
+    """What decides the score of the same vectors, of a task whose data are loaded."""
     data = task.metadata.dataset
     parts = [list(task.hf_subsets), list(task.eval_splits)]
-    return [task.metadata.name, data["path"], data["revision"], *parts, version("mteb")]
+    state = [task.metadata.name, data["path"], data["revision"], *parts, version("mteb")]
+    # Only a commit says that the data are the same; those of a task of one's own may change.
+    is_commit = re.fullmatch("[0-9a-f]{40}", str(data["revision"])) is not None
+    return state if is_commit else [*state, contents_hash(task)]
 
 
 def _fit_part(options: EvaluateOptions, subject: Subject, tasks: Sequence[Any]) -> FitPart:
