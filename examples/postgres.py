@@ -3,7 +3,7 @@
     pip install 'psycopg[binary]' pgvector pyarrow
     python postgres.py VECTORS postgresql:///DATABASE MODEL "a question"
 
-A second call replaces the rows with the same ids.
+A second call replaces the rows of the same documents and parts.
 """
 
 import sys
@@ -27,11 +27,11 @@ def load(connection: psycopg.Connection, folder: str) -> None:
     connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
     register_vector(connection)
     connection.execute(
-        f"CREATE TABLE IF NOT EXISTS documents (id {id_type} PRIMARY KEY, "
-        f"vector {vector_type}({vector.list_size}))"
+        f"CREATE TABLE IF NOT EXISTS documents (id {id_type}, part int4, "
+        f"vector {vector_type}({vector.list_size}), PRIMARY KEY (id, part))"
     )
     for shard in shards:
-        copy_shard(connection, shard, [id_type, vector_type])
+        copy_shard(connection, shard, [id_type, "int4", vector_type])
     connection.execute(
         "SET maintenance_work_mem = '1GB'"
     )  # a graph that fits into it is built much faster
@@ -43,28 +43,37 @@ def load(connection: psycopg.Connection, folder: str) -> None:
 
 def copy_shard(connection: psycopg.Connection, shard: pq.ParquetFile, types: list[str]) -> None:
     """All rows of a shard or none."""
-    wrap = HalfVector if types[1] == "halfvec" else Vector
+    wrap = HalfVector if types[2] == "halfvec" else Vector
     with connection.transaction(), connection.cursor() as cursor:
         cursor.execute("CREATE TEMPORARY TABLE incoming (LIKE documents) ON COMMIT DROP")
         with cursor.copy("COPY incoming FROM STDIN (FORMAT binary)") as copy:
             copy.set_types(types)
-            for batch in shard.iter_batches(10_000, columns=["id", "vector"]):
+            for batch in shard.iter_batches(10_000):
+                ids = batch["id"].to_pylist()
+                # With several vectors per document, each is of a part.
+                has_parts = "part" in batch.schema.names
+                parts = batch["part"].to_pylist() if has_parts else [0] * len(ids)
                 vectors = batch["vector"].flatten().to_numpy().reshape(len(batch), -1)
-                for id, vector in zip(batch["id"].to_pylist(), vectors, strict=True):
-                    copy.write_row((id, wrap(vector)))
+                for id, part, vector in zip(ids, parts, vectors, strict=True):
+                    copy.write_row((id, part, wrap(vector)))
         cursor.execute(
             "INSERT INTO documents SELECT * FROM incoming "
-            "ON CONFLICT (id) DO UPDATE SET vector = excluded.vector"
+            "ON CONFLICT (id, part) DO UPDATE SET vector = excluded.vector"
         )
 
 
 def search(
     connection: psycopg.Connection, query: np.ndarray, top: int = 10
 ) -> list[tuple[str, float]]:
-    """Ids and cosines, best first. For more than 40 of them, raise hnsw.ef_search first."""
+    """Ids of documents and the cosines of their best parts, best first.
+
+    Of 40 parts: for more documents, or documents of more than four parts, raise hnsw.ef_search and
+    this number.
+    """
     nearest = (
-        "SELECT id, 1 - (vector <=> %(query)s) FROM documents "
-        "ORDER BY vector <=> %(query)s LIMIT %(top)s"
+        "SELECT id, max(cosine) AS best FROM (SELECT id, 1 - (vector <=> %(query)s) AS cosine "
+        "FROM documents ORDER BY vector <=> %(query)s LIMIT 40) AS parts "
+        "GROUP BY id ORDER BY best DESC LIMIT %(top)s"
     )
     return connection.execute(nearest, {"query": query, "top": top}).fetchall()
 
