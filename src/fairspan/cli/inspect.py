@@ -21,6 +21,7 @@ def inspect(
     *,
     borders: str = "auto",
     parts: int | None = None,
+    vectors: int | None = None,
     treatments: Sequence[str] = DEFAULT_TREATMENTS,
     prompt: str | None = None,
     picture: Path | None = None,
@@ -46,6 +47,7 @@ def inspect(
         borders: how segments are found: heading, rule, blank, line or parts. auto: the file's own
             segments, otherwise headings in Markdown and rules in text, otherwise parts.
         parts: number of about equal parts to split the text into, at paragraphs. By default 4.
+        vectors: show the parts that embed gives a vector each, for so many per document.
         treatments: what is compared: plain, paper, tiles, tiles+tiles=segments, …
         prompt: text put before every text. By default the model's own.
         picture: draw the main figure into this PNG, SVG or PDF.
@@ -72,6 +74,7 @@ def inspect(
             treatments=treatments,
             borders=borders,
             parts=parts,
+            vectors=vectors,
             prompt=prompt,
             name="stdin" if file == STDIN else Path(file).name,
             progress=progress,

@@ -12,6 +12,7 @@ from fairspan.encoding.chunks import chunk_documents, grouped, room_of
 from fairspan.encoding.parts import PartRule, part_spans
 from fairspan.encoding.text import Text
 from fairspan.model.averages import mean_vector, unit
+from fairspan.retrieval.rough_tokens import in_tokens
 from fairspan.retrieval.task import Passage
 
 INDEXES = ("whole", "chunk-mean", "chunk-max", "late-max", "parts-K")
@@ -87,8 +88,9 @@ def plan_index(
     texts = [Text(document.text, 0, language=document.language) for document in documents]
     most = most_vectors(kind)
     if most is not None:
-        fits = min(counter.window or WIDEST_WINDOW, WIDEST_WINDOW)
-        chunked = part_spans([text.text for text in texts], counter, PartRule(most), fits)
+        tokens = in_tokens(counter)
+        fits = min(tokens.window or WIDEST_WINDOW, WIDEST_WINDOW)
+        chunked = part_spans([text.text for text in texts], tokens, PartRule(most), fits)
     else:
         chunked = chunk_documents(texts, counter, size)
     for document, chunks in zip(documents, chunked, strict=True):

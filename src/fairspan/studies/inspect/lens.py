@@ -9,10 +9,12 @@ from functools import cached_property
 from typing import Any
 from unicodedata import category
 
+from fairspan.calibration.calibration import WIDEST_WINDOW
 from fairspan.corpus.marked_text import NAMES, MarkedText, Piece, join_segments, mark
 from fairspan.corpus.sentences import Span
 from fairspan.design.lengths import TokenCounter
 from fairspan.design.parts import split_parts
+from fairspan.encoding.parts import PartRule, part_spans
 from fairspan.encoding.tokens import ModelTokens, Seen, read_text
 from fairspan.errors import DesignError
 from fairspan.model.segments import SegmentedText
@@ -99,15 +101,34 @@ class Lens:
 
 
 def focus(
-    document: AnyDocument, counter: TokenCounter, *, borders: str = "auto", parts: int | None = None
+    document: AnyDocument,
+    counter: TokenCounter,
+    *,
+    borders: str = "auto",
+    parts: int | None = None,
+    rule: PartRule | None = None,
+    fits: int = WIDEST_WINDOW,
 ) -> Lens:
-    """A document in its segments, and what the model of `counter` reads of it."""
-    marked = _mark(document, borders, parts)
-    pieces = marked.pieces or tuple(Piece(*span) for span in _split(marked.text, parts, counter))
+    """A document in its segments, and what the model of `counter` reads of it.
+
+    With a `rule` these are the parts that have a vector each, of a document of more tokens than
+    `fits`.
+    """
+    if rule is not None:
+        if parts is not None or borders != "auto":
+            raise DesignError("vectors sets the borders of the parts: omit borders and parts.")
+        marked = MarkedText(_mark(document, "parts", None).text, borders="vectors")
+        (spans,) = part_spans([marked.text], counter, rule, fits)
+    else:
+        marked = _mark(document, borders, parts)
+        spans = [] if marked.pieces else _split(marked.text, parts, counter)
+    pieces = marked.pieces or tuple(Piece(*span) for span in spans)
     if len(pieces) < 2:
         remedy = "choose other borders, or have it split into parts"
         if marked.borders == "segment":
             remedy = "give two"
+        elif marked.borders == "vectors":
+            remedy = f"it has one vector, as all texts of up to {fits} tokens"
         raise DesignError(
             f"the document has one segment {NAMES[marked.borders]}, and shares need two: {remedy}."
         )

@@ -6,11 +6,14 @@ from dataclasses import replace
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
+from fairspan.calibration.calibration import WIDEST_WINDOW
 from fairspan.calibration.treatment import DEFAULT_TREATMENTS, AnyTreatment, as_treatments
 from fairspan.calibration.words import in_words
 from fairspan.corpus.marked_text import NAMES
 from fairspan.encoding.encoder import AnyModel, ModelEncoder, Text, refuse_other_spaces
 from fairspan.encoding.fill import Tally, reads_to_end
+from fairspan.encoding.part_vectors import tokens_that_fit
+from fairspan.encoding.parts import PartRule
 from fairspan.encoding.store import Store
 from fairspan.errors import DesignError, FairspanError, require_whole
 from fairspan.model.loading import Loading
@@ -37,6 +40,7 @@ def inspect(
     treatments: Sequence[AnyTreatment] = DEFAULT_TREATMENTS,
     borders: str = "auto",
     parts: int | None = None,
+    vectors: int | None = None,
     prompt: str | None = None,
     name: str = "document",
     model_name: str | None = None,
@@ -59,6 +63,7 @@ def inspect(
             or "auto".
         parts: number of about equal parts that a text without borders is split into; by default 4,
             or fewer if it has fewer sentences.
+        vectors: show the parts that `embed` gives a vector each, for so many per document.
         prompt: put before every text; by default the model's own document prompt.
         name, model_name: what the result calls the document and the model.
         max_seq_length: as in `audit`; by default treatments in tiles read the whole document.
@@ -77,11 +82,13 @@ def inspect(
     loading = Loading(max_seq_length, device, dtype, trust_remote_code)
     if parts is not None:
         require_whole("parts", parts, least=2)
+    rule = None if vectors is None else PartRule(vectors)
     subject = open_subject(model, name=model_name, loading=loading, progress=shown)
     subject = subject.with_prompts(prompt).reading(chosen)
     refuse_unsuited(subject, chosen)
     budget = batch_budget(subject.model, batch_tokens)
-    lens = focus(document, subject.counter, borders=borders, parts=parts)
+    fits = WIDEST_WINDOW if rule is None else tokens_that_fit(subject.model)
+    lens = focus(document, subject.counter, borders=borders, parts=parts, rule=rule, fits=fits)
     with Store(":memory:") as store:
         embedder = Embedder(store, budget, Tally(), shown)
         embed = embedder.embed
