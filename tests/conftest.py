@@ -81,6 +81,12 @@ def bag_of_words() -> SentenceTransformer:
     return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=64)], device="cpu")
 
 
+@pytest.fixture(autouse=True)
+def short_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forecasts take no second and a half for each treatment."""
+    monkeypatch.setattr("fairspan.runs.forecast._TRIAL_SECONDS", 0.01)
+
+
 @pytest.fixture(scope="session")
 def make_tiny(tmp_path_factory: pytest.TempPathFactory) -> Make:
     """Tiny random models, each built once a session."""
@@ -160,15 +166,13 @@ def minilm() -> SentenceTransformer:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
-    """The command line in this process, in a folder and with a store of its own; forecasts are
-    timed briefly."""
+    """The command line in this process, in a folder and with a store of its own."""
     from fairspan.cli import main
     from tests.commands import Said
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "vectors.db"))
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr("fairspan.runs.forecast._TRIAL_SECONDS", 0.01)
 
     def call(*typed: str | Path) -> Said:
         monkeypatch.setattr(sys, "argv", ["fairspan", *map(str, typed)])

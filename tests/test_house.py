@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,12 @@ FLOORS = [
 FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor.split()}
 
 
+@cache
+def nodes(file: Path) -> list[ast.AST]:
+    """Every node of a file, which several tests go over."""
+    return list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+
+
 def room_of(parts: tuple[str, ...]) -> str:
     """A study is a room of its own."""
     return "/".join(parts[:2]) if parts[0] == "studies" and len(parts) > 2 else parts[0]
@@ -40,7 +47,7 @@ def test_no_room_imports_upwards_or_sideways() -> None:
         room = room_of(file.relative_to(SOURCE).parts)
         if room == "__init__.py":
             continue
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in nodes(file):
             if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "fairspan":
                 other = room_of((*str(node.module).split(".")[1:], "fairspan"))
                 if other != room and FLOOR[other.split("/")[0]] >= FLOOR[room.split("/")[0]]:
@@ -52,8 +59,8 @@ def test_no_two_files_import_each_other() -> None:
     imported = {}
     for file in SOURCE.rglob("*.py"):
         name = ".".join(("fairspan", *file.relative_to(SOURCE).with_suffix("").parts))
-        tree = ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        imported[name] = {str(node.module) for node in tree if isinstance(node, ast.ImportFrom)}
+        imports = (node for node in nodes(file) if isinstance(node, ast.ImportFrom))
+        imported[name] = {str(node.module) for node in imports}
     pairs = [
         (one, other)
         for one, found in imported.items()
@@ -69,8 +76,9 @@ EMPTY_WORDS = {"one", "found", "own", "given", "known", "said", "each"}
 def definitions() -> Iterator[tuple[str, ast.AST]]:
     """Every node of the source with the place that a message names."""
     for file in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            yield f"{file.relative_to(SOURCE)}:{getattr(node, 'lineno', 0)}", node
+        name = str(file.relative_to(SOURCE))
+        for node in nodes(file):
+            yield f"{name}:{getattr(node, 'lineno', 0)}", node
 
 
 def test_a_statement_assigns_one_target() -> None:
