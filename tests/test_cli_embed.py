@@ -96,11 +96,11 @@ def test_mistakes_are_one_line(run: Run, place: Path, tmp_path: Path) -> None:
         ("--vectors 0", "vectors must be a whole number of at least 1, got 0."),
         (
             "--tokens-per-vector 8",
-            "tokens_per_vector must be a whole number of at least 16, got 8.",
+            "the tokens of a vector must be a whole number of at least 16, got 8.",
         ),
         (
             "--vectors 2 --tokens-per-vector 64",
-            "vectors and tokens_per_vector cannot be combined: set one of them.",
+            "of each: set one of the two.",
         ),
         ("--rows-per-shard 0", "rows_per_shard must be a whole number of at least 1"),
         ("--device cpu,gpu", "there is no device 'gpu'"),

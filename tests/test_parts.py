@@ -75,7 +75,7 @@ def test_vectors_are_those_of_the_parts(make_tiny: Make, preset: str, pooling: s
         ({}, "set one of the two"),
         ({"vectors": 2, "tokens": 64}, "set one of the two"),
         ({"vectors": 0}, "vectors must be a whole number of at least 1, got 0"),
-        ({"tokens": 15}, "tokens must be a whole number of at least 16, got 15"),
+        ({"tokens": 15}, "the tokens of a vector must be a whole number of at least 16, got 15"),
     ],
 )
 def test_unusable_rules(make_tiny: Make, options: dict[str, Any], said: str) -> None:
@@ -127,8 +127,13 @@ def test_quality_by_the_number_of_vectors(make_tiny: Make, tmp_path: Path) -> No
     expected = [10_000 * per_document * width / 1e6 for per_document in (1, 1.5, 3.25)]
     np.testing.assert_allclose(rows["mb_float32"][:3], expected)
     np.testing.assert_allclose(rows["mb_int8"][:3], np.array(expected) / 4)
+    for treatment in ("plain", "tiles"):
+        curve = rows.filter(treatment=treatment)
+        least = curve["estimate"][-1] - 0.01
+        first = next(place for place, value in enumerate(curve["estimate"]) if value >= least)
+        assert curve["enough"].to_list() == [place == first for place in range(3)]
     (panel,) = log.view.chart("vectors").panels
-    assert panel.labels == ("1", "2", "one per chunk (3.2)")
+    assert panel.labels == ("1", "2", "all (3.2)")
     assert [series.name for series in panel.series] == ["plain", "tiles"]
     assert panel.spots == pytest.approx((0, np.log(1.5) / np.log(3.25), 1))
 

@@ -17,6 +17,8 @@ from fairspan.runs.progress import Progress
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from fairspan.encoding.parts import PartRule
+
 ENGINES = ("local", "ray")
 # Of an option that does not decide what the folder holds: another call may change it.
 _PASSING = {"passing": True}
@@ -94,13 +96,10 @@ class EmbedOptions:
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise DesignError(f"{name} is {' or '.join(allowed)}, got {getattr(self, name)!r}.")
-        for name in ("rows_per_shard", "max_seq_length", "batch_tokens", "actors", "vectors"):
+        for name in ("rows_per_shard", "max_seq_length", "batch_tokens", "actors"):
             if getattr(self, name) is not None:
                 require_whole(name, getattr(self, name))
-        if self.tokens_per_vector is not None:
-            require_whole("tokens_per_vector", self.tokens_per_vector, least=16)
-        if self.in_parts and None not in (self.vectors, self.tokens_per_vector):
-            raise DesignError("vectors and tokens_per_vector cannot be combined: set one of them.")
+        _ = self.part_rule
         for name in ("address", "actors"):
             if self.engine != "ray" and getattr(self, name) is not None:
                 raise DesignError(f"{name} is for engine=ray.")
@@ -131,9 +130,13 @@ class EmbedOptions:
         return tuple(name.strip() for name in names) or (None,)
 
     @property
-    def in_parts(self) -> bool:
-        """Whether a document may have several vectors."""
-        return self.vectors is not None or self.tokens_per_vector is not None
+    def part_rule(self) -> PartRule | None:
+        """How documents are cut into parts; None if each has one vector."""
+        if self.vectors is None and self.tokens_per_vector is None:
+            return None
+        from fairspan.encoding.parts import PartRule
+
+        return PartRule(self.vectors, self.tokens_per_vector)
 
     @property
     def fields(self) -> Fields:

@@ -20,7 +20,6 @@ from fairspan.embedding.shards import UNUSABLE, VECTORS, ShardSummary, table, wr
 from fairspan.embedding.unit import TextRow, Unit, stopped
 from fairspan.encoding.direct import DirectEncoder, ReadText, usable
 from fairspan.encoding.fill import Tally, batches, embed_batch
-from fairspan.encoding.parts import PartRule
 from fairspan.errors import DesignError, FairspanError
 from fairspan.model.build import calibrate_if_asked
 from fairspan.model.even import NotFinite
@@ -154,18 +153,17 @@ class UnitWorker:
         """The row of each vector with its text, and [vectors, 3], the number and the characters of
         the part it is of, if there are parts; and the ids of rows that keep the vectors they have.
         """
-        options = self._options
+        rule = self._options.part_rule
         rows = list(rows)
         skipped: list[str] = []
-        if self._fits >= 0 or not options.in_parts:
+        if self._fits >= 0 or rule is None:
             texts = self._encoder.read([row.text for row in rows])
             longer = [text.length > self._fits for text in texts]
             skipped = [row.id for row, is_longer in zip(rows, longer, strict=True) if not is_longer]
             rows = list(compress(rows, longer))
             texts = list(compress(texts, longer))
-        if not options.in_parts:
+        if rule is None:
             return rows, texts, None, skipped
-        rule = PartRule(options.vectors, options.tokens_per_vector)
         spans_of = self._encoder.parts([row.text for row in rows], rule)
         parts = [
             (row, number, *span)

@@ -35,7 +35,7 @@ class PartRule:
         if self.vectors is not None:
             require_whole("vectors", self.vectors)
         if self.tokens is not None:
-            require_whole("tokens", self.tokens, least=FEWEST_TOKENS)
+            require_whole("the tokens of a vector", self.tokens, least=FEWEST_TOKENS)
 
     def count(self, length: int, room: int) -> int:
         """The parts of a text of `length` tokens, of which one reading has `room`."""

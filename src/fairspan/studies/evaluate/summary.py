@@ -88,7 +88,8 @@ def _vectors(log: RunLog, results: Sequence[Result]) -> list[Columns]:
     """The first metric by the number of vectors per document, if that was compared."""
     costs = log.header.part(measures.EvaluateEntries).costs
     by_arm = {SearchArm(cost.treatment, cost.index): cost for cost in costs}
-    return vector_rows(measures.first_results(results), by_arm)
+    margin = float(log.spec["margin"])
+    return vector_rows(measures.first_results(results), by_arm, margin)
 
 
 def _costs(log: RunLog, results: Sequence[Result]) -> list[Columns]:

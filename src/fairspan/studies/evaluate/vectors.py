@@ -1,9 +1,10 @@
 """How many vectors a document needs: quality by the number of parts that an index keeps of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from math import ceil, log
 
+import numpy as np
 import polars as pl
 
 from fairspan.report.chart import Chart, Panel
@@ -16,8 +17,6 @@ from fairspan.runs.header import IndexCost
 from fairspan.studies.evaluate.charts import Shown
 from fairspan.studies.evaluate.measures import Columns, Result, SearchArm, change_columns
 
-# A loss in quality that storage is worth.
-_CLOSE = 0.01
 _PER = 10_000
 """Documents that the size of an index is given for."""
 _INTRO = (
@@ -28,13 +27,14 @@ _INTRO = (
 
 
 def vector_rows(
-    results: Mapping[SearchArm, Result], costs: Mapping[SearchArm, IndexCost]
+    results: Mapping[SearchArm, Result], costs: Mapping[SearchArm, IndexCost], margin: float
 ) -> list[Columns]:
     """The first metric and the size of the index, by treatment and number of vectors.
 
+    The fewest of a treatment that lose less than the margin against one per chunk are `enough`.
     Empty if indexes do not differ in the number of parts.
     """
-    rows = []
+    rows: list[Columns] = []
     for arm, result in results.items():
         most = most_vectors(arm.index)
         if most is None:
@@ -56,6 +56,15 @@ def vector_rows(
                 "mb_int8": of_vectors / 4,
             }
         )
+    for row in rows:
+        others = {
+            other["vectors"]: other["estimate"]
+            for other in rows
+            if other["treatment"] == row["treatment"]
+        }
+        least = others.get(ALL_PARTS, np.inf) - margin
+        fewest = min((most for most, estimate in others.items() if estimate >= least), default=None)
+        row["enough"] = row["vectors"] == fewest
     kinds = {row["index"] for row in rows}
     return rows if len(kinds) > 1 else []
 
@@ -78,7 +87,10 @@ def vectors_section(shown: Shown) -> Section:
             "mb_int8": Column("int8", form=",.1f"),
         },
         grouped=1,
-        notes=(f"MB: of {_PER:,} documents, in float32 and in int8", *_enough(frame)),
+        notes=(
+            f"MB: of {_PER:,} documents, in float32 and in int8",
+            *_enough(frame.filter("enough"), shown),
+        ),
         brief=True,
     )
     return Section("How many vectors", _INTRO, charts=(_chart(shown, frame),), tables=(table,))
@@ -99,10 +111,11 @@ def _chart(shown: Shown, frame: pl.DataFrame) -> Chart:
     span = (logs[-1] - logs[0]) or 1.0
     places = tuple((place - logs[0]) / span for place in logs)
     last = shown.treatments[-1]
-    fewest = _fewest(frame.filter(treatment=last))
-    words = f"{fewest} within {_CLOSE} of one per chunk ({last})"
+    enough = frame.filter("enough", pl.col("asked") != labels[-1], treatment=last)["asked"]
+    words = f"within {shown.log.spec['margin']:g} of one per chunk ({last})"
+    # Short, since the last label ends with the axis.
     axis = tuple(
-        f"{label} ({number(count, '.1f')})" if label == labels[-1] else label
+        label if label.isdecimal() else f"all ({number(count, '.1f')})"
         for label, count in per_document.items()
     )
     panel = Panel(
@@ -111,7 +124,7 @@ def _chart(shown: Shown, frame: pl.DataFrame) -> Chart:
         shown.series(frame, "asked", labels, arms=shown.treatments),
         detail=f"{frame['queries'][0]:,} queries",
         places=places,
-        edge=(places[labels.index(fewest)], words) if fewest in labels[:-1] else None,
+        edge=next(((places[labels.index(label)], f"{label} {words}") for label in enough), None),
     )
     return Chart(
         "vectors",
@@ -123,31 +136,17 @@ def _chart(shown: Shown, frame: pl.DataFrame) -> Chart:
         metric,
         (panel,),
         subtitle=shown.where,
-        fixed=(0.0, min(1.0, ceil(10 * max(frame["high"])) / 10)),
+        # With room for the words above the data.
+        fixed=(0.0, ceil(10 * max(frame["high"]) + 1) / 10),
         brief=True,
     )
 
 
-def _fewest(rows: pl.DataFrame) -> str | None:
-    """The fewest vectors, as asked for, that find nearly as much as one per chunk."""
-    one_per_chunk = rows.filter(vectors=ALL_PARTS)
-    if one_per_chunk.is_empty():
-        return None
-    enough = rows.filter(pl.col("estimate") >= one_per_chunk["estimate"][0] - _CLOSE)
-    return str(enough["asked"][0])
-
-
-def _enough(frame: pl.DataFrame) -> Sequence[str]:
+def _enough(rows: pl.DataFrame, shown: Shown) -> list[str]:
     """How many vectors are enough, treatment by treatment."""
-    sentences = []
-    for treatment in frame["treatment"].unique(maintain_order=True):
-        rows = frame.filter(treatment=treatment)
-        fewest = _fewest(rows)
-        if fewest is None:
-            continue
-        chosen = rows.filter(asked=fewest).row(0, named=True)
-        sentences.append(
-            f"{treatment}: the fewest vectors within {_CLOSE} of one per chunk: {fewest} "
-            f"({chosen['mb_float32']:,.1f} MB)"
-        )
-    return sentences
+    margin = shown.log.spec["margin"]
+    return [
+        f"{row['treatment']}: the fewest vectors within {margin:g} of one per chunk: "
+        f"{row['asked']} ({row['mb_float32']:,.1f} MB)"
+        for row in rows.sort(pl.col("treatment").cast(pl.Enum(shown.treatments))).to_dicts()
+    ]
