@@ -73,12 +73,9 @@ def profiles(
         )
 
     title = "Similarity by position"
-    caption = "Mean similarity of each segment to its document, with 95 % intervals."
     panels = tuple(panel(size, *plan) for size in sizes for plan in enumerate(plans))
     subtitle = "a model on a corpus"
-    return Chart(
-        *(name, title, caption, "bars", "position", "similarity", panels, subtitle), brief=brief
-    )
+    return Chart(*(name, title, "bars", "position", "similarity", panels, subtitle), brief=brief)
 
 
 def bar(estimate: float, position: int, half: float = 0.03) -> Point:
@@ -112,9 +109,8 @@ def lines(treatments: Sequence[str] = TREATMENTS[:2], form: str = ".3f") -> Char
         panel("rank", 40.0, y_label="rank", x_label="tokens of a text"),
         panel("distance", 3.0, y_label="distance"),
     )
-    caption = "Every measure of texts of 50 to 400 tokens."
     return Chart(
-        *("lengths", "Measures by length", caption, "lines", "tokens", "cosine", panels),
+        *("lengths", "Measures by length", "lines", "tokens", "cosine", panels),
         dashes="limit in theory",
         form=form,
     )
@@ -149,9 +145,8 @@ def rows(
             points[2] = None
         series = (Series(name, number, tuple(points)),)
         panels.append(Panel(name, tuple(labels), series, reference=0.25))
-    told = ("Similarity of each segment", "Each segment's similarity to the whole text.")
     return Chart(
-        *("segments", *told, "rows", "segment", "similarity", tuple(panels)),
+        *("segments", "Similarity of each segment", "rows", "segment", "similarity", tuple(panels)),
         dashes="equal shares",
         brief=True,
     )
@@ -169,7 +164,7 @@ def heat(*, entries: int = 3, name: str = "languages") -> HeatMap:
             cells[2] = None
         made.append((language, tuple(cells)))
     heads = ("language", ("1", "2", "3"), tuple(made), "position", "lead")
-    return HeatMap(name, "By language", "One number each.", *heads)
+    return HeatMap(name, "By language", *heads)
 
 
 FRAME = pl.DataFrame(

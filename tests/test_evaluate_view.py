@@ -443,12 +443,60 @@ def test_found_by_depth(tmp_path: Path) -> None:
     assert (panel.labels, panel.edge) == (("< 50", "< 75", "≥ 75"), (0.25, "plain reads to here"))
     assert panel.reference == 3 / 40, "one of the 40 documents in three indexes"
     assert "< 50" in printed(shown)
-    png: bytes = draw(shown.chart())._repr_png_()
-    assert png.startswith(b"\x89PNG"), "a notebook shows it also without pyplot"
+    figure: Any = draw(shown.chart())
+    (axes,) = figure.axes
+    (edge,) = [text for text in axes.texts if text.get_text() == "plain reads to here"]
+    assert edge.get_window_extent().y0 >= axes.get_window_extent().y1, "above all data"
+    assert figure._repr_png_().startswith(b"\x89PNG"), "a notebook shows it also without pyplot"
     nothing = [{**one, "cut": 0} for one in windows]
     assert "depths" not in frames_of(log_of(tmp_path / "read", log.rows, windows=nothing)), (
         "all read so far"
     )
+
+
+@pytest.mark.parametrize(
+    ("easier", "documents", "recalls", "words"),
+    [
+        (0, 90, "1 3 10", "found among the first 3: 30 of 100 passages with plain, 40 with paper"),
+        (6, 90, "1 3 10", "found first: 70 of 100 passages with plain, 80 with paper"),
+        (-5, 90, "1 3 10", "found among the first 10: 50 of 100 passages with plain, 60 with"),
+        (-5, 20, "1 3 10", "found first: 0 of 100 passages"),
+        (6, 90, "5", "found among the first 5: 100 of 100 passages with plain, 100 with paper"),
+    ],
+)
+def test_the_cut_off_suits_the_plain_model(
+    tmp_path: Path, easier: int, documents: int, recalls: str, words: str
+) -> None:
+    """Plain ranks documents evenly from 1 to 10, if no easier, and paper one rank better.
+
+    With `easier=0` it has .1, .3 and 1 of them among the first 1, 3 and 10: .3 is closest to .6.
+    Among 20 documents, half of all would be among the first 10 by chance.
+    """
+
+    def is_hit(treatment: str, metric: str, position: int, cluster: int) -> float:
+        rank = cluster % 10 + 1 - easier - (treatment == "paper")
+        return float(max(1, rank) <= int(metric.removeprefix("recall@")))
+
+    metrics = [f"recall@{cut}" for cut in recalls.split()]
+    rows = rows_of(
+        is_hit, ("plain", "paper"), clusters=20, positions=range(1, 6), metrics=metrics
+    ).with_columns(depth=(30 * pl.col("position")).cast(pl.Int32), lead=None, later=None)
+    entry = {"texts": "evidence", "count": 100}
+    windows = [{**entry, "treatment": "plain", "window": 50, "cut": 80}]
+    windows.append({**entry, "treatment": "paper", "window": None, "cut": 0})
+    task = {"source": "passages", "names": ["t"], "queries": 100, "positions": "fifths"}
+    log = log_of(
+        tmp_path,
+        rows.cast({"lead": pl.String, "later": pl.String}),
+        windows=windows,
+        task={**task, "documents": documents, "indexes": 1},
+    )
+    chart = view_of(log).chart()
+    assert isinstance(chart, Chart)
+    assert chart.below.startswith(words)
+    assert chart.y_label == words.partition(":")[0]
+    assert ("of the cut-offs" in chart.below) == (len(metrics) > 1)
+    assert words in " ".join(printed(view_of(log)).split())
 
 
 def test_what_is_read_is_a_step_of_its_own() -> None:

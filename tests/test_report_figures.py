@@ -267,7 +267,7 @@ def test_heat_maps_of_every_entry() -> None:
 
 def test_levels_are_on_one_scale() -> None:
     cells = (HeatCell((0.2, 0.6)), HeatCell((0.4, None)), None, HeatCell((float("nan"), 0.3)))
-    found = HeatMap("h", "t", "c", "", ("1", "2"), (("en", cells[:2]), ("de", cells[2:])))
+    found = HeatMap("h", "t", "", ("1", "2"), (("en", cells[:2]), ("de", cells[2:])))
     assert found.ends == (0.2, 0.6)
     assert [found.level(number) for number in (0.2, 0.4, 0.6, None, float("nan"))] == [
         0.0,
@@ -277,7 +277,7 @@ def test_levels_are_on_one_scale() -> None:
         0.0,
     ]
     assert len(draw(found).axes) == 2
-    flat = HeatMap("h", "t", "c", "", ("1",), (("en", (HeatCell((0.3,)),)),))
+    flat = HeatMap("h", "t", "", ("1",), (("en", (HeatCell((0.3,)),)),))
     assert flat.level(0.3) == 0.0
     draw(flat)
     draw(replace(flat, rows=(("en", (None,)),)))
@@ -311,7 +311,7 @@ def test_an_unknown_point_is_none() -> None:
     assert point(Estimate(np.nan, np.nan, np.nan)) is None
     assert point(Estimate(-0.1234, np.nan, 1.0), "x") == Point(-0.1234, None, 1.0, "x")
     series = Series("a", 0, (None, point(Estimate(0.5, np.nan, np.inf))))
-    draw(Chart("c", "t", "", "bars", "x", "y", (Panel("p", ("1", "2"), (series,)),)))
+    draw(Chart("c", "t", "bars", "x", "y", (Panel("p", ("1", "2"), (series,)),)))
 
 
 @pytest.mark.slow

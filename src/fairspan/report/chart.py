@@ -97,11 +97,11 @@ class Chart:
         brief: whether the terminal shows it as well.
         dots: draw dots instead of bars, for differences.
         band: values that count as none, shaded.
+        below: what it shows in words, under the picture.
     """
 
     name: str
     title: str
-    caption: str
     kind: Literal["bars", "lines", "rows"]
     x_label: str
     y_label: str
@@ -114,6 +114,7 @@ class Chart:
     brief: bool = False
     dots: bool = False
     band: Domain | None = None
+    below: str = ""
 
     @property
     def shown(self) -> list[Panel]:
@@ -209,12 +210,11 @@ class HeatMap:
         rows: the name of each row, and its cells; None where nothing was measured.
         corner: what the rows are.
         entries: names of the switch's entries.
-        panels: whether a page shows all entries side by side.
+        panels: whether a page shows all entries side by side, below the caption.
     """
 
     name: str
     title: str
-    caption: str
     corner: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[HeatCell | None, ...]], ...]
@@ -224,6 +224,7 @@ class HeatMap:
     form: str = ".3f"
     entries: tuple[str, ...] = ()
     panels: bool = False
+    caption: str = ""
 
     @property
     def _cells(self) -> list[HeatCell]:

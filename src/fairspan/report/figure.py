@@ -91,7 +91,8 @@ def _draw_panels(chart: Chart) -> Figure:
         panel.reference is not None or any(series.dashed for series in panel.series)
         for panel in chart.panels
     )
-    _add_legend(figure, chart.dashes if has_dashes else "")
+    words = "\n".join(wrap(chart.below, int(1.2 * _LETTERS_PER_INCH * size[0])))
+    _add_legend(figure, chart.dashes if has_dashes else "", words)
     return finish(figure, chart.title, chart.subtitle)
 
 
@@ -149,10 +150,11 @@ def _draw_panel(axes: Any, chart: Chart, panel: Panel, *, bars: bool, width: flo
         axes.axhline(panel.reference, color=INK, linestyle=DASHES, linewidth=0.9, zorder=0)
     if panel.edge is not None:
         place, meaning = panel.edge
-        top = (place * max(where), high)
-        axes.axvline(top[0], color=INK, linestyle=":", linewidth=1.2, zorder=0)
-        offset: dict[str, Any] = {"xytext": (4, -4), "textcoords": "offset points"}
-        axes.annotate(meaning, top, va="top", fontsize=8, **offset)
+        axes.axvline(place * max(where), color=INK, linestyle=":", linewidth=1.2, zorder=0)
+        # Above the axes, where no data are, and not beyond their end.
+        at = {"xy": (place * max(where), 1.01), "xycoords": ("data", "axes fraction")}
+        side = "left" if place < 0.5 else "right"
+        axes.annotate(meaning, **at, ha=side, va="bottom", fontsize=8)
     if chart.band is not None:
         axes.axhspan(*chart.band, color=PALE, alpha=0.5, linewidth=0, zorder=0, label="_band")
 
@@ -237,8 +239,8 @@ def _draw_strip(axes: Any, sizes: Sequence[float], longest: float, *, named: boo
         axes.set_ylabel("tokens", rotation=0, ha="right", va="center", fontsize=7.5, color=INK)
 
 
-def _add_legend(figure: Figure, dashes: str = "") -> None:
-    """What the marks and the dashes mean, below all panels, in as many columns as fit."""
+def _add_legend(figure: Figure, dashes: str, words: str) -> None:
+    """Words, and what the marks and the dashes mean, below all panels, in columns that fit."""
     from matplotlib.lines import Line2D
 
     handles: dict[str, Any] = {}
@@ -252,13 +254,18 @@ def _add_legend(figure: Figure, dashes: str = "") -> None:
     width = figure.get_figwidth() - 2 * _LEGEND_MARGIN
     for columns in range(len(handles), 0, -1):
         legend = figure.legend(
-            list(handles.values()), list(handles), loc="outside lower center", ncols=columns
+            list(handles.values()),
+            list(handles),
+            loc="outside lower center",
+            ncols=columns,
+            title=words or None,
+            title_fontsize=8,
         )
         if columns == 1 or legend.get_window_extent().width / figure.dpi <= width:
             break
         legend.remove()
     # A legend of many rows is not to take the room of the panels.
-    further_rows = -(-len(handles) // columns) - 1
+    further_rows = -(-len(handles) // columns) - 1 + len(words.splitlines())
     figure.set_figheight(figure.get_figheight() + _LEGEND_LINE * further_rows)
 
 

@@ -40,6 +40,8 @@ def print_view(console: Console, view: View, *, ending: str = "", verbose: bool 
             for panel in chart.shown if chart.brief else ():
                 console.print()
                 console.print(bars(chart, panel, console.width))
+            if chart.brief and chart.below:
+                console.print(Text(chart.below))
         for table in (*section.tables, *section.folded):
             if verbose or table.brief:
                 print_table(console, table)

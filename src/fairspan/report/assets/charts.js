@@ -175,7 +175,7 @@
     if (chart.edge) {
       const at = LEFT + 14 + chart.edge[0] * (chart.width - LEFT - RIGHT - 28);
       make(axis, "line", { class: "ghost", "stroke-dasharray": "2 3", x1: at, x2: at, y1: y(chart, chart.domain[1]), y2: y(chart, chart.domain[0]) });
-      make(axis, "text", { x: at + 5, y: y(chart, chart.domain[1]) + 12 }, chart.edge[1]);
+      make(axis, "text", { x: at, y: TOP - 5, "text-anchor": chart.edge[0] < 0.5 ? "start" : "end" }, chart.edge[1]);
     }
     const measured = chart.series.some((series) => series.number === chosen);
     const treated = Math.max(...chart.series.map((series) => series.number));

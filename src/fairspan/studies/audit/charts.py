@@ -72,11 +72,9 @@ def _profile_section(shown: Shown, measure: str) -> Section:
     charts = []
     for page, plans in pages.items():
         title = page.replace("-", " ")
-        about = f", {title}" if page else ""
         chart = Chart(
             name=f"{measure}-profiles" + (f"-{page}" if page else ""),
             title=words.title + (f": {title}" if page else ""),
-            caption=f"{words.caption}{about}, with 95 % intervals and mean segment lengths.",
             kind="bars",
             x_label="position",
             y_label=f"{measure} (cosine)",
@@ -154,8 +152,6 @@ def _heat_map(shown: Shown, measure: str, n: int, *, several: bool) -> HeatMap |
     return HeatMap(
         name=f"{measure}-languages" + (f"-n{n}" if several else ""),
         title=f"{measure} by position and language, n = {n}{adjusted}",
-        caption=f"Mean {measure} at each position in each language, in documents of {n} "
-        f"segments{adjusted}.",
         corner="language",
         columns=tuple(f"position {position}" for position in range(1, n + 1)),
         rows=tuple((name, tuple(map(_heat_cell, cells))) for name, cells in table.items()),
@@ -191,8 +187,6 @@ def _language_sections(shown: Shown, measure: str) -> Iterator[Section]:
     chart = Chart(
         name=f"{measure}-language-differences",
         title=f"How much more each language is {done} than others in mixed documents",
-        caption=f"Difference of {measure} between two languages in documents of both, averaged "
-        f"over both orders, with 95 % intervals; shaded: within ±{margin:g}.",
         kind="bars",
         x_label="languages",
         y_label=f"difference of {measure}",
@@ -248,8 +242,6 @@ def _attention_charts(frame: pl.DataFrame, words: AttentionWords, shown: Shown) 
             yield Chart(
                 name=f"{name}-{page}" if page else name,
                 title=title,
-                caption=f"Share of the pooled row's attention {words.by}, in documents of {n} "
-                "segments, by layers, with 95 % intervals.",
                 kind="lines" if words.relative else "bars",
                 x_label=words.x_label,
                 y_label="share of attention",

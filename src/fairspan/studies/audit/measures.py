@@ -143,7 +143,6 @@ class Words(NamedTuple):
 
     done: str
     title: str
-    caption: str
     intro: str
 
 
@@ -151,7 +150,6 @@ POSITION_MEASURES = {
     "representation": Words(
         "represented",
         "How well one vector represents each part of a document",
-        "Cosine of a document's vector with each of its segments alone, by position",
         "Bars show the mean cosine between a document's vector and the vector of each of its "
         "segments alone, with 95 % intervals. In a fair embedding they are equally high. The mean "
         "length of segments at each position, in tokens, is shown below.",
@@ -159,7 +157,6 @@ POSITION_MEASURES = {
     "retention": Words(
         "retained",
         "How much of its own meaning each part keeps inside a document",
-        "Cosine of each segment inside a document with the same segment alone, by position",
         "Bars show the mean cosine between a segment's vector inside the document (late chunking) "
         "and its vector alone, with 95 % intervals.",
     ),

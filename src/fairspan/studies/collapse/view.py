@@ -140,11 +140,10 @@ class _Shown:
         )
         return replace(table, frame=self.frames[name])
 
-    def chart(self, name: str, title: str, caption: str, panels: Iterable[Panel]) -> Chart:
+    def chart(self, name: str, title: str, panels: Iterable[Panel]) -> Chart:
         """A chart of the panels that have curves."""
         drawn = tuple(panel for panel in panels if panel.series)
-        where = self.log.where
-        return Chart(name, title, caption, "lines", "tokens", "", drawn, subtitle=where)
+        return Chart(name, title, "lines", "tokens", "", drawn, subtitle=self.log.where)
 
     def panel(
         self, frame: pl.DataFrame, measure: str, column: str = "length", title: str | None = None
@@ -230,7 +229,6 @@ def _overview(shown: _Shown) -> Section:
     chart = shown.chart(
         OVERVIEW,
         "What length does to vectors",
-        "How similar texts of one length are, with 95 % intervals.",
         [shown.panel(geometry.filter(pl.col("treatment") != WORDS), "cosine")],
     )
     notes = (
@@ -252,21 +250,16 @@ def _by_length(shown: _Shown) -> Section:
         shown.chart(
             "length-similarity",
             "How similar texts are, by length",
-            "Mean pairwise cosine of texts, and their distance to the centre of the others of "
-            "their length and to the centre of all lengths (the origin), with 95 % intervals.",
             [shown.panel(geometry, measure) for measure in MEASURES],
         ),
         shown.chart(
             "length-classification",
             "What a classifier still recognises, by length",
-            "Accuracy of a classifier and the entropy of its predictions by length, with 95 % "
-            "intervals.",
             [shown.panel(labels, measure) for measure in LABELS],
         ),
         shown.chart(
             "length-repeated-words",
             "How similar two repeated words are",
-            "Cosine of “dog dog …” and “cat cat …” by the number of repetitions.",
             [shown.panel(cosines, "cosine", "times", "")],
         ),
     )
@@ -295,8 +288,6 @@ def _theory(shown: _Shown) -> Section:
         shown.chart(
             "length-attention",
             "What attention lets through, by length",
-            "Largest singular value of a layer's attention without its mean, σ_a, by length, with "
-            "Theorem 3's bound.",
             [
                 shown.panel(spectra.filter(layer=layer), "sigma_a", title=f"layer {layer}")
                 for layer in layers
@@ -305,7 +296,6 @@ def _theory(shown: _Shown) -> Section:
         shown.chart(
             "length-filter-rates",
             "How much of the differences between tokens each layer keeps",
-            "Logarithm of the filter rate of each layer, by length.",
             by_layer("filter_rate"),
         ),
     ]
@@ -313,7 +303,6 @@ def _theory(shown: _Shown) -> Section:
         bounds = shown.chart(
             "length-theory",
             "What each layer keeps, and what Theorem 2 allows",
-            "Logarithm of the filter rate of each layer, by length, with Theorem 2's bound.",
             by_layer("filter_rate", "theorem_2"),
         )
         charts.append(bounds)

@@ -160,7 +160,6 @@ def _chart(log: RunLog, types: pl.DataFrame) -> Chart:
     return Chart(
         "scores-by-type",
         "Change of mteb's scores by type" if compares else "Scores of mteb by type",
-        f"Mean main score of the tasks of each type: {what}.",
         "bars",
         "type of task",
         f"relative {what}" if compares else what,

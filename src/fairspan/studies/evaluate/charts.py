@@ -11,8 +11,10 @@ import polars as pl
 from fairspan.report.chart import Chart, Panel, Point, Series, point
 from fairspan.report.frames import interval, values_of
 from fairspan.report.style import COLOURS
-from fairspan.report.text import model_name, p_value, with_bounds
+from fairspan.report.text import model_name, number, p_value, with_bounds
+from fairspan.retrieval.source import PAGES, PASSAGES
 from fairspan.runs.log import RunLog
+from fairspan.studies.evaluate.depths import recalls_of
 from fairspan.studies.evaluate.measures import SearchArm
 
 
@@ -117,7 +119,6 @@ def position_chart(shown: Shown) -> Chart:
     return Chart(
         "search-by-position",
         "What is found, by position of the evidence",
-        f"{metric} by position of the evidence, with 95 % intervals.",
         "bars",
         f"{shown.unit} with the evidence",
         metric,
@@ -131,7 +132,6 @@ def depth_chart(shown: Shown) -> Chart:
     """How often documents are found, by how far into them the evidence is."""
     rows = shown.frame("depths")
     metric = rows["metric"][0]
-    chance = rows["chance"][0]
     unit = shown.log.header.token_unit
     windows = {
         info.treatment: info.window
@@ -153,23 +153,56 @@ def depth_chart(shown: Shown) -> Chart:
         tuple(replace(arm, legend=legends.get(arm.name, arm.name)) for arm in drawn),
         detail=f"{rows.filter(arm=shown.arms[0])['queries'].sum():,} queries",
         edge=(edge, f"{shown.arms[0]} reads to here") if edge < 1 else None,
-        reference=chance,
+        reference=rows["chance"][0],
     )
     return Chart(
         "found-by-depth",
         "Found by depth",
-        f"{metric} by how many {unit} of the document come before the evidence, with 95 % "
-        "intervals.",
         "lines",
         f"{unit} of the document before the evidence",
-        metric if chance is None else f"found among the first {metric.partition('@')[2]}",
+        found_words(metric),
         (panel,),
         subtitle=shown.where,
         form=".0%",
         dashes="by chance",
         fixed=(0.0, 1.0),
         brief=True,
+        below=_before_and_after(shown, metric),
     )
+
+
+def found_words(metric: str) -> str:
+    """What a recall says of a document.
+
+    >>> found_words("recall@1"), found_words("recall@10"), found_words("mrr")
+    ('found first', 'found among the first 10', 'mrr')
+    """
+    name, _, ranks = metric.partition("@")
+    if name != "recall":
+        return metric
+    return "found first" if ranks == "1" else f"found among the first {ranks}"
+
+
+def _before_and_after(shown: Shown, metric: str) -> str:
+    """How many queries each arm finds the document of, and why this cut-off is shown."""
+    rows = shown.frame("quality", pl.col("metric") == metric, pl.col("plan") == "")
+    names = rows["arm"].to_list()
+    # Only of these tasks every query has one document to find.
+    if shown.log.header.searched.source in (PASSAGES, PAGES):
+        counts = [f"{round(count):,}" for count in rows["estimate"] * rows["queries"]]
+        what = "passages" if shown.log.header.searched.source == PASSAGES else "queries"
+        counts[0] += f" of {rows['queries'][0]:,} {what}"
+    else:
+        counts = [number(share, ".0%") for share in rows["estimate"]]
+        counts[0] += " of what answers a query"
+    by_arm = ", ".join(f"{count} with {arm}" for count, arm in zip(counts, names, strict=True))
+    words = f"{found_words(metric)}: {by_arm}"
+    cuts = [name.partition("@")[2] for name in recalls_of(shown.log)]
+    if len(cuts) > 1:
+        words += (
+            f" (of the cut-offs {', '.join(cuts)}, the one at which {names[0]} is closest to 60 %)"
+        )
+    return words
 
 
 def _edge(starts: Sequence[int], window: int) -> float:
@@ -188,7 +221,6 @@ def overall_chart(shown: Shown) -> Chart:
     return Chart(
         "search-overall",
         "What is found, over all queries",
-        "Every metric over all queries, with 95 % intervals.",
         "bars",
         "metric",
         "quality",

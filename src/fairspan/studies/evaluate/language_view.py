@@ -65,8 +65,6 @@ def language_map(shown: Shown) -> HeatMap:
     return HeatMap(
         "languages",
         f"{metric} by the language of the query and of the document",
-        f"{metric} of the same questions by the language of the query (rows) and of the document "
-        "(columns), in indexes of mixed languages.",
         "query",
         names,
         tuple(rows),
@@ -75,6 +73,8 @@ def language_map(shown: Shown) -> HeatMap:
         subtitle=shown.where,
         entries=tuple(shown.drawn),
         panels=True,
+        caption=f"{metric} of the same questions by the language of the query (rows) and of the "
+        "document (columns), in indexes of mixed languages.",
     )
 
 
@@ -98,8 +98,6 @@ def _share_chart(shown: Shown) -> Chart:
     return Chart(
         "language-shares",
         f"Languages of the first {TOP} ranks",
-        f"Share of each language in the first {TOP} ranks of the parallel index, with 95 % "
-        "intervals; every language has the same share of what is relevant.",
         "bars",
         "language of the document",
         f"share of the first {TOP}",

@@ -96,7 +96,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     indexes: Sequence[str] = ("whole",)
     cross: bool = False
     chunk_tokens: int | str = 128
-    metrics: Sequence[str] = ("ndcg@10", "mrr", "recall@1", "recall@10")
+    metrics: Sequence[str] = ("ndcg@10", "mrr", "recall@1", "recall@3", "recall@10")
     too_long: str | None = None
     margin: float = 0.01
     prompt: str | None = None

@@ -76,7 +76,6 @@ def grid_section(shown: Shown) -> Section:
     heat = HeatMap(
         "temperatures",
         f"Change of {metric} by temperature",
-        f"{metric} minus that of {first}, by the temperature of queries (q) and documents (d).",
         "query",
         columns,
         tuple(cells),

@@ -129,15 +129,12 @@ def _chart(shown: Shown, frame: pl.DataFrame) -> Chart:
     return Chart(
         "vectors",
         "How many vectors a document needs",
-        f"{metric} by the most vectors that a document has, best match, with 95 % intervals; the "
-        "axis is logarithmic in vectors per document.",
         "lines",
         "vectors per document",
         metric,
         (panel,),
         subtitle=shown.where,
-        # With room for the words above the data.
-        fixed=(0.0, ceil(10 * max(frame["high"]) + 1) / 10),
+        fixed=(0.0, ceil(10 * max(frame["high"])) / 10),
         brief=True,
     )
 

@@ -109,7 +109,6 @@ def _chart(inspection: Inspection) -> Chart:
     return Chart(
         PICTURE,
         inspection.document,
-        "Each segment's share of the similarity of the document and its segments, and the cosine.",
         "rows",
         "segment",
         "share of the similarity (right: cosine)",

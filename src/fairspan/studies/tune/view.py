@@ -83,7 +83,6 @@ def _positions(log: RunLog, frame: pl.DataFrame) -> Section:
     chart = Chart(
         "positions",
         "What is found, by where it stands in the document",
-        f"{metric} of the plain model and of the choice, {checked}",
         "bars",
         "segment" if of_parts else "fifth of the document",
         metric,
@@ -133,7 +132,6 @@ def _candidates(log: RunLog, frame: pl.DataFrame) -> Section:
     chart = Chart(
         "candidates",
         "Which treatment finds more",
-        "Changes from the plain model on the same queries, with 95 % intervals.",
         "rows",
         "treatment",
         series.name,
