@@ -35,7 +35,8 @@ def test_the_page_says_how_many_were_searched(tmp_path: Path, drawn_from: int | 
     task = {"source": "passages", "names": ["t"], "indexes": 1, "queries": 48, "documents": 100}
     view = log_of(tmp_path, rows[0].vstack(rows[1]), task=task, **header).view
     said = (
-        "searched among 100 of 224 documents, which is easier than among all: among half of them, "
+        "searched among 100 of 224 documents, and fewer documents make search easier: among half "
+        "of them, "
         "ndcg@10 of plain is 0.8"
     )
     # Half of 99 others are 49, so the one before is left in 49/99, and log2(2.24) = 1.16 doublings.
@@ -43,7 +44,28 @@ def test_the_page_says_how_many_were_searched(tmp_path: Path, drawn_from: int | 
     assert any(note.startswith(said) and note.endswith(among_all) for note in view.notes) == bool(
         drawn_from
     )
-    assert ("100 of 224 documents" in view.heading) == bool(drawn_from)
+    assert ("among 100 of 224 documents" in view.heading) == bool(drawn_from)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "names", "words"),
+    [
+        ("notes", "ab", "among 50 of your 52 documents (2 left out: a, b)"),
+        ("notes", "abcde", "among 50 of your 55 documents (5 left out: a, b, c and 2 more)"),
+        ("sample", "ab", "among 50 of 52 documents (2 left out: a, b)"),
+        ("notes", "", "among 50 documents"),
+    ],
+)
+def test_the_first_line_names_what_was_left_out(
+    tmp_path: Path, corpus: str, names: str, words: str
+) -> None:
+    task = {"source": "passages", "names": ["t"], "indexes": 1, "queries": 48, "documents": 50}
+    rows = rows_of(lambda *_: 0.5, ["plain", "paper"], plans=[("", "")])
+    spec = {"corpus": corpus}
+    log = log_of(tmp_path, rows, task=task, left_out=list(names), spec=spec)
+    assert log.view.heading == f"m on passages: 48 queries {words}, 2 s"
+    easier = "fewer documents make search easier: expect less in an index of more than 50"
+    assert easier in log.view.notes
 
 
 @pytest.mark.parametrize(("sets", "used"), [(None, 130), (100, 100)])
@@ -56,4 +78,4 @@ def test_all_documents_are_used_up_to_a_budget(tmp_path: Path, sets: int | None,
     prepared = STUDY.ready(options, Silent())
     task = prepared.tasks[0].task
     assert (len(task.documents), task.drawn_from) == (used, None if sets is None else 130)
-    assert ("100 of 130 documents" in prepared.scope) == (used == 100)
+    assert ("100 of your 130 documents" in prepared.scope) == (used == 100)

@@ -156,10 +156,10 @@ def test_a_language_that_nobody_named_is_not_named() -> None:
     draw = PassageDraw(Words(270), tokens=30, per_document=2, most_tokens=3000)
     (task,) = draw.tasks(Corpus.from_segments("made", [*made, same]), ["und"])
     notes = " ".join(task.notes)
-    for said in ("have the text of", "fewer than 5", "a fifth without", "were drawn", "too long"):
+    for said in ("same text as", "fewer than 5", "a fifth of the", "were drawn", "too long"):
         assert said in notes
     assert " in und" not in notes
-    with pytest.raises(CorpusError, match=r"made has 1; 1 of 2 documents have fewer") as caught:
+    with pytest.raises(CorpusError, match=r"made has 1; 1 left out .fewer") as caught:
         draw.tasks(Corpus.from_segments("made", [made[0], made[-2]]), ["und"])
     assert "und" not in str(caught.value).split()
 
@@ -246,16 +246,17 @@ def test_what_was_left_out_is_noted() -> None:
     same = replace(make_corpus().segments[0], id="z")
     every = [*make_corpus().segments, same, article(40, 4), article(41, 5)]
     corpus = Corpus.from_segments("made", every)
-    notes = passages(replace(corpus, notes=("2 lines were empty",))).notes
-    assert notes == (
+    task = passages(replace(corpus, notes=("2 lines were empty",)))
+    assert task.notes == (
         "2 lines were empty",
-        "1 of 26 documents in en have the text of another one and were not used",
-        "1 of 26 documents in en have fewer than 5 sentences or 40 tokens and were not used",
+        f"1 in en left out (same text as another document): {task.left_out[0]}",
+        f"1 in en left out (fewer than 5 sentences or 40 tokens): {task.left_out[1]}",
         (
-            "1 of 26 documents in en have a fifth without sentences of 8 to 30 tokens that occur "
-            "once and were not used"
+            "1 in en left out (a fifth of the document has no sentence of 8 to 30 tokens "
+            f"that occurs only there): {task.left_out[2]}"
         ),
     )
+    assert task.left_out == ("z", *(segment.id for segment in every[-2:]))
 
 
 CHINESE = "".join(
@@ -294,9 +295,9 @@ def test_a_task_for_each_language() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"corpus": make_corpus(20)}, "passages need 2 documents .*, and made has 1 in en"),
-        ({"corpus": make_corpus(3, 3, 20)}, "2 of 3 documents in en have fewer than 5 sentences"),
-        ({"tokens": 8}, "23 of 23 documents in en have a fifth without sentences of 8 to 8 tokens"),
+        ({"corpus": make_corpus(20)}, "passages need 2 documents .*, and made has 1"),
+        ({"corpus": make_corpus(3, 3, 20)}, "2 in en left out .fewer than 5 sentences"),
+        ({"tokens": 8}, "a fifth of the document has no sentence of 8 to 8 tokens"),
         ({"window": 22}, "Only 20 tokens of each are read: add a treatment that reads them whole"),
         (
             {"corpus": make_corpus(8, 8, 8), "per_document": 5},

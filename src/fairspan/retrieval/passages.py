@@ -1,7 +1,7 @@
 """Passages as queries: what is cut out of a document asks for the rest of it."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import cycle, islice
@@ -9,7 +9,7 @@ from itertools import cycle, islice
 import numpy as np
 
 from fairspan.corpus.corpus import Corpus
-from fairspan.corpus.segment import UNKNOWN
+from fairspan.corpus.segment import UNKNOWN, few
 from fairspan.corpus.sentences import sentences
 from fairspan.design.lengths import TokenCounter
 from fairspan.errors import CorpusError
@@ -114,11 +114,12 @@ class PassageDraw:
 
     def _task(self, corpus: Corpus, language: str, total: int) -> RetrievalTask:
         """The task of one language, which has `total` documents."""
-        articles, notes = self._usable(corpus, language)
+        articles, left_out = self._usable(corpus, language)
         rng = np.random.default_rng(self.seed)
         shuffled = [articles[number] for number in rng.permutation(len(articles))]
-        cuts, tried = self._draw_all(shuffled, language, rng)
+        cuts, failed = self._draw_all(shuffled, language, rng)
         used = len(cuts)
+        tried = used + len(failed)
         documents = f"documents{_in_language(language)}"
         if used < 2:
             raise CorpusError(
@@ -126,11 +127,9 @@ class PassageDraw:
                 f"{tried} {documents}, and a search needs 2: use longer documents, or cut out "
                 "fewer or shorter passages."
             )
-        if used < tried:
-            notes.append(
-                f"{tried - used} of {tried} {documents} have too few places to cut out passages "
-                "and were not used"
-            )
+        if failed:
+            left_out["too few places to cut out passages"] = failed
+        notes = _reasons(left_out, language)
         is_drawn = tried < len(shuffled) or len(corpus.ids([language])) < total
         if is_drawn:
             notes.append(f"{used} of {total} {documents} were drawn")
@@ -144,12 +143,13 @@ class PassageDraw:
         passages = [document for _, (document, _) in cuts]
         queries = [query for _, (_, asked) in cuts for query in asked]
         task = make_task(f"passages from {name}", passages, queries, (*corpus.notes, *notes))
-        return replace(task, drawn_from=total if is_drawn else None)
+        unusable = tuple(id for ids in left_out.values() for id in ids)
+        return replace(task, drawn_from=total if is_drawn else None, left_out=unusable)
 
     def _draw_all(
         self, shuffled: Sequence[Article], language: str, rng: np.random.Generator
-    ) -> tuple[list[tuple[Article, Cut]], int]:
-        """The documents that passages were cut out of, and how many were tried."""
+    ) -> tuple[list[tuple[Article, Cut]], list[str]]:
+        """The documents that passages were cut out of, and those that they could not be."""
         everything = "\n".join(_spaced(article.text) for article in shuffled)
         count = self._number_drawn(shuffled)
         drawn = [*shuffled[:count]]
@@ -164,28 +164,28 @@ class PassageDraw:
         turns = cycle(np.roll(_TURNS, rng.integers(FIFTHS)).tolist())
         waiting = list[int]()
         cuts: list[tuple[Article, Cut]] = []
-        tried = 0
+        failed = list[str]()
         while drawn:
             article = drawn.pop(0)
-            tried += 1
             by_length = int(min(article.tokens, self._room) // self.tokens_each)
             count = max(self.per_document, min(_MOST_PASSAGES, by_length))
             waiting += islice(turns, max(0, count - len(waiting)))
             cut = self._draw(article, language, sorted(waiting[:count]), everything, rng)
             if cut is None:
+                failed.append(article.id)
                 drawn[:0] = islice(spare[article.too_long], 1)
                 continue
             cuts.append((article, cut))
             del waiting[:count]
-        return cuts, tried
+        return cuts, failed
 
     def _number_drawn(self, articles: Sequence[Article]) -> int:
         tokens = np.cumsum([article.tokens for article in articles])
         few_enough = max(self.least, int(np.searchsorted(tokens, self.most_tokens, side="right")))
         return min(few_enough, self.documents or few_enough)
 
-    def _usable(self, corpus: Corpus, language: str) -> tuple[list[Article], list[str]]:
-        """The documents with passages in all fifths, and notes on the others."""
+    def _usable(self, corpus: Corpus, language: str) -> tuple[list[Article], dict[str, list[str]]]:
+        """The documents with passages in all fifths, and the others by what they lack."""
         # Sorted, so that a draw does not depend on the order of files.
         ids = sorted(corpus.ids([language]))
         # Of documents with the same text, the first.
@@ -198,14 +198,15 @@ class PassageDraw:
         repeated = np.array([times[_spaced(sentence)] > 1 for sentence in flat], dtype=bool)
         repeated &= lengths >= LEAST_TOKENS
         articles = []
-        short = 0
+        short = list[str]()
+        uneven = list[str]()
         seen = 0
         for id, borders in spans.items():
             part = slice(seen, seen + len(borders))
             seen = part.stop
             total = int(lengths[part].sum())
             if len(borders) < FIFTHS or total < FIFTHS * LEAST_TOKENS:
-                short += 1
+                short.append(id)
                 continue
             longest = min(self.tokens, int(min(total, self._room)) // FIFTHS)
             # A document slightly longer than the window fits without its passages.
@@ -215,28 +216,28 @@ class PassageDraw:
             article = Article(id, texts[id], borders, lengths[part], runs, too_long)
             if article.has_all_fifths(self._room):
                 articles.append(article)
+            else:
+                uneven.append(id)
         unit = self.counter.unit
         reasons = {
-            "have the text of another one": len(ids) - len(texts),
-            f"have fewer than {FIFTHS} sentences or {FIFTHS * LEAST_TOKENS} {unit}": short,
-            f"have a fifth without sentences of {LEAST_TOKENS} to {self.tokens} {unit} that occur "
-            "once": len(texts) - short - len(articles),
+            "same text as another document": [id for id in ids if id not in texts],
+            f"fewer than {FIFTHS} sentences or {FIFTHS * LEAST_TOKENS} {unit}": short,
+            f"a fifth of the document has no sentence of {LEAST_TOKENS} to {self.tokens} {unit} "
+            "that occurs only there": uneven,
         }
-        where = _in_language(language)
-        documents = f"of {len(ids)} documents{where}"
-        left_out = [f"{count} {documents} {reason}" for reason, count in reasons.items() if count]
+        left_out = {reason: names for reason, names in reasons.items() if names}
         if len(articles) < 2:
             advice = "Add longer documents, or raise query_tokens."
-            if short == 0 and np.isfinite(self._room):
+            if not short and np.isfinite(self._room):
                 advice = (
                     f"Only {self._room:.0f} {unit} of each are read: add a treatment that reads "
                     "them whole, such as long, or raise max_seq_length."
                 )
             raise CorpusError(
                 f"passages need 2 documents to cut them out of, and {corpus.label} has "
-                f"{len(articles)}{'; '.join([where, *left_out])}. {advice}"
+                f"{'; '.join([f'{len(articles)}', *_reasons(left_out, language)])}. {advice}"
             )
-        return articles, [f"{reason} and were not used" for reason in left_out]
+        return articles, left_out
 
     def _draw(
         self,
@@ -283,6 +284,15 @@ class PassageDraw:
 def _spaced(text: str) -> str:
     """A text with one space for any white space."""
     return " ".join(text.split())
+
+
+def _reasons(left_out: Mapping[str, Sequence[str]], language: str) -> list[str]:
+    """What documents lack that are not used, and their names."""
+    where = _in_language(language)
+    return [
+        f"{len(names)}{where} left out ({reason}): {few(names)}"
+        for reason, names in left_out.items()
+    ]
 
 
 def _in_language(language: str) -> str:

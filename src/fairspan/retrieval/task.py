@@ -55,6 +55,7 @@ class RetrievalTask:
         lead, later: the languages of a page's first segment and of its later ones.
         notes: what a reader of results should know about how the task was made.
         drawn_from: how many documents the corpus has, if not all of them are searched.
+        left_out: names of documents that no passage could be cut out of.
         across: "mixed" if every document is in one of several languages, "parallel" if in all.
     """
 
@@ -68,6 +69,7 @@ class RetrievalTask:
     later: str = ""
     notes: tuple[str, ...] = ()
     drawn_from: int | None = None
+    left_out: tuple[str, ...] = ()
     across: str = ""
 
     def __post_init__(self) -> None:

@@ -28,12 +28,14 @@ QUERY_KEYS = ["lead", "later", "order", "query", "document", "document_language"
 class EvaluateEntries:
     """What the indexes take, and details of how it was measured. A run adds to both.
 
-    `drawn_from` is how many documents an index could have, if not all of them were drawn.
+    `drawn_from` is how many documents an index could have, if not all of them were drawn, and
+    `left_out` names those that no passage could be cut out of.
     """
 
     costs: list[IndexCost] = field(default_factory=list)
     details: list[str] = field(default_factory=list)
     drawn_from: int | None = None
+    left_out: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

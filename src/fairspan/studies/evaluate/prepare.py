@@ -22,6 +22,7 @@ from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity,
 from fairspan.runs.subject import Pair, Subject, Treated, fit_pairs
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note, window_notes, windows_of
+from fairspan.studies.evaluate.haystack import among_words
 from fairspan.studies.evaluate.measures import EvaluateEntries
 from fairspan.studies.evaluate.options import EvaluateOptions
 
@@ -84,8 +85,8 @@ class PreparedEvaluation:
         queries = f"{len(self.searching.queries()):,} queries in {self._task.clusters:,} clusters"
         count = len(self.options.all_treatments)
         treatments = f" × {count} treatments" if count > 1 else ""
-        among = f" of {self._drawn_from:,}" if self._drawn_from and len(self.tasks) == 1 else ""
-        return f"{queries}, {self._task.documents:,}{among} documents{treatments}"
+        among = among_words(self._task, self._entries, self.options.corpus)
+        return f"{queries} {among}{treatments}"
 
     @cached_property
     def _windows(self) -> list[WindowInfo]:
@@ -120,12 +121,14 @@ class PreparedEvaluation:
         return list(dict.fromkeys(query.language for query in task.queries if task.across))
 
     @property
-    def _drawn_from(self) -> int | None:
-        """How many documents an index could have, if not all of them were drawn."""
+    def _entries(self) -> EvaluateEntries:
+        """What the log says of documents that are not searched."""
         tasks = [measured.task for measured in self.tasks]
-        if not any(task.drawn_from for task in tasks):
-            return None
-        return round(np.mean([task.drawn_from or len(task.documents) for task in tasks]))
+        drawn_from = None
+        if any(task.drawn_from for task in tasks):
+            drawn_from = round(np.mean([task.drawn_from or len(task.documents) for task in tasks]))
+        left_out = [name for task in tasks for name in task.left_out]
+        return EvaluateEntries(drawn_from=drawn_from, left_out=left_out)
 
     @property
     def notes(self) -> list[str]:
@@ -148,7 +151,7 @@ class PreparedEvaluation:
             task=self._task,
             plans=list(plans),
             windows=self._windows,
-            study=EvaluateEntries(details=details, drawn_from=self._drawn_from),
+            study=replace(self._entries, details=details),
         )
 
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import polars as pl
 
+from fairspan.corpus.readers import SAMPLE
 from fairspan.report.frames import interval, values_of
 from fairspan.report.table import CHANGE, P_VALUE, VERDICTS, Column, Table
 from fairspan.report.text import model_name, with_bounds
@@ -11,7 +12,7 @@ from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.benchmark_view import benchmark_view
 from fairspan.studies.evaluate.charts import Shown, depth_chart, overall_chart, position_chart
-from fairspan.studies.evaluate.haystack import drawn_notes
+from fairspan.studies.evaluate.haystack import among_words, drawn_notes
 from fairspan.studies.evaluate.language_view import ARMS, TEST, language_section
 from fairspan.studies.evaluate.measures import RANK, EvaluateEntries, is_benchmark
 from fairspan.studies.evaluate.summary import frames_of
@@ -93,9 +94,8 @@ def _heading(log: RunLog) -> str:
     """Where, and how much was searched in which time."""
     task = log.header.searched
     seconds = log.header.timings.seconds
-    drawn_from = log.header.part(EvaluateEntries).drawn_from
-    among = f" of {drawn_from:,}" if drawn_from and task.indexes == 1 else ""
-    counted = [f"{task.queries:,} queries", f"{task.documents:,}{among} documents"]
+    among = among_words(task, log.header.part(EvaluateEntries), log.spec.get("corpus", SAMPLE))
+    counted = [f"{task.queries:,} queries {among}"]
     counted += [f"{task.indexes} indexes"] if task.indexes and task.indexes > 1 else []
     counted += [f"{seconds:.0f} s"] if seconds is not None else []
     return f"{log.where}: {', '.join(counted)}"
