@@ -111,7 +111,7 @@ def noise(scale: float = 0.05) -> Value:
 
 
 LEVELS = {"plain": 0.4, "paper": 0.5, f"paper{ONLY}": 0.6, "plain/chunk-max": 0.7}
-LEVELS["retrieval"] = 0.45
+LEVELS |= {"retrieval": 0.45, "plain/parts-all": 0.7}
 
 
 def usual(treatment: str, metric: str, position: int, cluster: int) -> float:

@@ -406,6 +406,21 @@ def test_cards_and_tables_are_the_frames(wide: RunLog, view: View) -> None:
     assert view.sections[-1].closed, "lengths only on demand"
 
 
+def test_a_reference_changes_no_verdict(tmp_path: Path) -> None:
+    """It has a row, a card without a verdict and its price, and takes part in no correction."""
+    rows = rows_of(usual, ("plain", "paper"), indexes=[("plain", "parts-all")])
+    log = log_of(tmp_path / "with", rows)
+    alone = log_of(tmp_path / "without", rows.filter(part="whole")).view.frame("quality")
+    quality = log.view.frame("quality")
+    assert_frame_equal(quality.filter(index="whole"), alone)
+    assert quality["p_value"].is_nan().to_list() == [True, False, True]
+    assert "vectors" not in log.view.frames
+    card = log.view.cards[-1]
+    assert (card.name, card.badge) == ("one vector per chunk", "reference")
+    assert card.sentences[0].endswith(f"with {173 / 40:.1f} vectors per document")
+    assert [row[0] for row in texts(table_of(log.view, "quality"))][-1] == card.name
+
+
 def test_found_by_depth(tmp_path: Path) -> None:
     """40 queries before the window's end, 25 soon after it, 15 after these and 5 far beyond,
     counted with the 15.

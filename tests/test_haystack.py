@@ -79,3 +79,18 @@ def test_all_documents_are_used_up_to_a_budget(tmp_path: Path, sets: int | None,
     task = prepared.tasks[0].task
     assert (len(task.documents), task.drawn_from) == (used, None if sets is None else 130)
     assert ("100 of your 130 documents" in prepared.scope) == (used == 100)
+    assert [*prepared.plans] == ["whole"], "no document has two chunks to keep a vector of"
+
+
+def test_one_vector_per_chunk_is_a_reference(tmp_path: Path) -> None:
+    """Of documents with more tokens than a chunk has, under the first treatment only."""
+    for number in range(3):
+        text = " ".join(words(12, 1000 * number + place) + "." for place in range(60))
+        (tmp_path / f"a{number}.md").write_text(text, encoding="utf-8")
+    options = {"corpus": str(tmp_path), "treatments": ["plain", "chunk-mean"], "progress": False}
+    prepared = STUDY.ready(EvaluateOptions(Words(), **options), Silent())
+    kinds = [[plan.kind for plan in prepared.plans_of(item)] for item in prepared.options.compared]
+    assert kinds == [["whole", "parts-all"], ["whole"]]
+    assert len(prepared.plans["parts-all"].flat) > 3
+    asked = STUDY.ready(EvaluateOptions(Words(), **options, indexes=["whole"]), Silent())
+    assert [*asked.plans] == ["whole"]

@@ -19,6 +19,7 @@ INDEXES = ("whole", "chunk-mean", "chunk-max", "late-max", "parts-K")
 """One vector of the document; the mean of its chunks' vectors, each embedded alone; a vector for
 each chunk, of which the best counts: embedded alone, or pooled from one pass over the document; and
 a vector for each of at most K parts of equal length, or of as many as it takes ("parts-all")."""
+ONE_PER_CHUNK = "parts-all"
 ALL_PARTS = 2**31 - 1
 """The most vectors of an index that has as many as it takes."""
 

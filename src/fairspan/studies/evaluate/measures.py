@@ -9,7 +9,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike
 
+from fairspan.calibration.treatment import PLAIN
 from fairspan.report.frames import columns_of
+from fairspan.retrieval.indexes import ONE_PER_CHUNK, most_vectors
 from fairspan.runs.header import IndexCost
 from fairspan.runs.log import RunLog
 from fairspan.stats.distributions import holm
@@ -51,8 +53,10 @@ class SearchArm:
         return self.treatment.removesuffix(DOCUMENTS_ONLY)
 
     def __str__(self) -> str:
-        only = "" if self.name == self.treatment else ", documents only"
-        return f"{self.name}{only}" + ("" if self.index == "whole" else f", {self.index}")
+        name = self.name + ("" if self.name == self.treatment else ", documents only")
+        if self.index == ONE_PER_CHUNK:
+            return "one vector per chunk" if name == PLAIN else f"{name}, one vector per chunk"
+        return name if self.index == "whole" else f"{name}, {self.index}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,15 @@ def arms_of(log: RunLog) -> list[SearchArm]:
     pairs = log.rows.select("treatment", "part").unique(maintain_order=True)
     arms = [SearchArm(*pair) for pair in pairs.rows()]
     return sorted(arms, key=lambda arm: (arm.index != "whole", log.treatments.index(arm.treatment)))
+
+
+def references_of(log: RunLog) -> list[SearchArm]:
+    """One vector per chunk, which no treatment of one vector is expected to reach."""
+    arms = arms_of(log)
+    numbers = {arm.index for arm in arms if most_vectors(arm.index) is not None}
+    if log.spec.get("vectors") or numbers - {"whole", ONE_PER_CHUNK}:
+        return []
+    return [arm for arm in arms if arm.index == ONE_PER_CHUNK]
 
 
 def metrics_of(log: RunLog) -> list[str]:
@@ -245,9 +258,11 @@ def _results(log: RunLog, rows: pl.DataFrame, metric: str, plan: str) -> list[Re
     """One metric of every arm in one language plan."""
     names, groups = query_groups(sorted_rows(rows, arms_of(log)[0]), languages_of(log))
     compared = list(_compared(log, rows, groups))
-    changes = [change for _, _, change in compared if change is not None]
-    p_values = [np.nan, *holm([change.p_value for change in changes])]
-    p_psi = [np.nan, *holm([change.p_psi for change in changes])]
+    references = references_of(log)
+    # A reference is not tested: it must not make the treatments' p values larger.
+    tested = [None if arm in references else change for arm, _, change in compared]
+    p_values = holm([np.nan if change is None else change.p_value for change in tested])
+    p_psi = holm([np.nan if change is None else change.p_psi for change in tested])
     return [
         Result(arm, metric, plan, names, effects, change, float(p), float(q))
         for (arm, effects, change), p, q in zip(compared, p_values, p_psi, strict=True)

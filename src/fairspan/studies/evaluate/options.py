@@ -21,7 +21,7 @@ from fairspan.calibration.treatment import (
 from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.readers import LONG_SAMPLE
 from fairspan.errors import CorpusError, require_list, require_whole
-from fairspan.retrieval.indexes import INDEXES, index_of, most_vectors
+from fairspan.retrieval.indexes import INDEXES, ONE_PER_CHUNK, index_of, most_vectors
 from fairspan.retrieval.measured import TOO_LONG
 from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.source import (
@@ -69,7 +69,8 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         vectors: numbers of vectors per document to compare, such as 1,2,4,8,all: parts of equal
             length, up to one for every chunk that the plain model reads. In place of indexes.
         indexes: what the index stores of a document: whole, chunk-mean, chunk-max, late-max,
-            parts-4.
+            parts-4. By default whole and, for passages and pages, as a reference also one vector
+            per chunk (parts-all) under the first treatment.
         cross: measure every index under every treatment; otherwise all but whole only under the
             first one.
         chunk_tokens: length of the longest chunk in tokens, or window for what the plain model
@@ -93,7 +94,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     temperature_grid: Sequence[float] = ()
     documents_only: bool = True
     vectors: Sequence[str] | None = None
-    indexes: Sequence[str] = ("whole",)
+    indexes: Sequence[str] | None = None
     cross: bool = False
     chunk_tokens: int | str = 128
     metrics: Sequence[str] = ("ndcg@10", "mrr", "recall@1", "recall@3", "recall@10")
@@ -112,8 +113,9 @@ class EvaluateOptions(StudyOptions, TaskOptions):
             check_temperature(temperature)
         if self.vectors is not None:
             self._compare_vectors(self.vectors)
-        allowed = [index for index in self.indexes if most_vectors(index) is not None]
-        _require_some("indexes", self.indexes, (*INDEXES, *allowed))
+        if self.indexes is not None:
+            allowed = [index for index in self.indexes if most_vectors(index) is not None]
+            _require_some("indexes", self.indexes, (*INDEXES, *allowed))
         _require_some("metrics", self.metrics)
         for metric in self.metrics:
             parse_metric(metric)
@@ -129,7 +131,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     def _compare_vectors(self, vectors: Sequence[str]) -> None:
         """Make indexes of these numbers of vectors, under every treatment."""
         require_list("vectors", vectors, "[1, 4, 'all']", CorpusError)
-        if tuple(self.indexes) != ("whole",) or self.cross:
+        if self.indexes is not None or self.cross:
             raise CorpusError("vectors takes the place of indexes and cross: omit these.")
         kinds = tuple(index_of(count) for count in vectors)
         for count, kind in zip(vectors, kinds, strict=True):
@@ -189,10 +191,17 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         twins = {compared.name + DOCUMENTS_ONLY: compared for compared in self.compared}
         return twins.get(treatment.name)
 
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """What is kept of a document under some treatment."""
+        if self.indexes is not None:
+            return tuple(self.indexes)
+        return ("whole", ONE_PER_CHUNK) if self.task in (PASSAGES, PAGES) else ("whole",)
+
     def indexes_of(self, treatment: Treatment) -> tuple[str, ...]:
         """What is kept of a document under a treatment."""
-        alone = treatment.name == self.compared[0].name or "whole" not in self.indexes
-        kept = self.indexes if self.cross or alone else ("whole",)
+        alone = treatment.name == self.compared[0].name or "whole" not in self.kinds
+        kept = self.kinds if self.cross or alone else ("whole",)
         # Late chunks come first, since their pass gives whole vectors as well.
         return tuple(sorted(kept, key=lambda name: not name.startswith("late")))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairspan.calibration.treatment import Treatment
 from fairspan.errors import CorpusError
-from fairspan.retrieval.indexes import IndexPlan
+from fairspan.retrieval.indexes import ONE_PER_CHUNK, IndexPlan
 from fairspan.retrieval.languages import combine_languages
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.source import PAGES, PASSAGES, LanguageSource, PassageSource
@@ -56,7 +56,17 @@ class PreparedEvaluation:
 
     @cached_property
     def plans(self) -> dict[str, IndexPlan]:
-        return {index: self.searching.plan(index) for index in self.options.indexes}
+        """What each index embeds; no reference if each document is one chunk."""
+        plans = {index: self.searching.plan(index) for index in self.options.kinds}
+        if self.options.indexes is None and len(plans) > 1:
+            chunks = plans[ONE_PER_CHUNK]
+            if len(chunks.flat) == len(chunks.texts):
+                del plans[ONE_PER_CHUNK]
+        return plans
+
+    def plans_of(self, treatment: Treatment) -> list[IndexPlan]:
+        kinds = self.options.indexes_of(treatment)
+        return [self.plans[kind] for kind in kinds if kind in self.plans]
 
     def embedded(
         self, treatment: Treatment, under: Callable[[Treatment], Treated]
@@ -64,8 +74,7 @@ class PreparedEvaluation:
         """Everything that is embedded for a treatment, with what embeds it."""
         treated = under(treatment)
         fitted = fit_pairs(treatment, self.fit, under)
-        kinds = self.options.indexes_of(treatment)
-        indexes = [(treated.documents, self.plans[kind].flat) for kind in kinds]
+        indexes = [(treated.documents, plan.flat) for plan in self.plans_of(treatment)]
         return (*fitted, (treated.queries, self.searching.queries()), *indexes)
 
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
@@ -163,9 +172,9 @@ def prepare_evaluation(
     # Pages and shortened documents fit under every treatment; of other texts some are cut.
     fitting = options.task == PAGES or options.too_long not in (None, "cut")
     subject = subject.reading(options.all_treatments, whole=fitting and not subject.set_further)
-    refuse_similarity(subject, options.indexes)
+    refuse_similarity(subject, options.kinds)
     compared = options.compared
-    late = [index for index in options.indexes if index.startswith("late")]
+    late = [index for index in options.kinds if index.startswith("late")]
     on_tokens = [item for item in compared if {*late} & {*options.indexes_of(item)}]
     refuse_unsuited(subject, compared, on_tokens=on_tokens, beyond=late)
     progress.stage("reading the task")

@@ -38,7 +38,6 @@ def _measure(prepared: PreparedEvaluation | PreparedBenchmark, run: Run) -> None
         measure_benchmark(prepared, run)
         return
     options = prepared.options
-    plans = prepared.plans
     queries = prepared.searching.queries()
     under = cache(run.under)
     treatments = options.all_treatments
@@ -55,11 +54,11 @@ def _measure(prepared: PreparedEvaluation | PreparedBenchmark, run: Run) -> None
             continue
         same = f"{twin.name} does not change these queries, so it is the same on documents only"
         run.header.part(EvaluateEntries).details.append(same)
-    indexed = [(treatment, index) for treatment in kept for index in options.indexes_of(treatment)]
-    run.progress.start(sum(plans[index].tokens for _, index in indexed))
-    for treatment, index in indexed:
-        run.progress.stage(f"{treatment.name}: {index}")
-        rows, cost = prepared.searching.index_and_search(run, under(treatment), plans[index])
+    indexed = [(treatment, plan) for treatment in kept for plan in prepared.plans_of(treatment)]
+    run.progress.start(sum(plan.tokens for _, plan in indexed))
+    for treatment, plan in indexed:
+        run.progress.stage(f"{treatment.name}: {plan.kind}")
+        rows, cost = prepared.searching.index_and_search(run, under(treatment), plan)
         run.header.part(EvaluateEntries).costs.append(cost)
         run.add(rows)
 

@@ -86,6 +86,8 @@ def _temperatures(log: RunLog, results: Sequence[Result]) -> list[Columns]:
 
 def _vectors(log: RunLog, results: Sequence[Result]) -> list[Columns]:
     """The first metric by the number of vectors per document, if that was compared."""
+    if measures.references_of(log):
+        return []
     costs = log.header.part(measures.EvaluateEntries).costs
     by_arm = {SearchArm(cost.treatment, cost.index): cost for cost in costs}
     margin = float(log.spec["margin"])

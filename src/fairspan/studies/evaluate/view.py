@@ -7,14 +7,14 @@ import polars as pl
 from fairspan.corpus.readers import SAMPLE
 from fairspan.report.frames import interval, values_of
 from fairspan.report.table import CHANGE, P_VALUE, VERDICTS, Column, Table
-from fairspan.report.text import model_name, with_bounds
+from fairspan.report.text import model_name, number, with_bounds
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.benchmark_view import benchmark_view
 from fairspan.studies.evaluate.charts import Shown, depth_chart, overall_chart, position_chart
 from fairspan.studies.evaluate.haystack import among_words, drawn_notes
 from fairspan.studies.evaluate.language_view import ARMS, TEST, language_section
-from fairspan.studies.evaluate.measures import RANK, EvaluateEntries, is_benchmark
+from fairspan.studies.evaluate.measures import RANK, EvaluateEntries, is_benchmark, references_of
 from fairspan.studies.evaluate.summary import frames_of
 from fairspan.studies.evaluate.temperatures import grid_section
 from fairspan.studies.evaluate.vectors import vectors_section
@@ -112,7 +112,20 @@ def _cards(shown: Shown) -> tuple[Card, ...]:
         Card(name, verdict, VERDICTS[verdict], (sentence,))
         for name, verdict, sentence in verdicts.select("treatment", "verdict", "sentence").rows()
     ]
-    return (Card(first["arm"], "baseline", "plain", (words,)), *judged)
+    baseline = Card(first["arm"], "baseline", "plain", (words,))
+    references = map(str, references_of(shown.log))
+    return (baseline, *judged, *(_reference(shown, arm) for arm in references))
+
+
+def _reference(shown: Shown, arm: str) -> Card:
+    """What one vector per chunk finds and takes, without a verdict."""
+    quality = shown.of_metric("quality").filter(arm=arm).row(0, named=True)
+    cost = shown.frame("costs").filter(arm=arm).row(0, named=True)
+    vectors = number(cost["vectors"] / cost["searched_documents"], ".1f")
+    words = (
+        f"{quality['metric']} {with_bounds(interval(quality))}, with {vectors} vectors per document"
+    )
+    return Card(arm, "reference", "plain", (words,))
 
 
 def _without_all_but_best(verdicts: pl.DataFrame, grid: pl.DataFrame) -> pl.DataFrame:
