@@ -2,7 +2,6 @@
 
     python -m benchmarks.cpu [--dtype bfloat16] [--record]
     python -m benchmarks.cpu --grid [--quick] [--threads 1 2] [--dtype bfloat16]
-    python -m benchmarks.cpu --mixed 1 8 32 64 [--threads 1]
 
 Times are medians of ratios between forward passes that ran one after the other in this process, on
 fresh random texts. Memory is the most bytes that tensors took above the weights during one pass.
@@ -10,9 +9,8 @@ Before anything is timed, the calibrated vectors of the same model are compared 
 by whole matrices in float64.
 
 `--grid` prints every setting's ratio to the plain model, by mean pooling and in models of two
-layers, which save time and are all alike. `--mixed` takes batch sizes and encodes 52 documents
-of 50 to 20,000 tokens with `long`. Both measure CPU time, which other load on the machine changes
-little.
+layers, which save time and are all alike. It measures CPU time, which other load on the machine
+changes little.
 """
 
 from __future__ import annotations
@@ -26,16 +24,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import sentence_transformers
 import torch
 import transformers
 from sentence_transformers import SentenceTransformer
 from tests.by_matrices import matrices_instead
-from tests.tiny import words
 
 from benchmarks.measure import peak_bytes, time_side_by_side
-from benchmarks.models import BASE, SMALL, WINDOW, Shape, calibrated, random_batch, random_model
+from benchmarks.models import BASE, SMALL, Shape, calibrated, random_batch, random_model
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 # (tokens, texts, rounds): enough rounds for the median, few enough for minutes.
@@ -158,21 +154,6 @@ def grid(threads: int, dtype: str, *, quick: bool) -> Iterator[str]:
             )
 
 
-def mixed(threads: int, batch_sizes: list[int]) -> Iterator[str]:
-    """The lines of a table: CPU seconds of 52 documents of 50 to 20,000 tokens, by batch size."""
-    torch.set_num_threads(threads)
-    plain = random_model(replace(SMALL, layers=2), "mean", WINDOW)
-    fair = calibrated(plain, "long")
-    rng = np.random.default_rng(0)
-    lengths = np.exp(rng.uniform(np.log(50), np.log(20_000), 52)).astype(int)
-    texts = [words(int(length), seed) for seed, length in enumerate(lengths)]
-    yield f"{lengths.sum():,} tokens, {threads} threads\n\n| batch_size | CPU, s |\n|---|---|"
-    for batch_size in batch_sizes:
-        start = time.process_time()
-        fair.encode_document(texts, batch_size=batch_size)
-        yield f"| {batch_size} | {time.process_time() - start:.1f} |"
-
-
 def environment(shape: Shape, dtype: str) -> str:
     """Machine, versions and commit, as the paragraph above a table."""
     return (
@@ -216,17 +197,12 @@ def main() -> None:
     parser.add_argument("--dtype", choices=list(TOLERANCE), default="float32")
     parser.add_argument("--grid", action="store_true", help="one table of all settings")
     parser.add_argument("--quick", action="store_true", help="a tenth of the grid")
-    parser.add_argument("--mixed", type=int, nargs="+", metavar="SIZE", help="of batches")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="of grid and mixed")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="of the grid")
     given = parser.parse_args()
-    for threads in given.threads:
-        if given.grid:
+    if given.grid:
+        for threads in given.threads:
             for line in grid(threads, given.dtype, quick=given.quick):
                 print(line, flush=True)
-        if given.mixed:
-            for line in mixed(threads, given.mixed):
-                print(line, flush=True)
-    if given.grid or given.mixed:
         return
     described = environment(SMALL, given.dtype)
     print(described, flush=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+import logging
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -20,9 +21,10 @@ from sentence_transformers.sentence_transformer.modules import (
     StaticEmbedding,
 )
 from torch import nn
+from tqdm import tqdm
 
 import fairspan
-from fairspan.model import CalibratedTransformer
+from fairspan.model import CalibratedTransformer, progress, splitting
 from tests.tiny import HIDDEN, REPRESENTATIVES, tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]
@@ -143,6 +145,67 @@ def test_a_limit_for_queries_or_of_a_call_is_kept(make_tiny: Make, sides: str) -
     fair = fairspan.calibrate(plain, "long", sides=sides)
     for options in ({}, {"processing_kwargs": {"text": {"max_length": 6}}}):
         assert same(fair.encode_query(TEXTS, **options), plain.encode_query(TEXTS, **options))
+
+
+# Progress
+
+
+class Seen(tqdm):
+    """A bar whose positions are kept, of all bars one after another."""
+
+    positions: ClassVar[list[float]] = []
+
+    def update(self, n: float = 1) -> None:
+        super().update(n)
+        self.positions.append(self.n)
+
+
+def test_the_bar_moves_inside_a_long_text(
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It counts tokens, of which there are two more in each text, and shows what is the case: texts
+    of words of equal length tell from the first batch how many there will be."""
+    monkeypatch.setattr(splitting, "CPU_PIECE", 20)
+    monkeypatch.setattr(progress, "tqdm", Seen)
+    texts = [" ".join(["w11"] * count) for count in (80, 5, 300)]
+    fair = fairspan.calibrate(make_tiny("bert", "mean"), "tiles", tile_size=16)
+    quiet = fair.encode_document(texts, batch_size=1)
+    assert capsys.readouterr().err == ""
+    shown = copy.deepcopy(fair).encode_document(texts, batch_size=1, show_progress_bar=True)
+    assert np.array_equal(shown, quiet)
+    assert Seen.positions == sorted(Seen.positions)
+    assert len([place for place in Seen.positions if 0 < place < 302]) > 10
+    assert {302, 302 + 82, 302 + 82 + 7} <= set(Seen.positions)
+    drawn = capsys.readouterr().err
+    assert "Batches" not in drawn
+    assert drawn.rstrip().split("| ")[-1].startswith("391/391 ")
+
+
+@pytest.mark.parametrize(
+    ("preset", "options", "level", "wanted"),
+    [
+        ("tiles", {}, logging.INFO, "Tokens"),
+        ("tiles", {"show_progress_bar": False}, logging.INFO, None),
+        ("tiles", {}, logging.WARNING, None),
+        ("paper", {"show_progress_bar": True}, logging.WARNING, "Batches"),
+    ],
+)
+def test_a_bar_is_shown_when_sentence_transformers_shows_one(
+    make_tiny: Make,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    preset: str,
+    options: dict[str, bool],
+    level: int,
+    wanted: str | None,
+) -> None:
+    """Tokens are counted in models that read any length."""
+    tiled = fairspan.calibrate(make_tiny("bert", "mean"), "tiles", tile_size=16)
+    fair = fairspan.calibrate(tiled, preset)
+    with caplog.at_level(level, "sentence_transformers"):
+        fair.encode_query(TEXTS, **options)
+    drawn = capsys.readouterr().err
+    assert [name for name in ("Tokens", "Batches") if name in drawn] == [wanted] * bool(wanted)
 
 
 # Token embeddings of models that pool one token, which `encode` for vectors does not compute

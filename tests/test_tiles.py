@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -365,7 +365,7 @@ def test_the_order_of_tiles_does_not_matter(make_kind: Make, kind: Kind) -> None
 def test_texts_of_similar_lengths_are_read_together(
     make_kind: Make, monkeypatch: pytest.MonkeyPatch, kind: Kind, include_prompt: bool
 ) -> None:
-    """With 48 tokens of padding at most in one pass, here 7 and 31, and a bounded number of tokens.
+    """Where a pass takes as long as 48 tokens, and with a bounded number of tokens.
     Whoever wants the tokens gets all of them, in order."""
     texts = [words(9), words(33), words(90), "", words(3), words(40), "w1"]
     fair = fairspan.calibrate(make_kind(kind), tile_size=16, pooling="auto")
@@ -375,7 +375,7 @@ def test_texts_of_similar_lengths_are_read_together(
     together = fair(fair.preprocess(texts, **options))
     own = fair[0].model.forward
     monkeypatch.setattr(splitting, "CPU_PASS", 48)
-    for most, wanted in [(2**15, [(1, 92), (3, 42), (3, 5)]), (80, [(1, 92), (1, 42), (2, 35)])]:
+    for most, wanted in [(2**15, [(1, 92), (2, 42), (4, 11)]), (80, [(1, 92), (1, 42), (1, 35)])]:
         passes: list[tuple[int, ...]] = []
         monkeypatch.setattr(splitting, "AT_A_TIME", most)
         spy = patch.object(
@@ -389,6 +389,38 @@ def test_texts_of_similar_lengths_are_read_together(
         for name in ("sentence_embedding", "token_embeddings"):
             valid = together["attention_mask"].bool() if name[0] == "t" else slice(None)
             assert error(parts[name][valid], together[name][valid]) <= TOLERANCE
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+@settings(max_examples=40)
+@given(lengths=st.lists(st.integers(0, 9000) | st.integers(0, 60), min_size=1, max_size=8))
+def test_no_other_parts_take_less_time(on_gpu: bool, lengths: list[int]) -> None:
+    """Of all ways to cut a sorted batch, if a pass takes 48 tokens more on a CPU, and on a GPU at
+    least as long as 4,096 tokens. A text without tokens is never read alone."""
+    lengths.sort(reverse=True)
+
+    def time(parts: list[list[int]]) -> int:
+        tokens = [part[0] * len(part) for part in parts]
+        return sum(max(4096, count) if on_gpu else count + 48 for count in tokens)
+
+    def is_allowed(part: list[int]) -> bool:
+        return part[0] * len(part) <= 2**15 or not any(part[1:])
+
+    def cut(sizes: Sequence[int]) -> list[list[int]]:
+        ends = np.cumsum(sizes).tolist()
+        return [lengths[start:end] for start, end in pairwise([0, *ends])]
+
+    ways = []
+    for bounds in product([False, True], repeat=len(lengths) - 1):
+        starts = [0, *(place for place, bound in enumerate(bounds, 1) if bound), len(lengths)]
+        parts = cut([end - start for start, end in pairwise(starts)])
+        if all(part[0] > 0 for part in parts[1:]) and all(map(is_allowed, parts)):
+            ways.append(time(parts))
+    with patch.object(splitting, "CPU_PASS", 48):
+        best = cut(splitting.cheapest_parts(np.array(lengths), on_gpu=on_gpu))
+    assert all(part[0] > 0 for part in best[1:])
+    assert [length for part in best for length in part] == lengths
+    assert time(best) == min(ways)
 
 
 class Doubled(torch.nn.Module):

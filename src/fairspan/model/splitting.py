@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,7 +12,7 @@ AT_A_TIME = 2**15
 CPU_PASS = 48
 """Tokens that a CPU reads in the time that every pass takes more: the same for small and base."""
 GPU_PASS = 2**12
-"""The same on a GPU, where short passes are limited by their launches."""
+"""Tokens that a GPU reads in the time that its launches take: shorter passes are no faster."""
 CPU_PIECE = 2**10
 """Tokens of one text that a CPU reads together: all layers of a small model take under a second."""
 GPU_PIECE = 2**15
@@ -40,26 +41,39 @@ def take_rows(features: Mapping[str, Any], rows: Tensor) -> dict[str, Any]:
 def few_at_a_time(mask: Tensor, *, padded: bool) -> list[Tensor]:
     """The numbers [n] of the texts of a batch, given [N, L], that are read together, part by part.
 
-    The texts of a part have similar lengths, the longest first: their padding costs no more than
-    one more pass would. None if the batch is read as it is.
+    The texts of a part have similar lengths, the longest first. None if the batch is read as it is.
     """
     if not padded and mask.numel() <= AT_A_TIME:
         return []
     lengths, order = mask.sum(dim=1).sort(descending=True, stable=True)
-    pass_cost = CPU_PASS if mask.device.type == "cpu" else GPU_PASS
-    sizes: list[int] = []
-    longest = 0
-    padding = 0
-    for length in lengths.tolist():
-        padding += longest - length
-        is_full = bool(sizes) and (padding > pass_cost or longest * (sizes[-1] + 1) > AT_A_TIME)
-        # No model reads a part without any token.
-        if not sizes or (is_full and length > 0):
-            sizes.append(0)
-            longest = length
-            padding = 0
-        sizes[-1] += 1
+    sizes = cheapest_parts(lengths.numpy(force=True), on_gpu=mask.device.type != "cpu")
     return list(torch.split(order, sizes))
+
+
+def cheapest_parts(lengths: np.ndarray, *, on_gpu: bool) -> list[int]:
+    """How many texts, of falling lengths [N], each part has if they take the least time together.
+
+    A part takes the time of its tokens, padding included, and of one more pass.
+    """
+    least = np.zeros(len(lengths) + 1)  # the time of the first texts, by their number
+    first = np.zeros(len(lengths) + 1, dtype=int)  # of the last part of these
+    # Texts without tokens belong to the part before them: no model reads such texts alone.
+    with_tokens = max(1, int(np.count_nonzero(lengths)))
+    for end in range(1, len(lengths) + 1):
+        start = np.arange(end)
+        tokens = (end - start) * lengths[:end]
+        time = np.maximum(tokens, GPU_PASS) if on_gpu else tokens + CPU_PASS
+        is_one_text = start == min(end, with_tokens) - 1
+        allowed = (start < with_tokens) & ((tokens <= AT_A_TIME) | is_one_text)
+        total = np.where(allowed, least[:end] + time, np.inf)
+        first[end] = total.argmin()
+        least[end] = total[first[end]]
+    sizes: list[int] = []
+    end = len(lengths)
+    while end > 0:
+        sizes.insert(0, int(end - first[end]))
+        end = int(first[end])
+    return sizes
 
 
 def take(features: Mapping[str, Any], part: Tensor) -> dict[str, Any]:

@@ -41,6 +41,7 @@ from fairspan.model.pooling import (
     prompt_length,
 )
 from fairspan.model.probing import SEGMENTS, SIDE, find_tiling, prove
+from fairspan.model.progress import count_tokens_in_bar, current_bar
 from fairspan.model.segments import SegmentedText, segment_of_tokens
 from fairspan.model.splitting import (
     few_at_a_time,
@@ -101,6 +102,7 @@ class CalibratedTransformer(SafeTransformer):
         """Route the attention and prove on short texts that every promised layer is calibrated."""
         super().on_model_ready(model)
         refuse_exported(self)
+        count_tokens_in_bar(model)
         # Tuples keep modules from being registered as parts of this one.
         self._pooling = (pooling_of(model, self),)
         self._layers = ()
@@ -177,6 +179,9 @@ class CalibratedTransformer(SafeTransformer):
         if not features:
             return features
         features[SIDE] = side
+        bar = current_bar()
+        if bar is not None and "attention_mask" in features:
+            bar.begin_batch(inputs, int(features["attention_mask"].sum()))
         if self.tiling is not None and prompt:
             count_prompt(features, self.site, self.tokenizer, prompt)
         if segmented:
@@ -275,6 +280,10 @@ class CalibratedTransformer(SafeTransformer):
         return {**inputs, TOKENS: tokens}
 
     def _run_at_once(self, inputs: dict[str, Any], plan: Plan, **kwargs: Any) -> dict[str, Any]:
+        bar = current_bar()
+        if bar is not None:
+            share = inputs["input_ids"].numel() / self.depth
+            plan.watch = lambda layer: bar.advance(share)
         output = forward_under(plan, self, inputs, self.depth, self.tiling, **kwargs)
         self.path = plan.path
         return output
