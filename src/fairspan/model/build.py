@@ -2,7 +2,8 @@
 
 import copy
 import warnings
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, overload
 
 import torch
 from sentence_transformers import MultiVectorEncoder, SentenceTransformer
@@ -12,6 +13,7 @@ from torch import nn
 from fairspan.calibration.calibration import AnyCalibration, Calibration, as_calibration
 from fairspan.errors import FairspanError, UnsupportedModel
 from fairspan.model.card import write_card
+from fairspan.model.loading import load
 from fairspan.model.transformer import CalibratedTransformer, refuse_exported
 from fairspan.model.window import read_up_to
 
@@ -19,20 +21,41 @@ Model = TypeVar("Model", bound=nn.Module)
 Encoder = TypeVar("Encoder", SentenceTransformer, MultiVectorEncoder)
 
 
+@overload
+def calibrate(
+    model: str | Path,
+    calibration: AnyCalibration | None = None,
+    *,
+    max_seq_length: int | None = None,
+    **fields: Any,
+) -> SentenceTransformer: ...
+
+
+@overload
 def calibrate(
     model: Encoder,
     calibration: AnyCalibration | None = None,
     *,
     max_seq_length: int | None = None,
     **fields: Any,
-) -> Encoder:
-    """A copy of a SentenceTransformer with calibrated attention, on the same weights.
+) -> Encoder: ...
 
-    `model` is not changed. Training changes the weights of both, since they share memory: train an
-    adapter, or a `copy.deepcopy`.
+
+def calibrate(
+    model: str | Path | Encoder,
+    calibration: AnyCalibration | None = None,
+    *,
+    max_seq_length: int | None = None,
+    **fields: Any,
+) -> SentenceTransformer | Encoder:
+    """A SentenceTransformer with calibrated attention.
+
+    A `model` that is an object is not changed, and shares its weights with the calibrated copy:
+    training changes those of both, so train an adapter, or a `copy.deepcopy`.
 
     Args:
-        model: a SentenceTransformer on the torch backend, or a MultiVectorEncoder, whose documents
+        model: what `fairspan.load` reads, a folder or a name on the Hugging Face hub; or a
+            SentenceTransformer on the torch backend, or a MultiVectorEncoder, whose documents
             are read in tiles. A calibrated one is calibrated again.
         calibration: a preset's name ("long", "tiles", "even", "paper", "retrieval", "tempscale",
             "plain") or a `Calibration`; or the JSON file of one, which `Calibration.to_json`
@@ -48,11 +71,12 @@ def calibrate(
         DesignError: if a field has a wrong value, or one that does not fit this model.
     """
     wanted = as_calibration(calibration, **fields)
+    if isinstance(model, str | Path):
+        model = load(model)
     if not isinstance(model, SentenceTransformer | MultiVectorEncoder):
         raise UnsupportedModel(
-            "calibrate takes a SentenceTransformer or a MultiVectorEncoder, got "
-            f"{type(model).__name__}: wrap it first, for example "
-            "SentenceTransformer('all-MiniLM-L6-v2')."
+            "calibrate takes a model's name or folder, a SentenceTransformer or a "
+            f"MultiVectorEncoder, got {type(model).__name__}."
         )
     _check_weights(model)
     require_transformers(model, "calibrate")

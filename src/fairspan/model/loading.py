@@ -114,6 +114,9 @@ def _open(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTran
 
 def _loaded(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTransformer:
     """The model at a place; a calibrated one by fairspan's classes, without code or pickles."""
+    if Path(place).is_dir() and not options.get("trust_remote_code"):
+        # sentence_transformers asks the hub for a model that is called like the folder.
+        options = {**options, "local_files_only": True}
     config = model_file(place, "config_sentence_transformers.json", **options)
     kind = SentenceTransformer
     if config and read_json(config).get("model_type") == MultiVectorEncoder.model_type:
