@@ -11,6 +11,7 @@ import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -37,7 +38,7 @@ from fairspan.runs.study import Run, Study
 from fairspan.runs.subject import Subject
 from tests.commands import Commands, Ended, assert_sound, files_in, header_of, stored, wait_for
 from tests.saying import said_by
-from tests.verbs import TUNE, VERBS, Verb
+from tests.verbs import TUNE, VERBS, Recorder, Verb
 
 TEXTS = 8
 
@@ -449,6 +450,28 @@ def test_every_verb_goes_on_and_answers_from_its_log(
     for other in verb.others[:3]:
         with pytest.raises(DesignError, match="which asked for something else"):
             called(verb, place, tmp_path, **other)
+
+
+@pytest.mark.parametrize("verb", [*VERBS, TUNE], ids=lambda verb: verb.name)
+@pytest.mark.slow
+def test_a_forecast_and_a_run_count_the_same_tokens(
+    verb: Verb, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only a tuning decides as it goes what it omits. What was stored before is no work."""
+    monkeypatch.setattr("fairspan.runs.forecast._TRIAL_SECONDS", 0.0)
+    options = import_module(f"fairspan.studies.{verb.name}.options")
+    asked = {"corpus": str(place / "corpus"), "progress": False, **verb.asked}
+    model = SentenceTransformer(str(place / "model"), device="cpu")
+    chosen = getattr(options, f"{verb.name.title()}Options")(model, *verb.positional, **asked)
+    study = import_module(f"fairspan.studies.{verb.name}.run").STUDY
+    expected = study.forecast(chosen).tokens
+    first, again = Recorder(), Recorder()
+    called(verb, place, tmp_path, progress=first)
+    called(verb, place, tmp_path, progress=again, out=tmp_path / "again")
+    assert first.total == again.total == expected > 0
+    assert first.skipped == 0 < again.skipped <= again.done == first.done
+    assert first.done == expected or (verb is TUNE and first.done < expected)
+    assert (first.stopped, again.stopped) == (1, 1)
 
 
 # Processes. Each waits a little after every batch, so that a signal comes in the middle however

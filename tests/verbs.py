@@ -41,6 +41,7 @@ class Recorder(Silent):
 
     def __init__(self) -> None:
         self.total, self.done, self.stages, self.stopped = 0, 0.0, list[str](), 0
+        self.skipped = 0.0
 
     def stage(self, name: str) -> None:
         self.stages.append(name)
@@ -50,6 +51,10 @@ class Recorder(Silent):
 
     def advance(self, amount: float) -> None:
         self.done += amount
+
+    def skip(self, amount: float) -> None:
+        self.skipped += amount
+        self.advance(amount)
 
     def stop(self) -> None:
         self.stopped += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,32 +13,52 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
     Task,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
+from rich.text import Text
 
 from fairspan.cli.showing import require_file, say
 from fairspan.model.source import DEFAULT_MODEL
 from fairspan.report.text import duration, printable
+from fairspan.runs.progress import LINE_SECONDS
 from fairspan.runs.progress import Progress as AnyProgress
 
 if TYPE_CHECKING:
     from fairspan.encoding.encoder import AnyModel
 
-LINE_SECONDS = 30
-"""Between two lines of progress where there is no terminal."""
+
+class _Left(ProgressColumn):
+    """The time that remains."""
+
+    def render(self, task: Task) -> Text:
+        left = _seconds_left(task)
+        return Text("" if left is None else f"{duration(left)} left")
+
+
+def _seconds_left(task: Task) -> float | None:
+    """By the speed so far, without what was skipped; None if nothing was done yet."""
+    worked: float = task.completed - task.fields["skipped"]
+    if not worked or task.total is None:
+        return None
+    return max(0.0, task.total - task.completed) * (task.elapsed or 0.0) / worked
 
 
 class TerminalProgress(AnyProgress):
-    """A bar if stderr is a terminal; in a file or a pipe one line per stage, and one every 30 s."""
+    """A bar if stderr is a terminal; in a file or a pipe at most one line every ten seconds.
+
+    After ten seconds of counted work one line says how long all of it takes.
+    """
 
     def __init__(self) -> None:
         """A bar that `start` begins."""
         self._stage = ""
         self._result = ""
+        self._printed = -float(LINE_SECONDS)
+        self._forecast_due = True
         self.over = Event()
         self.console = Console(stderr=True)
         self._bar = Progress(
@@ -46,10 +67,8 @@ class TerminalProgress(AnyProgress):
             BarColumn(),
             TextColumn("{task.percentage:>3.0f} %"),
             TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
+            _Left(),
             console=self.console,
-            speed_estimate_period=120,
             transient=True,
             disable=not self.console.is_terminal,
         )
@@ -65,19 +84,26 @@ class TerminalProgress(AnyProgress):
         if name == self._stage:
             return
         self._stage = name
-        if self._task is not None and self.console.is_terminal:
+        if self._task is not None:
             self._task.description = name
-        else:
+        elif self.console.is_terminal:
             self._print(f"{name} …")
+        else:
+            self._print_if_due(f"{name} …")
 
     def start(self, total: int) -> None:
         self._clear()
-        self._bar.add_task(self._stage or "encoding", total=total or None)
+        self._bar.add_task(self._stage or "encoding", total=total or None, skipped=0.0)
         self._bar.start()
 
     def advance(self, amount: float) -> None:
         if self._task is not None:
             self._bar.advance(self._task.id, amount)
+
+    def skip(self, amount: float) -> None:
+        if self._task is not None:
+            self._task.fields["skipped"] += amount
+        self.advance(amount)
 
     def reach(self, file: Path, done: int, result: str) -> None:
         """Report how many bytes of a file are read, and what came out of them."""
@@ -103,12 +129,37 @@ class TerminalProgress(AnyProgress):
             self._bar.remove_task(task)
 
     def print_lines(self) -> None:
-        """Until the command ends, print every 30 s what is done and what remains."""
-        while not self.over.wait(LINE_SECONDS):
-            self._print(self.line)
+        """Until the command ends, print the forecast once, and what is done if there is no bar."""
+        while not self.over.wait(1):
+            forecast = self.forecast
+            if forecast is not None and self._print_if_due(forecast):
+                self._forecast_due = False
+            elif not self.console.is_terminal:
+                self._print_if_due(self.line)
+
+    def _print_if_due(self, line: str) -> bool:
+        """Print a line if the last one is old enough, and say whether it was."""
+        due = time.monotonic() - self._printed >= LINE_SECONDS
+        if due:
+            self._print(line)
+        return due
 
     def _print(self, line: str) -> None:
+        self._printed = time.monotonic()
         self.console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
+
+    @property
+    def forecast(self) -> str | None:
+        """Such as "3,600 tokens take about 6 min by the speed so far …"; None if it is not due."""
+        task = self._task
+        left = None if task is None else _seconds_left(task)
+        if not self._forecast_due or task is None or left is None:
+            return None
+        elapsed = task.elapsed or 0.0
+        if min(elapsed, left) < LINE_SECONDS:
+            return None
+        work = f"{self._stage} takes" if self._result else f"{task.total:,.0f} tokens take"
+        return f"{work} about {duration(elapsed + left)} by the speed so far …"
 
     @property
     def line(self) -> str:
@@ -120,7 +171,7 @@ class TerminalProgress(AnyProgress):
         if self._result:
             share = f", {task.percentage:.0f} % done" if task.total else ""
             done = f"{self._result}{share}"
-        left = task.time_remaining
+        left = _seconds_left(task)
         return f"{self._stage}: {done}{'' if left is None else f', about {duration(left)} left'} …"
 
 
@@ -147,8 +198,7 @@ def running(picture: Path | None = None, *, kept: bool = True) -> Iterator[Termi
 
         require_drawing(picture)
         require_file(picture)
-    if not progress.console.is_terminal:
-        Thread(target=progress.print_lines, daemon=True).start()
+    Thread(target=progress.print_lines, daemon=True).start()
     try:
         yield progress
     except KeyboardInterrupt:

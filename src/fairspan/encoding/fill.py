@@ -28,8 +28,8 @@ Read = TypeVar("Read")
 Made = TypeVar("Made")
 Results = list[dict[bytes, np.ndarray]]
 """What is stored of each text of a batch."""
-Progress = Callable[[int], None]
-"""Called with the number of tokens that were just computed or found in the store."""
+Progress = Callable[[int, bool], None]
+"""Called with a number of tokens, and whether their vectors were in the store."""
 
 
 @dataclass(slots=True)
@@ -71,14 +71,15 @@ def fill(
     *,
     budget: int,
     tally: Tally,
-    progress: Progress = lambda tokens: None,
+    progress: Progress = lambda tokens, stored: None,
 ) -> None:
     """Embed every text that the store has no vector for; each batch is stored at once."""
     different = {keys_of(encoder, text): text for text in texts}
     absent = store.missing([key for keys in different for key in keys])
     wanted = {keys: text for keys, text in different.items() if not absent.isdisjoint(keys)}
-    tally.stored += len(different) - len(wanted)
-    progress(_tokens(texts) - _tokens(wanted.values()))
+    stored = [text for keys, text in different.items() if keys not in wanted]
+    tally.stored += len(stored)
+    progress(tokens_read(encoder, stored), True)
     if isinstance(encoder, ChunkEncoder):
         _fill_chunks(encoder, list(wanted.values()), store, budget, tally, progress)
         return
@@ -93,9 +94,10 @@ def fill(
             vectors |= result
         store.put(vectors)
         _refuse_unusable(part, results, tally)
+        tokens = tokens_read(encoder, part)
         tally.computed += len(part)
-        tally.computed_tokens += _tokens(part)
-        progress(_tokens(part))
+        tally.computed_tokens += tokens
+        progress(tokens, False)
 
 
 def _fill_chunks(
@@ -109,15 +111,15 @@ def _fill_chunks(
     """Embed the chunks of texts, and store their vectors and the means."""
     chunks = encoder.parts(texts)
     every_chunk = list(chain.from_iterable(chunks))
-    text_tokens = _tokens(texts)
-    chunk_tokens = max(1, _tokens(every_chunk))
+    text_tokens = tokens_read(encoder, texts)
+    chunk_tokens = max(1, tokens_read(encoder.alone, every_chunk))
     done = 0
 
-    def in_proportion(tokens: int) -> None:
+    def in_proportion(tokens: int, stored: bool) -> None:
         nonlocal done
         before = text_tokens * done // chunk_tokens
         done += tokens
-        progress(text_tokens * done // chunk_tokens - before)
+        progress(text_tokens * done // chunk_tokens - before, stored)
 
     fill(encoder.alone, every_chunk, store, budget=budget, tally=tally, progress=in_proportion)
     for start in range(0, len(texts), _AT_ONCE):
@@ -273,8 +275,10 @@ def keys_of(encoder: Encoder, text: Text) -> tuple[bytes, ...]:
     return (encoder.key(text), encoder.span_key(text)) if text.spans else (encoder.key(text),)
 
 
-def _tokens(texts: Iterable[Text]) -> int:
-    return sum(text.length for text in texts)
+def tokens_read(encoder: Encoder, texts: Iterable[Text]) -> int:
+    """The tokens of texts, of each up to the limit of what reads it."""
+    window = encoder.window
+    return sum(text.length if window is None else min(text.length, window) for text in texts)
 
 
 def _usable(result: dict[bytes, np.ndarray]) -> bool:

@@ -62,10 +62,6 @@ class IndexPlan:
     texts: Mapping[str, tuple[Text, ...]]
 
     @property
-    def tokens(self) -> int:
-        return sum(text.length for text in self.flat)
-
-    @property
     def flat(self) -> list[Text]:
         return [text for texts in self.texts.values() for text in texts]
 

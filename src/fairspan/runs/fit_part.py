@@ -32,9 +32,6 @@ class FitPart:
     texts: tuple[Text, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def tokens(self, treatment: Treatment) -> int:
-        return sum(text.length for text in self.texts) if treatment.whitens else 0
-
     @property
     def text_hashes(self) -> list[str]:
         """A hash of the texts, if there are any."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +14,7 @@ from fairspan.calibration.treatment import Treatment
 from fairspan.encoding.chunks import innermost
 from fairspan.encoding.encoder import Encoder, Text
 from fairspan.encoding.endpoint import Endpoint
-from fairspan.encoding.fill import Tally, fill, keys_of
+from fairspan.encoding.fill import Tally, fill, keys_of, tokens_read
 from fairspan.encoding.store import Store, default_store
 from fairspan.errors import FairspanError
 from fairspan.report.text import duration
@@ -36,6 +36,7 @@ class Forecast:
 
     Attributes:
         rows: one for each treatment or stage: its name, its facts, its tokens and seconds.
+            Texts whose vectors are stored count as well; the same texts of two rows count once.
         unit: what `tokens` are: "tokens", or "characters" for a model without a tokenizer.
         seconds: predicted from a short trial on this machine; None for an endpoint.
     """
@@ -58,29 +59,22 @@ class Forecast:
         return asdict(self)
 
 
-def forecast(
-    prepared: Prepared,
-    under: Callable[[Treatment], Treated] | None = None,
-    store: Store | None = None,
-) -> Forecast:
+def forecast(prepared: Prepared) -> Forecast:
     """What a run would embed, with the time of a small part of it.
 
-    To an endpoint a few texts are sent, and their vectors kept. A run that is under way has its
-    own models `under` treatments, and what its store has is not counted.
+    To an endpoint a few texts are sent, and their vectors kept.
     """
     subject = prepared.subject
-    work = prepared.work(under or partial(on_trial, subject, fit=prepared.fit))
+    work = _counted(prepared)
     sending = None
     if isinstance(subject.model, Endpoint):
         options = prepared.options
-        pairs = [pair for stage in work for pair in stage.pairs]
+        pairs = [pair for stage, _ in work for pair in stage.pairs]
         budget = batch_budget(subject.model)
         with Store(options.store or default_store(), fresh=options.fresh) as kept:
             sending = plan_sending(subject.model, pairs, kept, budget=budget, tally=Tally())
-    counted: set[bytes] = set()
     rows: list[dict[str, Any]] = []
-    for stage in work:
-        tokens = sum(_count(*pair, counted, store) for pair in stage.pairs)
+    for stage, tokens in work:
         seconds = None if sending else _predicted_seconds(stage, tokens)
         rows.append({"name": stage.name, **stage.facts, "tokens": tokens, "seconds": seconds})
     return Forecast(
@@ -95,28 +89,40 @@ def forecast(
     )
 
 
+def total_tokens(prepared: Prepared) -> int:
+    """What a run reads, as its forecast says it."""
+    return sum(tokens for _, tokens in _counted(prepared))
+
+
+def _counted(prepared: Prepared) -> list[tuple[Work, int]]:
+    """The stages of a run, and the tokens that each reads."""
+    counted: set[bytes] = set()
+    work = prepared.work(partial(on_trial, prepared.subject, fit=prepared.fit))
+    return [
+        (stage, stage.analysed + sum(_count(*pair, counted) for pair in stage.pairs))
+        for stage in work
+    ]
+
+
 def _predicted_seconds(stage: Work, tokens: int) -> float | None:
-    """The time of a stage that embeds so many tokens; None if it has no texts."""
+    """The time of a stage that reads so many tokens; None if it has no texts."""
     timed = next((pair for pair in reversed(stage.pairs) if pair[1]), None)
     if timed is None:
         return None
-    return stage.seconds + (tokens / _tokens_per_second(*timed) if tokens else 0.0)
+    seconds = stage.seconds()
+    embedded = tokens - stage.analysed
+    return seconds + embedded / _tokens_per_second(*timed) if embedded else seconds
 
 
-def _count(
-    encoder: Encoder, texts: Sequence[Text], counted: set[bytes], store: Store | None
-) -> int:
-    """The tokens of texts whose vectors are neither stored nor `counted`; adds them to these."""
-    keys = [set(keys_of(encoder, text)) for text in texts]
-    missing = set().union(*keys)
-    if store is not None:
-        missing = store.missing(missing)
-    tokens = 0
-    for text, of_text in zip(texts, keys, strict=True):
-        if of_text & missing - counted:
-            tokens += _tokens_read(encoder, text)
-        counted |= of_text
-    return tokens
+def _count(encoder: Encoder, texts: Sequence[Text], counted: set[bytes]) -> int:
+    """The tokens of texts whose vectors are not `counted`; adds them to these."""
+    new = []
+    for text in texts:
+        keys = keys_of(encoder, text)
+        if not counted.issuperset(keys):
+            new.append(text)
+            counted.update(keys)
+    return tokens_read(encoder, new)
 
 
 def on_trial(subject: Subject, treatment: Treatment, fit: FitPart) -> Treated:
@@ -138,7 +144,7 @@ def _tokens_per_second(encoder: Encoder, texts: Sequence[Text]) -> float:
     seconds = 0.0
     while tokens == 0 or seconds < _TRIAL_SECONDS:
         seconds += _seconds(encoder, middle)
-        tokens += sum(_tokens_read(encoder, text) for text in middle)
+        tokens += tokens_read(encoder, middle)
     return tokens / seconds
 
 
@@ -149,11 +155,6 @@ def relative_time(first: Encoder, second: Encoder, texts: Sequence[Text], rounds
         _seconds(encoder, middle)
     took = [[_seconds(encoder, middle) for encoder in (first, second)] for _ in range(rounds)]
     return float(np.median([after / before for before, after in took]))
-
-
-def _tokens_read(encoder: Encoder, text: Text) -> int:
-    """The tokens of a text, up to the limit of what reads it."""
-    return text.length if encoder.window is None else min(text.length, encoder.window)
 
 
 def _seconds(encoder: Encoder, texts: Sequence[Text]) -> float:

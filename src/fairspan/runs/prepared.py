@@ -19,13 +19,15 @@ class Work:
 
     Attributes:
         pairs: texts with what embeds them. Speed is measured with the last pair that has texts.
-        seconds: of what is done beside embedding.
+        analysed: tokens that are read once more, beside embedding.
+        seconds: measures how long that takes.
         facts: further columns, such as the number of documents.
     """
 
     name: str
     pairs: tuple[Pair, ...]
-    seconds: float = 0.0
+    analysed: int = 0
+    seconds: Callable[[], float] = lambda: 0.0
     facts: Mapping[str, int | str | None] = field(default_factory=dict)
 
 

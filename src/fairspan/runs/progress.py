@@ -1,6 +1,10 @@
 """`Progress`: what a run reports while it works, and what shows it."""
 
+import sys
 from typing import Any
+
+LINE_SECONDS = 10
+"""Between two lines of progress where there is no terminal, and before the speed is known."""
 
 
 class Progress:
@@ -15,6 +19,10 @@ class Progress:
     def advance(self, amount: float) -> None:
         """Report more finished work."""
 
+    def skip(self, amount: float) -> None:
+        """Report what was finished before, which says nothing about speed."""
+        self.advance(amount)
+
     def say(self, result: str) -> None:
         """What has come out so far, beside how much is done."""
 
@@ -27,31 +35,48 @@ class Silent(Progress):
 
 
 class TqdmProgress(Progress):
-    """A bar of tqdm: in a notebook a widget, elsewhere a line on stderr."""
+    """A bar of tqdm: in a notebook a widget, elsewhere a line on stderr.
+
+    In a file or a pipe it is written every ten seconds at most.
+    """
 
     def __init__(self) -> None:
         from tqdm.auto import tqdm
+        from tqdm.notebook import tqdm as widget
 
         self._make = tqdm
+        self._seconds = 0.1
+        if not issubclass(tqdm, widget) and not sys.stderr.isatty():
+            self._seconds = LINE_SECONDS
         self._stage = ""
         # Shows nothing until `start` makes one with a total.
         self._bar: Any = tqdm(disable=True)
 
     def stage(self, name: str) -> None:
         self._stage = name
-        self._bar.set_description(name)
+        self._bar.set_description(name, refresh=False)
 
     def start(self, total: int) -> None:
         self.stop()
         self._bar = self._make(
-            total=total or None, desc=self._stage, unit="", unit_scale=True, leave=False
+            total=total or None,
+            desc=self._stage,
+            unit="",
+            unit_scale=True,
+            leave=False,
+            mininterval=self._seconds,
         )
 
     def advance(self, amount: float) -> None:
         self._bar.update(amount)
 
+    def skip(self, amount: float) -> None:
+        if not self._bar.disable:
+            self._bar.initial += amount
+        self._bar.update(amount)
+
     def say(self, result: str) -> None:
-        self._bar.set_postfix_str(result)
+        self._bar.set_postfix_str(result, refresh=False)
 
     def stop(self) -> None:
         self._bar.close()

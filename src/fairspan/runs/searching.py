@@ -9,6 +9,7 @@ import polars as pl
 
 from fairspan.calibration.treatment import PLAIN, as_treatment
 from fairspan.encoding.encoder import Encoder, Text, refuse_other_spaces
+from fairspan.encoding.fill import tokens_read
 from fairspan.errors import UnsupportedModel
 from fairspan.retrieval.indexes import IndexPlan, Vectors, assemble, plan_index
 from fairspan.retrieval.languages import PARALLEL
@@ -99,11 +100,8 @@ class Searching:
             *(self._search(run, measured, plan, treated) for measured in self.tasks), strict=True
         )
         # What the store had took no time, so that the time of all is estimated from the rest.
-        took = seconds * plan.tokens / computed if computed else None
-        window = treated.documents.window
-        tokens = plan.tokens
-        if window:
-            tokens = sum(min(text.length, window) for text in plan.flat)
+        tokens = tokens_read(treated.documents, plan.flat)
+        took = seconds * tokens / computed if computed else None
         cost = IndexCost(
             treatment=treated.treatment.name,
             index=plan.kind,

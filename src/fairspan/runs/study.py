@@ -18,7 +18,7 @@ from fairspan.encoding.store import Store, default_store
 from fairspan.errors import DesignError, FairspanError
 from fairspan.report.view import View
 from fairspan.runs.folder import HEADER, locked
-from fairspan.runs.forecast import Forecast, forecast, plan_sending
+from fairspan.runs.forecast import Forecast, forecast, plan_sending, total_tokens
 from fairspan.runs.header import Header, Timings, read_header
 from fairspan.runs.identity import Identity, key_of
 from fairspan.runs.log import DEFAULT_RUNS, LogWriter, RunLog, known_log, read_log
@@ -173,6 +173,7 @@ class Study(Generic[Options, Ready]):
         try:
             with Store(place, fresh=options.fresh) as store:
                 run = Run(store, budget, tally, progress, prepared, writer)
+                progress.start(total_tokens(prepared))
                 self.measure(prepared, run)
                 run.note_answers()
         except BaseException as error:

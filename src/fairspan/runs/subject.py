@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from fairspan.encoding.encoder import (
     identity_of,
 )
 from fairspan.encoding.endpoint import BATCH_CHARACTERS, Endpoint
-from fairspan.encoding.fill import Tally, fill
+from fairspan.encoding.fill import Tally, fill, keys_of
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters, counter_of, prompt_of, window_of
 from fairspan.errors import DesignError, UnsupportedModel, require_whole
@@ -55,12 +55,17 @@ CHUNK_CHARACTERS = 4 * CHUNK_TOKENS
 
 @dataclass(frozen=True)
 class Embedder:
-    """Embeds what a store does not have, `budget` tokens in a batch."""
+    """Embeds what a store does not have, `budget` tokens in a batch.
+
+    Attributes:
+        filled: the keys of vectors that the run has asked for, which are counted once.
+    """
 
     store: Store
     budget: int
     tally: Tally
     progress: Progress
+    filled: set[bytes] = field(default_factory=set, kw_only=True)
 
     def embed(self, encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
         """[texts, dimension], their vectors, from the store or computed."""
@@ -68,8 +73,26 @@ class Embedder:
         return np.stack(self.read([encoder.key(text) for text in texts]))
 
     def fill(self, encoder: Encoder, texts: Sequence[Text]) -> None:
-        advance = self.progress.advance
-        fill(encoder, texts, self.store, budget=self.budget, tally=self.tally, progress=advance)
+        new = []
+        for text in texts:
+            keys = keys_of(encoder, text)
+            if not self.filled.issuperset(keys):
+                new.append(text)
+                self.filled.update(keys)
+        fill(
+            encoder,
+            new,
+            self.store,
+            budget=self.budget,
+            tally=self.tally,
+            progress=self._report,
+        )
+
+    def _report(self, tokens: int, stored: bool) -> None:
+        if stored:
+            self.progress.skip(tokens)
+        else:
+            self.progress.advance(tokens)
 
     def read(self, keys: Sequence[bytes]) -> list[np.ndarray]:
         vectors = self.store.get(keys)

@@ -34,9 +34,7 @@ def _measure(prepared: PreparedAudit, run: Run) -> None:
     segments = prepared.segments
     documents = prepared.texts
     treatments = prepared.options.all_treatments
-    tokens = sum(text.length for text in segments + documents)
     run.announce(pair for treatment in treatments for pair in prepared.pairs(treatment, run.under))
-    run.progress.start(sum(tokens + prepared.fit.tokens(treatment) for treatment in treatments))
     for treatment in treatments:
         run.progress.stage(treatment.name)
         treated = run.under(treatment)

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -114,14 +114,16 @@ class PreparedCollapse:
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
         """One line per treatment. Spectra take about as long under each, so they are timed once."""
         lines = []
-        analysis = 0.0
+        tokens = sum(text.tokens for text in self.analysed)
+        seconds: Callable[[], float] | None = None
         for treatment in self.options.all_treatments:
             encoder = under(treatment).documents
-            if self.analysed and treatment.baseline is None:
-                analysis = analysis or self._spectra_seconds(encoder.model)
-            seconds = 0.0 if treatment.baseline else analysis
             pairs = (*fit_pairs(treatment, self.fit, under), (encoder, self.texts))
-            lines.append(Work(treatment.name, pairs, seconds=seconds))
+            line = Work(treatment.name, pairs)
+            if tokens and treatment.baseline is None:
+                seconds = seconds or cache(partial(self._spectra_seconds, encoder.model))
+                line = replace(line, analysed=tokens, seconds=seconds)
+            lines.append(line)
         return lines
 
     def _spectra_seconds(self, model: SentenceTransformer) -> float:

@@ -26,13 +26,7 @@ from fairspan.studies.collapse.view import view_of, write_results
 
 def _measure(prepared: PreparedCollapse, run: Run) -> None:
     """Measure every treatment, and the word control."""
-    treatments = prepared.options.all_treatments
-    embedded = sum(text.length for text in prepared.texts)
-    analysed = sum(text.tokens for text in prepared.analysed)
-    total = sum(embedded + prepared.fit.tokens(treatment) for treatment in treatments)
-    total += analysed * sum(treatment.baseline is None for treatment in treatments)
-    run.progress.start(total)
-    for treatment in treatments:
+    for treatment in prepared.options.all_treatments:
         run.add(_rows(prepared, run, treatment))
     run.progress.stage("raw word embeddings")
     cuts = prepared.cuts

@@ -125,22 +125,15 @@ def prepare_benchmark(
 
 def measure_benchmark(prepared: PreparedBenchmark, run: Run) -> None:
     """Score every task under every treatment; a score that is stored is not computed again."""
-
-    @cache
-    def under(treatment: Treatment) -> Treated:
-        if treatment.whitens:
-            run.progress.stage(f"fitting {treatment.name}")
-            run.progress.start(prepared.fit.tokens(treatment))
-        return run.under(treatment)
-
+    under = cache(run.under)
     for number, task in enumerate(prepared.tasks, start=1):
         about = task.metadata
         for treatment in prepared.options.compared:
-            stage = f"{about.name} ({number} of {len(prepared.tasks)}): {treatment.name}"
-            run.progress.stage(stage)
+            place = f"{about.name} ({number} of {len(prepared.tasks)})"
+            run.progress.stage(f"{place}: {treatment.name}")
             key = prepared.key(task, treatment)
             if run.store.missing([key]):
-                encoder = _encoder(prepared, run, under(treatment), stage)
+                encoder = _encoder(prepared, run, under(treatment))
                 run.store.put({key: np.array([score_task(task, encoder)])})
             columns = {"treatment": treatment.name, "measure": about.main_score}
             columns |= {"document": about.name, "part": about.type}
@@ -149,7 +142,7 @@ def measure_benchmark(prepared: PreparedBenchmark, run: Run) -> None:
         task.unload_data()
 
 
-def _encoder(prepared: PreparedBenchmark, run: Run, treated: Treated, stage: str) -> MtebEncoder:
+def _encoder(prepared: PreparedBenchmark, run: Run, treated: Treated) -> MtebEncoder:
     """A model under a treatment as mteb calls it, which embeds what the store does not have."""
     subject = prepared.subject
     asked = {"query": prepared.options.query_prompt, None: prepared.options.prompt}
@@ -172,10 +165,7 @@ def _encoder(prepared: PreparedBenchmark, run: Run, treated: Treated, stage: str
         elif prompt is None:
             prompt = _usual_prompt(subject, side)
         encoder, counter = parts(side, prompt)
-        counted = list(map(Text, texts, counter.count_whole(texts)))
-        run.progress.stage(stage)
-        run.progress.start(sum(text.length for text in counted))
-        return run.embed(encoder, counted)
+        return run.embed(encoder, list(map(Text, texts, counter.count_whole(texts))))
 
     return MtebEncoder(embed, _prompts_of(subject.model), subject.similarity)
 

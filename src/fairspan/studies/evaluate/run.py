@@ -42,8 +42,6 @@ def _measure(prepared: PreparedEvaluation | PreparedBenchmark, run: Run) -> None
     under = cache(run.under)
     treatments = options.all_treatments
     run.announce(pair for treatment in treatments for pair in prepared.embedded(treatment, under))
-    asked = sum(text.length for text in queries)
-    run.progress.start(sum(asked + prepared.fit.tokens(treatment) for treatment in treatments))
     kept = []
     for treatment in treatments:
         run.progress.stage(f"{treatment.name}: queries")
@@ -55,7 +53,6 @@ def _measure(prepared: PreparedEvaluation | PreparedBenchmark, run: Run) -> None
         same = f"{twin.name} does not change these queries, so it is the same on documents only"
         run.header.part(EvaluateEntries).details.append(same)
     indexed = [(treatment, plan) for treatment in kept for plan in prepared.plans_of(treatment)]
-    run.progress.start(sum(plan.tokens for _, plan in indexed))
     for treatment, plan in indexed:
         run.progress.stage(f"{treatment.name}: {plan.kind}")
         rows, cost = prepared.searching.index_and_search(run, under(treatment), plan)

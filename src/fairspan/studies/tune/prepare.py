@@ -65,11 +65,6 @@ class TunedTask:
         tasks = [with_short_queries(task, counter, tokens) for task in self.searching.tasks]
         return replace(self.searching, tasks=tuple(tasks))
 
-    def tokens(self, lengths: Sequence[int | None] = (None,)) -> int:
-        """How many tokens are read of it, documents again for each length of queries."""
-        queries = [text.length for tokens in lengths for text in self.asking(tokens).queries()]
-        return len(lengths) * self.plan.tokens + sum(queries)
-
     def pairs(self, treated: Treated, lengths: Sequence[int | None] = (None,)) -> list[Pair]:
         """What is embedded of it under a treatment, with queries of these lengths."""
         queries = [(treated.queries, self.asking(tokens).queries()) for tokens in lengths]

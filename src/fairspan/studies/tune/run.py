@@ -8,7 +8,7 @@ import polars as pl
 
 from fairspan.calibration.treatment import PLAIN, as_treatment
 from fairspan.encoding.calling import call_of
-from fairspan.runs.forecast import forecast, relative_time
+from fairspan.runs.forecast import relative_time
 from fairspan.runs.log import RunLog
 from fairspan.runs.study import Run, Study
 from fairspan.runs.subject import Treated
@@ -37,11 +37,7 @@ class Tuning:
     def measure(self) -> None:
         """Every candidate on the tasks, the choice on the guards, and chunks to compare it with."""
         tasks = self.prepared.tasks
-        self.run.progress.stage("timing a few texts")
-        expected = forecast(self.prepared, self.run.under, self.run.store)
-        self.run.progress.stage(expected.sentence)
         for task in tasks:
-            self.run.progress.start(task.tokens(task.lengths))
             self.entries.query_tokens[task.name] = self._query_tokens(task)
         self._search(list(self.treatments), tasks)
         decision = self._decide()
@@ -63,7 +59,6 @@ class Tuning:
 
     def _search(self, names: Sequence[str], tasks: Sequence[TunedTask]) -> None:
         """Search tasks or guards under some treatments, and log the rows of each treatment."""
-        self.run.progress.start(len(names) * sum(task.tokens() for task in tasks))
         lengths = self.entries.query_tokens
         for name in names:
             rows = [self._rows(task, name, lengths.get(task.name)) for task in tasks]
