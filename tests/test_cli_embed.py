@@ -175,7 +175,7 @@ def test_off_a_terminal_there_is_a_line_every_ten_seconds(
     assert lines == [
         "loading …",
         "1,000 tokens take about 2 min by the speed so far …",
-        *(f"stage {n}: {n}0 of 1,000 tokens, about {1000 // 10 - n} s left …" for n in (20, 30, 40)),
+        *(f"stage {n}: {n}0 of 1,000 tokens, about {100 - n} s left …" for n in (20, 30, 40)),
     ]
 
 

@@ -120,6 +120,9 @@ class TerminalProgress(AnyProgress):
         if self._task is not None:
             self._task.description = f"{self._stage}: {result}"
 
+    def note(self, line: str) -> None:
+        self._print(f"{printable(line)} …")
+
     def stop(self) -> None:
         self._bar.stop()
         self._clear()
@@ -167,7 +170,7 @@ class TerminalProgress(AnyProgress):
         task = self._task
         if task is None or not task.completed:
             return f"{self._stage} …"
-        done = f"{task.completed:,.0f} of {task.total or 0:,.0f} tokens"
+        done = f"{task.completed:,.0f} of {max(task.total or 0, task.completed):,.0f} tokens"
         if self._result:
             share = f", {task.percentage:.0f} % done" if task.total else ""
             done = f"{self._result}{share}"

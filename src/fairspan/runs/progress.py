@@ -26,6 +26,10 @@ class Progress:
     def say(self, result: str) -> None:
         """What has come out so far, beside how much is done."""
 
+    def note(self, line: str) -> None:
+        """What is shown in any case, such as what is sent to an endpoint."""
+        self.stage(line)
+
     def stop(self) -> None:
         """Counted work is over."""
 
@@ -41,6 +45,7 @@ class TqdmProgress(Progress):
     """
 
     def __init__(self) -> None:
+        """A bar that `start` begins."""
         from tqdm.auto import tqdm
         from tqdm.notebook import tqdm as widget
 
@@ -57,6 +62,7 @@ class TqdmProgress(Progress):
         self._bar.set_description(name, refresh=False)
 
     def start(self, total: int) -> None:
+        """Replace the bar by a new one."""
         self.stop()
         self._bar = self._make(
             total=total or None,

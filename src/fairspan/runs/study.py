@@ -68,7 +68,7 @@ class Run(Embedder):
         if isinstance(model, Endpoint):
             sending = plan_sending(model, pairs, self.store, budget=self.budget, tally=self.tally)
             self.writer.header = replace(self.header, sending=sending)
-            self.progress.stage(sending.words)
+            self.progress.note(sending.words)
 
     def prove_whole(
         self, encoder: Encoder, texts: Sequence[Text], *, may_cut: bool = False

@@ -73,6 +73,7 @@ class Embedder:
         return np.stack(self.read([encoder.key(text) for text in texts]))
 
     def fill(self, encoder: Encoder, texts: Sequence[Text]) -> None:
+        """Embed the texts that this run has not asked for before."""
         new = []
         for text in texts:
             keys = keys_of(encoder, text)
