@@ -145,8 +145,9 @@ def test_any_object_that_encodes_can_be_inspected_as_it_comes() -> None:
     whole, first = np.array([61.0, 61.0, 1.0]), np.array([61.0, 1.0, 1.0])
     assert found.readings[0].representation[0] == pytest.approx(cosine(whole, first), abs=1e-5)
     assert (found.unit, found.readings[0].window) == ("characters", None)
+    assert len(fairspan.inspect(Letters(), ["a", "b"]).readings) == 1, "plain alone"
     with pytest.raises(UnsupportedModel, match="omit tiles"):
-        fairspan.inspect(Letters(), ["a", "b"])
+        fairspan.inspect(Letters(), ["a", "b"], treatments=["plain", "tiles"])
     with pytest.raises(UnsupportedModel, match=r"has no encode"):
         fairspan.inspect(object(), ["a", "b"], treatments=["none"])  # type: ignore[arg-type]
 
@@ -265,13 +266,17 @@ def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str)
 def test_a_long_document_by_default_is_read_whole_in_tiles_and_cut_by_the_plain_model(
     make_tiny: Make,
 ) -> None:
-    """The plain model reads 512 of 602 tokens; tiles read all without max_seq_length."""
+    """The plain model reads 512 of 602 tokens; long reads all without max_seq_length, and would not
+    change a document of 202."""
     model, parts = make_tiny("bert", "mean"), texts(400, 100, 100)
     found = fairspan.inspect(model, parts, progress=False)
     told = [(one.treatment, one.window, one.unseen) for one in found.readings]
-    assert told == [("plain", 512, 90), ("tiles", None, 0)]
+    assert told == [("plain", 512, 90), ("long", None, 0)]
     assert found.view.cards[0].badge == "15.0\xa0% never seen"
-    assert "The whole document is read by tiles." in found.warnings
+    assert "The whole document is read by long." in found.warnings
+    short = fairspan.inspect(model, parts[1:], progress=False)
+    assert [one.treatment for one in short.readings] == ["plain", "tiles"]
+    assert short.notes[-1].startswith("compared by default: tiles, since long")
     assert model.max_seq_length == 512, "the caller's model stays as it is"
 
 

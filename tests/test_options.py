@@ -74,7 +74,8 @@ def test_a_search_has_the_options_of_its_task(
 def test_names_and_defaults_of_models() -> None:
     assert named(None) == "all-MiniLM-L6-v2"
     assert (named("a/b"), named(Remote()), named(object())) == ("a/b", "theirs", "object")
-    assert default_treatments("a/b") == ("plain", "tiles")
+    assert default_treatments("a/b") == ("plain", "long")
+    assert default_treatments("a/b", inside=True) == ("plain", "tiles")
     assert default_treatments(Remote()) == ("plain", "chunk-mean")
 
 

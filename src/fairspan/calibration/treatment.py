@@ -34,7 +34,13 @@ from fairspan.calibration.calibration import (
 from fairspan.errors import DesignError, FairspanError, require_list
 
 PLAIN = "plain"
-DEFAULT_TREATMENTS = (PLAIN, "tiles")
+DEFAULT_TREATMENTS = (PLAIN, "long")
+INSIDE_TREATMENTS = (PLAIN, "tiles")
+"""The default for documents that fit into the window, which `long` does not change."""
+INSIDE_NOTE = (
+    "compared by default: tiles, since long, the default of calibrate, changes only texts longer "
+    "than the window or than 512 tokens"
+)
 CLOSED_TREATMENTS = (PLAIN, "chunk-mean")
 """The default for a model that only gives vectors, which allows no other."""
 CHUNK_TOKENS = 128

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairspan.calibration.treatment import DEFAULT_TREATMENTS, as_treatments
+from fairspan.calibration.treatment import as_treatments
 from fairspan.cli.command import command
 from fairspan.cli.options import Showing
 from fairspan.cli.progress import running, say_loading
@@ -22,7 +22,7 @@ def inspect(
     borders: str = "auto",
     parts: int | None = None,
     vectors: int | None = None,
-    treatments: Sequence[str] = DEFAULT_TREATMENTS,
+    treatments: Sequence[str] | None = None,
     prompt: str | None = None,
     picture: Path | None = None,
     html: Path | None = None,
@@ -48,7 +48,8 @@ def inspect(
             segments, otherwise headings in Markdown and rules in text, otherwise parts.
         parts: number of about equal parts to split the text into, at paragraphs. By default 4.
         vectors: show the parts that embed gives a vector each, for so many per document.
-        treatments: what is compared: plain, paper, tiles, tiles+tiles=segments, …
+        treatments: what is compared: plain, long, tiles, tiles+tiles=segments, … By default plain
+            and long, or tiles in place of long if the document fits into the window.
         prompt: text put before every text. By default the model's own.
         picture: draw the main figure into this PNG, SVG or PDF.
         html: write a page that colours the text by its segments' shares.
@@ -63,7 +64,8 @@ def inspect(
     with running(picture, kept=False) as progress:
         document = read_document(file, borders)
         Loading(**loading).require_device()
-        as_treatments(treatments)
+        if treatments is not None:
+            as_treatments(treatments)
         find_model(model)
         say_loading(progress, model)
         from fairspan.studies.inspect.run import inspect

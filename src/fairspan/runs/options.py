@@ -12,7 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from fairspan.calibration.treatment import CLOSED_TREATMENTS, DEFAULT_TREATMENTS, Treatment
+from fairspan.calibration.treatment import (
+    CLOSED_TREATMENTS,
+    DEFAULT_TREATMENTS,
+    INSIDE_TREATMENTS,
+    Treatment,
+)
 from fairspan.model.source import DEFAULT_MODEL, Loading, find_model
 
 if TYPE_CHECKING:
@@ -166,8 +171,11 @@ def named(model: Any) -> str:
     return remote if isinstance(remote, str) else type(model).__name__
 
 
-def default_treatments(model: AnyModel) -> tuple[str, ...]:
+def default_treatments(model: AnyModel, *, inside: bool = False) -> tuple[str, ...]:
+    """What is compared by default, on documents that fit `inside` the window or on any."""
     # Whether it is a SentenceTransformer is found without importing one.
     kinds = {kind.__name__ for kind in type(model).__mro__}
     is_open = isinstance(model, str | None) or "SentenceTransformer" in kinds
-    return DEFAULT_TREATMENTS if is_open else CLOSED_TREATMENTS
+    if not is_open:
+        return CLOSED_TREATMENTS
+    return INSIDE_TREATMENTS if inside else DEFAULT_TREATMENTS

@@ -10,8 +10,6 @@ from typing import ClassVar
 
 from fairspan.calibration.calibration import PerSide, check_temperature
 from fairspan.calibration.treatment import (
-    DEFAULT_TREATMENTS,
-    PLAIN,
     AnyTreatment,
     Treatment,
     as_treatments,
@@ -61,7 +59,8 @@ class EvaluateOptions(StudyOptions, TaskOptions):
             each of which asks for the document of `corpus` it was cut out of, or pages joined from
             its texts.
         treatments: what is compared, the baseline first, as in an audit. By default plain and long;
-            for pages plain and tiles; for an endpoint plain and chunk-mean.
+            for pages, which fit into the window, plain and tiles; for an endpoint plain and
+            chunk-mean.
         temperature_grid: softmax temperatures of which every pair, one for queries and one for
             documents, is a treatment as well, in a table and a heat map; by default beside plain
             only.
@@ -157,12 +156,10 @@ class EvaluateOptions(StudyOptions, TaskOptions):
 
     @cached_property
     def compared(self) -> tuple[Treatment, ...]:
-        usual: Sequence[AnyTreatment] = default_treatments(self.model)
-        if usual == DEFAULT_TREATMENTS and self.task != PAGES:
-            usual = (PLAIN, "long")
-        if self.temperature_grid:
-            usual = (PLAIN,)
-        listed = usual if self.treatments is None else self.treatments
+        listed = self.treatments
+        if listed is None:
+            usual = default_treatments(self.model, inside=self.task == PAGES)
+            listed = usual[:1] if self.temperature_grid else usual
         return as_treatments([*as_treatments(listed, error=CorpusError), *self._pairs()])
 
     def _pairs(self) -> list[str]:

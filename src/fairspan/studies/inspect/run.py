@@ -7,7 +7,14 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.calibration import WIDEST_WINDOW
-from fairspan.calibration.treatment import DEFAULT_TREATMENTS, AnyTreatment, as_treatments
+from fairspan.calibration.treatment import (
+    DEFAULT_TREATMENTS,
+    INSIDE_NOTE,
+    INSIDE_TREATMENTS,
+    PLAIN,
+    AnyTreatment,
+    as_treatments,
+)
 from fairspan.calibration.words import in_words
 from fairspan.corpus.marked_text import NAMES
 from fairspan.encoding.encoder import AnyModel, ModelEncoder, Text, refuse_other_spaces
@@ -37,7 +44,7 @@ def inspect(
     model: AnyModel,
     document: AnyDocument,
     *,
-    treatments: Sequence[AnyTreatment] = DEFAULT_TREATMENTS,
+    treatments: Sequence[AnyTreatment] | None = None,
     borders: str = "auto",
     parts: int | None = None,
     vectors: int | None = None,
@@ -54,11 +61,12 @@ def inspect(
     """Measure how much of each segment is in the vector of one document, under every treatment.
 
     Args:
-        model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2; or, without
-            treatments, any object with `encode(list[str])`.
+        model: a SentenceTransformer, its name or folder, None for all-MiniLM-L6-v2; or any object
+            with `encode(list[str])`, which has no treatments.
         document: a text; or its segments, as texts or tables with `text`, `title` and `language`;
             or what `fairspan.corpus.document_file.read_document` read.
-        treatments: as in `audit`; the first is "before".
+        treatments: as in `audit`; the first is "before". By default plain and long, or tiles in
+            place of long if the document fits into the window, where long changes nothing.
         borders: how the segments of a text are found: "heading", "rule", "blank", "line", "parts",
             or "auto".
         parts: number of about equal parts that a text without borders is split into; by default 4,
@@ -72,8 +80,7 @@ def inspect(
         progress: True for a bar, False for none, or an object that shows it.
     """
     shown = as_progress(progress)
-    chosen = as_treatments(treatments)
-    for treatment in chosen:
+    for treatment in as_treatments((PLAIN,) if treatments is None else treatments):
         if treatment.whitens or treatment.chunks:
             reason = "has no single pass over a document"
             if treatment.whitens:
@@ -84,18 +91,28 @@ def inspect(
         require_whole("parts", parts, least=2)
     rule = None if vectors is None else PartRule(vectors)
     subject = open_subject(model, name=model_name, loading=loading, progress=shown)
-    subject = subject.with_prompts(prompt).reading(chosen)
+    subject = subject.with_prompts(prompt)
+    fits = tokens_that_fit(subject.model) if subject.is_open else WIDEST_WINDOW
+    lens = focus(document, subject.counter, borders=borders, parts=parts, rule=rule, fits=fits)
+    notes = tuple[str, ...]()
+    if treatments is None:
+        treatments = DEFAULT_TREATMENTS if subject.is_open else (PLAIN,)
+        if subject.is_open and lens.length <= fits:
+            treatments = INSIDE_TREATMENTS
+            notes = (INSIDE_NOTE,)
+    chosen = as_treatments(treatments)
+    subject = subject.reading(chosen)
+    lens = replace(lens, counter=subject.counter)
     refuse_unsuited(subject, chosen)
     budget = batch_budget(subject.model, batch_tokens)
-    fits = WIDEST_WINDOW if rule is None else tokens_that_fit(subject.model)
-    lens = focus(document, subject.counter, borders=borders, parts=parts, rule=rule, fits=fits)
     with Store(":memory:") as store:
         embedder = Embedder(store, budget, Tally(), shown)
         embed = embedder.embed
         treated = [subject.under(treatment, embed=embed, lasting=False) for treatment in chosen]
         shown.start(len(chosen) * sum(subject.counter.count_whole([lens.text, *lens.texts])))
         try:
-            return look_through(lens, subject, treated, embed, name=name, read=embedder.read)
+            inspection = look_through(lens, subject, treated, embed, name=name, read=embedder.read)
+            return replace(inspection, notes=(*inspection.notes, *notes))
         finally:
             shown.stop()
 
