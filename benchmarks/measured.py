@@ -1,12 +1,13 @@
-"""The table of measured models in docs/measured.md: one command makes a model's row.
+"""What search finds with models as they are published: docs/measured.md and docs/vectors.md.
 
-    python -m benchmarks.measured MODEL [--qmsum beir:FOLDER]
+    python -m benchmarks.measured MODEL --data FOLDER [--task essays --task qmsum] [--dtype float16]
     python -m benchmarks.measured --page
 
-MODEL is a folder, a name on the hub or all-MiniLM-L6-v2, and is measured in float32 with its own
-window: `audit` on the sample, `tune` on the long sample, `evaluate` on QMSum, on which nothing is
-chosen. All figures go to benchmarks/measured/NAME.json, from which the table is made; a `note`
-there is shown beside the model's name. A command that was stopped continues where it was.
+MODEL is a folder, a name on the hub or all-MiniLM-L6-v2, read with its own window. Essays and the
+sample for the audit come with fairspan; FOLDER holds the other tasks, each in the layout of BEIR,
+and those that it lacks are left out. Figures go to benchmarks/measured/NAME.json, task by task, and
+`--page` makes tables and pictures of them; a `note` in the file is shown beside the model's name.
+A command that was stopped continues.
 """
 
 from __future__ import annotations
@@ -14,135 +15,313 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import fairspan
-from benchmarks.long import cell
-from benchmarks.quality import METRIC, ONLY, say, short
+from benchmarks.quality import METRIC, say, short
 from fairspan.model.loading import Loading, load_model
 from fairspan.model.pooling import pooling_of
 from fairspan.model.window import window_of
-from fairspan.report.frames import columns_of, interval
+from fairspan.report.style import COLOURS, INK, MARKERS, PALE, figure_bytes, house_style, make_grid
 from fairspan.report.text import model_name
-from fairspan.stats.choice import quality
-from fairspan.studies.evaluate.measures import EvaluateEntries
-from fairspan.studies.tune.summary import PLAIN, decide
 
 Facts = dict[str, Any]
 ROOT = Path(__file__).parents[1]
-FACTS, PAGE = ROOT / "benchmarks/measured", ROOT / "docs/measured.md"
-QMSUM = {
-    PLAIN: (PLAIN, "whole"),
-    "chunks": ("chunk-mean-window", "whole"),
-    "long": (f"long{ONLY}", "whole"),
+FACTS = ROOT / "benchmarks/measured"
+DOCS = ROOT / "docs"
+PAGE = DOCS / "measured.md"
+VECTORS_PAGE = DOCS / "vectors.md"
+README = ROOT / "README.md"
+AUDIT = "audit"
+TASKS = {
+    "essays": "essays",
+    "documentation": "documentation",
+    "wikipedia": "Wikipedia",
+    "pages4": "pages of 4 parts",
+    "pages16": "pages of 16 parts",
+    "qmsum": "meetings (QMSum)",
+    "scifact": "abstracts (SciFact)",
 }
-QMSUM["several"] = PLAIN, "chunk-max"
-ANSWERS = {"use": "use {}", "probably": "probably {}", "keep": "keep plain; {}"}
+"""What is searched, with titles."""
+SINGLE = ("plain", "chunk-mean-window", "long", "tiles", "long+tile_size=window")
+"""Readings of one vector per document."""
+BEST = {"long": "", "tiles": " (`tiles`)", "long+tile_size=window": " (wide tiles)"}
+"""Those that the best one is taken from, in hindsight."""
+VECTORS = ("1", "2", "4", "8", "16", "all")
+CURVES = ("all-MiniLM-L6-v2", "granite-embedding-30m-english", "all-mpnet-base-v2")
+CURVE_TASKS = ("essays", "documentation", "wikipedia", "pages16", "qmsum")
 
 
-def measure(given: argparse.Namespace) -> None:
-    """Write what is found about a model, study by study, beside what was known."""
-    name, model = model_name(given.model), load_model(given.model, Loading(dtype="float32"))
+def measure(asked: argparse.Namespace) -> None:
+    """Write what is measured of a model, task by task, beside what was measured before."""
+    name = model_name(asked.model)
+    model = load_model(asked.model, Loading(dtype=asked.dtype))
     file = FACTS / f"{name.replace('/', '--')}.json"
-    known: Facts = json.loads(file.read_text("utf-8")) if file.exists() else {"note": ""}
-    facts = {**known, "model": name, "parameters": sum(one.numel() for one in model.parameters())}
-    facts |= {"dimensions": model.get_embedding_dimension(), "window": window_of(model)}
-    facts |= {"pooling": pooling_of(model, model[0]).module.pooling_mode}
-    for verb, study, asked in (
-        ("audit", audit, {}),
-        ("tune", tune, {}),
-        ("qmsum", qmsum, {"task": given.qmsum}),
-    ):
-        log, found = study(model, **asked, name=name)
-        machine = (
-            torch.cuda.get_device_name()
-            if model.device.type == "cuda"
-            else log.header.machine.processor
-        )
-        facts[verb] = {**found, "machine": machine, "date": log.header.finished[:10]}
-        facts[verb]["versions"] = log.header.versions
-        file.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n", "utf-8")
-        say(f"{name}, {verb}: {found}")
-
-
-def audit(model: Any, **asked: Any) -> tuple[Any, Facts]:
-    log = fairspan.audit(model, treatments=[PLAIN, "tiles"], progress=False, **asked)
-    names = ("verdict", "position", "estimate", "low", "high", "documents", "sentence")
-    return log, {
-        one["treatment"]: {key: one[key] for key in names}
-        for one in log.frame("families").to_dicts()
+    facts: Facts = json.loads(file.read_text("utf-8")) if file.exists() else {"note": ""}
+    facts |= {
+        "model": name,
+        "parameters": sum(weights.numel() for weights in model.parameters()),
+        "dimensions": model.get_embedding_dimension(),
+        "window": window_of(model),
+        "pooling": pooling_of(model, model[0]).module.pooling_mode,
     }
+    for key in asked.task or (AUDIT, *TASKS):
+        options: dict[str, Any] = {"corpus": "long-sample", "sets": 1000}
+        if key == AUDIT:
+            facts[AUDIT] = audit(model, name) | {"dtype": asked.dtype}
+        elif key == "essays" or (asked.data / key).exists():
+            if key != "essays":
+                options = {"task": f"beir:{asked.data / key}"}
+            measured = search(model, name, options) | {"dtype": asked.dtype}
+            facts.setdefault("tasks", {})[key] = measured
+        else:
+            say(f"{key}: not in {asked.data}, left out")
+            continue
+        file.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        say(f"{name}: {key} measured")
 
 
-def tune(model: Any, **asked: Any) -> tuple[Any, Facts]:
-    log = fairspan.tune(model, progress=False, **asked)
-    decision, candidates = (
-        decide(log.rows, log.header),
-        log.frame("candidates").select("treatment", "quality").rows(),
-    )
-    assert decision.choice  # only guards can exclude every candidate
-    found = {
-        "answer": decision.answer,
-        "treatment": decision.name,
-        **columns_of(decision.choice.gain),
-    }
-    found |= {
-        name: quality(decision.choice.checked, arm)
-        for name, arm in (("before", PLAIN), ("after", decision.name))
-    }
-    return log, found | {"sentence": log.verdicts["sentence"][0], "candidates": dict(candidates)}
+def audit(model: Any, name: str) -> Facts:
+    """The verdict on each of two treatments, on documents of four paragraphs of the sample."""
+    log = fairspan.audit(model, treatments=["plain", "tiles"], name=name, progress=False)
+    keys = ("verdict", "position", "estimate", "low", "high", "documents", "sentence")
+    rows = log.frame("families").to_dicts()
+    verdicts = {row["treatment"]: {key: row[key] for key in keys} for row in rows}
+    return {**verdicts, **circumstances(log, model)}
 
 
-def qmsum(model: Any, **asked: Any) -> tuple[Any, Facts]:
-    how = {
-        "treatments": list(dict.fromkeys(treatment for treatment, _ in QMSUM.values())),
+def search(model: Any, name: str, options: Mapping[str, Any]) -> Facts:
+    """nDCG@10 with its interval, by treatment and index, of one task."""
+    common = {
+        **options,
+        "name": name,
         "documents_only": False,
+        "metrics": [METRIC],
+        "too_long": "cut",
+        "progress": False,
     }
-    how |= {"indexes": ["whole", "chunk-max"], "chunk_tokens": "window", "too_long": "cut"}
-    log = fairspan.evaluate(model, **asked, **how, metrics=[METRIC], progress=False)
-    rows = {(one["treatment"], one["index"]): one for one in log.frame("quality").to_dicts()}
-    entries = log.header.part(EvaluateEntries)
-    costs = {(cost.treatment, cost.index): cost for cost in entries.costs}
-    names = ("estimate", "low", "high", "change_estimate", "change_low", "change_high", "queries")
-    found = {arm: {key: rows[pair][key] for key in names} for arm, pair in QMSUM.items()}
-    return log, found | {"vectors": {arm: costs[pair].vectors for arm, pair in QMSUM.items()}}
+    several = fairspan.evaluate(model, treatments=["plain", "long"], vectors=VECTORS, **common)
+    single = fairspan.evaluate(model, treatments=SINGLE, **common)
+    names = ("estimate", "low", "high")
+    results: dict[str, Facts] = {}
+    for row in several.frame("vectors").to_dicts():
+        cell = {key: row[key] for key in (*names, "vectors_per_document")}
+        results[f"{row['treatment']}, {row['index']}"] = cell
+    quality = single.frame("quality")
+    for row in quality.filter(index="whole").to_dicts():
+        cell = {key: row[key] for key in (*names, "change_estimate", "change_low", "change_high")}
+        results.setdefault(f"{row['treatment']}, whole", {}).update(cell)
+    return {
+        "queries": quality["queries"][0],
+        "documents": quality["clusters"][0],
+        "results": results,
+        **circumstances(single, model),
+    }
 
 
-def row(facts: Facts) -> str:
-    """A model's line of the table; studies that are missing have empty cells."""
-    cells = [
-        " ".join(filter(None, (facts["model"], facts["note"]))),
-        f"{facts['parameters'] / 1e6:.0f} M",
-    ]
-    cells += [f"{facts['dimensions']:,}", f"{facts['window']:,}", facts["pooling"]]
-    for one in (facts["audit"][arm] for arm in (PLAIN, "tiles")):
-        where = "" if one["verdict"] == "fair" else f" at position {one['position']}"
-        cells.append(f"{one['verdict']}: {short(one['estimate'], '+.3f')}{where}")
-    tuned, found, answer = facts.get("tune"), facts.get("qmsum"), ""
-    if tuned:
-        chunks = next(
-            value for name, value in tuned["candidates"].items() if name.startswith("chunk-mean")
-        )
-        answer = (
-            f"{ANSWERS[tuned['answer']].format(tuned['treatment'])}: {short(tuned['before'])} → "
-        )
-        answer += f"{short(tuned['after'])} ({cell(interval(tuned), '+.3f')}); "
-        answer += f"averaged chunks {short(chunks)}"
-    measured = {} if found is None else found
-    searched = {arm: short(measured[arm]["estimate"]) if arm in measured else "" for arm in QMSUM}
-    if "long" in measured:
-        searched["long"] += f" ({cell(interval(found['long'], 'change_'), '+.3f')})"
-    return f"| {' | '.join([*cells, answer, *searched.values()])} |\n"
+def circumstances(log: Any, model: Any) -> Facts:
+    """The machine, the day and the versions of what a log holds."""
+    on_gpu = model.device.type == "cuda"
+    return {
+        "machine": torch.cuda.get_device_name() if on_gpu else log.header.machine.processor,
+        "date": log.header.finished[:10],
+        "versions": log.header.versions,
+    }
 
 
-def with_table(text: str) -> str:
-    """The page with the rows that the files make, the smallest model first."""
-    known = [json.loads(file.read_text("utf-8")) for file in FACTS.glob("*.json")]
-    rows = "".join(map(row, sorted(known, key=lambda one: (one["parameters"], one["model"]))))
-    return re.sub(r"(?m)^(\|---.*\n)(?:\|.*\n)*", lambda found: found[1] + rows, text, count=1)
+def models() -> list[Facts]:
+    """What the files say, the smallest model first."""
+    facts = [json.loads(file.read_text("utf-8")) for file in FACTS.glob("*.json")]
+    return sorted(facts, key=lambda model: (model["parameters"], model["model"]))
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+
+
+def model_table() -> str:
+    """The models, and the verdicts of their audits."""
+    rows = []
+    for facts in models():
+        verdicts = []
+        for arm in ("plain", "tiles"):
+            verdict = facts.get(AUDIT, {}).get(arm)
+            if verdict is None:
+                verdicts.append("")
+                continue
+            fair = verdict["verdict"] == "fair"
+            where = "" if fair else f" at position {verdict['position']}"
+            verdicts.append(f"{verdict['verdict']}: {short(verdict['estimate'], '+.3f')}{where}")
+        name = " ".join(filter(None, (facts["model"], facts["note"])))
+        size = f"{facts['parameters'] / 1e6:.0f} M"
+        shape = (f"{facts['dimensions']:,}", f"{facts['window']:,}", facts["pooling"])
+        rows.append([name, size, *shape, *verdicts])
+    head = ("model", "parameters", "dimensions", "window", "pooling", "audit, plain")
+    return table([*head, "audit, `tiles`"], rows)
+
+
+def search_table() -> str:
+    """Search with one vector per document, and with one per chunk, model by model."""
+    rows = []
+    for facts in models():
+        for key, title in TASKS.items():
+            if key not in facts.get("tasks", {}):
+                continue
+            results = facts["tasks"][key]["results"]
+            estimates = {name: cell["estimate"] for name, cell in results.items()}
+            best = max(BEST, key=lambda treatment: estimates[f"{treatment}, whole"])
+            gain = results["long, whole"]
+            low, middle, high = (
+                short(gain[f"change_{end}"], "+.3f") for end in ("low", "estimate", "high")
+            )
+            rows.append(
+                [
+                    facts["model"],
+                    title,
+                    *(short(estimates[f"{treatment}, whole"]) for treatment in SINGLE[:3]),
+                    f"{middle} [{low}, {high}]",
+                    short(estimates[f"{best}, whole"]) + BEST[best],
+                    short(estimates["plain, parts-all"]),
+                    f"{results['plain, parts-all']['vectors_per_document']:.1f}",
+                ]
+            )
+    head = ("model", "task", "plain", "averaged chunks", "`long`", "`long` − plain", "best")
+    return table([*head, "one per chunk", "chunks"], rows)
+
+
+def gain_table() -> str:
+    """Plain and the default side by side: a line for each published model."""
+    rows = []
+    for facts in models():
+        if facts["note"]:
+            continue
+        cells = []
+        for key in TASKS:
+            results = facts["tasks"][key]["results"]
+            pair = [short(results[f"{name}, whole"]["estimate"]) for name in ("plain", "long")]
+            cells.append(" → ".join(pair))
+        rows.append([facts["model"], f"{facts['window']:,}", *cells])
+    return table(["model", "window", *TASKS.values()], rows)
+
+
+def vectors_table() -> str:
+    """nDCG@10 by the number of vectors per document."""
+    rows = []
+    for key in CURVE_TASKS:
+        for facts in models():
+            task = facts.get("tasks", {}).get(key)
+            if task is None or facts["model"] not in CURVES:
+                continue
+            results = task["results"]
+            chunks = f"{results['long, parts-all']['vectors_per_document']:.1f}"
+            for treatment in ("plain", "long"):
+                indexes = ("whole", *(f"parts-{count}" for count in VECTORS[1:]))
+                cells = [short(results[f"{treatment}, {index}"]["estimate"]) for index in indexes]
+                rows.append([TASKS[key], facts["model"], treatment, *cells, chunks])
+    head = ("task", "model", "", *VECTORS[:-1], "one per chunk", "chunks")
+    return table(head, rows)
+
+
+def draw_gains() -> bytes:
+    """Every dot is a model and a task: plain on one axis, the default on the other."""
+    with house_style():
+        figure, grid = make_grid((7.2, 4.6), 1, 1)
+        axes = grid[0][0]
+        axes.set_axis_on()
+        axes.plot((0, 1), (0, 1), color=PALE, linewidth=1, zorder=0)
+        for number, facts in enumerate(models()):
+            for marker, key in zip(MARKERS, TASKS, strict=True):
+                if key in facts.get("tasks", {}):
+                    results = facts["tasks"][key]["results"]
+                    pair = [results[f"{name}, whole"]["estimate"] for name in ("plain", "long")]
+                    colour = COLOURS[number + 1]
+                    axes.plot(*pair, marker, color=colour, markersize=6, alpha=0.85)
+        axes.set(xlim=(0.1, 0.9), ylim=(0.3, 0.9))
+        axes.set_xlabel("plain, nDCG@10")
+        axes.set_ylabel("with fairspan, nDCG@10")
+        axes.text(0.72, 0.69, "no change", color="#777777", fontsize=8)
+        dots = [
+            axes.plot([], [], "o", color=COLOURS[number + 1], label=label_of(facts))[0]
+            for number, facts in enumerate(models())
+        ]
+        shapes = [
+            axes.plot([], [], marker, color=INK, linestyle="", label=title)[0]
+            for marker, title in zip(MARKERS, TASKS.values(), strict=True)
+        ]
+        [space] = axes.plot([], [], linestyle="", label=" ")
+        figure.legend(handles=[*dots, space, *shapes], loc="outside right center", frameon=False)
+        return figure_bytes(figure, "png")
+
+
+def label_of(facts: Facts) -> str:
+    return facts["model"] + (" (for tests)" if facts["note"] else "")
+
+
+def draw_vectors() -> bytes:
+    """Quality against vectors per document: a panel for each task, a colour for each model."""
+    with house_style():
+        figure, grid = make_grid((9.6, 5.6), 2, 3)
+        chosen = [facts for facts in models() if facts["model"] in CURVES]
+        for axes, key in zip(grid.flat, CURVE_TASKS, strict=False):
+            axes.set_axis_on()
+            axes.set_title(TASKS[key], fontsize=9)
+            for number, facts in enumerate(chosen):
+                draw_curves(axes, facts["tasks"][key]["results"], COLOURS[number + 1])
+            axes.set_xscale("log", base=2)
+            axes.xaxis.set_major_formatter("{x:g}")
+            axes.xaxis.set_minor_formatter("")
+            axes.set_ylim(0.1, 0.9)
+        for axes in (*grid[1][:2], grid[0][2]):
+            axes.set_xlabel("vectors per document")
+        for row in grid:
+            row[0].set_ylabel("nDCG@10")
+        legend = grid[1][2]
+        for number, facts in enumerate(chosen):
+            legend.plot([], [], "o-", color=COLOURS[number + 1], label=facts["model"])
+        legend.plot([], [], ":", color=INK, label="plain, which cuts parts off")
+        legend.legend(loc="center", frameon=False)
+        return figure_bytes(figure, "png")
+
+
+def draw_curves(axes: Any, results: Mapping[str, Facts], colour: str) -> None:
+    """The curve of the default with its intervals, and that of the plain model."""
+    indexes = ("whole", *(f"parts-{count}" for count in VECTORS[1:]))
+    for treatment, style in (("long", "o-"), ("plain", ":")):
+        cells = [results[f"{treatment}, {index}"] for index in indexes]
+        where = [cell["vectors_per_document"] for cell in cells]
+        values = [cell["estimate"] for cell in cells]
+        axes.plot(where, values, style, color=colour, markersize=4, linewidth=1.4)
+        if treatment == "long":
+            lows = [cell["low"] for cell in cells]
+            highs = [cell["high"] for cell in cells]
+            axes.fill_between(where, lows, highs, color=colour, alpha=0.12, linewidth=0)
+
+
+def with_tables(text: str, tables: Mapping[str, str]) -> str:
+    """The page with its tables made again: each stands below a comment with its name."""
+    for name, lines in tables.items():
+        pattern = rf"<!-- {name} -->\n(?:\n|\|.*\n)*"
+        made = f"<!-- {name} -->\n\n{lines}\n"
+        text, count = re.subn(pattern, lambda _, made=made: made, text)
+        if count != 1:
+            raise ValueError(f"the page needs one line <!-- {name} -->")
+    return text
+
+
+def pages() -> dict[Path, str]:
+    """The text of each page, as the files make it."""
+    tables = {
+        PAGE: {"models": model_table(), "search": search_table()},
+        VECTORS_PAGE: {"vectors": vectors_table()},
+        README: {"gains": gain_table()},
+    }
+    return {page: with_tables(page.read_text("utf-8"), made) for page, made in tables.items()}
 
 
 def main() -> None:
@@ -150,14 +329,18 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("model", nargs="?", metavar="MODEL")
-    parser.add_argument(
-        "--qmsum", default="mteb:LEMBQMSumRetrieval", help="that of mteb, or beir:FOLDER"
-    )
-    parser.add_argument("--page", action="store_true", help="only write the table again")
-    given = parser.parse_args()
-    if given.model and not given.page:
-        measure(given)
-    PAGE.write_text(with_table(PAGE.read_text("utf-8")), "utf-8")
+    parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the tasks")
+    tasks = (AUDIT, *TASKS)
+    parser.add_argument("--task", action="append", choices=tasks, help="only this; repeatable")
+    parser.add_argument("--dtype", default="float32", help="number format of the weights")
+    parser.add_argument("--page", action="store_true", help="only write tables and pictures")
+    asked = parser.parse_args()
+    if asked.model and not asked.page:
+        measure(asked)
+    for page, text in pages().items():
+        page.write_text(text, "utf-8")
+    (DOCS / "images/measured.png").write_bytes(draw_gains())
+    (DOCS / "images/vectors.png").write_bytes(draw_vectors())
 
 
 if __name__ == "__main__":

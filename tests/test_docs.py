@@ -111,7 +111,7 @@ def test_options_on_a_page_exist(page: Path) -> None:
     """docs/cli.md is generated from the commands."""
     known = set(re.findall(r"`[^`]*`", (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")))
     known = {option for code in known for option in re.findall(r"--[a-z][a-z-]*", code)}
-    known |= {"--head", "--qmsum", "--page"}  # of `ray start` and `python -m benchmarks.measured`
+    known |= {"--head", "--data", "--page"}  # of `ray start` and `python -m benchmarks.measured`
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", page.read_text(encoding="utf-8"))) <= known
 
 
