@@ -430,7 +430,7 @@ def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Pat
     assert header == log.header.to_json()
     assert (header["format"], header["verb"], header["status"]) == (FORMAT, "audit", "complete")
     assert header["error"] is None
-    assert header["run"].startswith("model-")
+    assert header["run"].startswith("audit-model-")
     assert header["seed"] == header["spec"]["seed"] == 5
     assert header["versions"]["torch"] in (torch.__version__, torch.__version__.split("+")[0])
     assert set(header["versions"]) == {"python", *library_versions()}
@@ -544,7 +544,7 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_p
         options = AuditOptions(model, name=name, **{**asked, **changes})
         return Identity.of(STUDY.ready(options, Silent())).run_name
 
-    assert name().startswith("Tiny-Model-")
+    assert name().startswith("audit-Tiny-Model-")
     assert name() == name(copy_sharing_weights(model)) == name(languages=None)
     again = [name(seed=1), name(opening=3), name(mixed=["en:de"]), name(make_tiny("bert", "cls"))]
     assert len({name(), *again}) == 1 + len(again)
@@ -636,7 +636,7 @@ def test_cut_documents_are_in_verdicts_notes_json_and_page(
     assert {one["treatment"] for one in values["unseen"]} == {"plain", "paper"}
     page = log.save_page(tmp_path / "page.html").read_text(encoding="utf-8")
     assert said in page
-    assert "no limit; shorter under some treatments" in page
+    assert "any length; shorter under some treatments" in page
 
 
 @pytest.mark.parametrize("measure", ["retention", "attention"])

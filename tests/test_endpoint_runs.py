@@ -233,6 +233,7 @@ def test_on_the_command_line(server: Server, corpus: str, run: Run, verb: str) -
     assert (found["model"], found["seconds"]) == ("words", None)
     said = run(*asked).ok
     assert f"{found['sending']['texts'] - second:,} texts to send" in said.err.replace("\n", " ")
+    assert f"log: fairspan-runs/{verb}-words-" in said.out
     assert server.twice == 2
     sent = len(server.bodies)
     assert run(*asked).code == 0

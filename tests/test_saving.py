@@ -229,9 +229,10 @@ def test_the_card_names_base_licence_calibration_and_how_to_load(
     plain = copy_sharing_weights(make_tiny())
     plain[0].model.name_or_path, plain._model_card_text = place, own_card
     fair = fairspan.calibrate(plain, "tiles")
-    for folder, how in (
-        ("one", "tiles of 64 tokens at temperature 0.8"),
-        ("two", "baskets of 128 tokens"),
+    assert "'max_seq_length': 'any length'" in repr(fair)
+    for folder, how, length in (
+        ("one", "tiles of 64 tokens at temperature 0.8", "texts of any length"),
+        ("two", "baskets of 128 tokens", f"{plain.max_seq_length:,} tokens of a text"),
     ):
         fair.save_pretrained(str(tmp_path / folder))
         card = ModelCard.load(tmp_path / folder / "README.md")
@@ -243,7 +244,7 @@ def test_the_card_names_base_licence_calibration_and_how_to_load(
         )
         assert not re.search("/home/|/cache/", card.content)
         for said in (
-            f"calibrated by fairspan: {how}.",
+            f"calibrated by fairspan: {how}. It reads {length}.",
             "fairspan.load(",
             fair[0].calibration.to_json(),
         ):

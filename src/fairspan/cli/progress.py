@@ -195,7 +195,8 @@ def running(picture: Path | None = None, *, kept: bool = True) -> Iterator[Termi
     An interrupted command can be continued where its results are `kept`.
     """
     progress = TerminalProgress()
-    progress.stage("checking the command")
+    if progress.console.is_terminal:
+        progress.stage("checking the command")
     if picture is not None:
         from fairspan.report.style import require_drawing
 

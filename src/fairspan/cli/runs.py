@@ -34,7 +34,7 @@ def compare(
 
     For example:
 
-        fairspan compare fairspan-runs/granite-1a2b3c4d
+        fairspan compare fairspan-runs/evaluate-granite-1a2b3c4d
         fairspan compare runs/model-v1 runs/model-v2 --treatments plain,plain --fail-if worse
 
     Args:
@@ -89,7 +89,7 @@ def report(
 
     For example:
 
-        fairspan report fairspan-runs/granite-1a2b3c4d
+        fairspan report fairspan-runs/evaluate-granite-1a2b3c4d
         fairspan report runs/granite runs/minilm --out models.html
         fairspan report runs/granite --figures figures --figure-formats svg,pdf --tables tables
 

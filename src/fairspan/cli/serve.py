@@ -113,5 +113,6 @@ def _prepare_libraries() -> None:
 
 def _facts(info: dict[str, Any]) -> str:
     """The calibration, the window and the device of a service, in words."""
-    length = info["max_seq_length"]["document"] or "any number of"
-    return f"{info['calibration_in_words']}, {length} tokens, {info['device']}"
+    window = info["max_seq_length"]["document"]
+    length = f"{window} tokens" if window else "any length"
+    return f"{info['calibration_in_words']}, {length}, {info['device']}"

@@ -127,7 +127,7 @@ def _cell(name: str, value: Any) -> str:
     if name == "seconds":
         return duration(value)
     if value is None:
-        return "–"
+        return "any length" if name == "reads" else "–"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 

@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.words import in_words
 from fairspan.model.source import DEFAULT_MODEL, PACKAGE
+from fairspan.model.window import window_of
 
 _CARD = """---
 {front}
@@ -19,7 +20,7 @@ _CARD = """---
 
 # {name} with fairspan
 
-This is {base}, {how}. The weights are those of the base model. {licence}
+This is {base}, {how}. It reads {length}. The weights are those of the base model. {licence}
 
 ```python
 import fairspan  # pip install fairspan
@@ -70,12 +71,14 @@ def model_card(model: SentenceTransformer, calibration: Calibration, template: s
     how = "not calibrated"
     if calibration.acts:
         how = f"calibrated by fairspan: {in_words(calibration)}"
+    window = window_of(model)
     return template.format(
         front=front.to_yaml(),
         kind=type(model).__name__,
         name=name.rpartition("/")[2],
         base=f"[{name}](https://huggingface.co/{name})" if "/" in name else name,
         how=how,
+        length=f"{window:,} tokens of a text" if window else "texts of any length",
         licence=f"So is the licence: {licence}." if licence else "Its card names no licence.",
         calibration=calibration.to_json(),
     )

@@ -52,7 +52,7 @@ from fairspan.model.splitting import (
     take_rows,
 )
 from fairspan.model.tiling import Tiling, count_prompt, forward_under
-from fairspan.model.window import cut_at, keep_untiled_length
+from fairspan.model.window import ANY_LENGTH, cut_at, keep_untiled_length
 
 # Of a token: its ids and where it stands.
 _GEOMETRY_BYTES = 128
@@ -326,7 +326,8 @@ class CalibratedTransformer(SafeTransformer):
         return {**config, "calibration": self.calibration.to_dict()}
 
     def __repr__(self) -> str:
-        return f"Calibrated{super().__repr__()}"
+        config = super().__repr__().replace(f": {ANY_LENGTH},", ": 'any length',")
+        return f"Calibrated{config}"
 
 
 def _fitting(calibration: Calibration, site: PoolingSite) -> Calibration:

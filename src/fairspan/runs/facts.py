@@ -42,9 +42,9 @@ def source_name(source: str) -> str:
 def settings_of(header: Header) -> Pairs:
     """What it was made with: weights, versions, machine. What was asked is shown beside it."""
     inside = header.model.transformer
-    window = "no limit"
-    if inside is not None and inside.window:
-        window = f"{inside.window:,} {header.token_unit}"
+    window = ""
+    if inside is not None:
+        window = f"{inside.window:,} {header.token_unit}" if inside.window else "any length"
     if len({treated.window for treated in header.windows or ()}) > 1:
         window += "; shorter under some treatments: see the notes"
     precision = [] if inside is None else filter(None, (inside.dtype, inside.device))

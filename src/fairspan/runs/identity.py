@@ -45,6 +45,7 @@ class Identity:
         texts: hashes of everything that was read: corpora, tasks, labels, texts to fit on.
     """
 
+    verb: str
     name: str
     weights: str | None
     prompts: Mapping[str, str]
@@ -68,6 +69,7 @@ class Identity:
             for treatment in treatments
         }
         return cls(
+            verb=options.verb,
             name=subject.name,
             weights=subject.fingerprint,
             prompts=dict(subject.prompts),
@@ -82,8 +84,8 @@ class Identity:
 
     @property
     def run_name(self) -> str:
-        """The name of a run's folder: the model's, and a hash of everything."""
-        return f"{slug(self.name)}-{hash_of(asdict(self))[:8]}"
+        """The name of a run's folder: its verb, the model, and a hash of everything."""
+        return f"{run_prefix(self.verb, self.name)}-{hash_of(asdict(self))[:8]}"
 
 
 def key_of(options: StudyOptions) -> str | None:
@@ -157,9 +159,10 @@ def hash_of(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def slug(name: str) -> str:
+def run_prefix(verb: str, model: str) -> str:
     """What the folders of a model's runs begin with."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name.rstrip("/").split("/")[-1]).strip("-.") or "model"
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", model.rstrip("/").split("/")[-1]).strip("-.")
+    return f"{verb}-{name or 'model'}"
 
 
 def _engine_versions() -> dict[str, str]:

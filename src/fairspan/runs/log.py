@@ -23,7 +23,7 @@ from fairspan.report.view import View
 from fairspan.runs.facts import facts_of, places_of, settings_of
 from fairspan.runs.folder import HEADER, ROWS, writing
 from fairspan.runs.header import FORMAT, Header, Timings, now, read_header
-from fairspan.runs.identity import key_of, slug
+from fairspan.runs.identity import key_of, run_prefix
 from fairspan.runs.options import StudyOptions, as_json
 from fairspan.runs.rows import SCHEMA
 
@@ -158,7 +158,8 @@ def known_log(options: StudyOptions, show: Callable[[RunLog], View]) -> RunLog |
         return None
     folders = [Path(options.out or "")]
     if options.out is None:
-        folders = sorted(DEFAULT_RUNS.glob(f"{slug(options.model_name)}-????????"))
+        prefix = run_prefix(options.verb, options.model_name)
+        folders = sorted(DEFAULT_RUNS.glob(f"{prefix}-????????"))
     for folder in folders:
         # What cannot be read is for the run itself to report.
         with suppress(FairspanError):
