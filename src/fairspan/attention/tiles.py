@@ -86,41 +86,6 @@ class TileGroup:
     key_ok: Tensor | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Content:
-    """The tokens of each text that are not shared.
-
-    Attributes:
-        start: [N, 1], where they begin.
-        count: [N, 1], how many there are.
-        offset: [N, L], how far each token is behind the first of them.
-        inside: [N, L] bool, whether a token is one of them.
-    """
-
-    start: Tensor
-    count: Tensor
-    offset: Tensor
-    inside: Tensor
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Cut:
-    """Content that is cut into tiles; `start`, `length`, `width` and `size` as in `Tiles`.
-
-    Attributes:
-        tile, within: [N, L], the tile of each content token and how far in it the token is.
-        longest: [N, 1], the length of the longest tile of each text.
-    """
-
-    tile: Tensor
-    within: Tensor
-    start: Tensor
-    length: Tensor
-    longest: Tensor
-    width: int
-    size: int
-
-
 def lay_tiles(
     valid: Tensor,
     size: int,
@@ -144,57 +109,48 @@ def lay_tiles(
             throughout for texts that are cut by `size`.
         longest: the most tokens of a tile of a segment; `size` if None.
     """
-    whole = max(size, whole)
-    if segment is None and not is_traced():
-        return _lay_on_host(valid, size, whole, lead, trail)
-    first = valid.int().argmax(dim=1, keepdim=True)
-    total = valid.sum(dim=1, keepdim=True)
-    rank = valid.cumsum(dim=1) - 1
-    count = (total - lead - trail).clamp(min=0)
-    offset = rank - lead
-    content = _Content(first + lead, count, offset, valid & (offset >= 0) & (offset < count))
-    if segment is None:
-        cut = _cut_by_size(content, size, whole, valid.shape[1] - lead - trail)
-    else:
-        cut = _cut_by_segment(content, segment, size, size if longest is None else longest)
-
-    at_end = lead + cut.longest + offset - count
-    outside = torch.where(offset < 0, rank, at_end)
-    position = torch.where(content.inside, lead + cut.within, outside)
-    tile = torch.where(content.inside, cut.tile, SHARED)
-    return Tiles(
-        valid,
-        torch.where(valid, position, 0),
-        torch.where(valid, tile, NO_TILE),
-        cut.start.contiguous(),
-        cut.length.contiguous(),
-        _shared_rows(first, total, lead, trail),
-        lead,
-        trail,
-        cut.width,
-        cut.size,
-        padded=True,
-    )
+    if segment is None and is_traced():
+        return _lay_in_graph(valid, size, max(size, whole), lead, trail)
+    sizes = (size, max(size, whole), longest or size)
+    tiles: Tiles = _lay_on_host(valid, *sizes, lead, trail, segment)
+    return tiles
 
 
-def _lay_on_host(valid: Tensor, size: int, whole: int, lead: int, trail: int) -> Tiles:
-    """`lay_tiles` without segments, where lengths may be looked at.
+# No graph can depend on the number of segments.
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _lay_on_host(
+    valid: Tensor,
+    size: int,
+    whole: int,
+    longest: int,
+    lead: int,
+    trail: int,
+    segment: Tensor | None,
+) -> Tiles:
+    """`lay_tiles` where lengths may be looked at.
 
     A GPU would start dozens of small operations before the first layer. Texts of one length have
-    the same tiles.
+    the same tiles, segments aside.
     """
     row_length = valid.shape[1]
     total = valid.sum(dim=1, keepdim=True).numpy(force=True)
-    padded = bool((total < row_length).any())
+    padded = segment is not None or bool((total < row_length).any())
     if padded:
         first = valid.int().argmax(dim=1, keepdim=True).numpy(force=True)
     else:
         total = total[:1]
         first = np.zeros_like(total)
     count = (total - lead - trail).clip(0)
-    pieces = (-(-count // np.where(count > whole, size, whole))).clip(1)
-    number = np.arange(pieces.max(initial=1))
-    length = np.where(number < pieces, count // pieces + (number < count % pieces), 0)
+    if segment is None:
+        length = _balanced(count, np.where(count > whole, size, whole))
+    else:
+        begins = (first + lead)[:, 0]
+        contents = zip(segment.numpy(force=True), begins, count[:, 0], strict=True)
+        tiles_of = [_segment_lengths(row[at : at + n], size, longest) for row, at, n in contents]
+        length = np.zeros((len(tiles_of), max(map(len, tiles_of))), dtype=np.int64)
+        for row, of_text in zip(length, tiles_of, strict=True):
+            row[: len(of_text)] = of_text
+    number = np.arange(length.shape[1])
     start = first + lead + length.cumsum(axis=1) - length
 
     # A text is runs of tokens at rising positions: padding, shared, its tiles, shared, padding.
@@ -202,13 +158,13 @@ def _lay_on_host(valid: Tensor, size: int, whole: int, lead: int, trail: int) ->
     at_end = total - in_front - count
     lengths = np.hstack([first, in_front, length, at_end, row_length - first - total])
     zero = np.zeros_like(first)
-    behind_tiles = lead + length[:, :1]
+    behind_tiles = lead + length.max(axis=1, keepdims=True)
     positions = np.hstack([zero, zero, np.full_like(length, lead), behind_tiles, zero])
     kinds = np.hstack([NO_TILE, SHARED, number, SHARED, NO_TILE])
     repeats = lengths.ravel()
-    begins = repeats.cumsum() - repeats
+    before = repeats.cumsum() - repeats
     tile = np.repeat(np.broadcast_to(kinds, lengths.shape), repeats)
-    position = np.repeat(positions.ravel() - begins, repeats) + np.arange(len(tile))
+    position = np.repeat(positions.ravel() - before, repeats) + np.arange(len(tile))
     position[tile == NO_TILE] = 0
 
     shared = _shared_rows(torch.from_numpy(first), torch.from_numpy(total), lead, trail)
@@ -217,7 +173,7 @@ def _lay_on_host(valid: Tensor, size: int, whole: int, lead: int, trail: int) ->
     together = torch.from_numpy(np.hstack([*geometry, shared.numpy()])).to(valid.device)
     widths = [row_length, row_length, len(number), len(number), lead + trail]
     parts = torch.split(together.expand(len(valid), -1), widths, dim=1)
-    of_several = length[pieces[:, 0] > 1]
+    of_several = length[(length > 0).sum(axis=1) > 1]
     return Tiles(
         valid=valid,
         position=parts[0],
@@ -233,49 +189,67 @@ def _lay_on_host(valid: Tensor, size: int, whole: int, lead: int, trail: int) ->
     )
 
 
-def _cut_by_size(content: _Content, size: int, whole: int, room: int) -> _Cut:
-    """Texts of more than `whole` tokens cut into tiles of at most `size` tokens.
+def _balanced(count: np.ndarray, size: np.ndarray | int) -> np.ndarray:
+    """[N, M]: the lengths of tiles of at most `size` tokens, given the tokens [N, 1] of texts."""
+    pieces = (-(-count // size)).clip(1)
+    number = np.arange(pieces.max(initial=1))
+    return np.where(number < pieces, count // pieces + (number < count % pieces), 0)
 
-    No text has more content than `room`.
-    """
+
+def _segment_lengths(segment: np.ndarray, size: int, longest: int) -> list[int]:
+    """The lengths of the tiles of a text, given the segment of each content token."""
+    if not len(segment):
+        return [0]
+    # Below 0 throughout: a text that is cut by size.
+    most = size if segment[0] < 0 else longest
+    runs_of = np.split(segment, np.flatnonzero(np.diff(segment)) + 1)
+    cut = [_balanced(np.array([[len(run)]]), most)[0].tolist() for run in runs_of]
+    return [length for lengths in cut for length in lengths]
+
+
+def _lay_in_graph(valid: Tensor, size: int, whole: int, lead: int, trail: int) -> Tiles:
+    """`lay_tiles` without segments, in a graph that does not depend on lengths."""
+    first = valid.int().argmax(dim=1, keepdim=True)
+    total = valid.sum(dim=1, keepdim=True)
+    rank = valid.cumsum(dim=1) - 1
+    count = (total - lead - trail).clamp(min=0)
+    offset = rank - lead
+    inside = valid & (offset >= 0) & (offset < count)
+    room = valid.shape[1] - lead - trail
     most_tiles, longest = runs(room, size)
     _, width = runs(room, whole)
-    number = torch.arange(most_tiles, device=content.count.device)
-    limit = size if whole == size else torch.where(content.count > whole, size, whole)
-    pieces, base, longer = _balance(content.count, limit)
+    limit = size if whole == size else torch.where(count > whole, size, whole)
+
+    # Tiles of `base` tokens, of which the first ones, `longer`, have one token more.
+    pieces = (-(-count // limit)).clamp(min=1)
+    base = count // pieces
+    longer = count % pieces
+    number = torch.arange(most_tiles, device=count.device)
     length = torch.where(number < pieces, base + (number < longer), 0)
-    start = content.start + number * base + torch.minimum(number, longer)
-    tile, within = _piece_of(content.offset, content.count, limit)
-    return _Cut(tile, within, start, length, length[:, :1], width, longest)
+    start = first + lead + number * base + torch.minimum(number, longer)
+    base = base.clamp(min=1)
+    beyond = offset - longer * (base + 1)
+    is_early = beyond < 0
+    content_tile = torch.where(is_early, offset // (base + 1), longer + beyond // base)
+    within = torch.where(is_early, offset % (base + 1), beyond % base)
 
-
-def _cut_by_segment(content: _Content, segment: Tensor, size: int, longest: int) -> _Cut:
-    """Every segment [N, L] cut into tiles of at most `longest` tokens, other texts by `size`."""
-    begin, end = _segment_spans(content, segment)
-    most_tokens = torch.where(segment[:, :1] < 0, size, longest)
-    _, within = _piece_of(content.offset - begin, end - begin, most_tokens)
-    inside = content.inside
-    begins = inside & (within == 0)
-    tile = torch.where(inside, begins.cumsum(dim=1) - 1, 0)
-    shape = (len(tile), int(tile.max()) + 1)
-    zeros = torch.zeros(shape, dtype=torch.long, device=tile.device)
-    length = zeros.scatter_add(1, tile, inside.long())
-    row = torch.arange(tile.shape[1], device=tile.device)
-    start = zeros.scatter_add(1, tile, torch.where(begins, row, 0))
-    longest_tile = length.amax(dim=1, keepdim=True)
-    width = max(1, int(longest_tile.max()))
-    return _Cut(tile, within, start, length, longest_tile, width, width)
-
-
-def _segment_spans(content: _Content, segment: Tensor) -> tuple[Tensor, Tensor]:
-    """[N, L] each: the offsets at which the segment of a content token begins and ends."""
-    inside = content.inside
-    number = torch.where(inside, segment, -1)
-    changes = torch.nn.functional.pad(number[:, 1:] != number[:, :-1], (1, 0), value=True)
-    begin = torch.where(inside & changes, content.offset, 0).cummax(dim=1).values
-    is_last = inside & changes.roll(-1, 1)
-    ends = torch.where(is_last, content.offset + 1, content.count)
-    return begin, ends.flip(1).cummin(dim=1).values.flip(1)
+    at_end = lead + length[:, :1] + offset - count
+    outside = torch.where(offset < 0, rank, at_end)
+    position = torch.where(inside, lead + within, outside)
+    tile = torch.where(inside, content_tile, SHARED)
+    return Tiles(
+        valid,
+        torch.where(valid, position, 0),
+        torch.where(valid, tile, NO_TILE),
+        start.contiguous(),
+        length.contiguous(),
+        _shared_rows(first, total, lead, trail),
+        lead,
+        trail,
+        width,
+        longest,
+        padded=True,
+    )
 
 
 def _shared_rows(first: Tensor, total: Tensor, lead: int, trail: int) -> Tensor:
@@ -284,24 +258,6 @@ def _shared_rows(first: Tensor, total: Tensor, lead: int, trail: int) -> Tensor:
     behind_content = number - lead + (total - trail).clamp(min=lead)
     rank = torch.where(number < lead, number, behind_content)
     return first + rank.clamp(max=(total - 1).clamp(min=0))
-
-
-def _balance(count: Tensor, size: Tensor | int) -> tuple[Tensor, Tensor, Tensor]:
-    """`count` tokens in pieces of at most `size`: the number of pieces, at least one, their length,
-    and how many of them, the first ones, have one token more.
-    """
-    pieces = (-(-count // size)).clamp(min=1)
-    return pieces, count // pieces, count % pieces
-
-
-def _piece_of(offset: Tensor, count: Tensor, size: Tensor | int) -> tuple[Tensor, Tensor]:
-    """In which piece of `_balance` an offset lies, and how far in it."""
-    _, base, longer = _balance(count, size)
-    base = base.clamp(min=1)
-    beyond = offset - longer * (base + 1)
-    early = beyond < 0
-    piece = torch.where(early, offset // (base + 1), longer + beyond // base)
-    return piece, torch.where(early, offset % (base + 1), beyond % base)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

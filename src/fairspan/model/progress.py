@@ -6,8 +6,7 @@ import inspect
 import logging
 import math
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import wraps
 from types import MethodType
 from typing import Any
@@ -19,38 +18,27 @@ from fairspan.attention.baskets import is_traced
 
 
 class TokenBar:
-    """The tokens of the batches of one call, of which the first ones tell how many there will be.
+    """The tokens of the batches of a call, of which the first ones tell how many there will be."""
 
-    Args:
-        characters: of all texts of the call.
-    """
-
-    def __init__(self, characters: int) -> None:
-        self._bar = tqdm(desc="Tokens", unit=" tokens", unit_scale=True)
-        self._characters_left = characters
+    def __init__(self, drawn: Any, characters: int) -> None:
+        """Count in a bar of tqdm, for texts of so many characters."""
+        self._drawn = drawn
+        self._all_characters = characters
         self._characters = 0
         self._tokens = 0
 
     def begin_batch(self, texts: Sequence[str], tokens: int) -> None:
         """Note texts of so many tokens, before which all others are done."""
-        self._move_to(self._tokens)
-        characters = sum(map(len, texts))
-        self._characters += characters
-        self._characters_left -= characters
+        self.advance(math.inf)
+        self._characters += sum(map(len, texts))
         self._tokens += tokens
-        more = self._characters_left * self._tokens / max(1, self._characters)
-        self._bar.total = self._tokens + round(more)
-        self._bar.refresh()
+        expected = self._tokens * self._all_characters / max(1, self._characters)
+        self._drawn.total = round(expected)
+        self._drawn.refresh()
 
     def advance(self, tokens: float) -> None:
-        """Count tokens, padding perhaps included, of the batch that was begun."""
-        self._move_to(min(self._bar.n + tokens, self._tokens))
-
-    def close(self) -> None:
-        self._bar.close()
-
-    def _move_to(self, tokens: float) -> None:
-        self._bar.update(tokens - self._bar.n)
+        """Count tokens of the batch that was begun; padding may be among them."""
+        self._drawn.update(min(tokens, self._tokens - self._drawn.n))
 
 
 class _Current(threading.local):
@@ -63,20 +51,6 @@ _current = _Current()
 def current_bar() -> TokenBar | None:
     """The bar that this thread shows; None in graphs."""
     return None if is_traced() else _current.bar
-
-
-@contextmanager
-def _showing(characters: int) -> Iterator[None]:
-    """Show a bar inside this block."""
-    before = _current.bar
-    bar = TokenBar(characters)
-    _current.bar = bar
-    try:
-        yield
-        bar.advance(math.inf)
-    finally:
-        _current.bar = before
-        bar.close()
 
 
 def count_tokens_in_bar(model: SentenceTransformer | MultiVectorEncoder) -> None:
@@ -102,5 +76,12 @@ def _encode(model: SentenceTransformer | MultiVectorEncoder, *args: Any, **kwarg
     if not (is_shown and are_texts and in_tiles) or in_processes:
         return encode(model, *args, **kwargs)
     options["show_progress_bar"] = False
-    with _showing(sum(map(len, texts or ()))):
-        return encode(*call.args, **call.kwargs)
+    with tqdm(desc="Tokens", unit=" tokens", unit_scale=True) as drawn:
+        bar = TokenBar(drawn, sum(map(len, texts or ())))
+        _current.bar = bar
+        try:
+            vectors = encode(*call.args, **call.kwargs)
+        finally:
+            _current.bar = None
+        bar.advance(math.inf)
+    return vectors

@@ -19,23 +19,10 @@ GPU_PIECE = 2**15
 """The same on a GPU, where fewer tokens would be slower, and more would only need more memory."""
 
 
-def piece_size(device: torch.device) -> int:
-    """How many tokens of one text are read together."""
-    return CPU_PIECE if device.type == "cpu" else GPU_PIECE
-
-
-def is_longer(mask: Tensor, size: int) -> bool:
-    """Whether [N, L] is one text of more than `size` tokens."""
-    return mask.shape[0] == 1 and mask.shape[1] > size
-
-
-def take_rows(features: Mapping[str, Any], rows: Tensor) -> dict[str, Any]:
-    """The features of some tokens [L'] of a text."""
-    shape = features["input_ids"].shape
-    return {
-        name: value[:, rows] if isinstance(value, Tensor) and value.shape == shape else value
-        for name, value in features.items()
-    }
+def piece_size(valid: Tensor) -> int | None:
+    """How many tokens of a text [1, L] are read together; None for a batch or a shorter text."""
+    size = CPU_PIECE if valid.device.type == "cpu" else GPU_PIECE
+    return size if valid.shape[0] == 1 and valid.shape[1] > size else None
 
 
 def few_at_a_time(mask: Tensor, *, padded: bool) -> list[Tensor]:
@@ -76,20 +63,19 @@ def cheapest_parts(lengths: np.ndarray, *, on_gpu: bool) -> list[int]:
     return sizes
 
 
-def take(features: Mapping[str, Any], part: Tensor) -> dict[str, Any]:
-    """The features of some texts [n] of a batch, without columns that are padding in them all."""
-    mask = features["attention_mask"]
-    columns = mask[part].any(dim=0)
-    taken = {
-        name: value[part][:, columns]
+def take(features: Mapping[str, Any], texts: Tensor | slice, tokens: Tensor) -> dict[str, Any]:
+    """The features of some tokens, by number or as [L] bool, of some texts [n] of a batch."""
+    shape = features["input_ids"].shape
+    return {
+        name: value[texts][:, tokens]
+        if isinstance(value, Tensor) and value.shape == shape
+        else value
         for name, value in features.items()
-        if isinstance(value, Tensor) and value.shape == mask.shape
     }
-    return {**features, **taken}
 
 
 def put_back(mask: Tensor, parts: Sequence[Tensor], tokens: Sequence[Tensor]) -> Tensor:
-    """[N, L, d], the tokens of a whole batch, given those of the parts that `take` took."""
+    """[N, L, d], the tokens of a whole batch, given those of parts without their padding."""
     whole = tokens[0].new_zeros(*mask.shape, tokens[0].shape[-1])
     for part, part_tokens in zip(parts, tokens, strict=True):
         columns = mask[part].any(dim=0).nonzero()[:, 0]

@@ -43,14 +43,7 @@ from fairspan.model.pooling import (
 from fairspan.model.probing import SEGMENTS, SIDE, find_tiling, prove
 from fairspan.model.progress import count_tokens_in_bar, current_bar
 from fairspan.model.segments import SegmentedText, segment_of_tokens
-from fairspan.model.splitting import (
-    few_at_a_time,
-    is_longer,
-    piece_size,
-    put_back,
-    take,
-    take_rows,
-)
+from fairspan.model.splitting import few_at_a_time, piece_size, put_back, take
 from fairspan.model.tiling import Tiling, count_prompt, forward_under
 from fairspan.model.window import ANY_LENGTH, cut_at, keep_untiled_length
 
@@ -242,11 +235,13 @@ class CalibratedTransformer(SafeTransformer):
     ) -> MutableMapping[str, Any]:
         """The features of a batch that is read in parts: their vectors if nothing but the pooling
         reads the tokens, otherwise all tokens."""
-        outputs = (self(take(features, part), **kwargs) for part in parts)
+        mask = features["attention_mask"]
+        # Without columns that are padding in a whole part.
+        outputs = (self(take(features, part, mask[part].any(dim=0)), **kwargs) for part in parts)
         pool = self.site.module
         if pool is None or not self._reads_only_pooled():
             tokens = [output[TOKENS] for output in outputs]
-            features[TOKENS] = put_back(features["attention_mask"], parts, tokens)
+            features[TOKENS] = put_back(mask, parts, tokens)
             return features
         vectors = torch.cat([pool(output)["sentence_embedding"] for output in outputs])
         vectors = vectors[torch.cat([*parts]).argsort()]
@@ -258,9 +253,8 @@ class CalibratedTransformer(SafeTransformer):
         Of the tokens only the pooled ones, [N, 1, d], if the plan has no others.
         """
         tiles = plan.tiles
-        size = piece_size(self.model.device)
-        is_long = tiles is not None and not is_traced() and is_longer(tiles.valid, size)
-        if tiles is None or not is_long or not self._can_stop_in_layers(plan):
+        size = None if tiles is None or is_traced() else piece_size(tiles.valid)
+        if tiles is None or size is None or not self._can_stop_in_layers(plan):
             output = self._run_at_once(inputs, plan, **kwargs)
             if plan.only_pooled_in is not None:
                 rows = self._pooled_rows(inputs, plan)
@@ -270,7 +264,8 @@ class CalibratedTransformer(SafeTransformer):
 
         def run_piece(tiles: Tiles, rows: Tensor, shared_rows: SharedRows) -> Tensor:
             piece = replace(plan, tiles=tiles, shared_rows=shared_rows, asked=[])
-            tokens: Tensor = self._run_at_once(take_rows(inputs, rows), piece, **kwargs)[TOKENS]
+            taken = take(inputs, slice(None), rows)
+            tokens: Tensor = self._run_at_once(taken, piece, **kwargs)[TOKENS]
             return tokens
 
         last = plan.only_pooled_in
