@@ -18,7 +18,9 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.calibration.treatment import Treatment, as_treatment
-from fairspan.errors import CorpusError
+from fairspan.errors import CorpusError, DesignError
+from fairspan.report.text import number
+from fairspan.retrieval.indexes import ALL_PARTS
 from fairspan.retrieval.source import CollectionSource, PageSource, PassageSource
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Silent
@@ -31,6 +33,7 @@ from fairspan.studies.tune.answer import _evenness
 from fairspan.studies.tune.decision import decide
 from fairspan.studies.tune.options import CANDIDATES, TuneOptions
 from fairspan.studies.tune.prepare import reference
+from fairspan.studies.tune.vectors import mark_enough, vectors_sentence
 from fairspan.studies.tune.view import view_of
 from tests.saying import said_by
 from tests.searches import write_beir
@@ -368,6 +371,59 @@ def test_documents_beyond_the_window(tuned: Tuned, place: Path, make_tiny: Make)
     assert " in und" not in notes
     assert set(log.rows["treatment"]) == {"plain", "long", TILES, "chunk-mean-window"}
     assert log.frame("positions")["group"].to_list() == [1, 2, 3, 4, 5] * 2
+
+
+def test_several_vectors_are_measured_and_never_chosen(
+    tuned: Tuned, place: Path, make_tiny: Make
+) -> None:
+    """What is advised with four parts, and the plain model with one vector for each chunk."""
+    near = limited(make_tiny)
+    asked: Asked = {"model": near, "corpus": str(place / "notes"), "candidates": ["long"]}
+    log = tuned(**asked, query_tokens=20)
+    options = TuneOptions(**asked, query_tokens=20)
+    [task] = tune_run.STUDY.ready(options, Silent()).searched[0].tasks
+    advised = log.verdicts["treatment"][0]
+    models = {"plain": near, "long": fairspan.calibrate(near, "long")}
+    frame = log.frame("vectors")
+    assert frame["treatment"].to_list() == [advised, advised, "plain"]
+    texts = [document.text for document in task.documents]
+    for row in frame.to_dicts():
+        model = models[row["treatment"]]
+        parts = fairspan.encode_parts(model, texts, vectors=row["vectors"])
+        assert row["vectors_per_document"] == len(parts.document) / len(texts)
+        assert row["mb_float32"] == 4 * row["mb_int8"]
+        scores = model.encode_query([query.text for query in task.queries]) @ parts.vectors.T
+        best = [scores[:, parts.document == number].max(1) for number in range(len(texts))]
+        ids = [document.id for document in task.documents]
+        gains = []
+        for query, of_documents in zip(task.queries, np.stack(best, 1), strict=True):
+            [relevant] = task.relevant[query.id]
+            rank = int((of_documents > of_documents[ids.index(relevant)]).sum())
+            gains.append(1 / np.log2(rank + 2) if rank < 10 else 0.0)
+        assert row["quality"] == pytest.approx(np.mean(gains), abs=1e-6)
+    [one, four, chunks] = (number(value) for value in frame["quality"])
+    sentence = log.verdicts["sentence"][0]
+    assert "With 4 vectors per document (" in sentence
+    assert f" search finds {four} instead of {one}; one per chunk (" in sentence
+    assert sentence.endswith(f" MB) {chunks}.")
+    assert frame["enough"].to_list() == [True, False, False]
+
+
+def test_the_fewest_vectors_that_are_enough_are_advised() -> None:
+    """Of those that can be stored; one per chunk is a reference."""
+    found = {1: 0.6, 2: 0.7, 4: 0.705, ALL_PARTS: 0.9}
+    records = [
+        {"vectors": most, "quality": value, "mb_float32": 10.0 * number}
+        for number, (most, value) in enumerate(found.items(), 1)
+    ]
+    mark_enough(records, 4, 0.01)
+    assert vectors_sentence(records) == (
+        "Store 2 vectors per document (20 MB for 10,000 documents): search finds 0.700 instead of "
+        "0.600; one per chunk (40 MB) 0.900."
+    )
+    assert TuneOptions(vectors=6).part_indexes == ("parts-2", "parts-4", "parts-6")
+    with pytest.raises(DesignError, match="vectors must be"):
+        TuneOptions(vectors=0)
 
 
 @pytest.mark.parametrize("candidate", ["tiles-100", MILD])

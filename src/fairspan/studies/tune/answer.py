@@ -159,12 +159,11 @@ def _few_changed(decision: Decision) -> str:
 
 def _better_chunks(decision: Decision) -> str:
     """That averaged chunks find more than what is advised, if they do."""
-    advised = decision.name if decision.answer != "keep" else PLAIN
     samples = list(decision.samples.values())
     chunks = [name for name, treatment in decision.treatments.items() if treatment.chunks]
-    gains = {name: gain(samples, advised, name) for name in chunks}
+    gains = {name: gain(samples, decision.advised, name) for name in chunks}
     return " ".join(
-        f"{name} finds more than {advised}: {_signed(change)}."
+        f"{name} finds more than {decision.advised}: {_signed(change)}."
         for name, change in gains.items()
         if change.low > 0
     )

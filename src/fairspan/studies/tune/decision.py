@@ -9,6 +9,7 @@ from typing import Literal
 import polars as pl
 
 from fairspan.calibration.treatment import PLAIN, Treatment, as_treatment
+from fairspan.retrieval.indexes import index_of
 from fairspan.runs.header import Header
 from fairspan.stats.choice import Choice, Finding, Sample, choose, gain, judge, lacking, make_sample
 from fairspan.stats.intervals import Interval
@@ -46,6 +47,11 @@ class Decision:
     @property
     def answer(self) -> Answer:
         return _ANSWERS.get(self.finding, "keep")
+
+    @property
+    def advised(self) -> str:
+        """The choice if it is better or probably better, otherwise the plain model."""
+        return PLAIN if self.answer == "keep" else self.name
 
     @property
     def must_not_lose(self) -> dict[str, Sample]:
@@ -99,9 +105,10 @@ def decide(rows: pl.DataFrame, header: Header) -> Decision:
     """The decision from the rows and the header of a log, as far as they go."""
     searched = header.part(TuneEntries).tasks
     guard_names = [task.name for task in searched if task.is_guard]
+    rows = rows.filter(part=index_of(1))
     measured = set(rows.select("task", "treatment").unique().rows())
     results = {
-        task.name: _sample(rows.filter(task=task.name))
+        task.name: sample_of(rows.filter(task=task.name), "treatment")
         for task in searched
         if (task.name, PLAIN) in measured
     }
@@ -129,12 +136,12 @@ def decide(rows: pl.DataFrame, header: Header) -> Decision:
     return decision
 
 
-def _sample(rows: pl.DataFrame) -> Sample:
-    """The results of every treatment on the same queries of a task."""
-    ordered = rows.sort("treatment", "lead", "later", "order", "query", nulls_last=True)
-    by_treatment = {str(rows["treatment"][0]): rows for rows in ordered.partition_by("treatment")}
-    plain = by_treatment[PLAIN]
+def sample_of(rows: pl.DataFrame, arm: str) -> Sample:
+    """The results of every arm, which that column names, on the same queries of a task."""
+    ordered = rows.sort(arm, "lead", "later", "order", "query", nulls_last=True)
+    by_arm = {str(rows[arm][0]): rows for rows in ordered.partition_by(arm)}
+    queries = next(iter(by_arm.values()))
     # By the position of the evidence, from 1; 0 where it is not known.
-    groups = plain["position"].rank("dense").fill_null(0).cast(pl.Int64).to_numpy()
-    values = {name: rows["value"].to_numpy() for name, rows in by_treatment.items()}
-    return make_sample(values, groups, plain["set"].to_numpy())
+    groups = queries["position"].rank("dense").fill_null(0).cast(pl.Int64).to_numpy()
+    values = {name: rows["value"].to_numpy() for name, rows in by_arm.items()}
+    return make_sample(values, groups, queries["set"].to_numpy())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from fairspan.runs.header import IndexCost
+
 
 @dataclass(frozen=True, slots=True)
 class SearchedTask:
@@ -30,8 +32,11 @@ class TuneEntries:
         costs: of the choice: `time` relative to the plain model's, the share of the text that the
             plain model `read`, the number of `documents` and of those whose vectors `changed`;
             empty where the plain model is kept.
+        indexes: by task, what indexes of several vectors per document take; empty if one vector per
+            chunk is one per document.
     """
 
     tasks: list[SearchedTask]
     query_tokens: dict[str, int | None] = field(default_factory=dict)
     costs: dict[str, float] = field(default_factory=dict)
+    indexes: list[IndexCost] = field(default_factory=list)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
+from itertools import count as count_from
+from itertools import takewhile
 from typing import ClassVar
 
 from fairspan.calibration.calibration import CALIBRATION_FILE, WIDEST_WINDOW
@@ -17,6 +19,7 @@ from fairspan.calibration.treatment import (
     as_treatments,
 )
 from fairspan.errors import CorpusError, DesignError, require_list, require_whole
+from fairspan.retrieval.indexes import index_of
 from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.source import (
     PAGES,
@@ -34,6 +37,8 @@ from fairspan.retrieval.source import (
 from fairspan.runs.options import StudyOptions, source
 
 CANDIDATES = ("long", "tiles", "even")
+USUAL_VECTORS = 4
+"""Per document, that are measured beside one."""
 SETS: dict[str, int | None] = {PAGES: 220, PASSAGES: None}
 """How many pages or documents are drawn by default; documents by their tokens."""
 LEAST_CLUSTERS = 20
@@ -56,6 +61,8 @@ class TuneOptions(StudyOptions, TaskOptions):
         guards: task on other documents that must not get worse. May be repeated.
         parts: for documents made of unrelated parts: join texts of `corpus` to pages.
         candidates: treatments to choose from. chunk-mean-128 is compared, and never chosen.
+        vectors: how many vectors of a document can be stored. The answer then says how many are
+            enough. By default it advises one, and says what four and one per chunk would find.
         metric: metric to maximise: ndcg@k, recall@k or mrr.
         margin: gains and losses below it do not matter.
         strict: write a calibration only if its gain is confirmed.
@@ -73,6 +80,7 @@ class TuneOptions(StudyOptions, TaskOptions):
     guards: str | Sequence[str] = field(default=(), metadata={"source": True})
     parts: bool = False
     candidates: Sequence[AnyTreatment] = CANDIDATES
+    vectors: int | None = None
     metric: str = "ndcg@10"
     margin: float = 0.01
     strict: bool = False
@@ -91,6 +99,8 @@ class TuneOptions(StudyOptions, TaskOptions):
                 "parts is for documents that are made from a corpus: omit it, or the tasks."
             )
         parse_metric(self.metric)
+        if self.vectors is not None:
+            require_whole("vectors", self.vectors)
         if not 0 < self.margin < 1:
             raise DesignError(f"margin must be between 0 and 1, such as 0.01, got {self.margin!r}.")
         require_whole("seed", self.seed, least=0)
@@ -120,6 +130,20 @@ class TuneOptions(StudyOptions, TaskOptions):
             used.update(options)
         refuse_unused(self.changed, used, names)
         return tuple(sources)
+
+    @property
+    def part_indexes(self) -> tuple[str, ...]:
+        """Indexes of several vectors per document that what is advised is measured with."""
+        if self.vectors is None:
+            return (index_of(USUAL_VECTORS),)
+        powers = takewhile(lambda count: count < self.most_vectors, (2**n for n in count_from(1)))
+        counts = dict.fromkeys([*powers, self.most_vectors])
+        return tuple(index_of(count) for count in counts if count > 1)
+
+    @property
+    def most_vectors(self) -> int:
+        """How many vectors of a document may be advised."""
+        return self.vectors or 1
 
     @property
     def unused(self) -> set[str]:

@@ -13,7 +13,7 @@ from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.errors import CorpusError
 from fairspan.model.even import takes_mean
 from fairspan.report.text import counted, model_name
-from fairspan.retrieval.indexes import IndexPlan
+from fairspan.retrieval.indexes import IndexPlan, index_of
 from fairspan.retrieval.measured import with_short_queries
 from fairspan.retrieval.passages import Budget
 from fairspan.retrieval.source import PageSource, PassageSource, TaskSource
@@ -34,6 +34,7 @@ from fairspan.studies.tune.options import (
     visible_gain,
 )
 
+ALL = index_of("all")
 QUERY_TOKENS = (60, 30, 15, LEAST_TOKENS)
 """Lengths of queries to try, so that the plain model does not find nearly everything."""
 BUDGET = Budget(most_tokens=200_000, least=50, documents=250)
@@ -48,6 +49,7 @@ class TunedTask:
     searching: Searching
     is_guard: bool
     lengths: tuple[int | None, ...] = (None,)
+    part_indexes: tuple[str, ...] = ()
 
     @property
     def tasks(self) -> list[RetrievalTask]:
@@ -56,6 +58,11 @@ class TunedTask:
     @cached_property
     def plan(self) -> IndexPlan:
         return self.searching.plan("whole")
+
+    @cached_property
+    def part_plans(self) -> dict[str, IndexPlan]:
+        """By index, what is embedded of parts of documents."""
+        return {index: self.searching.plan(index) for index in (*self.part_indexes, ALL)}
 
     def asking(self, tokens: int | None) -> Searching:
         """The search with queries of at most so many tokens."""
@@ -110,6 +117,14 @@ class PreparedTuning:
     @property
     def guards(self) -> list[TunedTask]:
         return [task for task in self.searched if task.is_guard]
+
+    @cached_property
+    def part_indexes(self) -> tuple[str, ...]:
+        """Indexes of several vectors per document; none if every document is one chunk."""
+        plans = [task.part_plans[ALL] for task in self.tasks]
+        if all(len(plan.flat) == len(plan.texts) for plan in plans):
+            return ()
+        return (*self.options.part_indexes, ALL)
 
     @property
     def text_hashes(self) -> list[Any]:
@@ -173,12 +188,26 @@ class PreparedTuning:
             pairs = [task.pairs(treated, task.lengths[:tried]) for task in self.tasks]
             name = "averaged chunks" if treated.treatment.chunks else treated.treatment.name
             work.append(Work(name, tuple(chain(*pairs))))
+        candidate = [treated for treated in candidates if not treated.treatment.chunks][-1]
+        for index in self.part_indexes:
+            treated = plain if index == ALL else candidate
+            texts = [(treated.documents, task.part_plans[index].flat) for task in self.tasks]
+            work.append(Work(in_words(index), tuple(texts)))
         if self.guards:
-            candidate = [treated for treated in candidates if not treated.treatment.chunks][-1]
             for name, treated in (("plain", plain), ("one candidate", candidate)):
                 pairs = [task.pairs(treated) for task in self.guards]
                 work.append(Work(f"guards: {name}", tuple(chain(*pairs))))
         return work
+
+
+def in_words(index: str) -> str:
+    """What an index keeps of a document.
+
+    >>> in_words("parts-4"), in_words(ALL)
+    ('4 vectors per document', 'one vector per chunk')
+    """
+    most = index.removeprefix("parts-")
+    return "one vector per chunk" if index == ALL else f"{most} vectors per document"
 
 
 def reference(treatment: Treatment | None, window: int | None) -> str:
@@ -242,7 +271,8 @@ def _read_task(
     # Nothing in a tuning needs the ranks of all documents.
     searching = Searching(subject, tasks, (options.metric,), "window", with_ranks=False)
     shortened = isinstance(source, PassageSource) and options.query_tokens is None
-    return TunedTask(name, searching, is_guard, QUERY_TOKENS if shortened else (None,))
+    lengths = QUERY_TOKENS if shortened else (None,)
+    return TunedTask(name, searching, is_guard, lengths, options.part_indexes)
 
 
 def _read(source: TaskSource, subject: Subject) -> tuple[RetrievalTask, ...]:

@@ -15,7 +15,14 @@ from fairspan.runs.subject import Treated
 from fairspan.studies.tune.decision import Decision, decide
 from fairspan.studies.tune.entries import TuneEntries
 from fairspan.studies.tune.options import TuneOptions
-from fairspan.studies.tune.prepare import PreparedTuning, TunedTask, prepare_tuning, reference
+from fairspan.studies.tune.prepare import (
+    ALL,
+    PreparedTuning,
+    TunedTask,
+    in_words,
+    prepare_tuning,
+    reference,
+)
 from fairspan.studies.tune.view import view_of, write_results
 
 EASY = 0.8
@@ -48,6 +55,7 @@ class Tuning:
         chunks = reference(self.treatments[decision.name], window)
         if chunks not in self.treatments:
             self._search([chunks], tasks)
+        self._search_parts(decision.advised)
         if decision.answer != "keep":
             self.entries.costs.update(self._costs(decision.name))
 
@@ -63,6 +71,19 @@ class Tuning:
         for name in names:
             rows = [self._rows(task, name, lengths.get(task.name)) for task in tasks]
             self.run.add(pl.concat(rows))
+
+    def _search_parts(self, advised: str) -> None:
+        """Search with several vectors per document: under what is advised; per chunk, plain."""
+        self.entries.indexes.clear()
+        for index in self.prepared.part_indexes:
+            treated = self._under(PLAIN if index == ALL else advised)
+            for task in self.prepared.tasks:
+                searching = task.asking(self.entries.query_tokens[task.name])
+                self.run.progress.stage(f"{in_words(index)}: {task.name}")
+                plan = task.part_plans[index]
+                rows, cost = searching.index_and_search(self.run, treated, plan)
+                self.run.add(rows.with_columns(task=pl.lit(task.name)))
+                self.entries.indexes.append(cost)
 
     def _rows(self, task: TunedTask, name: str, tokens: int | None) -> pl.DataFrame:
         """The rows of a task under a treatment, with queries of at most so many tokens."""

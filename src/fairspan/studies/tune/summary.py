@@ -15,6 +15,7 @@ from fairspan.stats.queries import column
 from fairspan.stats.resampling import jackknife
 from fairspan.studies.tune.answer import answer_of, in_full
 from fairspan.studies.tune.decision import Decision, decide
+from fairspan.studies.tune.vectors import vector_rows, vectors_sentence
 
 UNFINISHED = "This tuning has not finished: run the same command again, which goes on from here."
 _OUTCOMES = {"use": "use", "probably": "probably better", "keep": "preferred, and not better"}
@@ -38,11 +39,13 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
             {"task": task, "treatment": decision.name, **columns_of(change, "change_")}
             for task, change in decision.changes.items()
         ]
+        records["vectors"] = vector_rows(decision, log.rows, log.header)
+        sentences = (answer_of(decision, log.header), vectors_sentence(records["vectors"]))
         advised = ("use",) if log.spec["strict"] else ("use", "probably")
         verdict = {
             "treatment": decision.name if decision.answer in advised else PLAIN,
             "verdict": decision.answer,
-            "sentence": answer_of(decision, log.header),
+            "sentence": " ".join(filter(None, sentences)),
             "probability": decision.choice.probability if decision.choice else None,
             "more": decision.more_needed()[1],
         }

@@ -12,6 +12,7 @@ from fairspan.runs.folder import write_calibration
 from fairspan.runs.log import RunLog
 from fairspan.studies.tune.entries import TuneEntries
 from fairspan.studies.tune.summary import frames_of
+from fairspan.studies.tune.vectors import vectors_section
 
 TASK = (
     "Passages were cut out of the documents, and ask for what is left of them. They were shortened "
@@ -41,7 +42,12 @@ def view_of(log: RunLog) -> View:
     _, chosen, word, sentence, *_ = frames["verdicts"].row(0)
     lengths = log.header.part(TuneEntries).query_tokens
     asked = [f"{name}: {SHORTENED.format(n)}" for name, n in lengths.items() if n]
-    makers = {"positions": _positions, "guards": _guards, "candidates": _candidates}
+    makers = {
+        "positions": _positions,
+        "guards": _guards,
+        "candidates": _candidates,
+        "vectors": vectors_section,
+    }
     sections = [make(log, frames[name]) for name, make in makers.items() if name in frames]
     pictures = [name for name in ("positions", "candidates") if name in frames]
     switch = values_of(frames["positions"], "treatment") if "positions" in frames else ()
