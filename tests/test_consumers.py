@@ -123,5 +123,6 @@ def test_a_pipeline_of_transformers_js(made: Made) -> None:
 
 def test_every_example_is_tested() -> None:
     there = {file.stem.removeprefix("with_") for file in (ROOT / "examples").iterdir()}
-    elsewhere = {"mteb", "lancedb_table", "postgres", "qdrant"}  # test_mteb.py, test_databases.py
+    # test_mteb.py, test_databases.py
+    elsewhere = {"mteb", "chroma", "lancedb_table", "postgres", "qdrant"}
     assert there == {*PROGRAMS, *elsewhere}

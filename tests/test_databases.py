@@ -172,9 +172,24 @@ def test_qdrant(shards: Shards) -> None:
     client.close()
 
 
+def test_chroma(shards: Shards, tmp_path: Path) -> None:
+    chroma = example("chroma", "chromadb")
+    client = chroma.chromadb.PersistentClient(tmp_path / "chroma")
+    for _ in range(2):
+        collection = chroma.load(client, str(shards.folder))
+        assert collection.count() == ROWS
+        shards.agree(lambda query, collection=collection: chroma.search(collection, query))
+        shards.change()
+
+
 @pytest.mark.parametrize(
     ("name", "package"),
-    [("postgres", "psycopg"), ("lancedb_table", "lancedb"), ("qdrant", "qdrant_client")],
+    [
+        ("postgres", "psycopg"),
+        ("lancedb_table", "lancedb"),
+        ("qdrant", "qdrant_client"),
+        ("chroma", "chromadb"),
+    ],
 )
 def test_an_example_answers_a_question(
     name: str,
@@ -190,6 +205,7 @@ def test_an_example_answers_a_question(
     places = {
         "postgres": lambda: request.getfixturevalue("database"),
         "lancedb_table": lambda: tmp_path / "lance",
+        "chroma": lambda: tmp_path / "chroma",
     }
     place = places.get(name, lambda: ":memory:")()
     fair = fairspan.calibrate(make_tiny("bert", "mean"), "tiles")
