@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from sentence_transformers import SentenceTransformer
 
 from fairspan.retrieval.passages import Budget
 from fairspan.runs.progress import Silent
@@ -14,6 +16,7 @@ from fairspan.studies.evaluate.haystack import among_half
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.evaluate.run import STUDY
 from tests.embedding_server import Words
+from tests.saying import said_by
 from tests.searches import log_of, rows_of
 from tests.tiny import words
 
@@ -66,6 +69,24 @@ def test_the_first_line_names_what_was_left_out(
     assert log.view.heading == f"m on passages: 48 queries {words}, 2 s"
     easier = "fewer documents make search easier: expect less in an index of more than 50"
     assert easier in log.view.notes
+
+
+def test_passages_are_from_all_of_a_document_that_the_plain_model_cuts(
+    make_tiny: Callable[..., SentenceTransformer], tmp_path: Path
+) -> None:
+    """Sentences of 12 tokens: of 50 that are read, no fifth has one with its neighbours."""
+    for number in range(3):
+        text = " ".join(words(12, 1000 * number + place) + "." for place in range(60))
+        (tmp_path / f"a{number}.md").write_text(text, encoding="utf-8")
+    model = make_tiny("bert", "mean")
+    model.max_seq_length = 50
+    options = {"corpus": str(tmp_path), "treatments": ["plain"], "progress": False}
+    prepared = STUDY.ready(EvaluateOptions(model, **options), Silent())
+    depths = [place.depth for place in prepared.tasks[0].positions.values()]
+    assert max(depths) > 500
+    assert said_by(STUDY.ready, EvaluateOptions(model, **options, indexes=["whole"]), Silent())
+    cut = EvaluateOptions(model, **options, indexes=["whole"], too_long="cut")
+    assert len(STUDY.ready(cut, Silent()).tasks[0].task.documents) == 3
 
 
 @pytest.mark.parametrize(("sets", "used"), [(None, 130), (100, 100)])

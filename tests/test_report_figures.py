@@ -311,7 +311,10 @@ def test_an_unknown_point_is_none() -> None:
     assert point(Estimate(np.nan, np.nan, np.nan)) is None
     assert point(Estimate(-0.1234, np.nan, 1.0), "x") == Point(-0.1234, None, 1.0, "x")
     series = Series("a", 0, (None, point(Estimate(0.5, np.nan, np.inf))))
-    draw(Chart("c", "t", "bars", "x", "y", (Panel("p", ("1", "2"), (series,)),)))
+    figure = draw(Chart("c", "t", "bars", "x", "y", (Panel("p", ("1", "2"), (series,)),)))
+    (bars,) = [item for item in figure.axes[0].containers if hasattr(item, "errorbar")]
+    caps = [cap.get_ydata(orig=False) for cap in bars.errorbar.lines[1]]
+    assert np.isnan(caps).all(), "no caps without an interval"
 
 
 @pytest.mark.slow

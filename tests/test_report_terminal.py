@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
@@ -14,7 +15,7 @@ from fairspan.report.chart import Chart, Panel
 from fairspan.report.table import Table
 from fairspan.report.terminal import bar, bars, print_line, print_view, tables
 from fairspan.report.view import View
-from tests.report_example import EVIL, HOSTILE, hostile_table, profiles, rows, table, view
+from tests.report_example import EVIL, HOSTILE, hostile_table, lines, profiles, rows, table, view
 
 WIDTHS = [60, 80, 120]
 
@@ -130,6 +131,15 @@ def test_negative_bars_go_to_the_left(width: int) -> None:
     assert begins == ends
     low = min(found, key=lambda one: one[1])
     assert len(low[0].strip()) > len(min(found, key=lambda one: abs(one[1] + 0.1))[0].strip())
+
+
+def test_bars_of_lines_begin_at_zero_as_well() -> None:
+    """The axis of the lines begins at 0.25; a bar of twice the value is twice as long."""
+    chart = replace(lines(form=".4f"), fixed=(0.25, 0.75))
+    panel = replace(chart.panels[0], reference=None)
+    text, longest = max(drawn(chart, panel, 80), key=lambda pair: pair[1])
+    for other, number in drawn(chart, panel, 80):
+        assert len(other.strip()) / len(text.strip()) == pytest.approx(number / longest, abs=0.04)
 
 
 def test_rows_name_long_labels_and_unknown_points() -> None:

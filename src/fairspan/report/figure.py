@@ -279,6 +279,5 @@ def _ends(series: Series) -> np.ndarray:
 
 
 def _reach(values: np.ndarray) -> np.ndarray:
-    """[2, N]: lengths of error bars, 0 where an interval is unknown."""
-    lengths = np.stack([values[0] - values[1], values[2] - values[0]])
-    return np.asarray(np.abs(np.nan_to_num(lengths)))
+    """[2, N]: lengths of error bars, NaN where an interval is unknown, which draws none."""
+    return np.asarray(np.abs(np.stack([values[0] - values[1], values[2] - values[0]])))

@@ -74,12 +74,15 @@ def cards(view: View, width: int = 80) -> RenderableType:
 
 
 def bars(chart: Chart, panel: Panel, width: int = 80) -> RenderableType:
-    """A panel as horizontal bars, one block for each series, all panels of a chart on one scale."""
+    """A panel as horizontal bars from 0, one block for each series, all panels on one scale."""
     title = ", ".join(part for part in (panel.title, panel.heading, panel.detail) if part)
     fair = "" if panel.reference is None else f"; {_REFERENCE} {chart.dashes}"
     lines: list[RenderableType] = [Text(f"{chart.y_label} by {chart.x_label} ({title}){fair}")]
     head, longest = _bar_widths(chart, width)
-    low, high = chart.domain(panel)
+    # Lines may be drawn on an axis without 0, and bars are not.
+    ends = (0.0, *chart.domain(panel))
+    low = min(ends)
+    high = max(ends)
     unit = longest / (high - low) if high > low else 0.0
     reference = None if panel.reference is None else (panel.reference - low) * unit
     solid = [series for series in panel.series if not series.dashed]

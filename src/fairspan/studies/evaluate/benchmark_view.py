@@ -1,17 +1,17 @@
 """What tasks that mteb scores show: scores by task and by type, and changes against the first."""
 
+from collections.abc import Mapping
+
 import polars as pl
 
 from fairspan.report.chart import Chart, Panel, Point, Series
-from fairspan.report.frames import in_order, values_of
+from fairspan.report.frames import values_of
 from fairspan.report.table import Column, Table
 from fairspan.report.text import model_name, number
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
-from fairspan.studies.evaluate.verdicts import NO_VERDICTS
+from fairspan.studies.evaluate.summary import ALL_TYPES
 
-ALL_TYPES = "mean of types"
-ALL_TASKS = "mean of tasks"
 _NO_INTERVALS = (
     "mteb gives one score per task, so there are no intervals over queries and no verdicts; a "
     "search that is named alone has them"
@@ -30,48 +30,8 @@ _COLUMNS = {
 }
 
 
-def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
-    """Scores by task and by type; types have only tasks that all measured treatments have."""
-    names = {"type": "part", "task": "document", "measure": "measure", "treatment": "treatment"}
-    tasks = log.rows.select(
-        **{name: pl.col(column) for name, column in names.items()}, score="value"
-    )
-    tasks = in_order(tasks, "type", "task")
-    complete = tasks.filter(pl.len().over("task") == len(log.measured))
-    types = _means(complete, "type", "treatment")
-    if types["type"].n_unique() > 1:
-        of_types = _means(types, "treatment").with_columns(type=pl.lit(ALL_TYPES))
-        of_tasks = _means(complete, "treatment").with_columns(type=pl.lit(ALL_TASKS))
-        of_types = of_types.with_columns(tasks=of_tasks["tasks"])
-        types = pl.concat([types, of_types, of_tasks], how="diagonal")
-    model = pl.lit(log.model).alias("model")
-    frames = {"types": (types, "type"), "tasks": (tasks, "task")}
-    compared = {name: _compared(*frame, log.measured[0]) for name, frame in frames.items()}
-    return {
-        "verdicts": NO_VERDICTS.select(model, pl.all()),
-        **{name: frame.select(model, pl.all()) for name, frame in compared.items()},
-    }
-
-
-def _means(frame: pl.DataFrame, *keys: str) -> pl.DataFrame:
-    """Mean scores by these columns, with the number of tasks."""
-    grouped = frame.group_by(keys, maintain_order=True)
-    return grouped.agg(pl.len().alias("tasks"), pl.col("score").mean())
-
-
-def _compared(frame: pl.DataFrame, key: str, first: str) -> pl.DataFrame:
-    """The frame with changes against the first treatment, which has none."""
-    baseline = frame.filter(treatment=first).select(key, before="score")
-    joined = frame.join(baseline, on=key, how="left", maintain_order="left")
-    change = pl.when(pl.col("treatment") != first).then(pl.col("score") - pl.col("before"))
-    joined = joined.with_columns(change=change)
-    share = pl.when(pl.col("before") != 0).then(pl.col("change") / pl.col("before").abs())
-    return joined.with_columns(relative=share).drop("before")
-
-
-def benchmark_view(log: RunLog) -> View:
+def benchmark_view(log: RunLog, frames: Mapping[str, pl.DataFrame]) -> View:
     """Everything that scores of mteb have to show."""
-    frames = frames_of(log)
     where = model_name(log.model)
     types = Table.from_frame(
         "types",
@@ -124,7 +84,7 @@ def _missing(log: RunLog) -> list[str]:
     return [f"not scored: {', '.join(missing)}"] if missing else []
 
 
-def _cards(log: RunLog, frames: dict[str, pl.DataFrame]) -> tuple[Card, ...]:
+def _cards(log: RunLog, frames: Mapping[str, pl.DataFrame]) -> tuple[Card, ...]:
     """The mean of each treatment, how it changes, and in how many tasks."""
     types = frames["types"]
     means = types.filter(type=ALL_TYPES) if ALL_TYPES in types["type"] else types

@@ -195,7 +195,8 @@ def _before_and_after(shown: Shown, metric: str) -> str:
     else:
         counts = [number(share, ".0%") for share in rows["estimate"]]
         counts[0] += " of what answers a query"
-    by_arm = ", ".join(f"{count} with {arm}" for count, arm in zip(counts, names, strict=True))
+    separator = "; " if any("," in name for name in names) else ", "
+    by_arm = separator.join(f"{count} with {arm}" for count, arm in zip(counts, names, strict=True))
     words = f"{found_words(metric)}: {by_arm}"
     cuts = [name.partition("@")[2] for name in recalls_of(shown.log)]
     if len(cuts) > 1:

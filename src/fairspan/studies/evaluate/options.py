@@ -76,9 +76,9 @@ class EvaluateOptions(StudyOptions, TaskOptions):
             reads.
         metrics: metrics such as ndcg@10, mrr and recall@1; the first decides the verdicts.
         too_long: what to do with documents that not every treatment reads whole: leave-out,
-            shorten, cut or error. By default cut if some treatment reads them whole; if none does,
-            shorten for passages, and for a collection leave-out where positions are known,
-            otherwise cut.
+            shorten, cut or error. By default cut if some treatment, or one vector per chunk,
+            has them whole; otherwise shorten for passages, and for a collection leave-out where
+            positions are known, or else cut.
         margin: losses below it do not matter.
         prompt: text put before every document. By default the model's own.
         query_prompt: text put before every query. By default the model's own.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fairspan.calibration.treatment import INSIDE_NOTE, Treatment
+from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import CorpusError
 from fairspan.retrieval.indexes import ONE_PER_CHUNK, IndexPlan
 from fairspan.retrieval.languages import combine_languages
@@ -182,7 +183,13 @@ def prepare_evaluation(
     progress.stage("reading the task")
     source = options.searched
     too_long = options.too_long or source.too_long
-    tasks = measure_tasks(subject, source.read(subject.counter), too_long)
+    by_chunks = options.too_long is None and ONE_PER_CHUNK in options.kinds
+    counter = subject.counter
+    is_cut = isinstance(source, PassageSource) and (by_chunks or too_long == "cut")
+    if is_cut and isinstance(counter, ModelTokens):
+        # Passages are from all of a document, also where no treatment reads it whole.
+        counter.window = subject.asked
+    tasks = measure_tasks(subject, source.read(counter), too_long)
     if isinstance(source, LanguageSource):
         tasks = combine_languages(tasks, seed=options.seed)
     tasks = link_queries(tasks)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fairspan.report.frames import columns_of, frame_of
+from fairspan.report.frames import columns_of, frame_of, in_order
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate import measures
 from fairspan.studies.evaluate.depths import by_depth
@@ -16,14 +16,23 @@ from fairspan.studies.evaluate.languages import language_figures
 from fairspan.studies.evaluate.measures import Columns, Result, SearchArm, languages_of, metrics_of
 from fairspan.studies.evaluate.temperatures import grid_of
 from fairspan.studies.evaluate.vectors import vector_rows
-from fairspan.studies.evaluate.verdicts import verdicts_of
+from fairspan.studies.evaluate.verdicts import NO_VERDICTS, verdicts_of
 
 # The share of queries or documents that count as shortest or longest (LC §5).
 _FIFTH = 0.2
+ALL_TYPES = "mean of types"
+ALL_TASKS = "mean of tasks"
 
 
 def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
     """All statistics of a log by name, without empty frames except for the verdicts."""
+    frames = _scores(log) if measures.is_benchmark(log) else _searches(log)
+    model = pl.lit(log.model).alias("model")
+    return {name: frame.select(model, pl.all()) for name, frame in frames.items()}
+
+
+def _searches(log: RunLog) -> dict[str, pl.DataFrame]:
+    """What searches found."""
     results = measures.results_of(log)
     languages = languages_of(log)
     groups = [row for result in results for row in _groups(result, languages)]
@@ -39,9 +48,7 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
         "windows": [asdict(info) for info in log.header.windows or ()],
     }
     frames = {"verdicts": verdicts_of(log, results)}
-    frames |= {name: frame_of(listed) for name, listed in rows.items() if listed}
-    model = pl.lit(log.model).alias("model")
-    return {name: frame.select(model, pl.all()) for name, frame in frames.items()}
+    return frames | {name: frame_of(listed) for name, listed in rows.items() if listed}
 
 
 def _quality(result: Result) -> Columns:
@@ -130,3 +137,38 @@ def _length_groups(log: RunLog, measure: str, column: str, names: tuple[str, ...
         tokens = {"tokens_from": int(inside.min()), "tokens_to": int(inside.max())}
         labels.append({"group": name, "measure": measure, "count": len(inside), **tokens})
     return measures.compare_groups(log, measure, groups, labels)
+
+
+def _scores(log: RunLog) -> dict[str, pl.DataFrame]:
+    """Scores of mteb by task and by type; types have only tasks that all treatments have."""
+    names = {"type": "part", "task": "document", "measure": "measure", "treatment": "treatment"}
+    tasks = log.rows.select(
+        **{name: pl.col(column) for name, column in names.items()}, score="value"
+    )
+    tasks = in_order(tasks, "type", "task")
+    complete = tasks.filter(pl.len().over("task") == len(log.measured))
+    types = _means(complete, "type", "treatment")
+    if types["type"].n_unique() > 1:
+        of_types = _means(types, "treatment").with_columns(type=pl.lit(ALL_TYPES))
+        of_tasks = _means(complete, "treatment").with_columns(type=pl.lit(ALL_TASKS))
+        of_types = of_types.with_columns(tasks=of_tasks["tasks"])
+        types = pl.concat([types, of_types, of_tasks], how="diagonal")
+    first = log.measured[0]
+    by_type = _compared(types, "type", first)
+    return {"verdicts": NO_VERDICTS, "types": by_type, "tasks": _compared(tasks, "task", first)}
+
+
+def _means(frame: pl.DataFrame, *keys: str) -> pl.DataFrame:
+    """Mean scores by these columns, with the number of tasks."""
+    grouped = frame.group_by(keys, maintain_order=True)
+    return grouped.agg(pl.len().alias("tasks"), pl.col("score").mean())
+
+
+def _compared(frame: pl.DataFrame, key: str, first: str) -> pl.DataFrame:
+    """The frame with changes against the first treatment, which has none."""
+    baseline = frame.filter(treatment=first).select(key, before="score")
+    joined = frame.join(baseline, on=key, how="left", maintain_order="left")
+    change = pl.when(pl.col("treatment") != first).then(pl.col("score") - pl.col("before"))
+    joined = joined.with_columns(change=change)
+    share = pl.when(pl.col("before") != 0).then(pl.col("change") / pl.col("before").abs())
+    return joined.with_columns(relative=share).drop("before")

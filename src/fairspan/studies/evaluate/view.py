@@ -51,9 +51,10 @@ _MEANS: dict[str, Column | str] = {
 
 def view_of(log: RunLog) -> View:
     """Everything an evaluation has to show."""
+    frames = frames_of(log)
     if is_benchmark(log):
-        return benchmark_view(log)
-    shown = Shown(log, frames_of(log))
+        return benchmark_view(log, frames)
+    shown = Shown(log, frames)
     parts = {
         "vectors": vectors_section,
         "languages": language_section,
