@@ -41,7 +41,7 @@ def test_a_study_tells_its_verdicts_and_where_the_log_lies(
     assert all(remark in done.out for remark in log.view.remarks)
     assert "6 documents cut to 10, 40 tokens" in done.out
     assert "log: here" in done.out
-    assert "reading the corpus" in done.err
+    assert "loading" in done.err
     assert "<svg" in (tmp_path / "p.svg").read_text(encoding="utf-8")
     again = run(*usual, "--out", "here", "--json")
     said = json.loads(again.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
@@ -52,7 +52,7 @@ def test_a_study_tells_its_verdicts_and_where_the_log_lies(
 def test_calibrate_applies_what_was_advised(run: Run, usual: Words, tmp_path: Path) -> None:
     """With a margin within which everything is, the only temperature is enough."""
     done = run(*usual, "--temperatures", "0.5", "--margin", "0.9", "--out", "here").ok
-    assert "by geometry alone: 0.5, fairspan calibrate applies it" in done.out
+    assert "vectors alone: 0.5; to apply it, give this run to fairspan calibrate" in done.out
     assert f"calibration: {Path('here', 'calibration.json')}" in done.out
     assert run("calibrate", usual[1], "fair", "--calibration", "here").code == 0
     tempered = Calibration(strength=0.0, temperature=0.5)

@@ -162,7 +162,7 @@ OPEN = "too few documents to tell whether long texts are more alike than the sho
 
 
 def most(temperature: float) -> str:
-    return f"{temperature:g} helps most, and is not shown to be enough"
+    return f"{temperature:g} helps most, but is not shown to be enough"
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_the_advice_is_one_temperature_that_calibrate_applies(
     log = study_of(tmp_path, curves, lengths=lengths)
     [remark] = log.view.remarks
     assert remark.startswith(
-        f"temperature that is enough at every length, by geometry alone: {said}"
+        f"suggested temperature, from the geometry of the vectors alone: {said}"
     )
     write_results(log)
     if isinstance(said, str):
@@ -254,7 +254,7 @@ FINE = f"{TO_M}: {SEEN}. Nothing has to be done."
         (0.1, 0.2, f"{ALIKE} Temperature: {NO_OTHER}. {TRY}"),
         (0.0, 0.0, f"Long texts look neither more nor less {FINE}"),
         (-0.1, 0.0, f"Long texts look less {FINE}"),
-        (3 * 0.0047, 0.0, f"It is open whether long texts look more {TO_M}: {SEEN}."),
+        (3 * 0.0047, 0.0, f"It is not clear yet whether long texts look more {TO_M}: {SEEN}."),
     ],
 )
 def test_what_it_means_comes_first(tmp_path: Path, ends: float, stronger: float, said: str) -> None:

@@ -277,7 +277,7 @@ def test_the_margin_decides(tmp_path: Path) -> None:
     )
     assert low < -0.01 < high < 0, "the premise"
     assert found["verdict"] == "inconclusive"
-    assert ", a loss; whether it exceeds the margin of 0.01 is open)" in found["sentence"]
+    assert ", a loss, which may or may not exceed the margin of 0.01)" in found["sentence"]
 
 
 def test_the_sentence_has_the_numbers(tmp_path: Path) -> None:

@@ -128,7 +128,9 @@ def test_what_reads_all_of_it_is_named_where_nothing_does() -> None:
 
 
 def test_headings_name_the_model_without_its_folders() -> None:
-    assert repr(made()).startswith("<<b>page</b>.json through tiny: 3 segments as given, 97 tokens")
+    assert repr(made()).startswith(
+        "<<b>page</b>.json as embedded by tiny: 3 segments as given, 97 tokens"
+    )
     assert "somebody" not in made()._repr_html_()
 
 

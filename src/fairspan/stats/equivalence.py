@@ -269,5 +269,5 @@ def size_words(kind: LossKind, low: float, margin: float) -> str:
     if kind == "slightly worse":
         return f", within the margin of {margin:g}"
     if kind == "inconclusive" and low > 0:
-        return f", a loss; whether it exceeds the margin of {margin:g} is open"
+        return f", a loss, which may or may not exceed the margin of {margin:g}"
     return ""

@@ -260,5 +260,5 @@ def suggestion(
             changes = [intervals[name, "cosine", length, baseline] for length in longer]
             helping += [(change.estimate, temperature) for change in changes if change.high < 0]
     if helping:
-        return None, f"{min(helping)[1]:g} helps most, and is not shown to be enough"
+        return None, f"{min(helping)[1]:g} helps most, but is not shown to be enough"
     return None, "no temperature below 1 is shown to make long texts less alike"

@@ -192,7 +192,7 @@ def _meaning(shown: _Shown) -> str:
     )
     alike = f"alike than short ones to {model_name(shown.log.model)}"
     if word == "inconclusive":
-        return f"It is open whether long texts look more {alike}: {seen}."
+        return f"It is not clear yet whether long texts look more {alike}: {seen}."
     if word == "fair" or cosine.filter(against="doubling")["estimate"][0] < 0:
         how = "less" if word == "biased" else "neither more nor less"
         return f"Long texts look {how} {alike}: {seen}. Nothing has to be done."
@@ -211,9 +211,9 @@ def _advice(shown: _Shown) -> str:
     temperature, reason = shown.frames["suggestion"].row(0)
     advice = reason
     if not reason:
-        apply = "fairspan calibrate applies it, given this run as its calibration"
-        advice = f"{temperature:g}, {apply if temperature < 1 else 'the plain model'}"
-    return f"temperature that is enough at every length, by geometry alone: {advice}"
+        apply = "to apply it, give this run to fairspan calibrate as its calibration"
+        advice = f"{temperature:g}; {apply}" if temperature < 1 else "1, as in the plain model"
+    return f"suggested temperature, from the geometry of the vectors alone: {advice}"
 
 
 def write_results(log: RunLog) -> None:

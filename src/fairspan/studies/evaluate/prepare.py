@@ -28,8 +28,7 @@ from fairspan.studies.evaluate.measures import EvaluateEntries
 from fairspan.studies.evaluate.options import EvaluateOptions
 
 _LENGTH = (
-    "queries have up to {} tokens; tune shortens them until the plain model misses some, so it "
-    "finds less in the same documents"
+    "queries have up to {} tokens; tune uses shorter ones, so it finds less in the same documents"
 )
 _NO_POSITIONS = (
     "across languages, results are not shown by position of the evidence: "

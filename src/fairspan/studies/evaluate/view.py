@@ -20,8 +20,8 @@ from fairspan.studies.evaluate.temperatures import grid_section
 from fairspan.studies.evaluate.vectors import vectors_section
 
 PSI = (
-    "PSI: 1 − smallest/largest mean of a position, or of a pair of languages; harmonic: the "
-    "harmonic mean of them"
+    "PSI: 1 − smallest/largest mean of a position, or of a pair of languages; harmonic: their "
+    "harmonic mean"
 )
 METHODS = (
     """Every query is searched among all documents of its index by exact inner products; equal
@@ -35,8 +35,8 @@ METHODS = (
     """Better needs a significant overall gain, or one at the weakest position. Worse is a loss
     beyond the margin: the whole interval is. Not worse means that such a loss is ruled out, and
     slightly worse that it is and a smaller one is shown.
-    Treatments act on documents and queries, and on documents only. On fewer than 30 clusters the
-    verdict says so.""",
+    Treatments are measured on documents and queries, and on documents only. The verdict says if
+    there are fewer than 30 clusters.""",
     """Across languages, the verdict looks at the weakest pair of languages instead of the weakest
     position. PEER is the p value of the Kruskal–Wallis test that documents in all languages have
     the same expected rank, averaged over queries; it is taken over the documents that do not answer
@@ -151,8 +151,8 @@ def _by_depth(shown: Shown) -> Section:
         grouped=1,
     )
     intro = (
-        "How often search finds a document by a passage, by how far into the document the passage "
-        "is. What the vector does not reflect cannot be found."
+        "How often search finds the right document, by how many tokens of it come before the "
+        "evidence. What a vector does not contain cannot be found."
     )
     return Section("Found by depth", intro, charts=(depth_chart(shown),), folded=(table,))
 
@@ -230,7 +230,7 @@ def _costs(shown: Shown) -> Section:
             "time": "seconds",
             "estimate": shown.metrics[0],
         },
-        notes=("seconds: to embed the documents; stored: these vectors were there already",),
+        notes=("seconds: to embed the documents; stored: the vectors were already in the store",),
         brief=frame["index"].n_unique() > 1 and "vectors" not in shown.frames,
     )
     return Section("Indexes and their costs", tables=(table,))

@@ -115,7 +115,7 @@ class Reading:
 
     @property
     def finding(self) -> str:
-        """One sentence: what the vector lacks, and the spread of what is read to its end."""
+        """One sentence: what the vector lacks, and what it has most and least of."""
         parts = []
         if self.missing:
             parts.append(f"the vector lacks {self.missing}")
@@ -125,7 +125,7 @@ class Reading:
             parts.append(
                 f"{'of the others, ' if parts else ''}segment {best} is represented best "
                 f"({number(self.representation[best - 1])}) and segment {worst} least "
-                f"({number(self.representation[worst - 1])}): a spread of {number(self.spread)}"
+                f"({number(self.representation[worst - 1])})"
             )
         return "; ".join(parts)
 

@@ -26,7 +26,7 @@ _LEAST_REACH = 0.25
 
 def view_of(inspection: Inspection) -> View:
     """What one document's inspection has to show."""
-    title = f"{inspection.document} through {model_name(inspection.model)}"
+    title = f"{inspection.document} as embedded by {model_name(inspection.model)}"
     size = f"{inspection.n} segments {inspection.borders}, {inspection.length:,} {inspection.unit}"
     frames = _frames(inspection)
     chart = _chart(inspection)
