@@ -10,7 +10,9 @@ OPTIMUM := .optimum
 NODE := examples/transformers_js/node_modules
 SITE := .site
 
-.PHONY: demo test test-all integrations docs site lint format bench clean
+RELEASE := .release
+
+.PHONY: release-check demo test test-all integrations docs site lint format bench clean
 
 # pip (not another installer) and one pinned version of everything: constraints.txt.
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
@@ -92,6 +94,14 @@ $(SITE)/.installed: constraints-site.txt
 site: $(SITE)/.installed  ## build the documentation into site/; open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict
 
+$(RELEASE)/.installed:
+	$(PYTHON) -m venv --clear $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --quiet build twine && touch $@
+
+# Interpreters: those of python3.11, 3.12 and 3.13 that are there, or PYTHONS="python3.12 …".
+release-check: $(RELEASE)/.installed  ## build wheel and sdist, and use the wheel in environments of its own
+	$(RELEASE)/bin/python scripts/release_check.py $(PYTHONS)
+
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -105,4 +115,4 @@ bench: $(STAMP)  ## time and memory against the plain model, on this CPU
 	$(BIN)/python -m benchmarks.cpu
 
 clean:
-	rm -rf $(VENV) $(CLIENTS) $(OPTIMUM) $(NODE) $(SITE) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(CLIENTS) $(OPTIMUM) $(NODE) $(SITE) $(RELEASE) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -192,7 +192,10 @@ def damaged(tmp_path: Path, content: bytes | Mapping[str, Any]) -> Path:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ({"format": FORMAT + 1}, f"has format {FORMAT + 1}, and this fairspan reads format"),
+        (
+            {"format": FORMAT + 1},
+            f"reads format {FORMAT}: run its command again",
+        ),
         ({"status": "complete"}, "has format None"),
         (b"[]", "has format None"),
         (b'{"format": 1, "sta', "cannot be read"),

@@ -512,7 +512,7 @@ def test_fairspan_load_refuses_any_file_that_may_be_a_pickle(
 @pytest.mark.parametrize(
     ("name", "reference"),
     [
-        ("bert-cls", "fairspan.calibration.calibration.Calibration"),
+        ("bert-cls", "elsewhere.Calibration"),
         ("router", "modeling_evil.EvilModel"),
     ],
 )
@@ -534,13 +534,16 @@ def test_fairspan_load_refuses_foreign_module_classes(
     assert reference in str(refusal.value)
 
 
-def test_a_saved_language_correction_is_refused(make_tiny: Make, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["model.LanguageCorrection", "calibrated.CalibratedTransformer"])
+def test_classes_of_an_earlier_fairspan_are_refused_with_what_to_do(
+    make_tiny: Make, tmp_path: Path, kind: str
+) -> None:
     fairspan.calibrate(make_tiny("bert", "cls")).save_pretrained(str(tmp_path))
     file = tmp_path / "modules.json"
     modules = json.loads(file.read_text())
-    last = {"idx": len(modules), "name": "correction", "path": "2_LanguageCorrection"}
-    file.write_text(json.dumps([*modules, {**last, "type": "fairspan.model.LanguageCorrection"}]))
-    with refused(r"has a language correction, .* removed: "):
+    last = {"idx": len(modules), "name": "earlier", "path": "2_Earlier", "type": f"fairspan.{kind}"}
+    file.write_text(json.dumps([*modules, last]))
+    with refused(rf"was saved with fairspan\.{kind}, .*: calibrate its base model again"):
         fairspan.load(tmp_path)
 
 

@@ -40,8 +40,8 @@ def read_manifest(folder: Path, options: EmbedOptions, source: Source) -> dict[s
         raise FairspanError(message) from None
     written = manifest.get("format") if isinstance(manifest, dict) else None
     if written != FORMAT:
-        message = f"{file} has format {written!r}, and this fairspan reads format {FORMAT}."
-        raise FairspanError(message)
+        wrong = f"{file} has format {written!r}, and this fairspan reads format {FORMAT}"
+        raise FairspanError(f"{wrong}: choose another folder, or remove this one.")
     for name in _TABLES:
         if not isinstance(manifest.get(name), dict):
             wrong = f"{file} is damaged: its {name} is {_shown(manifest.get(name))}"

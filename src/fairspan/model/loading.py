@@ -1,5 +1,6 @@
 """`load`: a model by its folder or name. A calibrated one is loaded without code or pickles."""
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -122,12 +123,13 @@ def _loaded(name: str | Path, place: str, options: dict[str, Any]) -> SentenceTr
     if config and read_json(config).get("model_type") == MultiVectorEncoder.model_type:
         kind = MultiVectorEncoder
     modules = _module_names(place, options)
-    if "fairspan.model.LanguageCorrection" in modules:
+    classes = re.findall(r'"(fairspan\.[\w.]+)"', modules)
+    if removed := sorted({*classes} - {*_CLASSES}):
         raise UnsupportedModel(
-            f"{name} has a language correction, and these were removed: use an earlier "
-            "fairspan, or calibrate the model anew."
+            f"{name} was saved with {removed[0]}, which this fairspan does not have: calibrate its "
+            "base model again, or install the version that saved it."
         )
-    if "fairspan" not in modules:
+    if not classes:
         if model_file(place, "fairspan.json", **options) is not None:
             raise UnsupportedModel(
                 f"{name} is an exported folder, for other programs: give the model itself."

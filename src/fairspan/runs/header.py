@@ -252,7 +252,8 @@ def read_header(folder: Path) -> Header:
         written = entries.get("format") if isinstance(entries, dict) else None
         if written != FORMAT:
             raise FairspanError(
-                f"{file} has format {written!r}, and this fairspan reads format {FORMAT}."
+                f"{file} has format {written!r}, and this fairspan reads format "
+                f"{FORMAT}: run its command again."
             )
         return parse_header(entries)
     except FileNotFoundError:
