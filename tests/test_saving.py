@@ -506,6 +506,19 @@ def test_fairspan_load_refuses_any_file_that_may_be_a_pickle(
     assert not marker.exists()
 
 
+def test_a_model_that_0_1_saved_is_read(make_tiny: Make, tmp_path: Path) -> None:
+    """Its calibration had layout 3, which knew no pooling."""
+    fair = fairspan.calibrate(make_tiny("bert", "cls"), "tiles")
+    fair.save_pretrained(str(tmp_path))
+    file = tmp_path / "0_CalibratedTransformer" / "sentence_bert_config.json"
+    config = json.loads(file.read_text())
+    for field in ("pooling", "ridge"):
+        del config["calibration"][field]
+    config["calibration"]["format"] = 3
+    file.write_text(json.dumps(config))
+    assert np.array_equal(fairspan.load(tmp_path).encode(words(300)), fair.encode(words(300)))
+
+
 # What fairspan.load refuses, and how
 
 
