@@ -56,8 +56,8 @@ def ndcg(gains: Floats, ideal: Ideal, at: int | None = None) -> Floats:
     2^gain − 1 instead, which is the same for gains of 0 and 1.
     """
     ranked = [np.sort(np.asarray(wanted, np.float64))[::-1] for wanted in ideal]
-    best = np.array([_discounted(wanted[:at]) for wanted in ranked])
-    return np.asarray(_discounted(gains[:, :at]) / best)
+    best = np.array([discounted(wanted[:at]) for wanted in ranked])
+    return np.asarray(discounted(gains[:, :at]) / best)
 
 
 def recall(gains: Floats, ideal: Ideal, at: int | None = None) -> Floats:
@@ -75,6 +75,6 @@ def reciprocal_rank(gains: Floats, _: Ideal, at: int | None = None) -> Floats:
 METRICS = {"ndcg": ndcg, "recall": recall, "mrr": reciprocal_rank}
 
 
-def _discounted(gains: Floats) -> Floats:
+def discounted(gains: Floats) -> Floats:
     """Σ gain / log2(rank + 1) over gains[..., k]."""
     return np.asarray(gains @ (1 / np.log2(np.arange(2, gains.shape[-1] + 2))))

@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -102,9 +103,14 @@ def _data_of(task: Any) -> Any:
             f"{name} has {len(subsets)} subsets ({listed}, …): choose a language with language."
         )
     load_task(task)
-    split = task.eval_splits[0]
-    is_flat = subsets == ["default"] and "default" not in task.dataset
-    return task.dataset[split] if is_flat else task.dataset[subsets[0]][split]
+    return dict(splits_of(task))[task.eval_splits[0]]
+
+
+def splits_of(task: Any) -> Iterator[tuple[str, Any]]:
+    """The splits of each subset, by name."""
+    for subset in task.hf_subsets:
+        is_flat = subset == "default" and subset not in task.dataset
+        yield from (task.dataset if is_flat else task.dataset[subset]).items()
 
 
 def mteb_library() -> ModuleType:

@@ -14,7 +14,7 @@ from sentence_transformers import SimilarityFunction
 
 from fairspan.calibration.calibration import Side
 from fairspan.errors import CorpusError, FairspanError, first_line
-from fairspan.retrieval.mteb_reading import mteb_library
+from fairspan.retrieval.mteb_reading import mteb_library, splits_of
 
 Embed = Callable[[Sequence[str], Side | None, str | None], np.ndarray]
 """[texts, d]: the vectors of texts, given their side and prompt; None where a task has none."""
@@ -75,7 +75,7 @@ def score_task(task: Any, encoder: MtebEncoder) -> float:
 def texts_of(task: Any) -> list[str]:
     """The different texts of what is scored, about those that mteb embeds."""
     texts: dict[str, None] = {}
-    for split, data in _splits(task):
+    for split, data in splits_of(task):
         if split in task.eval_splits:
             tables = [data["corpus"], data["queries"]] if isinstance(data, Mapping) else [data]
             for table in tables:
@@ -86,18 +86,11 @@ def texts_of(task: Any) -> list[str]:
 def contents_hash(task: Any) -> str:
     """Of everything in a task's data, texts and labels."""
     digest = blake2b(digest_size=16)
-    for split, data in _splits(task):
+    for split, data in splits_of(task):
         for part in data.values() if isinstance(data, Mapping) else [data]:
             for row in part.items() if isinstance(part, Mapping) else part or ():
                 digest.update(f"{split} {row!r}\n".encode())
     return digest.hexdigest()
-
-
-def _splits(task: Any) -> Iterator[tuple[str, Any]]:
-    """The splits of each subset, by name."""
-    for subset in task.hf_subsets:
-        is_flat = subset == "default" and subset not in task.dataset
-        yield from (task.dataset if is_flat else task.dataset[subset]).items()
 
 
 def _strings(table: Any) -> Iterator[str]:

@@ -1,8 +1,11 @@
 """What mteb asks of pytrec_eval, which has no wheel for some platforms."""
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
+
+from fairspan.retrieval.metrics import discounted
 
 Scores = dict[str, dict[str, float]]
 
@@ -34,9 +37,9 @@ class RelevanceEvaluator:
         hits = ranking > 0
         precisions = np.cumsum(hits) / np.arange(1, len(hits) + 1)
         count = max(1, len(ideal))
-        measures: dict[str, Callable[[int], float]] = {
+        measures: dict[str, Callable[[int], Any]] = {
             "map_cut": lambda cut: (precisions * hits)[:cut].sum() / count,
-            "ndcg_cut": lambda cut: _discounted(ranking[:cut]) / (_discounted(ideal[:cut]) or 1.0),
+            "ndcg_cut": lambda cut: discounted(ranking[:cut]) / (discounted(ideal[:cut]) or 1.0),
             "recall": lambda cut: hits[:cut].sum() / count,
             "P": lambda cut: hits[:cut].sum() / cut,
             "success": lambda cut: float(hits[:cut].any()),
@@ -46,7 +49,3 @@ class RelevanceEvaluator:
             for name, cuts in self._cuts.items()
             for cut in cuts
         }
-
-
-def _discounted(gains: np.ndarray) -> float:
-    return float(gains @ (1 / np.log2(np.arange(2, len(gains) + 2))))

@@ -33,28 +33,22 @@ _COLUMNS = {
 def benchmark_view(log: RunLog, frames: Mapping[str, pl.DataFrame]) -> View:
     """Everything that scores of mteb have to show."""
     where = model_name(log.model)
-    types = Table.from_frame(
-        "types",
-        f"Scores by type ({where})",
-        frames["types"],
-        heads={"type": "type", "tasks": "tasks", "treatment": "treatment"},
-        columns=_COLUMNS,
-        grouped=2,
-        notes=(_NO_INTERVALS,),
-        brief=True,
-    )
-    tasks = Table.from_frame(
-        "tasks",
-        f"Scores by task ({where})",
-        frames["tasks"],
-        heads=("task", "measure", "treatment"),
-        columns=_COLUMNS,
-        grouped=2,
-        brief=True,
+    tables = tuple(
+        Table.from_frame(
+            f"{unit}s",
+            f"Scores by {unit} ({where})",
+            frames[f"{unit}s"],
+            heads=(unit, second, "treatment"),
+            columns=_COLUMNS,
+            grouped=2,
+            notes=notes,
+            brief=True,
+        )
+        for unit, second, notes in (("type", "tasks", (_NO_INTERVALS,)), ("task", "measure", ()))
     )
     intro = "Main scores of mteb, and how they change against the first treatment."
     charts = (_chart(log, frames["types"]),) if len(frames["types"]) else ()
-    section = Section("Scores of mteb", intro, charts=charts, tables=(types, tasks))
+    section = Section("Scores of mteb", intro, charts=charts, tables=tables)
     return View(
         title=f"Scores of {where} on tasks of mteb",
         heading=_heading(log),

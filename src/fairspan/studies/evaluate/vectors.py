@@ -1,13 +1,13 @@
 """How many vectors a document needs: quality by the number of parts that an index keeps of it."""
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from math import ceil, log
+from dataclasses import asdict, replace
+from math import ceil
 
 import numpy as np
 import polars as pl
 
-from fairspan.report.chart import Chart, Panel
+from fairspan.report.chart import Chart, Panel, on_log_axis
 from fairspan.report.frames import columns_of
 from fairspan.report.table import Column, Table
 from fairspan.report.text import number
@@ -107,9 +107,6 @@ def _chart(shown: Shown, frame: pl.DataFrame) -> Chart:
     metric = frame["metric"][0]
     per_document = {row["asked"]: row["vectors_per_document"] for row in frame.to_dicts()}
     labels = tuple(per_document)
-    logs = [log(count) for count in per_document.values()]
-    span = (logs[-1] - logs[0]) or 1.0
-    places = tuple((place - logs[0]) / span for place in logs)
     last = shown.treatments[-1]
     enough = frame.filter("enough", pl.col("asked") != labels[-1], treatment=last)["asked"]
     words = f"within {shown.log.spec['margin']:g} of one per chunk ({last})"
@@ -123,9 +120,11 @@ def _chart(shown: Shown, frame: pl.DataFrame) -> Chart:
         axis,
         shown.series(frame, "asked", labels, arms=shown.treatments),
         detail=f"{frame['queries'][0]:,} queries",
-        places=places,
-        edge=next(((places[labels.index(label)], f"{label} {words}") for label in enough), None),
+        places=on_log_axis(list(per_document.values())),
     )
+    for label in enough:
+        place = panel.spots[labels.index(label)]
+        panel = replace(panel, edge=(place, f"{label} {words}"))
     return Chart(
         "vectors",
         "How many vectors a document needs",

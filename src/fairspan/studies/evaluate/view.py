@@ -72,6 +72,8 @@ def view_of(log: RunLog) -> View:
     first = sections[0]
     switch = tuple(shown.treatments if "vectors" in shown.frames else shown.arms)
     methods = METHODS if "languages" in shown.frames else METHODS[:-1]
+    entries = log.header.part(EvaluateEntries)
+    details = [f"{detail[0].upper()}{detail[1:]}." for detail in entries.details]
     return View(
         title=f"What search finds with {model_name(log.model)}",
         heading=_heading(log),
@@ -82,13 +84,8 @@ def view_of(log: RunLog) -> View:
         notes=(*log.notes, *drawn_notes(log)),
         switch=switch,
         all_first=len(switch) <= FEW_BARS,
-        methods=(*(" ".join(words.split()) for words in methods), *_details(log)),
+        methods=(*(" ".join(words.split()) for words in methods), *details),
     )
-
-
-def _details(log: RunLog) -> list[str]:
-    details = log.header.part(EvaluateEntries).details
-    return [f"{detail[0].upper()}{detail[1:]}." for detail in details]
 
 
 def _heading(log: RunLog) -> str:
@@ -142,14 +139,7 @@ def _by_depth(shown: Shown) -> Section:
         depth=pl.format("{}–{}", "tokens_from", pl.col("tokens_to") - 1)
     )
     rows = rows.with_columns(pl.col("depth").fill_null(pl.format("{} and more", "tokens_from")))
-    table = Table.from_frame(
-        "depths",
-        f"{rows['metric'][0]} by depth of the evidence ({shown.where})",
-        rows,
-        heads={"arm": ARMS, "depth": "tokens before it"},
-        columns=_MEANS,
-        grouped=1,
-    )
+    table = _group_table(shown, "depths", rows, {"arm": ARMS, "depth": "tokens before it"})
     intro = (
         "How often search finds the right document, by how many tokens of it come before the "
         "evidence. What a vector does not contain cannot be found."
@@ -157,18 +147,20 @@ def _by_depth(shown: Shown) -> Section:
     return Section("Found by depth", intro, charts=(depth_chart(shown),), folded=(table,))
 
 
+def _group_table(shown: Shown, name: str, rows: pl.DataFrame, heads: dict[str, str]) -> Table:
+    """Means and changes by depth or position."""
+    title = f"{rows['metric'][0]} by {name.removesuffix('s')} of the evidence ({shown.where})"
+    grouped = len(heads) - 1
+    return Table.from_frame(name, title, rows, heads=heads, columns=_MEANS, grouped=grouped)
+
+
 def _by_position(shown: Shown) -> Section:
     """What is found by the position of the evidence."""
     metric = shown.metrics[0]
     plans = {"plan": "plan"} if shown.plans else {}
-    table = Table.from_frame(
-        "positions",
-        f"{metric} by position of the evidence ({shown.where})",
-        shown.frame("positions", pl.col("metric") == metric),
-        heads={**plans, "arm": ARMS, "position": shown.unit},
-        columns=_MEANS,
-        grouped=1 + len(plans),
-    )
+    rows = shown.frame("positions", pl.col("metric") == metric)
+    heads = {**plans, "arm": ARMS, "position": shown.unit}
+    table = _group_table(shown, "positions", rows, heads)
     return Section(
         "Search by position",
         f"Bars are the mean {metric} of the queries with evidence there, with 95 % intervals from "
