@@ -11,7 +11,6 @@ from torch import Tensor
 
 from fairspan.attention.plan import Plan
 from fairspan.attention.pooled_row import average_row
-from fairspan.calibration.calibration import Side
 from fairspan.corpus.sentences import Span
 from fairspan.encoding.recording import Recorded, RecordingTransformer, record
 from fairspan.encoding.tokens import tokens_of_spans
@@ -43,13 +42,9 @@ class AttentionRow:
 
 
 def attention_rows(
-    model: SentenceTransformer,
-    texts: Sequence[str],
-    *,
-    prompt: str | None = None,
-    side: Side = "document",
+    model: SentenceTransformer, texts: Sequence[str], *, prompt: str | None = None
 ) -> Iterator[AttentionRow]:
-    """The attention of each text's pooled row, in the order of the texts.
+    """The attention of each document's pooled row, in the order of the texts.
 
     The pooled row is the first token's for CLS pooling and the last token's for last-token pooling.
     Every other pooling (mean, weighted mean, max, several at once) reads all tokens: the row is
@@ -58,9 +53,9 @@ def attention_rows(
 
     Args:
         texts: strings. In a calibrated model a `SegmentedText` has its segments as baskets.
-        prompt: what to put before every text; None for the model's own on this side.
+        prompt: what to put before every text; None for the model's own for documents.
     """
-    return map(_row, record(model, texts, _RowRecorder, prompt=prompt, side=side))
+    return map(_row, record(model, texts, _RowRecorder, prompt=prompt))
 
 
 class _RowRecorder(RecordingTransformer):

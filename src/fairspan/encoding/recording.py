@@ -29,11 +29,10 @@ _RECORDED = "fairspan_recorded"
 class RecordingTransformer(Transformer):  # type: ignore[misc]
     """A `Transformer` module, calibrated or not, that adds what it recorded to the features."""
 
-    def start(self, model: SentenceTransformer, side: Side) -> None:
+    def start(self, model: SentenceTransformer) -> None:
         """Route the attention and count its layers."""
         self.calibration: Calibration = getattr(self, "calibration", PRESETS["plain"])
         self.tiling: Tiling | None = getattr(self, "tiling", None)
-        self.side = side
         # A tuple keeps the pooling module from being registered as a part of this one.
         self.site = (pooling_of(model, self),)
         self.can_flatten_inputs = False
@@ -57,8 +56,9 @@ class RecordingTransformer(Transformer):  # type: ignore[misc]
         """The features after a pass, with what was recorded of it."""
         inputs = {name: value for name, value in features.items() if name != SEGMENTS}
         plan = Plan()
-        if self.calibration.acts_on(self.side):
-            how = (self.calibration, self.site[0], self.depth, inputs, self.side)
+        if self.calibration.acts_on("document"):
+            side: Side = "document"
+            how = (self.calibration, self.site[0], self.depth, inputs, side)
             segment = features.get(SEGMENTS)
             plan = make_plan(*how, segment, only_pooled=False, tiling=self.tiling)
         result = self.recording(plan, inputs)
@@ -88,10 +88,9 @@ def record(
     kind: type[RecordingTransformer],
     *,
     prompt: str | None,
-    side: Side,
     **options: Any,
 ) -> Iterator[Recorded]:
-    """What transformers of a kind, started with `options`, record of each text.
+    """What transformers of a kind, started with `options`, record of each document.
 
     Everything is checked before the first text goes through.
     """
@@ -105,11 +104,9 @@ def record(
     for module in recorder.modules():
         if isinstance(module, Transformer):
             module.__class__ = kind
-            module.start(recorder, side, **options)
-    before = prompt_of(model, side) if prompt is None else prompt
-    tokenized = [
-        _tokenized(recorder, text, number, before, side) for number, text in enumerate(texts)
-    ]
+            module.start(recorder, **options)
+    before = prompt_of(model, "document") if prompt is None else prompt
+    tokenized = [_tokenized(recorder, text, number, before) for number, text in enumerate(texts)]
 
     def recorded(text: str, features: dict[str, Any]) -> Recorded:
         """What a pass over one text records."""
@@ -125,20 +122,18 @@ def record(
     return map(recorded, texts, tokenized)
 
 
-def _tokenized(
-    model: SentenceTransformer, text: str, number: int, prompt: str, side: Side
-) -> dict[str, Any]:
+def _tokenized(model: SentenceTransformer, text: str, number: int, prompt: str) -> dict[str, Any]:
     """The features of a text; raise if the model does not take all of it."""
 
     def preprocess(**options: bool) -> dict[str, Any]:
         """The features under these options of the tokenizer."""
         options |= {"return_offsets_mapping": True, "return_special_tokens_mask": True}
         features: dict[str, Any] = model.preprocess(
-            [text], prompt=prompt, task=side, processing_kwargs={"text": options}
+            [text], prompt=prompt, task="document", processing_kwargs={"text": options}
         )
         if "attention_mask" not in features:
             raise UnsupportedModel(
-                f"a {side} goes through no transformer in this model: there is no attention to "
+                "a document goes through no transformer in this model: there is no attention to "
                 "record."
             )
         return features
@@ -150,7 +145,7 @@ def _tokenized(
             f"text {number} has no tokens, so the model has nothing to attend to."
         )
     # A max_seq_length above the positions does not cut, but lets a text run out of them.
-    window = window_of(model, side=side) if isinstance(model[0], Transformer) else None
+    window = window_of(model) if isinstance(model[0], Transformer) else None
     limit = min(preprocess()["attention_mask"].shape[1], window or whole)
     if whole > limit:
         raise UnsupportedModel(

@@ -17,7 +17,7 @@ from fairspan.attention.layers import probe, unsupported
 from fairspan.attention.plan import LayerInputs, Plan
 from fairspan.attention.probes import find_value_weights
 from fairspan.attention.spectrum import sigma_a, sigma_s, signal_norms, value_norms
-from fairspan.calibration.calibration import Layers, Side, as_calibration
+from fairspan.calibration.calibration import Layers, as_calibration
 from fairspan.encoding.recording import RecordingTransformer, record
 from fairspan.errors import UnsupportedModel
 from fairspan.stats.geometry import theorem_2_bound, theorem_3_bound
@@ -90,7 +90,6 @@ def spectra(
     texts: Sequence[str],
     *,
     prompt: str | None = None,
-    side: Side = "document",
     layers: Layers | list[int] | None = "last",
 ) -> Iterator[Spectrum]:
     """The spectrum of each text, in the order of the texts.
@@ -106,18 +105,16 @@ def spectra(
         raise UnsupportedModel(
             "spectra are computed in float64, which MPS lacks: move the model with model.to('cpu')."
         )
-    recorded = record(model, texts, _SpectrumRecorder, prompt=prompt, side=side, layers=layers)
+    recorded = record(model, texts, _SpectrumRecorder, prompt=prompt, layers=layers)
     return (text.result for text in recorded)
 
 
 class _SpectrumRecorder(RecordingTransformer):
     """Records the spectrum of the one text of a batch."""
 
-    def start(
-        self, model: SentenceTransformer, side: Side, layers: Layers | list[int] | None = None
-    ) -> None:
+    def start(self, model: SentenceTransformer, layers: Layers | list[int] | None = None) -> None:
         """Ask for the hidden states, and find the value weights."""
-        super().start(model, side)
+        super().start(model)
         chosen = None if layers is None else as_calibration(None, layers=layers)
         self.layers = chosen.layer_numbers(self.depth) if chosen else frozenset()
         self.model.config.output_hidden_states = True
