@@ -32,8 +32,8 @@ from fairspan.attention.reference import (
     tile_places,
 )
 from fairspan.calibration.calibration import temperature_of
-from fairspan.model.even import EVENLY
 from fairspan.model.plans import make_plan
+from fairspan.model.pooling import EVENLY
 from fairspan.model.transformer import SEGMENTS, SIDE, CalibratedTransformer
 
 # The first of a model's `position_ids`, where it is not 0; T5 takes none.

@@ -26,7 +26,7 @@ from fairspan.attention.plan import Plan
 from fairspan.attention.reference import Place, sees_by_position, sees_by_tile, tile_places
 from fairspan.attention.tiles import NO_TILE, SHARED, lay_tiles
 from fairspan.errors import DesignError, UnsupportedModel
-from fairspan.model import splitting
+from fairspan.model import splitting, tiling
 from tests.by_matrices import matrices_instead
 from tests.test_architectures import error, outputs
 from tests.test_attention_profile import LargestTensor
@@ -421,6 +421,17 @@ def test_no_other_parts_take_less_time(on_gpu: bool, lengths: list[int]) -> None
     assert all(part[0] > 0 for part in best[1:])
     assert [length for part in best for length in part] == lengths
     assert time(best) == min(ways)
+
+
+def test_no_tiles_are_laid_for_a_batch_that_is_read_in_parts(
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which would be as wide as its longest text, while a GPU waits."""
+    monkeypatch.setattr(splitting, "CPU_PASS", 0)
+    fair = fairspan.calibrate(make_tiny("bert", "mean"), tile_size=16, pooling="even")
+    with patch.object(tiling, "lay_tiles", wraps=lay_tiles) as laid:
+        fair.encode([words(90), words(40), words(40, 1), "w1"])
+    assert [(*call.args[0].shape,) for call in laid.call_args_list] == [(1, 92), (2, 42)]
 
 
 class Doubled(torch.nn.Module):

@@ -23,11 +23,7 @@ from torch import Tensor, nn
 from fairspan.attention.baskets import is_traced
 from fairspan.attention.interface import kernels
 from fairspan.errors import FairspanError
-from fairspan.model.pooling import TOKENS, prompt_length
-
-EVENLY = "fairspan_evenly"
-"""The feature that says which texts of a batch are pooled evenly: a bool for all, or [N], what the
-ridge is multiplied by, infinity for texts that keep their mean."""
+from fairspan.model.pooling import EVENLY, TOKENS, prompt_length
 
 _LONG = 2**15
 """Tokens of a text above which products of tokens are summed up, and no copy of them is made."""

@@ -3,7 +3,6 @@
 from collections import UserDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -18,6 +17,9 @@ from fairspan.errors import DesignError, UnsupportedModel
 TOKENS = "token_embeddings"
 PROMPT = "prompt_length"
 """The feature with the length of a batch's prompt in tokens, special ones in front included."""
+EVENLY = "fairspan_evenly"
+"""The feature that says which texts of a batch are pooled evenly: a bool for all, or [N], what the
+ridge is multiplied by, infinity for texts that keep their mean."""
 
 
 def prompt_length(features: Mapping[str, Any]) -> int | None:
@@ -75,21 +77,16 @@ class PooledFeatures(UserDict[str, Any]):
     The pooling module reads one token, and what it makes of that is replaced by `vectors` [N, D].
 
     Attributes:
-        being_pooled: whether the pooling module has them; it sees the features `while_pooled`.
+        being_pooled: whether the pooling module has them.
     """
 
     def __init__(
-        self,
-        features: dict[str, Any],
-        vectors: Tensor,
-        all_tokens: Callable[[], Tensor],
-        while_pooled: Mapping[str, Any] = MappingProxyType({}),
+        self, features: dict[str, Any], vectors: Tensor, all_tokens: Callable[[], dict[str, Any]]
     ) -> None:
-        """The features of a batch with its vectors, and how to compute all tokens."""
-        super().__init__({**features, TOKENS: vectors[:, None]})
+        """The features of a batch with its vectors, and how to compute those of all tokens."""
+        super().__init__({**features, TOKENS: vectors[:, None], EVENLY: False})
         self._vectors: Tensor | None = vectors
-        self._all_tokens: Callable[[], Tensor] | None = all_tokens
-        self._while_pooled = while_pooled
+        self._all_tokens: Callable[[], dict[str, Any]] | None = all_tokens
         self.being_pooled = False
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -100,11 +97,10 @@ class PooledFeatures(UserDict[str, Any]):
         self.data[key] = value
 
     def __getitem__(self, key: str) -> Any:
-        if key == TOKENS and self._all_tokens is not None and not self.being_pooled:
-            self.data[TOKENS] = self._all_tokens()
+        is_of_tokens = key in (TOKENS, EVENLY)
+        if is_of_tokens and self._all_tokens is not None and not self.being_pooled:
+            self.data |= self._all_tokens()
             self._all_tokens = None
-        if self.being_pooled and key in self._while_pooled:
-            return self._while_pooled[key]
         return self.data[key]
 
     def __or__(self, other: Any) -> Any:

@@ -25,13 +25,11 @@ def piece_size(valid: Tensor) -> int | None:
     return size if valid.shape[0] == 1 and valid.shape[1] > size else None
 
 
-def few_at_a_time(mask: Tensor, *, padded: bool) -> list[Tensor]:
+def few_at_a_time(mask: Tensor) -> list[Tensor]:
     """The numbers [n] of the texts of a batch, given [N, L], that are read together, part by part.
 
-    The texts of a part have similar lengths, the longest first. None if the batch is read as it is.
+    The texts of a part have similar lengths, the longest first.
     """
-    if not padded and mask.numel() <= AT_A_TIME:
-        return []
     lengths, order = mask.sum(dim=1).sort(descending=True, stable=True)
     sizes = cheapest_parts(lengths.numpy(force=True), on_gpu=mask.device.type != "cpu")
     return list(torch.split(order, sizes))

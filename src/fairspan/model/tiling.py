@@ -51,18 +51,22 @@ class Tiling:
         `segment` is [N, L], the segment of each token; None for texts without segments.
         """
         lead, trail = self.shared(site, prompt)
-        room = valid.shape[1] - lead - trail
         size = self.size(calibration, lead + trail)
-        whole = size
-        if calibration.short_texts == "leave":
-            whole = max(size, self.window - lead - trail)
-        if segment is None and not is_exporting() and room <= whole:
+        whole = self.whole(calibration, site, prompt)
+        if segment is None and not is_exporting() and valid.shape[1] <= whole:
             return None
         if segment is None:
-            return lay_tiles(valid, size, lead=lead, trail=trail, whole=whole)
+            return lay_tiles(valid, size, lead=lead, trail=trail, whole=whole - lead - trail)
         limit = self.positions.limit
+        room = valid.shape[1] - lead - trail
         longest = max(1, room if limit is None else limit - lead - trail)
         return lay_tiles(valid, size, lead=lead, trail=trail, segment=segment, longest=longest)
+
+    def whole(self, calibration: Calibration, site: PoolingSite, prompt: int | None) -> int:
+        """The most tokens, shared ones included, of a text that is one tile."""
+        shared = sum(self.shared(site, prompt))
+        whole = self.size(calibration, shared) + shared
+        return max(whole, self.window) if calibration.short_texts == "leave" else whole
 
     def size(self, calibration: Calibration, shared: int) -> int:
         """The most tokens of a tile, shared ones aside."""

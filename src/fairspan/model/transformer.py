@@ -29,9 +29,10 @@ from fairspan.calibration.calibration import (
 from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model.checkpoint import SafeTransformer
-from fairspan.model.even import EVENLY, set_even, takes_mean
+from fairspan.model.even import set_even, takes_mean
 from fairspan.model.plans import make_plan, pooled_evenly
 from fairspan.model.pooling import (
+    EVENLY,
     PROMPT,
     TOKENS,
     PooledFeatures,
@@ -198,22 +199,26 @@ class CalibratedTransformer(SafeTransformer):
             how = (self.calibration, self.site, self.depth, inputs, side, segment)
             return make_plan(*how, only_pooled=only_pooled, tiling=self.tiling)
 
-        def all_tokens() -> Tensor:
-            tokens: Tensor = self._run(inputs, plan_of(only_pooled=False), **kwargs)[TOKENS]
-            return tokens
+        def evenly(tiles: Tiles | None) -> Tensor | bool:
+            window = None if self.tiling is None else self.tiling.window
+            return acts and pooled_evenly(self.calibration, side, tiles, window)
 
-        plan = plan_of(only_pooled=self._reads_only_pooled()) if acts else Plan()
-        parts = [] if plan.tiles is None else self._parts(inputs, plan.tiles)
-        if len(parts) <= 1:
-            is_plain = plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0
-            run = super().forward if is_plain else partial(self._run, plan=plan)
-            features.update(run(inputs, **kwargs))
-        # Not before the pass is launched: a GPU would have to wait for it.
-        window = None if self.tiling is None else self.tiling.window
-        how_evenly = pooled_evenly(self.calibration, side, plan.tiles, window)
-        features[EVENLY] = acts and how_evenly
+        def all_tokens() -> dict[str, Any]:
+            plan = plan_of(only_pooled=False)
+            output = self._run(inputs, plan, **kwargs)
+            return {TOKENS: output[TOKENS], EVENLY: evenly(plan.tiles)}
+
+        parts = self._parts(inputs, segment) if acts else []
         if len(parts) > 1:
+            if not self._reads_only_pooled():
+                features[EVENLY] = evenly(plan_of(only_pooled=False).tiles)
             return self._read_parts(features, parts, all_tokens, **kwargs)
+        plan = plan_of(only_pooled=self._reads_only_pooled()) if acts else Plan()
+        is_plain = plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0
+        run = super().forward if is_plain else partial(self._run, plan=plan)
+        features.update(run(inputs, **kwargs))
+        # Not before the pass is launched: a GPU would have to wait for it.
+        features[EVENLY] = evenly(plan.tiles)
         if plan.only_pooled_in is None:
             return features
         return PooledFeatures(features, features[TOKENS][:, 0], all_tokens)
@@ -230,7 +235,7 @@ class CalibratedTransformer(SafeTransformer):
         self,
         features: dict[str, Any],
         parts: Sequence[Tensor],
-        all_tokens: Callable[[], Tensor],
+        all_tokens: Callable[[], dict[str, Any]],
         **kwargs: Any,
     ) -> MutableMapping[str, Any]:
         """The features of a batch that is read in parts: their vectors if nothing but the pooling
@@ -245,7 +250,7 @@ class CalibratedTransformer(SafeTransformer):
             return features
         vectors = torch.cat([pool(output)["sentence_embedding"] for output in outputs])
         vectors = vectors[torch.cat([*parts]).argsort()]
-        return PooledFeatures(features, vectors, all_tokens, while_pooled={EVENLY: False})
+        return PooledFeatures(features, vectors, all_tokens)
 
     def _run(self, inputs: dict[str, Any], plan: Plan, **kwargs: Any) -> dict[str, Any]:
         """The features after a pass, in pieces if it is over one long text in tiles.
@@ -293,11 +298,14 @@ class CalibratedTransformer(SafeTransformer):
             and not is_compiled(self.model)
         )
 
-    def _parts(self, inputs: dict[str, Any], tiles: Tiles) -> list[Tensor]:
+    def _parts(self, inputs: dict[str, Any], segment: Tensor | None) -> list[Tensor]:
         """The texts of each part in which a batch in tiles is read; none if it is read at once."""
-        if "attention_mask" in inputs and self._gives_only_tokens():
-            return few_at_a_time(inputs["attention_mask"], padded=tiles.padded)
-        return []
+        mask = inputs.get("attention_mask")
+        if self.tiling is None or mask is None or len(mask) == 1 or not self._gives_only_tokens():
+            return []
+        whole = self.tiling.whole(self.calibration, self.site, inputs.get(PROMPT))
+        is_tiled = segment is not None or mask.shape[1] > whole
+        return few_at_a_time(mask) if is_tiled else []
 
     def _reads_only_pooled(self) -> bool:
         """Whether nothing reads this module's output but the pooling."""
