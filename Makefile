@@ -12,7 +12,7 @@ SITE := .site
 
 RELEASE := .release
 
-.PHONY: release-check demo test test-all integrations docs site lint format bench clean
+.PHONY: release-check demo test test-all integrations site lint format bench clean
 
 # pip (not another installer) and one pinned version of everything: constraints.txt.
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
@@ -82,10 +82,7 @@ test: lint  ## lint, types and every test that is not slow
 test-all: lint integrations $(SITE)/.installed  ## lint, types and every test
 	$(PYTEST)
 
-docs: $(STAMP)  ## regenerate docs/cli.md
-	$(BIN)/python -c "from fairspan.cli import app; print(app.generate_docs())" > docs/cli.md
-
-# What builds the site reads sources and imports nothing of them, so it needs neither torch nor .venv.
+# What builds the site reads sources, and imports the commands without torch: it does not need .venv.
 $(SITE)/.installed: constraints-site.txt
 	$(PYTHON) -m venv --clear $(SITE)
 	$(SITE)/bin/python -m pip install --quiet --requirement constraints-site.txt && touch $@ \

@@ -1,9 +1,10 @@
-"""Pages of the site from outside docs/, links between all pages, and what the first page takes from
-README.md.
+"""Pages of the site from outside docs/, the page of all commands, links between pages, and what the
+first page takes from README.md.
 """
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ PARTS = {
 
 
 def on_files(files: Any, config: Any) -> Any:
+    files.append(File.generated(config, "cli.md", content=commands()))
     for page in PAGES:
         files.append(File.generated(config, page, content=(ROOT / page).read_text("utf-8")))
     for script in sorted([*(ROOT / "examples").glob("*.py"), *(ROOT / "examples").glob("*/*.js")]):
@@ -57,6 +59,14 @@ def on_page_markdown(markdown: str, page: Any, files: Any, **_: Any) -> str:
     shown = re.sub("<!-- README: (.+?) -->", part, linked(markdown, posixpath.dirname(place(own))))
     # A picture is also a link to itself, since a phone shows it small.
     return re.sub(r"^(!\[[^]]*\]\((\S+)\))$", r"[\1](\2)", shown, flags=re.MULTILINE)
+
+
+def commands() -> str:
+    """The page of every command and its options, as `--help` shows them; imports no torch."""
+    sys.path.insert(0, str(ROOT / "src"))
+    from fairspan.cli import app
+
+    return app.generate_docs()
 
 
 def place(uri: str) -> str:

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 import fairspan
+from fairspan.cli import app
 from tests.browser import chromium, opened
 
 ROOT = Path(__file__).parents[1]
 MKDOCS = ROOT / ".site" / "bin" / "mkdocs"
-OUTSIDE = {"CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/RESULTS.md"}
+OUTSIDE = {"CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/RESULTS.md", "cli.md"}
 
 
 def test_every_page_is_once_in_the_navigation() -> None:
@@ -46,6 +47,9 @@ def test_the_site_has_every_public_name_and_loads_nothing_from_elsewhere(site: P
     reference = (site / "reference.html").read_text("utf-8")
     named = set(re.findall(r'id="fairspan\.(\w+)"', reference))
     assert named == set(fairspan.__all__) - {"__version__"}
+    commands = (site / "cli.html").read_text("utf-8")
+    verbs = {name for name in app if not name.startswith("-")}
+    assert set(re.findall(r'id="fairspan-([\w-]+)"', commands)) >= verbs
     loading = re.compile(
         r'<(?:script|img|iframe)[^>]* src="(?:https?:)?//|<link[^>]* href="(?:https?:)?//'
     )
