@@ -312,7 +312,10 @@ def test_each_half_is_judged_by_what_the_other_prefers(tuned: Tuned, place: Path
 
 @pytest.mark.parametrize(
     ("last", "said"),
-    [(0.2, "as evenly as before (PSI 0.75 → 0.75)"), (0.3, "more evenly (PSI 0.75 → 0.63)")],
+    [
+        (0.2, "as evenly as before (PSI 0.75 → 0.75)"),
+        (0.3, "more evenly than before (PSI 0.75 → 0.63)"),
+    ],
 )
 def test_an_equal_psi_is_called_equal(last: float, said: str) -> None:
     values = {"plain": [0.8, 0.2], "a": [0.801, last]}
@@ -321,7 +324,7 @@ def test_an_equal_psi_is_called_equal(last: float, said: str) -> None:
     )
     none = Interval(0.1)
     choice = Choice("a", ("a", "a"), (sample,), none, none, {})
-    assert _evenness(choice) == f"It is found {said}."
+    assert _evenness(choice) == f"The parts of a document are found {said}."
 
 
 def test_a_choice_that_varies_too_much(tuned: Tuned, place: Path) -> None:

@@ -113,13 +113,14 @@ def _evenness(choice: Choice) -> str:
         return ""
     change = f"(PSI {number(before, '.2f')} → {number(after, '.2f')})."
     if after == before:
-        return f"It is found as evenly as before {change}"
+        return f"The parts of a document are found as evenly as before {change}"
     if after <= EVEN < before:
         return (
             "What is asked for is found as well at the end of a document as at its beginning "
             f"{change}"
         )
-    return f"It is found {'more' if after < before else 'less'} evenly {change}"
+    how = "more" if after < before else "less"
+    return f"The parts of a document are found {how} evenly than before {change}"
 
 
 def _cost(costs: Mapping[str, float]) -> str:
@@ -130,7 +131,7 @@ def _cost(costs: Mapping[str, float]) -> str:
     if costs["read"] < WHOLE:
         because = f", since the plain model reads only {number(costs['read'], '.0%')} of the text"
     return (
-        f"Embedding takes {costs['time']:.2f} × the time{because}; {costs['changed']:,} of "
+        f"Embedding takes {costs['time']:.2g} × the time{because}; {costs['changed']:,} of "
         f"{costs['documents']:,} documents need a new vector; the index keeps its size."
     )
 
