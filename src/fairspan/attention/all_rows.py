@@ -161,7 +161,9 @@ def _cut_baskets(
     row = torch.arange(block.start, block.stop, device=key.device)[:, None]
     groups = inputs.query.shape[1] // key.shape[1]
     for slot, width in enumerate(baskets.widths[CONTENT:], start=CONTENT):
-        keys, values = _cut(key, inputs.value, baskets, slot, width)
+        offset = torch.arange(width, device=key.device)
+        position = (baskets.start[:, slot, None] + offset).clamp(max=key.shape[2] - 1)  # [N, W]
+        keys, values = _cut(key, inputs.value, baskets.start[:, slot], position)
         if groups > 1:
             keys = keys.repeat_interleave(groups, dim=1)
             values = values.repeat_interleave(groups, dim=1)
@@ -169,8 +171,6 @@ def _cut_baskets(
         if plain and bool((baskets.length[:, slot] == width).all()):
             yield BasketKeys(keys, values, None, None)
             continue
-        offset = torch.arange(width, device=key.device)
-        position = (baskets.start[:, slot, None] + offset).clamp(max=key.shape[2] - 1)  # [N, W]
         hidden = (offset >= baskets.length[:, slot, None])[:, None, None, :]  # [N, 1, 1, W]
         if inputs.causal:
             hidden = hidden | (position[:, None, None, :] > row)
@@ -183,16 +183,14 @@ def _cut_baskets(
         yield BasketKeys(keys, values, torch.where(present, part, 0), present)
 
 
-def _cut(
-    key: Tensor, value: Tensor, baskets: Baskets, slot: int, width: int
-) -> tuple[Tensor, Tensor]:
-    """The keys and values [N, K, W, D] of one slot: views where it begins alike in every text."""
-    start = baskets.start[:, slot]
+def _cut(key: Tensor, value: Tensor, start: Tensor, position: Tensor) -> tuple[Tensor, Tensor]:
+    """The keys and values [N, K, W, D] of a slot that begins at `start` [N] and has tokens
+    `position` [N, W]: views where it begins alike in every text."""
     if _may_look(key):
         first = int(start[0])
-        if first + width <= key.shape[2] and bool((start == first).all()):
-            return key[:, :, first : first + width], value[:, :, first : first + width]
-    position = (start[:, None] + torch.arange(width, device=key.device)).clamp(max=key.shape[2] - 1)
+        end = first + position.shape[1]
+        if end <= key.shape[2] and bool((start == first).all()):
+            return key[:, :, first:end], value[:, :, first:end]
     index = position[:, None, :, None].expand(-1, key.shape[1], -1, key.shape[3])
     return key.gather(2, index), value.gather(2, index)
 

@@ -62,7 +62,7 @@ class RecordingTransformer(Transformer):  # type: ignore[misc]
             segment = features.get(SEGMENTS)
             plan = make_plan(*how, segment, only_pooled=False, tiling=self.tiling)
         result = self.recording(plan, inputs)
-        features.update(forward_under(plan, self, inputs, self.depth, self.tiling, **kwargs))
+        features.update(forward_under(plan, self, inputs, **kwargs))
         features[_RECORDED] = result(features)
         return features
 

@@ -113,26 +113,21 @@ def count_prompt(features: dict[str, Any], site: PoolingSite, tokenizer: Any, pr
 
 
 def forward_under(
-    plan: Plan,
-    module: Transformer,
-    inputs: dict[str, Any],
-    depth: int,
-    tiling: Tiling | None,
-    **kwargs: Any,
+    plan: Plan, module: Transformer, inputs: dict[str, Any], **kwargs: Any
 ) -> dict[str, Any]:
     """The features after one pass under a plan; raise if a layer was not calibrated as planned."""
     kwargs[PLAN_ARGUMENT] = plan
     with nullcontext() if plan.tiles is None else reading(plan.tiles):
-        if plan.tiles is not None and tiling is not None:
-            kwargs |= tiling.position_ids(plan.tiles)
+        if plan.tiles is not None:
+            kwargs |= module.tiling.position_ids(plan.tiles)
         output: dict[str, Any] = Transformer.forward(module, dict(inputs), **kwargs)
     promised = sorted(plan.layers)
     plan.ended = True
-    if (len(plan.asked), plan.calibrated) != (depth, promised):
+    if (len(plan.asked), plan.calibrated) != (module.depth, promised):
         raise unsupported(
             module.model,
-            f"should have calibrated layers {promised} of {depth}, but ran {len(plan.asked)} "
-            f"layers and calibrated {plan.calibrated}",
+            f"should have calibrated layers {promised} of {module.depth}, but ran "
+            f"{len(plan.asked)} layers and calibrated {plan.calibrated}",
         )
     return output
 

@@ -284,7 +284,7 @@ class CalibratedTransformer(SafeTransformer):
         if bar is not None:
             share = inputs["input_ids"].numel() / self.depth
             plan.watch = lambda layer: bar.advance(share)
-        output = forward_under(plan, self, inputs, self.depth, self.tiling, **kwargs)
+        output = forward_under(plan, self, inputs, **kwargs)
         self.path = plan.path
         return output
 
