@@ -421,6 +421,13 @@ def test_a_reference_changes_no_verdict(tmp_path: Path) -> None:
     assert [row[0] for row in texts(table_of(log.view, "quality"))][-1] == card.name
 
 
+def evidence_cut(cut: int, count: int) -> list[dict[str, Any]]:
+    """Plain reads 50 tokens, and so much evidence is beyond them; paper reads all."""
+    read = [("plain", 50, cut), ("paper", None, 0)]
+    entry = {"texts": "evidence", "count": count}
+    return [{**entry, "treatment": n, "window": w, "cut": c} for n, w, c in read]
+
+
 def test_found_by_depth(tmp_path: Path) -> None:
     """40 queries before the window's end, 25 soon after it, 15 after these and 5 far beyond,
     counted with the 15.
@@ -437,10 +444,7 @@ def test_found_by_depth(tmp_path: Path) -> None:
     rows = rows.with_columns(
         depth=pl.lit(pl.Series(depths)).gather(places).cast(pl.Int32), lead=None, later=None
     )
-    cut = [("plain", 50, 45), ("paper", None, 0)]
-    windows = [
-        {"treatment": n, "texts": "evidence", "window": w, "count": 85, "cut": c} for n, w, c in cut
-    ]
+    windows = evidence_cut(45, 85)
     log = log_of(tmp_path, rows.cast({"lead": pl.String, "later": pl.String}), windows=windows)
     found = frames_of(log)["depths"]
     steps = [(0, 50, 40), (50, 75, 25), (75, None, 20)]
@@ -493,25 +497,17 @@ def test_the_cut_off_suits_the_plain_model(
         return float(max(1, rank) <= int(metric.removeprefix("recall@")))
 
     metrics = [f"recall@{cut}" for cut in recalls.split()]
-    rows = rows_of(
-        is_hit, ("plain", "paper"), clusters=20, positions=range(1, 6), metrics=metrics
-    ).with_columns(depth=(30 * pl.col("position")).cast(pl.Int32), lead=None, later=None)
-    entry = {"texts": "evidence", "count": 100}
-    windows = [{**entry, "treatment": "plain", "window": 50, "cut": 80}]
-    windows.append({**entry, "treatment": "paper", "window": None, "cut": 0})
-    task = {"source": "passages", "names": ["t"], "queries": 100, "positions": "fifths"}
-    log = log_of(
-        tmp_path,
-        rows.cast({"lead": pl.String, "later": pl.String}),
-        windows=windows,
-        task={**task, "documents": documents, "indexes": 1},
-    )
-    chart = view_of(log).chart()
-    assert isinstance(chart, Chart)
+    places = {"clusters": 20, "positions": range(1, 6), "plans": [("", "")]}
+    rows = rows_of(is_hit, ("plain", "paper"), metrics=metrics, **places)
+    rows = rows.with_columns(depth=(30 * pl.col("position")).cast(pl.Int32))
+    task = {"source": "passages", "names": ["t"], "queries": 100, "indexes": 1}
+    task["documents"] = documents
+    view = log_of(tmp_path, rows, windows=evidence_cut(80, 100), task=task).view
+    chart = chart_of(view, "found-by-depth")
     assert chart.below.startswith(words)
     assert chart.y_label == words.partition(":")[0]
     assert ("of the cut-offs" in chart.below) == (len(metrics) > 1)
-    assert words in " ".join(printed(view_of(log)).split())
+    assert words in " ".join(printed(view).split())
 
 
 def test_what_is_read_is_a_step_of_its_own() -> None:
