@@ -190,7 +190,7 @@ def test_progress_says_what_remains() -> None:
     progress.advance(0)
     clock[0] += 10
     progress.advance(100)
-    progress.skip(100)  # which takes no time
+    progress.advance(100, stored=True)  # which takes no time
     assert progress.line == "embedding: 200 of 1,000 tokens, about 80 s left …"
     assert progress.forecast == "1,000 tokens take about 2 min by the speed so far …"
     progress.say("4,096 rows, 2,000 tokens/s")

@@ -49,12 +49,9 @@ class Recorder(Silent):
     def start(self, total: int) -> None:
         self.total, self.done = total, 0.0
 
-    def advance(self, amount: float) -> None:
+    def advance(self, amount: float, stored: bool = False) -> None:
         self.done += amount
-
-    def skip(self, amount: float) -> None:
-        self.skipped += amount
-        self.advance(amount)
+        self.skipped += amount * stored
 
     def stop(self) -> None:
         self.stopped += 1

@@ -40,8 +40,8 @@ class _Left(ProgressColumn):
 
 
 def _seconds_left(task: Task) -> float | None:
-    """By the speed so far, without what was skipped; None if nothing was done yet."""
-    worked: float = task.completed - task.fields["skipped"]
+    """By the speed so far, without what was stored; None if nothing was done yet."""
+    worked: float = task.completed - task.fields["stored"]
     if not worked or task.total is None:
         return None
     return max(0.0, task.total - task.completed) * (task.elapsed or 0.0) / worked
@@ -93,17 +93,13 @@ class TerminalProgress(AnyProgress):
 
     def start(self, total: int) -> None:
         self._clear()
-        self._bar.add_task(self._stage or "encoding", total=total or None, skipped=0.0)
+        self._bar.add_task(self._stage or "encoding", total=total or None, stored=0.0)
         self._bar.start()
 
-    def advance(self, amount: float) -> None:
+    def advance(self, amount: float, stored: bool = False) -> None:
         if self._task is not None:
+            self._task.fields["stored"] += amount * stored
             self._bar.advance(self._task.id, amount)
-
-    def skip(self, amount: float) -> None:
-        if self._task is not None:
-            self._task.fields["skipped"] += amount
-        self.advance(amount)
 
     def reach(self, file: Path, done: int, result: str) -> None:
         """Report how many bytes of a file are read, and what came out of them."""

@@ -275,6 +275,17 @@ def keys_of(encoder: Encoder, text: Text) -> tuple[bytes, ...]:
     return (encoder.key(text), encoder.span_key(text)) if text.spans else (encoder.key(text),)
 
 
+def unasked(encoder: Encoder, texts: Iterable[Text], asked: set[bytes]) -> list[Text]:
+    """Texts some of whose vectors nobody `asked` for yet; their keys are added to these."""
+    new = []
+    for text in texts:
+        keys = keys_of(encoder, text)
+        if not asked.issuperset(keys):
+            new.append(text)
+            asked.update(keys)
+    return new
+
+
 def tokens_read(encoder: Encoder, texts: Iterable[Text]) -> int:
     """The tokens of texts, of each up to the limit of what reads it."""
     window = encoder.window

@@ -14,7 +14,7 @@ from fairspan.calibration.treatment import Treatment
 from fairspan.encoding.chunks import innermost
 from fairspan.encoding.encoder import Encoder, Text
 from fairspan.encoding.endpoint import Endpoint
-from fairspan.encoding.fill import Tally, fill, keys_of, tokens_read
+from fairspan.encoding.fill import Tally, fill, tokens_read, unasked
 from fairspan.encoding.store import Store, default_store
 from fairspan.errors import FairspanError
 from fairspan.report.text import duration
@@ -97,11 +97,11 @@ def total_tokens(prepared: Prepared) -> int:
 def _counted(prepared: Prepared) -> list[tuple[Work, int]]:
     """The stages of a run, and the tokens that each reads."""
     counted: set[bytes] = set()
-    work = prepared.work(partial(on_trial, prepared.subject, fit=prepared.fit))
-    return [
-        (stage, stage.analysed + sum(_count(*pair, counted) for pair in stage.pairs))
-        for stage in work
-    ]
+    stages = []
+    for stage in prepared.work(partial(on_trial, prepared.subject, fit=prepared.fit)):
+        new = [(encoder, unasked(encoder, texts, counted)) for encoder, texts in stage.pairs]
+        stages.append((stage, stage.analysed + sum(tokens_read(*pair) for pair in new)))
+    return stages
 
 
 def _predicted_seconds(stage: Work, tokens: int) -> float | None:
@@ -112,17 +112,6 @@ def _predicted_seconds(stage: Work, tokens: int) -> float | None:
     seconds = stage.seconds()
     embedded = tokens - stage.analysed
     return seconds + embedded / _tokens_per_second(*timed) if embedded else seconds
-
-
-def _count(encoder: Encoder, texts: Sequence[Text], counted: set[bytes]) -> int:
-    """The tokens of texts whose vectors are not `counted`; adds them to these."""
-    new = []
-    for text in texts:
-        keys = keys_of(encoder, text)
-        if not counted.issuperset(keys):
-            new.append(text)
-            counted.update(keys)
-    return tokens_read(encoder, new)
 
 
 def on_trial(subject: Subject, treatment: Treatment, fit: FitPart) -> Treated:

@@ -16,12 +16,8 @@ class Progress:
     def start(self, total: int) -> None:
         """Counted work begins, in tokens or in bytes of the input; a total of 0 is not known."""
 
-    def advance(self, amount: float) -> None:
-        """Report more finished work."""
-
-    def skip(self, amount: float) -> None:
-        """Report what was finished before, which says nothing about speed."""
-        self.advance(amount)
+    def advance(self, amount: float, stored: bool = False) -> None:
+        """Report more finished work; what was stored before says nothing about speed."""
 
     def say(self, result: str) -> None:
         """What has come out so far, beside how much is done."""
@@ -73,11 +69,8 @@ class TqdmProgress(Progress):
             mininterval=self._seconds,
         )
 
-    def advance(self, amount: float) -> None:
-        self._bar.update(amount)
-
-    def skip(self, amount: float) -> None:
-        if not self._bar.disable:
+    def advance(self, amount: float, stored: bool = False) -> None:
+        if stored and not self._bar.disable:
             self._bar.initial += amount
         self._bar.update(amount)
 

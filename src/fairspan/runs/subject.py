@@ -26,7 +26,7 @@ from fairspan.encoding.encoder import (
     identity_of,
 )
 from fairspan.encoding.endpoint import BATCH_CHARACTERS, Endpoint
-from fairspan.encoding.fill import Tally, fill, keys_of
+from fairspan.encoding.fill import Tally, fill, unasked
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters, counter_of, prompt_of, window_of
 from fairspan.errors import DesignError, UnsupportedModel, require_whole
@@ -74,26 +74,9 @@ class Embedder:
 
     def fill(self, encoder: Encoder, texts: Sequence[Text]) -> None:
         """Embed the texts that this run has not asked for before."""
-        new = []
-        for text in texts:
-            keys = keys_of(encoder, text)
-            if not self.filled.issuperset(keys):
-                new.append(text)
-                self.filled.update(keys)
-        fill(
-            encoder,
-            new,
-            self.store,
-            budget=self.budget,
-            tally=self.tally,
-            progress=self._report,
-        )
-
-    def _report(self, tokens: int, stored: bool) -> None:
-        if stored:
-            self.progress.skip(tokens)
-        else:
-            self.progress.advance(tokens)
+        new = unasked(encoder, texts, self.filled)
+        advance = self.progress.advance
+        fill(encoder, new, self.store, budget=self.budget, tally=self.tally, progress=advance)
 
     def read(self, keys: Sequence[bytes]) -> list[np.ndarray]:
         vectors = self.store.get(keys)
