@@ -41,7 +41,7 @@ def test_it_prints_a_chart_and_says_what_it_is_not(run: Run, model: Path, page: 
         assert re.search(numbers.replace("%", "\u00a0%"), done.out)
     assert "This is one document" in done.out
     assert "run fairspan audit" in done.out
-    assert "page.md through" in done.out
+    assert "page.md as embedded by" in done.out
     assert "3 segments by headings" in done.out
 
 
