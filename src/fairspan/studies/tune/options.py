@@ -34,9 +34,12 @@ from fairspan.retrieval.source import (
     options_of,
     refuse_unused,
 )
+from fairspan.retrieval.task import LEAST_TOKENS
 from fairspan.runs.options import StudyOptions, source
 
 CANDIDATES = ("long", "tiles", "even")
+QUERY_TOKENS = (60, 30, 15, LEAST_TOKENS)
+"""Lengths of queries to try, so that the plain model does not find nearly everything."""
 USUAL_VECTORS = 4
 """Per document, that are measured beside one."""
 SETS: dict[str, int | None] = {PAGES: 220, PASSAGES: None}

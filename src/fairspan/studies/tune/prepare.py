@@ -18,7 +18,7 @@ from fairspan.retrieval.measured import with_short_queries
 from fairspan.retrieval.passages import Budget
 from fairspan.retrieval.source import PageSource, PassageSource, TaskSource
 from fairspan.retrieval.splitting import link_queries
-from fairspan.retrieval.task import LEAST_TOKENS, RetrievalTask
+from fairspan.retrieval.task import RetrievalTask
 from fairspan.runs.fit_part import FitPart
 from fairspan.runs.header import Header, TaskInfo, WindowInfo
 from fairspan.runs.prepared import Work
@@ -29,14 +29,13 @@ from fairspan.runs.windows import window_notes, windows_of
 from fairspan.studies.tune.entries import SearchedTask, TuneEntries
 from fairspan.studies.tune.options import (
     CANDIDATES,
+    QUERY_TOKENS,
     TuneOptions,
     require_enough,
     visible_gain,
 )
 
 ALL = index_of("all")
-QUERY_TOKENS = (60, 30, 15, LEAST_TOKENS)
-"""Lengths of queries to try, so that the plain model does not find nearly everything."""
 BUDGET = Budget(most_tokens=200_000, least=50, documents=250)
 """Of documents, unless their number is given: every candidate reads all of them."""
 

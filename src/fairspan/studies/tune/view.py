@@ -11,6 +11,7 @@ from fairspan.report.view import Card, Section, View
 from fairspan.runs.folder import write_calibration
 from fairspan.runs.log import RunLog
 from fairspan.studies.tune.entries import TuneEntries
+from fairspan.studies.tune.options import QUERY_TOKENS
 from fairspan.studies.tune.summary import frames_of
 from fairspan.studies.tune.vectors import vectors_section
 
@@ -41,7 +42,8 @@ def view_of(log: RunLog) -> View:
     frames = frames_of(log)
     _, chosen, word, sentence, *_ = frames["verdicts"].row(0)
     lengths = log.header.part(TuneEntries).query_tokens
-    asked = [f"{name}: {SHORTENED.format(n)}" for name, n in lengths.items() if n]
+    shortened = {name: most for name, most in lengths.items() if most and most < QUERY_TOKENS[0]}
+    asked = [f"{name}: {SHORTENED.format(most)}" for name, most in shortened.items()]
     makers = {
         "positions": _positions,
         "guards": _guards,
