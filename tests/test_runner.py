@@ -181,7 +181,7 @@ def test_the_default_folder_and_store(
     monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "default.sqlite"))
     log = STUDY(replace(options, out=None, store=None))
     assert log.folder == Path("fairspan-runs") / log.run
-    assert log.run.startswith("model-")
+    assert log.run.startswith("audit-model-")
     assert stored(tmp_path / "default.sqlite") >= 2 * TEXTS
     assert under(options, never, out=None, store=None).rows.equals(log.rows)
 
