@@ -869,7 +869,7 @@ def test_the_header(make_tiny: Make, measured: Evaluate, tmp_path: Path) -> None
     header = header_of(tmp_path / "run")
     assert header == log.header.to_json()
     assert (header["format"], header["verb"], header["status"]) == (FORMAT, "evaluate", "complete")
-    assert header["run"].startswith("model-")
+    assert header["run"].startswith("evaluate-model-")
     assert header["seed"] == header["spec"]["seed"] == 5
     task = {
         key: value
