@@ -24,7 +24,8 @@ from torch import nn
 from tqdm import tqdm
 
 import fairspan
-from fairspan.model import CalibratedTransformer, progress, splitting
+from fairspan.model import CalibratedTransformer, progress, splitting, transformer
+from fairspan.model.padding import pad
 from tests.tiny import HIDDEN, REPRESENTATIVES, tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]
@@ -158,6 +159,26 @@ class Seen(tqdm):
     def update(self, n: float = 1) -> None:
         super().update(n)
         self.positions.append(self.n)
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+@pytest.mark.parametrize("options", [{}, {"prompt": "w7 w8 "}, {"max_length": 900}])
+def test_batches_of_very_different_lengths_are_padded_as_ever(
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, side: str, options: dict[str, Any]
+) -> None:
+    """Here, as arrays, unless the call asks for a padding of its own."""
+    texts = [words(5), words(4000), "", words(90)]
+    fair = fairspan.calibrate(make_tiny("bert", "mean", padding_side=side), "tiles")
+    called = []
+    monkeypatch.setattr(transformer, "pad", lambda *given: called.append(1) or pad(*given))
+    here = fair.preprocess(texts, task="document", **options)
+    assert called
+    asked = {"text": {"padding": "longest"}}
+    by_tokenizer = fair.preprocess(texts, task="document", processing_kwargs=asked, **options)
+    assert len(called) == 1
+    assert here.keys() == by_tokenizer.keys()
+    for name, value in by_tokenizer.items():
+        assert torch.equal(here[name], value) if torch.is_tensor(value) else here[name] == value
 
 
 def test_the_bar_moves_inside_a_long_text(

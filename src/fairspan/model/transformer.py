@@ -30,6 +30,7 @@ from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model.checkpoint import SafeTransformer
 from fairspan.model.even import set_even, takes_mean
+from fairspan.model.padding import UNPADDED, is_ragged, pad
 from fairspan.model.plans import make_plan, pooled_evenly
 from fairspan.model.pooling import (
     EVENLY,
@@ -166,12 +167,20 @@ class CalibratedTransformer(SafeTransformer):
         limit = cut_at(self, side, set_options)
         if limit is not None:
             options["max_length"] = limit
+        common_options = dict((processing_kwargs or {}).get("common", {}))
+        pads = not segmented and self._pads(inputs, side, set_options | common_options)
+        if pads:
+            options |= UNPADDED["text"]
+            common_options |= UNPADDED["common"]
         if options:
-            processing_kwargs = {**(processing_kwargs or {}), "text": call_options | options}
+            changed = {"text": call_options | options, "common": common_options}
+            processing_kwargs = {**(processing_kwargs or {}), **changed}
         kwargs |= {"prompt": prompt, "processing_kwargs": processing_kwargs}
         features: dict[str, Any] = super().preprocess(inputs, **kwargs)
         if not features:
             return features
+        if pads:
+            features = pad(features, self.tokenizer)
         features[SIDE] = side
         bar = current_bar()
         if bar is not None and "attention_mask" in features:
@@ -183,6 +192,14 @@ class CalibratedTransformer(SafeTransformer):
             mask = features["attention_mask"]
             features[SEGMENTS] = segment_of_tokens(inputs, offsets, mask, prompt)
         return features
+
+    def _pads(self, inputs: Sequence[Any], side: Side, options: Mapping[str, Any]) -> bool:
+        """Whether a batch is padded here: it is ragged, and nothing asks for another padding."""
+        is_usual = self.transformer_task == "feature-extraction" and side == "document"
+        is_text = "message" not in self.modality_config and self.processor is self.tokenizer
+        is_usual = is_usual and self.tokenizer.pad_token_id is not None
+        asked = options.keys() & {"padding", "pad_to_multiple_of", "return_tensors"}
+        return bool(self.tiling and is_usual and is_text and not asked and is_ragged(inputs))
 
     def forward(self, features: dict[str, Any], **kwargs: Any) -> MutableMapping[str, Any]:
         """The features with `token_embeddings`, [N, L, d], which are computed when they are asked
