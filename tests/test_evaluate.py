@@ -903,7 +903,7 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, beir:
     narrower, prompted = copy_sharing_weights(model), copy_sharing_weights(model)
     narrower.max_seq_length = 100
     prompted.prompts = {"query": "w1 "}
-    assert name().startswith("Tiny-Model-")
+    assert name().startswith("evaluate-Tiny-Model-")
     assert name() == name(copy_sharing_weights(model)) == name(size=3)
     changed: list[dict[str, Any]] = [
         *({"seed": 2}, {"size": 2}, {"query": "title"}),

@@ -13,7 +13,7 @@ from fairspan.report.text import printable
 
 # Modules and their commands, in the order of `--help`.
 _COMMANDS = (
-    "studies:audit models:calibrate studies:evaluate studies:tune studies:collapse runs:compare "
+    "audit:audit models:calibrate studies:evaluate studies:tune studies:collapse runs:compare "
     "inspect:inspect embed:embed serve:serve models:export runs:report corpus:corpus "
     "completion:completion"
 )

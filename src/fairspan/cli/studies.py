@@ -1,4 +1,4 @@
-"""`fairspan audit`, `evaluate`, `collapse` and `tune`, and what runs every study."""
+"""`fairspan evaluate`, `collapse` and `tune`, and what runs every study."""
 
 from __future__ import annotations
 
@@ -15,33 +15,12 @@ from fairspan.cli.progress import TerminalProgress, running, say_loading
 from fairspan.cli.showing import print_forecast, put, require_file, require_folder, show
 from fairspan.errors import DesignError
 from fairspan.runs.options import StudyOptions
-from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.collapse.options import CollapseOptions
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.tune.options import TuneOptions
 
 if TYPE_CHECKING:
     from fairspan.runs.log import RunLog
-
-
-@command(AuditOptions, Remote, Failing, Showing)
-def audit(**typed: Any) -> None:
-    """Measure how well one vector represents each position and language of a document.
-
-    Documents are built from segments of the corpus in balanced orders, embedded under every
-    treatment, and compared with each segment embedded alone. Vectors are stored, so the same
-    command continues an interrupted run.
-
-    For example:
-
-        fairspan audit
-        fairspan audit ibm-granite/granite-embedding-30m-english --corpus my_articles/ --sizes 3,4,5
-        fairspan audit MODEL --languages en,zh --mixed all --measures representation,attention
-        fairspan audit --languages en,de --sizes 3,4 --opening 115 --picture profiles.png
-        fairspan audit ./my-model --treatments plain --fail-if biased
-        fairspan audit --endpoint http://localhost:8000/v1 --model MODEL --dry-run
-    """
-    run_study(AuditOptions, typed)
 
 
 @command(EvaluateOptions, Remote, Failing, Showing)

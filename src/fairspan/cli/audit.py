@@ -1,0 +1,29 @@
+"""`fairspan audit MODEL`."""
+
+from typing import Any
+
+from fairspan.cli.command import command
+from fairspan.cli.options import Failing, Remote, Showing
+from fairspan.studies.audit.options import AuditOptions
+
+
+@command(AuditOptions, Remote, Failing, Showing)
+def audit(**typed: Any) -> None:
+    """Measure how well one vector represents each position and language of a document.
+
+    Documents are built from segments of the corpus in balanced orders, embedded under every
+    treatment, and compared with each segment embedded alone. Vectors are stored, so the same
+    command continues an interrupted run.
+
+    For example:
+
+        fairspan audit
+        fairspan audit ibm-granite/granite-embedding-30m-english --corpus my_articles/ --sizes 3,4,5
+        fairspan audit MODEL --languages en,zh --mixed all --measures representation,attention
+        fairspan audit --languages en,de --sizes 3,4 --opening 115 --picture profiles.png
+        fairspan audit ./my-model --treatments plain --fail-if biased
+        fairspan audit --endpoint http://localhost:8000/v1 --model MODEL --dry-run
+    """
+    from fairspan.cli.studies import run_study
+
+    run_study(AuditOptions, typed)
