@@ -173,9 +173,12 @@ def named(model: Any) -> str:
 
 def default_treatments(model: AnyModel, *, inside: bool = False) -> tuple[str, ...]:
     """What is compared by default, on documents that fit `inside` the window or on any."""
-    # Whether it is a SentenceTransformer is found without importing one.
-    kinds = {kind.__name__ for kind in type(model).__mro__}
-    is_open = isinstance(model, str | None) or "SentenceTransformer" in kinds
-    if not is_open:
+    if not is_open(model):
         return CLOSED_TREATMENTS
     return INSIDE_TREATMENTS if inside else DEFAULT_TREATMENTS
+
+
+def is_open(model: AnyModel) -> bool:
+    """Whether a model is a SentenceTransformer, which is found without importing one."""
+    kinds = {kind.__name__ for kind in type(model).__mro__}
+    return isinstance(model, str | None) or "SentenceTransformer" in kinds

@@ -33,7 +33,7 @@ from fairspan.retrieval.source import (
     TaskSource,
     find_source,
 )
-from fairspan.runs.options import StudyOptions, default_treatments, source
+from fairspan.runs.options import StudyOptions, default_treatments, is_open, source
 
 DOCUMENTS_ONLY = "+sides=document"
 _OF_SEARCH = (
@@ -69,7 +69,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
             length, up to one for every chunk that the plain model reads. In place of indexes.
         indexes: what the index stores of a document: whole, chunk-mean, chunk-max, late-max,
             parts-4. By default whole and, for passages and pages, as a reference also one vector
-            per chunk (parts-all) under the first treatment.
+            per chunk (parts-all) under the first treatment; not for an endpoint.
         cross: measure every index under every treatment; otherwise all but whole only under the
             first one.
         chunk_tokens: length of the longest chunk in tokens, or window for what the plain model
@@ -193,7 +193,9 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         """What is kept of a document under some treatment."""
         if self.indexes is not None:
             return tuple(self.indexes)
-        return ("whole", ONE_PER_CHUNK) if self.task in (PASSAGES, PAGES) else ("whole",)
+        # What an endpoint embeds may cost money.
+        has_reference = is_open(self.model) and self.task in (PASSAGES, PAGES)
+        return ("whole", ONE_PER_CHUNK) if has_reference else ("whole",)
 
     def indexes_of(self, treatment: Treatment) -> tuple[str, ...]:
         """What is kept of a document under a treatment."""
