@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -81,7 +82,7 @@ def test_passages_are_from_all_of_a_document_that_the_plain_model_cuts(
     make_tiny: Callable[..., SentenceTransformer], tmp_path: Path
 ) -> None:
     """Sentences of 12 tokens: of 50 that are read, no fifth has one with its neighbours."""
-    model = make_tiny("bert", "mean")
+    model = copy.deepcopy(make_tiny("bert", "mean"))
     model.max_seq_length = 50
     options = {"corpus": texts(tmp_path, 3, 60), "treatments": ["plain"], "progress": False}
     prepared = STUDY.ready(EvaluateOptions(model, **options), Silent())

@@ -173,12 +173,11 @@ def named(model: Any) -> str:
 
 def default_treatments(model: AnyModel, *, inside: bool = False) -> tuple[str, ...]:
     """What is compared by default, on documents that fit `inside` the window or on any."""
-    if not is_open(model):
+    if not isinstance(model, str | None) and not is_kind(model, "SentenceTransformer"):
         return CLOSED_TREATMENTS
     return INSIDE_TREATMENTS if inside else DEFAULT_TREATMENTS
 
 
-def is_open(model: AnyModel) -> bool:
-    """Whether a model is a SentenceTransformer, which is found without importing one."""
-    kinds = {kind.__name__ for kind in type(model).__mro__}
-    return isinstance(model, str | None) or "SentenceTransformer" in kinds
+def is_kind(model: AnyModel, name: str) -> bool:
+    """Whether a model is of the class of that name, which is found without importing it."""
+    return name in {kind.__name__ for kind in type(model).__mro__}

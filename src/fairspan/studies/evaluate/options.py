@@ -33,7 +33,7 @@ from fairspan.retrieval.source import (
     TaskSource,
     find_source,
 )
-from fairspan.runs.options import StudyOptions, default_treatments, is_open, source
+from fairspan.runs.options import StudyOptions, default_treatments, is_kind, source
 
 DOCUMENTS_ONLY = "+sides=document"
 _OF_SEARCH = (
@@ -194,7 +194,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
         if self.indexes is not None:
             return tuple(self.indexes)
         # What an endpoint embeds may cost money.
-        has_reference = is_open(self.model) and self.task in (PASSAGES, PAGES)
+        has_reference = self.task in (PASSAGES, PAGES) and not is_kind(self.model, "Endpoint")
         return ("whole", ONE_PER_CHUNK) if has_reference else ("whole",)
 
     def indexes_of(self, treatment: Treatment) -> tuple[str, ...]:
