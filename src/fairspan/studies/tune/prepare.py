@@ -13,7 +13,7 @@ from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.errors import CorpusError
 from fairspan.model.even import takes_mean
 from fairspan.report.text import counted, model_name
-from fairspan.retrieval.indexes import IndexPlan, index_of
+from fairspan.retrieval.indexes import ONE_PER_CHUNK, IndexPlan
 from fairspan.retrieval.measured import with_short_queries
 from fairspan.retrieval.passages import Budget
 from fairspan.retrieval.source import PageSource, PassageSource, TaskSource
@@ -35,7 +35,6 @@ from fairspan.studies.tune.options import (
     visible_gain,
 )
 
-ALL = index_of("all")
 BUDGET = Budget(most_tokens=200_000, least=50, documents=250)
 """Of documents, unless their number is given: every candidate reads all of them."""
 
@@ -61,7 +60,7 @@ class TunedTask:
     @cached_property
     def part_plans(self) -> dict[str, IndexPlan]:
         """By index, what is embedded of parts of documents."""
-        return {index: self.searching.plan(index) for index in (*self.part_indexes, ALL)}
+        return {index: self.searching.plan(index) for index in (*self.part_indexes, ONE_PER_CHUNK)}
 
     def asking(self, tokens: int | None) -> Searching:
         """The search with queries of at most so many tokens."""
@@ -120,10 +119,10 @@ class PreparedTuning:
     @cached_property
     def part_indexes(self) -> tuple[str, ...]:
         """Indexes of several vectors per document; none if every document is one chunk."""
-        plans = [task.part_plans[ALL] for task in self.tasks]
+        plans = [task.part_plans[ONE_PER_CHUNK] for task in self.tasks]
         if all(len(plan.flat) == len(plan.texts) for plan in plans):
             return ()
-        return (*self.options.part_indexes, ALL)
+        return (*self.options.part_indexes, ONE_PER_CHUNK)
 
     @property
     def text_hashes(self) -> list[Any]:
@@ -189,7 +188,7 @@ class PreparedTuning:
             work.append(Work(name, tuple(chain(*pairs))))
         candidate = [treated for treated in candidates if not treated.treatment.chunks][-1]
         for index in self.part_indexes:
-            treated = plain if index == ALL else candidate
+            treated = plain if index == ONE_PER_CHUNK else candidate
             texts = [(treated.documents, task.part_plans[index].flat) for task in self.tasks]
             work.append(Work(in_words(index), tuple(texts)))
         if self.guards:
@@ -202,11 +201,11 @@ class PreparedTuning:
 def in_words(index: str) -> str:
     """What an index keeps of a document.
 
-    >>> in_words("parts-4"), in_words(ALL)
+    >>> in_words("parts-4"), in_words(ONE_PER_CHUNK)
     ('4 vectors per document', 'one vector per chunk')
     """
     most = index.removeprefix("parts-")
-    return "one vector per chunk" if index == ALL else f"{most} vectors per document"
+    return "one vector per chunk" if index == ONE_PER_CHUNK else f"{most} vectors per document"
 
 
 def reference(treatment: Treatment | None, window: int | None) -> str:

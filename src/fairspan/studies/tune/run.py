@@ -8,6 +8,7 @@ import polars as pl
 
 from fairspan.calibration.treatment import PLAIN, as_treatment
 from fairspan.encoding.calling import call_of
+from fairspan.retrieval.indexes import ONE_PER_CHUNK
 from fairspan.runs.forecast import relative_time
 from fairspan.runs.log import RunLog
 from fairspan.runs.study import Run, Study
@@ -16,7 +17,6 @@ from fairspan.studies.tune.decision import Decision, decide
 from fairspan.studies.tune.entries import TuneEntries
 from fairspan.studies.tune.options import TuneOptions
 from fairspan.studies.tune.prepare import (
-    ALL,
     PreparedTuning,
     TunedTask,
     in_words,
@@ -76,7 +76,7 @@ class Tuning:
         """Search with several vectors per document: under what is advised; per chunk, plain."""
         self.entries.indexes.clear()
         for index in self.prepared.part_indexes:
-            treated = self._under(PLAIN if index == ALL else advised)
+            treated = self._under(PLAIN if index == ONE_PER_CHUNK else advised)
             for task in self.prepared.tasks:
                 searching = task.asking(self.entries.query_tokens[task.name])
                 self.run.progress.stage(f"{in_words(index)}: {task.name}")
