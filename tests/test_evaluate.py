@@ -992,7 +992,7 @@ def test_progress_ends_at_what_it_announced(
     measured(make_tiny("bert", "mean"), beir, progress=recorder, chunk_tokens=14, **options)
     assert recorder.done == recorder.total > 0
     assert recorder.stopped == 1
-    assert "plain: whole" in recorder.stages
+    assert "plain: one vector per document" in recorder.stages
     assert "plain: queries" in recorder.stages
 
 

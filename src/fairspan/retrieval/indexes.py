@@ -54,6 +54,20 @@ def index_of(vectors: int | str) -> str:
     return "whole" if str(vectors) == "1" else f"parts-{vectors}"
 
 
+def index_words(index: str) -> str:
+    """What an index keeps of a document.
+
+    >>> index_words("whole"), index_words("parts-4"), index_words(ONE_PER_CHUNK)
+    ('one vector per document', '4 vectors per document', 'one vector per chunk')
+    """
+    most = most_vectors(index)
+    if most == ALL_PARTS:
+        return "one vector per chunk"
+    if most == 1:
+        return "one vector per document"
+    return index if most is None else f"{most} vectors per document"
+
+
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
     """What an index has to embed of each document by id; with spans where chunks are pooled."""

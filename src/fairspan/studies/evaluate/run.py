@@ -7,6 +7,7 @@ import numpy as np
 
 from fairspan.encoding.calling import call_of
 from fairspan.encoding.encoder import Text
+from fairspan.retrieval.indexes import index_words
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import Progress
 from fairspan.runs.study import Run, Study
@@ -54,7 +55,7 @@ def _measure(prepared: PreparedEvaluation | PreparedBenchmark, run: Run) -> None
         run.header.part(EvaluateEntries).details.append(same)
     indexed = [(treatment, plan) for treatment in kept for plan in prepared.plans_of(treatment)]
     for treatment, plan in indexed:
-        run.progress.stage(f"{treatment.name}: {plan.kind}")
+        run.progress.stage(f"{treatment.name}: {index_words(plan.kind)}")
         rows, cost = prepared.searching.index_and_search(run, under(treatment), plan)
         run.header.part(EvaluateEntries).costs.append(cost)
         run.add(rows)

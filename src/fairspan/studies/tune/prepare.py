@@ -13,7 +13,7 @@ from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.errors import CorpusError
 from fairspan.model.even import takes_mean
 from fairspan.report.text import counted, model_name
-from fairspan.retrieval.indexes import ONE_PER_CHUNK, IndexPlan
+from fairspan.retrieval.indexes import ONE_PER_CHUNK, IndexPlan, index_words
 from fairspan.retrieval.measured import with_short_queries
 from fairspan.retrieval.passages import Budget
 from fairspan.retrieval.source import PageSource, PassageSource, TaskSource
@@ -190,22 +190,12 @@ class PreparedTuning:
         for index in self.part_indexes:
             treated = plain if index == ONE_PER_CHUNK else candidate
             texts = [(treated.documents, task.part_plans[index].flat) for task in self.tasks]
-            work.append(Work(in_words(index), tuple(texts)))
+            work.append(Work(index_words(index), tuple(texts)))
         if self.guards:
             for name, treated in (("plain", plain), ("one candidate", candidate)):
                 pairs = [task.pairs(treated) for task in self.guards]
                 work.append(Work(f"guards: {name}", tuple(chain(*pairs))))
         return work
-
-
-def in_words(index: str) -> str:
-    """What an index keeps of a document.
-
-    >>> in_words("parts-4"), in_words(ONE_PER_CHUNK)
-    ('4 vectors per document', 'one vector per chunk')
-    """
-    most = index.removeprefix("parts-")
-    return "one vector per chunk" if index == ONE_PER_CHUNK else f"{most} vectors per document"
 
 
 def reference(treatment: Treatment | None, window: int | None) -> str:

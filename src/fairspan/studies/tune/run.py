@@ -8,7 +8,7 @@ import polars as pl
 
 from fairspan.calibration.treatment import PLAIN, as_treatment
 from fairspan.encoding.calling import call_of
-from fairspan.retrieval.indexes import ONE_PER_CHUNK
+from fairspan.retrieval.indexes import ONE_PER_CHUNK, index_words
 from fairspan.runs.forecast import relative_time
 from fairspan.runs.log import RunLog
 from fairspan.runs.study import Run, Study
@@ -19,7 +19,6 @@ from fairspan.studies.tune.options import TuneOptions
 from fairspan.studies.tune.prepare import (
     PreparedTuning,
     TunedTask,
-    in_words,
     prepare_tuning,
     reference,
 )
@@ -79,7 +78,7 @@ class Tuning:
             treated = self._under(PLAIN if index == ONE_PER_CHUNK else advised)
             for task in self.prepared.tasks:
                 searching = task.asking(self.entries.query_tokens[task.name])
-                self.run.progress.stage(f"{in_words(index)}: {task.name}")
+                self.run.progress.stage(f"{index_words(index)}: {task.name}")
                 plan = task.part_plans[index]
                 rows, cost = searching.index_and_search(self.run, treated, plan)
                 self.run.add(rows.with_columns(task=pl.lit(task.name)))
