@@ -318,7 +318,10 @@ class CalibratedTransformer(SafeTransformer):
     def _parts(self, inputs: dict[str, Any], segment: Tensor | None) -> list[Tensor]:
         """The texts of each part in which a batch in tiles is read; none if it is read at once."""
         mask = inputs.get("attention_mask")
-        if self.tiling is None or mask is None or len(mask) == 1 or not self._gives_only_tokens():
+        if self.tiling is None or mask is None or not self._gives_only_tokens():
+            return []
+        # Not before: a graph must not depend on the number of texts.
+        if len(mask) == 1:
             return []
         whole = self.tiling.whole(self.calibration, self.site, inputs.get(PROMPT))
         is_tiled = segment is not None or mask.shape[1] > whole
