@@ -128,11 +128,12 @@ def _cost(costs: Mapping[str, float]) -> str:
     if not costs:
         return ""
     because = ""
+    form = ".0f" if costs["time"] >= 10 else ".1f"
     if costs["read"] < WHOLE:
         because = f", since the plain model reads only {number(costs['read'], '.0%')} of the text"
     return (
-        f"Embedding takes {costs['time']:.2g} × the time{because}; {costs['changed']:,} of "
-        f"{costs['documents']:,} documents need a new vector; the index keeps its size."
+        f"Embedding takes {number(costs['time'], form)} × the time{because}; "
+        f"{costs['changed']:,} of {costs['documents']:,} documents need a new vector; the index keeps its size."
     )
 
 
