@@ -133,7 +133,8 @@ def _cost(costs: Mapping[str, float]) -> str:
         because = f", since the plain model reads only {number(costs['read'], '.0%')} of the text"
     return (
         f"Embedding takes {number(costs['time'], form)} × the time{because}; "
-        f"{costs['changed']:,} of {costs['documents']:,} documents need a new vector; the index keeps its size."
+        f"{costs['changed']:,} of {costs['documents']:,} documents need a new vector; "
+        "the index keeps its size."
     )
 
 
