@@ -425,6 +425,8 @@ def test_the_fewest_vectors_that_are_enough_are_advised() -> None:
         "0.600; one per chunk (40 MB) 0.900."
     )
     assert TuneOptions(vectors=6).part_indexes == ("parts-2", "parts-4", "parts-6")
+    assert TuneOptions(vectors=2).part_indexes == ("parts-2",)
+    assert TuneOptions(vectors=1).part_indexes == TuneOptions().part_indexes == ("parts-4",)
     with pytest.raises(DesignError, match="vectors must be"):
         TuneOptions(vectors=0)
 

@@ -137,16 +137,11 @@ class TuneOptions(StudyOptions, TaskOptions):
     @property
     def part_indexes(self) -> tuple[str, ...]:
         """Indexes of several vectors per document that what is advised is measured with."""
-        if self.vectors is None:
+        most = self.vectors or 1
+        if most == 1:
             return (index_of(USUAL_VECTORS),)
-        powers = takewhile(lambda count: count < self.most_vectors, (2**n for n in count_from(1)))
-        counts = dict.fromkeys([*powers, self.most_vectors])
-        return tuple(index_of(count) for count in counts if count > 1)
-
-    @property
-    def most_vectors(self) -> int:
-        """How many vectors of a document may be advised."""
-        return self.vectors or 1
+        powers = takewhile(lambda count: count < most, (2**n for n in count_from(1)))
+        return tuple(index_of(count) for count in dict.fromkeys([*powers, most]))
 
     @property
     def unused(self) -> set[str]:
