@@ -15,7 +15,7 @@ from fairspan.errors import FairspanError, UnsupportedModel
 from fairspan.model.card import write_card
 from fairspan.model.loading import load
 from fairspan.model.transformer import CalibratedTransformer, refuse_exported
-from fairspan.model.window import read_up_to
+from fairspan.model.window import set_window
 
 Model = TypeVar("Model", bound=nn.Module)
 Encoder = TypeVar("Encoder", SentenceTransformer, MultiVectorEncoder)
@@ -88,7 +88,7 @@ def calibrate(
             module.on_model_ready(calibrated)
             fitted = module.calibration
             if max_seq_length is not None:
-                read_up_to(module, max_seq_length)
+                set_window(module, max_seq_length)
     write_card(calibrated, fitted)
     return calibrated
 
@@ -121,7 +121,7 @@ def calibrate_if_asked(
         return model
     limited = copy_sharing_weights(model)
     for module in require_transformers(limited, "set a max_seq_length for"):
-        read_up_to(module, max_seq_length)
+        set_window(module, max_seq_length)
     return limited
 
 
