@@ -62,8 +62,8 @@ def calibrate(
             writes, or a folder with such a `calibration.json`. None means "long": texts that fit
             into the window and have at most 512 tokens are unchanged, longer ones are read whole.
             With fields about baskets None means the defaults of `Calibration`.
-        max_seq_length: the longest text to read, in tokens. By default any length in tiles,
-            otherwise the model's own limit.
+        max_seq_length: the longest text to read, in tokens, in place of the model's own limit. By
+            default any length in tiles. Only tiles read beyond the model's positions.
         fields: fields of `Calibration` to change.
 
     Raises:

@@ -1,14 +1,9 @@
 """How many tokens of a text a model reads.
 
-The rule of windows. `set_window` is the only place that sets one:
-
-- the plain model reads its `max_seq_length`, or the one that is asked for, but at most its
-  positions;
-- in tiles, texts are read as far as was asked for, or else to their end.
-
-A module in tiles, or one that a study may read in tiles, stores what the plain model reads as
-`untiled_length`, and how far tiles read as `max_seq_length`, which is `ANY_LENGTH` without a limit.
-Any other has no `untiled_length`.
+The rule of windows, which `set_window` follows: the plain model reads the `max_seq_length` that is
+asked for, or else its own, but at most its positions. Tiles read what is asked for, or else any
+length. A module in tiles, or one that a study may read in tiles, stores the first as
+`untiled_length` and the second as `max_seq_length`. Others have no `untiled_length`.
 
 The rule of limits. sentence_transformers cuts a text, prompt and special tokens included, at the
 first of these that is set:
@@ -59,11 +54,10 @@ class Window:
         """The window of a module that reads in tiles or not."""
         untiled = getattr(module, "untiled_length", None)
         limit = module.max_seq_length
+        if tiled and (untiled is not None or getattr(module, "tiling", None) is not None):
+            return cls(untiled, _smallest([limit]))
         plain = _smallest([untiled, limit, position_limit(module.model)])
-        if not tiled:
-            return cls(plain, plain)
-        is_set = untiled is not None or getattr(module, "tiling", None) is not None
-        return cls(plain, _smallest([limit]) if is_set else None)
+        return cls(plain, None if tiled else plain)
 
 
 def set_window(
@@ -133,7 +127,8 @@ def cut_at(module: Transformer, side: Side, options: Mapping[str, Any]) -> int |
     if module.calibration.tiles_on(side):
         overridden = task == "document" and module.document_length is not None
         return module.max_seq_length if overridden and call_limit is None else None
-    if module.untiled_length is None or (task == "query" and _has_fixed_width(module)):
+    has_fixed_width = (module.query_expansion or {}).get("strategy") == "fixed"
+    if module.untiled_length is None or (task == "query" and has_fixed_width):
         return None
     task_limits = {"query": module.query_length, "document": module.document_length}
     limit = _smallest([call_limit or task_limits.get(task), module.max_seq_length])
@@ -147,15 +142,13 @@ def shows_tokens(model: SentenceTransformer) -> bool:
 
 def _transformers(model: SentenceTransformer, side: Side) -> list[Transformer]:
     """The Transformer modules that texts of a side go through."""
-    first = next(model.children(), None) if isinstance(model, nn.Module) else None
-    routes = first.sub_modules if isinstance(first, Router) else {}
-    part = routes[side] if side in routes else model
-    modules = part.modules() if isinstance(part, nn.Module) else ()
-    return [module for module in modules if isinstance(module, Transformer)]
-
-
-def _has_fixed_width(module: Transformer) -> bool:
-    return (module.query_expansion or {}).get("strategy") == "fixed"
+    if not isinstance(model, nn.Module):
+        return []
+    part: nn.Module = model
+    first = next(model.children(), None)
+    if isinstance(first, Router) and side in first.sub_modules:
+        part = first.sub_modules[side]
+    return [module for module in part.modules() if isinstance(module, Transformer)]
 
 
 def _smallest(limits: Iterable[int | None]) -> int | None:
