@@ -37,7 +37,7 @@ ROOM = {
     "embedding": 65,
     "encoding": 105,
     "exporting": 26,
-    "model": 125,
+    "model": 126,
     "report": 80,
     "retrieval": 120,
     "runs": 116,

@@ -179,8 +179,8 @@ def test_prompts_similarity_and_limits_survive(
 def test_a_limit_beyond_the_positions_survives(
     make_tiny: Make, tmp_path: Path, load: Loader
 ) -> None:
-    """With the limit of the side without tiles, which is the plain model's."""
-    plain = make_tiny("roberta")
+    """With the limit of the side without tiles, which is the positions."""
+    plain = fairspan.calibrate(make_tiny("roberta"), "plain", max_seq_length=598)
     model = fairspan.calibrate(plain, "tiles", sides="document", max_seq_length=2000)
     save(model, tmp_path)
     loaded, long = load(tmp_path), [words(1500), words(700)]

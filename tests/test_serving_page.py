@@ -45,7 +45,7 @@ def text(*starts: int, count: int = 12) -> str:
 
 @pytest.fixture(scope="module")
 def plain(make_tiny: Callable[..., Any]) -> Any:
-    return make_tiny("bert", "mean")
+    return make_tiny("bert", "mean", max_position_embeddings=512)
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +59,7 @@ def desk(served: Any) -> Desk:
 
 
 def test_it_has_the_plain_model_and_the_served_one(desk: Desk, served: Any, plain: Any) -> None:
-    """Tiny models have 512 positions; only tiles read further, as far as the server does."""
+    """The model has 512 positions; only tiles read further, as far as the server does."""
     none, tiles = desk.facts["treatments"]
     assert desk.facts["model"] == "tiny-bert"
     assert none == {"treatment": "plain", "window": plain.max_seq_length}

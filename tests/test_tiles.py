@@ -560,8 +560,9 @@ def test_no_tensor_grows_with_the_square_of_the_length(
 
 
 def test_only_the_tiled_side_reads_further(make_tiny: Make) -> None:
-    """Queries are cut where the plain model cuts them; documents are read to the end."""
-    model = make_tiny("bert", "cls")
+    """Queries are cut at the 600 positions, where the plain model is cut that is asked for as much;
+    documents are read to the end."""
+    model = fairspan.calibrate(make_tiny("bert", "cls"), "plain", max_seq_length=600)
     fair = fairspan.calibrate(model, "tiles", sides="document", max_seq_length=2000)
     texts = [words(1500), words(700), words(550), words(90), "w1"]
     assert np.array_equal(fair.encode_query(texts), model.encode_query(texts))
@@ -584,8 +585,11 @@ def test_a_limit_set_by_hand(make_tiny: Make) -> None:
 
 
 def test_without_tiles_the_plain_limit_is_back(make_tiny: Make) -> None:
-    model = make_tiny("bert", "cls")
-    tiled = fairspan.calibrate(model, "tiles", max_seq_length=2000)
+    """The model's own, or the positions where more was asked for."""
+    own = make_tiny("bert", "cls")
+    assert fairspan.calibrate(fairspan.calibrate(own, "tiles"), "paper").max_seq_length == 512
+    model = fairspan.calibrate(own, "plain", max_seq_length=600)
+    tiled = fairspan.calibrate(own, "tiles", max_seq_length=2000)
     assert fairspan.calibrate(tiled, tile_size=16).max_seq_length == 2000
     for preset in ("paper", "none"):
         again = fairspan.calibrate(tiled, preset)
@@ -595,15 +599,13 @@ def test_without_tiles_the_plain_limit_is_back(make_tiny: Make) -> None:
 
 
 @pytest.mark.parametrize("preset", ["paper", "tempscale", "plain"])
-def test_a_limit_beyond_the_positions_of_a_plain_model_is_left_alone(
-    tmp_path: Path, preset: str
-) -> None:
-    """Rotary positions have no table."""
+def test_a_plain_model_is_read_up_to_its_positions(tmp_path: Path, preset: str) -> None:
+    """Even where rotary positions have no table: a study and a server cut it there as well."""
     model = tiny_model(tmp_path, "qwen3", "lasttoken", max_position_embeddings=60)
     model.max_seq_length = 200
     fair = fairspan.calibrate(model, preset)
-    assert fair.max_seq_length == 200
-    assert not np.array_equal(fair.encode(words(190)), fair.encode(words(58)))
+    assert fair.max_seq_length == 60
+    assert np.array_equal(fair.encode(words(190)), fair.encode(words(58)))
 
 
 def test_each_tower_of_a_router_has_tiles_of_its_own(make_tiny: Make) -> None:
@@ -622,7 +624,8 @@ def test_each_tower_of_a_router_has_tiles_of_its_own(make_tiny: Make) -> None:
     }
     assert np.array_equal(both.encode_query(texts), tiled["query"].encode(texts))
     assert np.array_equal(both.encode_document(texts), tiled["document"].encode(texts))
-    assert np.array_equal(one.encode_query(texts), model.encode_query(texts))
+    untiled = fairspan.calibrate(alone["query"], "plain", max_seq_length=598)
+    assert np.array_equal(one.encode_query(texts), untiled.encode(texts))
     assert np.array_equal(one.encode_document(texts), tiled["document"].encode(texts))
 
 

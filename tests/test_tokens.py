@@ -24,7 +24,7 @@ from fairspan.encoding.attention_profile import attention_rows
 from fairspan.encoding.encoder import ModelEncoder, Text
 from fairspan.encoding.tokens import ModelTokens, counter_of, prompt_of, tokens_of_spans, window_of
 from fairspan.model.build import copy_sharing_weights
-from fairspan.model.window import limit_to
+from fairspan.model.window import set_window
 from tests.test_identity import changed
 from tests.tiny import HIDDEN, save_tiny, tiny_model, words
 
@@ -143,7 +143,7 @@ def test_a_model_in_tiles_reads_beyond_its_positions(tmp_path: Path) -> None:
     plain = tiny_model(tmp_path, "roberta", "mean", max_position_embeddings=50)
     tiles, paper = Calibration(strength=0, tile_size=8), Calibration.preset("paper")
     assert (window_of(plain), window_of(plain, tiles)) == (48, None), "any length"
-    limit_to(plain, 200)
+    set_window(plain[0], 200, tiled=True)
     assert (window_of(plain), window_of(plain, tiles), window_of(plain, paper)) == (48, 200, 48)
     assert window_of(plain, tiles.but(sides="document"), "query") == 48
     tiled = fairspan.calibrate(plain, tiles)
@@ -151,18 +151,18 @@ def test_a_model_in_tiles_reads_beyond_its_positions(tmp_path: Path) -> None:
     assert window_of(tiled, paper) == 48
     only = fairspan.calibrate(plain, tiles.but(sides="document"))
     assert (ModelTokens(only).window, ModelTokens(only, side="query").window) == (200, 48)
-    limit_to(plain, 20)
+    set_window(plain[0], 20)
     raised = fairspan.calibrate(plain, tiles, max_seq_length=200)
-    assert (window_of(raised), window_of(raised, paper)) == (200, 20), "as the plain model was set"
-    assert fairspan.calibrate(raised, paper).max_seq_length == 20
+    assert (window_of(raised), window_of(raised, paper)) == (200, 48), "instead of 20"
+    assert fairspan.calibrate(raised, paper).max_seq_length == 48
 
 
 def test_an_encoder_cuts_at_its_own_window(tmp_path: Path) -> None:
     """Set to 200 tokens, the plain model reads its 50 positions, under the keys that it has at 50;
     tiles read on."""
     model = tiny_model(tmp_path, "bert", "mean", max_position_embeddings=50)
-    short = changed(model, lambda copy: limit_to(copy, 50))
-    limit_to(model, 200)
+    short = changed(model, lambda copy: set_window(copy[0], 50, tiled=True))
+    set_window(model[0], 200, tiled=True)
     text, read = words(120), " ".join(words(120).split()[:48])
     long, beginning = Text(text, 122), Text(read, 50)
 

@@ -15,7 +15,7 @@ from fairspan.errors import FairspanError, UnsupportedModel
 from fairspan.model.card import write_card
 from fairspan.model.loading import load
 from fairspan.model.transformer import CalibratedTransformer, refuse_exported
-from fairspan.model.window import read_up_to
+from fairspan.model.window import set_window
 
 Model = TypeVar("Model", bound=nn.Module)
 Encoder = TypeVar("Encoder", SentenceTransformer, MultiVectorEncoder)
@@ -62,8 +62,8 @@ def calibrate(
             writes, or a folder with such a `calibration.json`. None means "long": texts that fit
             into the window and have at most 512 tokens are unchanged, longer ones are read whole.
             With fields about baskets None means the defaults of `Calibration`.
-        max_seq_length: the longest text to read, in tokens. By default any length in tiles,
-            otherwise the model's own limit.
+        max_seq_length: the longest text to read, in tokens, in place of the model's own limit. By
+            default any length in tiles. Only tiles read beyond the model's positions.
         fields: fields of `Calibration` to change.
 
     Raises:
@@ -88,7 +88,7 @@ def calibrate(
             module.on_model_ready(calibrated)
             fitted = module.calibration
             if max_seq_length is not None:
-                read_up_to(module, max_seq_length)
+                set_window(module, max_seq_length)
     write_card(calibrated, fitted)
     return calibrated
 
@@ -121,7 +121,7 @@ def calibrate_if_asked(
         return model
     limited = copy_sharing_weights(model)
     for module in require_transformers(limited, "set a max_seq_length for"):
-        read_up_to(module, max_seq_length)
+        set_window(module, max_seq_length)
     return limited
 
 

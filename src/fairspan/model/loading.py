@@ -7,6 +7,7 @@ from typing import Any
 
 from huggingface_hub import snapshot_download
 from sentence_transformers import MultiVectorEncoder, SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Transformer
 from sentence_transformers.util import get_device_name
 
 from fairspan.errors import FairspanError, UnsupportedModel, first_line
@@ -21,7 +22,7 @@ from fairspan.model.source import (
     read_json,
 )
 from fairspan.model.transformer import CalibratedTransformer
-from fairspan.model.window import limit_to
+from fairspan.model.window import set_window
 
 __all__ = ["DEFAULT_MODEL", "Loading", "load", "load_model"]
 
@@ -94,7 +95,12 @@ def load_with_limit(
         )
     limit = model.max_seq_length
     if loading.max_seq_length is not None:
-        limit_to(model, loading.max_seq_length)
+        modules = [module for module in model.modules() if isinstance(module, Transformer)]
+        if not modules:
+            raise UnsupportedModel(f"{name} has no Transformer module: omit max_seq_length.")
+        for module in modules:
+            # Above the positions only tiles of a later calibration read on.
+            set_window(module, loading.max_seq_length, tiled=True)
     return model, limit
 
 

@@ -47,7 +47,7 @@ from fairspan.model.progress import count_tokens_in_bar, current_bar
 from fairspan.model.segments import SegmentedText, segment_of_tokens
 from fairspan.model.splitting import few_at_a_time, piece_size, put_back, take
 from fairspan.model.tiling import Tiling, count_prompt, forward_under
-from fairspan.model.window import ANY_LENGTH, cut_at, keep_untiled_length
+from fairspan.model.window import ANY_LENGTH, cut_at, set_window
 
 # Of a token: its ids and where it stands.
 _GEOMETRY_BYTES = 128
@@ -104,7 +104,7 @@ class CalibratedTransformer(SafeTransformer):
         self.depth = 0
         self.path = None
         self.tiling = None
-        keep_untiled_length(self)
+        set_window(self)
         if self.calibration.acts:
             self.calibration = _fitting(self.calibration, self.site)
             self.can_flatten_inputs = False

@@ -1,5 +1,10 @@
 """How many tokens of a text a model reads.
 
+The rule of windows, which `set_window` follows: the plain model reads the `max_seq_length` that is
+asked for, or else its own, but at most its positions. Tiles read what is asked for, or else any
+length. A module in tiles, or one that a study may read in tiles, stores the first as
+`untiled_length` and the second as `max_seq_length`. Others have no `untiled_length`.
+
 The rule of limits. sentence_transformers cuts a text, prompt and special tokens included, at the
 first of these that is set:
 
@@ -7,30 +12,86 @@ first of these that is set:
 2. `query_length` or `document_length` of the module, for texts encoded as one of the two;
 3. `max_seq_length` of the module.
 
-Tiles read any length. Calibrating with them therefore
-
-- stores what the plain model reads, its `max_seq_length` but at most its positions, as
-  `untiled_length`, and sets `max_seq_length` to `ANY_LENGTH`;
-- makes `document_length` a limit of the window of the tiles, which no longer cuts documents.
-
-On a side without tiles a text is also cut at `untiled_length`, unless the limits above cut it
-earlier, or queries are expanded to a fixed width. A calibration without tiles removes
-`untiled_length` and sets `max_seq_length` back to it.
+In tiles, `document_length` limits the window of the tiles, and no longer cuts documents. On a side
+without tiles a text is also cut at `untiled_length`, unless the limits above cut it earlier, or
+queries are expanded to a fixed width.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Transformer
+from sentence_transformers.sentence_transformer.modules import Router, Transformer
 from tokenizers import Tokenizer
+from torch import nn
 
 from fairspan.attention.positions import position_limit
 from fairspan.calibration.calibration import Calibration, Side
 from fairspan.errors import DesignError, require_whole
+from fairspan.model.probing import find_tiling
 
 ANY_LENGTH = 10**9
 """The limit, in tokens, of what has none; tokenizers without one name larger numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How far a module reads, in tokens, prompt and special tokens included.
+
+    Attributes:
+        plain: how many tokens the plain model reads at once; None if unknown.
+        reads: how many tokens of a text are read at most; None for any length.
+    """
+
+    plain: int | None
+    reads: int | None
+
+    @classmethod
+    def of(cls, module: Transformer, *, tiled: bool) -> Window:
+        """The window of a module that reads in tiles or not."""
+        untiled = getattr(module, "untiled_length", None)
+        limit = module.max_seq_length
+        if tiled and (untiled is not None or getattr(module, "tiling", None) is not None):
+            return cls(untiled, _smallest([limit]))
+        plain = _smallest([untiled, limit, position_limit(module.model)])
+        return cls(plain, None if tiled else plain)
+
+
+def set_window(
+    module: Transformer, asked: int | Window | None = None, *, tiled: bool | None = None
+) -> None:
+    """Set how far a module reads, by the rule above.
+
+    Args:
+        asked: the longest text to read, in place of the model's own limit, or a whole window; None
+            to keep the module's own.
+        tiled: whether texts are read in tiles, now or under a later calibration. By default as the
+            module's calibration says.
+    """
+    if tiled is None:
+        calibration = getattr(module, "calibration", None)
+        tiled = calibration is not None and calibration.tile_size is not None
+    if asked is None:
+        window = Window.of(module, tiled=tiled)
+    elif isinstance(asked, Window):
+        window = asked
+    else:
+        require_whole("max_seq_length", asked)
+        positions = position_limit(module.model)
+        if not tiled and positions is not None and asked > positions:
+            raise DesignError(
+                f"max_seq_length={asked} is more than the model's {positions} positions, which "
+                "only texts in tiles may exceed: use the preset 'long' or 'tiles', or a tile_size."
+            )
+        window = Window(_smallest([asked, positions]), asked)
+    module.untiled_length = window.plain if tiled else None
+    if tiled or window.reads is not None:
+        module.max_seq_length = window.reads or ANY_LENGTH
+    if getattr(module, "tiling", None) is not None:
+        module.tiling = find_tiling(module)
 
 
 def window_of(
@@ -38,27 +99,22 @@ def window_of(
 ) -> int | None:
     """How many tokens of a text a model reads, under a calibration that acts or else as it is.
 
-    In tiles it reads any length, unless a limit was set for them. None if no limit is known.
+    None if no limit is known.
     """
     if not shows_tokens(model):
         return None
-    modules = list(model.modules()) if hasattr(model, "modules") else []
-    if calibration is not None and calibration.acts_on(side):
-        calibrations = [calibration]
-    else:
-        settings = [getattr(module, "calibration", None) for module in modules]
-        calibrations = [setting for setting in settings if isinstance(setting, Calibration)]
-    limits = [model.max_seq_length]
+    limits = []
+    for module in _transformers(model, side):
+        acting = getattr(module, "calibration", None)
+        if calibration is not None and calibration.acts_on(side):
+            acting = calibration
+        tiled = acting is not None and acting.tiles_on(side)
+        limits.append(Window.of(module, tiled=tiled).reads)
+    if not limits:
+        limits = [model.max_seq_length]
     if isinstance(model.tokenizer, Tokenizer):
         limits.append((model.tokenizer.truncation or {}).get("max_length"))
-    untiled = [getattr(module, "untiled_length", None) for module in modules]
-    if any(acting.tiles_on(side) for acting in calibrations):
-        # What a model reads plain is no limit for its tiles.
-        return None if _smallest(untiled) is None else _smallest(limits)
-    transformer = getattr(model, "transformers_model", None)
-    if transformer is not None:
-        limits.append(position_limit(transformer))
-    return _smallest([*limits, *untiled])
+    return _smallest(limits)
 
 
 def cut_at(module: Transformer, side: Side, options: Mapping[str, Any]) -> int | None:
@@ -71,44 +127,12 @@ def cut_at(module: Transformer, side: Side, options: Mapping[str, Any]) -> int |
     if module.calibration.tiles_on(side):
         overridden = task == "document" and module.document_length is not None
         return module.max_seq_length if overridden and call_limit is None else None
-    if module.untiled_length is None or (task == "query" and _has_fixed_width(module)):
+    has_fixed_width = (module.query_expansion or {}).get("strategy") == "fixed"
+    if module.untiled_length is None or (task == "query" and has_fixed_width):
         return None
     task_limits = {"query": module.query_length, "document": module.document_length}
     limit = _smallest([call_limit or task_limits.get(task), module.max_seq_length])
     return module.untiled_length if limit is None or module.untiled_length < limit else None
-
-
-def keep_untiled_length(module: Transformer) -> None:
-    """Set `untiled_length` and `max_seq_length` of a module as its calibration needs them."""
-    untiled = getattr(module, "untiled_length", None)
-    if module.calibration.tile_size is None:
-        module.untiled_length = None
-        if untiled is not None:
-            module.max_seq_length = min(module.max_seq_length, untiled)
-    elif untiled is None:
-        module.untiled_length = _smallest([module.max_seq_length, position_limit(module.model)])
-        module.max_seq_length = ANY_LENGTH
-
-
-def read_up_to(module: Transformer, tokens: int) -> None:
-    """Set the longest text that a module reads, special tokens and prompt included."""
-    require_whole("max_seq_length", tokens, kind=DesignError)
-    limit = position_limit(module.model)
-    if getattr(module, "tiling", None) is None and limit is not None and tokens > limit:
-        raise DesignError(
-            f"max_seq_length={tokens} is more than the model's {limit} positions, which only texts "
-            "in tiles may exceed: use the preset 'long' or 'tiles', or a tile_size."
-        )
-    module.max_seq_length = tokens
-
-
-def limit_to(model: SentenceTransformer, tokens: int) -> None:
-    """Limit how many tokens a model reads, in tiles too; without tiles at most its positions."""
-    model.max_seq_length = tokens
-    for module in model.modules():
-        if isinstance(module, Transformer):
-            untiled = getattr(module, "untiled_length", None) or position_limit(module.model)
-            module.untiled_length = min(tokens, untiled or tokens)
 
 
 def shows_tokens(model: SentenceTransformer) -> bool:
@@ -116,8 +140,15 @@ def shows_tokens(model: SentenceTransformer) -> bool:
     return callable(tokenizer) or isinstance(tokenizer, Tokenizer)
 
 
-def _has_fixed_width(module: Transformer) -> bool:
-    return (module.query_expansion or {}).get("strategy") == "fixed"
+def _transformers(model: SentenceTransformer, side: Side) -> list[Transformer]:
+    """The Transformer modules that texts of a side go through."""
+    if not isinstance(model, nn.Module):
+        return []
+    part: nn.Module = model
+    first = next(model.children(), None)
+    if isinstance(first, Router) and side in first.sub_modules:
+        part = first.sub_modules[side]
+    return [module for module in part.modules() if isinstance(module, Transformer)]
 
 
 def _smallest(limits: Iterable[int | None]) -> int | None:

