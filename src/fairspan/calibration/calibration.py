@@ -176,7 +176,7 @@ class Calibration:
         return self.reads_on(side) or self.on(side).level
 
     def reads_on(self, side: Side) -> bool:
-        """Whether texts of that side are attended to or pooled otherwise than in the plain model."""
+        """Whether attention over texts of that side or their pooling differs from the plain one."""
         return self.attends_on(side) or self.on(side).pooling != "model"
 
     def attends_on(self, side: Side) -> bool:

@@ -171,11 +171,18 @@ def _check_weights(model: SentenceTransformer | MultiVectorEncoder) -> None:
 
 
 def calibrate_if_asked(
-    model: SentenceTransformer, calibration: Calibration | None, max_seq_length: int | None
+    model: SentenceTransformer,
+    calibration: Calibration | None,
+    max_seq_length: int | None,
+    prompt: str | None = None,
 ) -> SentenceTransformer:
-    """`model` with a calibration and a limit on texts, where they are not None."""
+    """`model` with a calibration and a limit on texts, where they are not None.
+
+    Documents are read with this prompt, or else with the model's own.
+    """
     if calibration is not None:
-        return calibrate(model, calibration, max_seq_length=max_seq_length)
+        level = common_direction(model, prompt=prompt) if calibration.level else None
+        return calibrate(model, calibration, max_seq_length=max_seq_length, level=level)
     if max_seq_length is None:
         return model
     limited = copy_sharing_weights(model)

@@ -29,9 +29,9 @@ class Level(Module):  # type: ignore[misc]
     """Gives documents' vectors the same share of a model's common direction; queries pass.
 
     It keeps the length of a vector, and its dtype: it computes in float32, or in float64 for such
-    vectors, and its buffers stay in float32 when a model is cast. A vector that sentence-transformers
-    truncates afterwards, by `truncate_dim`, has about the same share of the truncated direction as
-    the others, not exactly.
+    vectors, and its buffers stay in float32 when a model is cast. sentence-transformers truncates
+    vectors afterwards, by `truncate_dim`: they then have about the same share of the truncated
+    direction, but no longer exactly.
 
     The direction belongs to the weights it was found with. After training, or with another adapter,
     find it again: `fairspan.calibrate(model, level=False)`, then `level=True`.
@@ -102,14 +102,15 @@ class Level(Module):  # type: ignore[misc]
 
 def level_of(model: SentenceTransformer) -> CommonDirection | None:
     """What the vectors of a model are made level with; None if they are not."""
-    last = next(reversed(list(model.children())), None)
+    *_, last = model.children()
     return last.common if isinstance(last, Level) else None
 
 
 def remove_level(model: SentenceTransformer) -> None:
-    for name, module in list(model.named_children()):
-        if isinstance(module, Level):
-            delattr(model, name)
+    """Take the last module out of a model if it is a `Level`."""
+    *_, (name, last) = model.named_children()
+    if isinstance(last, Level):
+        delattr(model, name)
 
 
 def add_level(model: SentenceTransformer, common: CommonDirection) -> None:
@@ -121,7 +122,7 @@ def add_level(model: SentenceTransformer, common: CommonDirection) -> None:
             f"the model's vectors have {dimension} dimensions, and level was given a common "
             f"direction of {len(common.direction)}."
         )
-    model.add_module("level", Level(common).to(model.device))
+    model.add_module(str(len(model)), Level(common).to(model.device))
 
 
 def find_direction(
@@ -154,7 +155,7 @@ def require_texts(texts: Any) -> list[str]:
         )
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str) or not text.strip():
-            raise DesignError(f"text {number} of level must be a text with words, got {text!r:.80}.")
+            raise DesignError(f"text {number} of level must not be blank, got {text!r:.80}.")
     if len(texts) < LEAST:
         raise DesignError(
             f"level takes at least {LEAST} general short texts, got {len(texts)}: about 50 are "
