@@ -104,7 +104,7 @@ BAD = [
     ('"paper"', "a calibration is a JSON object, got str"),
     ("null", "a calibration is a JSON object, got NoneType"),
     ('{"colour": 1}', "Calibration has no field 'colour'. Fields: basket_size"),
-    ('{"format": 1, "strength": 0.5}', "has layout 1, and this fairspan reads layout 4"),
+    ('{"format": 1, "strength": 0.5}', "has layout 1, and this fairspan reads layout 5"),
     ('{"temperature": {"query": NaN}}', "at most 1, got nan"),
     ('{"bos": NaN}', "bos must be one of"),
 ]

@@ -10,6 +10,8 @@ from fairspan.calibration.calibration import PerSide as PerSide
 from fairspan.errors import CorpusError, DesignError, FairspanError, MissingExtra, UnsupportedModel  # noqa: F401
 
 if TYPE_CHECKING:
+    from fairspan.calibration.level import CommonDirection as CommonDirection
+    from fairspan.calibration.level import fit_level as fit_level
     from fairspan.corpus.corpus import Corpus as Corpus
     from fairspan.embedding.run import embed as embed
     from fairspan.encoding.endpoint import Endpoint as Endpoint
@@ -34,6 +36,7 @@ __version__ = "0.2.0"
 # Names whose modules are heavy are imported when first used, so that `import fairspan` stays cheap.
 _LAZY = {
     "RunLog": "fairspan.runs.log",
+    "CommonDirection": "fairspan.calibration.level",
     "Corpus": "fairspan.corpus.corpus",
     "embed": "fairspan.embedding.run",
     "Endpoint": "fairspan.encoding.endpoint",
@@ -45,6 +48,7 @@ _LAZY = {
     "tune": "fairspan.studies.tune.run",
     "calibrate": "fairspan.model.build",
     "export": "fairspan.exporting.export",
+    "fit_level": "fairspan.calibration.level",
     "load": "fairspan.model.loading",
     "SegmentedText": "fairspan.model.segments",
     "encode_parts": "fairspan.encoding.part_vectors",

@@ -30,6 +30,7 @@ _CHOICES = {
     "sides": ("both", "document", "query"),
     "scale_position_bias": (True, False),
     "pooling": ("model", "even", "auto"),
+    "level": (True, False),
 }
 
 
@@ -97,6 +98,9 @@ class Calibration:
         ridge: above 0; the larger, the nearer even pooling is to the mean. With
             short_texts="leave" it falls to this value with a text's length, from infinity at the
             window.
+        level: whether all documents' vectors get the same share of the direction that vectors of
+            the model have in common, so that texts of every length compare; see `fit_level`. It
+            acts on documents only, whatever `sides` is.
     """
 
     basket_size: int = 128
@@ -111,8 +115,9 @@ class Calibration:
     tile_size: int | str | None = None
     pooling: str = "model"
     ridge: float = 0.2
+    level: bool = False
 
-    FORMAT: ClassVar[int] = 4
+    FORMAT: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
         """Bring fields into one form."""
@@ -130,6 +135,7 @@ class Calibration:
             if value not in choices:
                 listed = ", ".join(map(repr, choices))
                 raise DesignError(f"{name} must be one of {listed}, got {value!r}.")
+        object.__setattr__(self, "level", bool(self.level))
         if self.sides != "both" and isinstance(self.temperature, PerSide):
             limited = f"sides={self.sides!r} already limits the calibration to one side"
             raise DesignError(f"{limited}: give one temperature.")
@@ -159,12 +165,18 @@ class Calibration:
 
     def on(self, side: Side) -> Calibration:
         """What texts of one side get, as a calibration that knows no sides."""
+        level = self.level and side == "document"
         if self.sides not in ("both", side):
-            return PRESETS["plain"]
-        return replace(self, sides="both", temperature=temperature_of(self.temperature, side))
+            return replace(PRESETS["plain"], level=level)
+        temperature = temperature_of(self.temperature, side)
+        return replace(self, sides="both", temperature=temperature, level=level)
 
     def acts_on(self, side: Side) -> bool:
         """Whether texts of that side get other vectors than from the plain model."""
+        return self.reads_on(side) or self.on(side).level
+
+    def reads_on(self, side: Side) -> bool:
+        """Whether attention over texts of that side or their pooling differs from the plain one."""
         return self.attends_on(side) or self.on(side).pooling != "model"
 
     def attends_on(self, side: Side) -> bool:
@@ -182,8 +194,14 @@ class Calibration:
     @property
     def keeps_what_fits(self) -> bool:
         """Whether texts that fit into the window and have at most 512 tokens keep their vectors."""
+        return self.reads_what_fits_plainly and not self.level
+
+    @property
+    def reads_what_fits_plainly(self) -> bool:
+        """The same of their vectors before these are made level."""
         leaves = self.tile_size is not None and self.short_texts == "leave"
-        return not self.acts or ((leaves or self.tile_size == WINDOW) and self.strength == 0)
+        acts = self.reads_on("query") or self.reads_on("document")
+        return not acts or ((leaves or self.tile_size == WINDOW) and self.strength == 0)
 
     def layer_numbers(self, depth: int) -> frozenset[int]:
         """The 0-based layers in baskets of a model with `depth` attention layers."""
@@ -220,8 +238,8 @@ class Calibration:
             raise DesignError(f"a calibration is a JSON object, got {type(values).__name__}.")
         changes = dict(values)
         layout = changes.pop("format", cls.FORMAT)
-        # Layout 3 had no pooling.
-        if layout not in (3, cls.FORMAT):
+        # Layout 3 had no pooling, and 4 no level.
+        if layout not in (3, 4, cls.FORMAT):
             layouts = f"layout {layout!r}, and this fairspan reads layout {cls.FORMAT}"
             remedy = "write it again with this version, or install the one that wrote it"
             raise DesignError(f"this calibration has {layouts}: {remedy}.")

@@ -37,7 +37,7 @@ def in_words(calibration: Calibration, *, by_segments: bool = False) -> str:
         tiles = f"tiles of {f'up to {WIDEST_WINDOW}' if size == WINDOW else size} tokens"
         if by_segments:
             tiles = "segments as tiles"
-        cuts.append(f"long texts in {tiles}" if calibration.keeps_what_fits else tiles)
+        cuts.append(f"long texts in {tiles}" if calibration.reads_what_fits_plainly else tiles)
     if calibration.strength > 0:
         cuts.append(_baskets(calibration, by_segments and not cuts))
     words = [" and ".join(cuts)] if cuts else []
@@ -50,7 +50,9 @@ def in_words(calibration: Calibration, *, by_segments: bool = False) -> str:
     if pooling and calibration.ridge != PRESETS["plain"].ridge:
         pooling += f" with ridge {calibration.ridge:g}"
     how = ", ".join(filter(None, [" at ".join(words), pooling]))
-    return how + _SIDES.get(calibration.sides, "")
+    if how:
+        how += _SIDES.get(calibration.sides, "")
+    return ", ".join(filter(None, [how, "level document vectors" if calibration.level else ""]))
 
 
 def _baskets(calibration: Calibration, by_segments: bool) -> str:

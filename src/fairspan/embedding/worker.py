@@ -74,7 +74,8 @@ class UnitWorker:
         plain = open_subject(options.model, loading=options.loading(self._device))
         calibration = options.calibration if isinstance(options.calibration, Calibration) else None
         model = plain.transformer("embed")
-        model = calibrate_if_asked(model, calibration, options.max_seq_length)
+        prompt = options.prompt if options.side == "document" else None
+        model = calibrate_if_asked(model, calibration, options.max_seq_length, prompt)
         subject = open_subject(model, name=plain.name)
         self._encoder = DirectEncoder(model, options.side, prompt=options.prompt)
         self._budget = batch_budget(model, options.batch_tokens)
@@ -84,7 +85,8 @@ class UnitWorker:
             "window": self._encoder.window,
             "dimension": self._encoder.dimension,
             "calibrations": subject.calibrations,
-            "fingerprint": subject.fingerprint,
+            # A common direction that was found here follows from the rest.
+            "fingerprint": plain.fingerprint,
         }
         if options.only_longer_than_window:
             self._fits = self._most_kept(model)

@@ -184,6 +184,7 @@ class ChunkEncoder(Encoder):
         """Chunks have up to `size` tokens, as `counter` counts them."""
         self.alone = alone
         self.model = alone.model
+        self.common = alone.common
         self._counter = counter
         self._size = size
         self._normalise = normalise
@@ -233,6 +234,9 @@ class ChunkEncoder(Encoder):
         means = np.concatenate([mean_vector(part, normalise=self._normalise) for part in parts])
         if len(means) > 1:
             means = mean_vector(means, normalise=self._normalise)
+        if self.common is not None:
+            # The mean of level vectors has a larger share.
+            means = self.common.level(means)
         return np.asarray(means[0])
 
     def key(self, text: Text) -> bytes:

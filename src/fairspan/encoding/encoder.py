@@ -11,7 +11,8 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling
 from sentence_transformers.util import batch_to_device
 
-from fairspan.calibration.calibration import Calibration, Side
+from fairspan.calibration.calibration import PRESETS, Calibration, Side
+from fairspan.calibration.level import CommonDirection
 from fairspan.encoding.direct import encode_side
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.text import Encoder as Encoder
@@ -19,7 +20,8 @@ from fairspan.encoding.text import Text as Text
 from fairspan.encoding.text import key_of
 from fairspan.encoding.tokens import ModelTokens, cutting, tokens_of_spans, window_of
 from fairspan.errors import FairspanError, UnsupportedModel
-from fairspan.model.build import calibrate
+from fairspan.model.build import calibrate, common_direction
+from fairspan.model.level import Level, level_of
 from fairspan.model.segments import SegmentedText
 from fairspan.model.transformer import CalibratedTransformer, calibrated_transformers
 from fairspan.model.window import ANY_LENGTH
@@ -43,7 +45,7 @@ class ModelEncoder(Encoder):
     """One side of a SentenceTransformer under a calibration, which cuts texts at its window.
 
     With `by_segments` every segment of a text is a basket or a tile; a text without borders is one
-    segment.
+    segment. `common` is for a calibration with level; by default it is the model's own, or found.
     """
 
     def __init__(
@@ -55,10 +57,16 @@ class ModelEncoder(Encoder):
         fingerprint: str,
         side: Side = "document",
         by_segments: bool = False,
+        common: CommonDirection | None = None,
     ) -> None:
         """Calibrate the model, and name all that decides its vectors."""
         self.window = window_of(model, calibration, side)
-        if calibration.acts_on(side):
+        # How far the plain model reads, which decides a direction that is found.
+        plain_window = window_of(model, PRESETS["plain"], side)
+        if calibration.on(side).level:
+            common = common or common_direction(model, prompt=prompt)
+            model = calibrate(model, calibration, level=common)
+        elif calibration.acts_on(side):
             model = calibrate(model, calibration)
         self.model = cutting(model, self.window)
         self._prompt = prompt
@@ -67,6 +75,9 @@ class ModelEncoder(Encoder):
         # Read back from the modules: a model may have come calibrated, and "plain" leaves it so.
         modules = list(calibrated_transformers(self.model))
         acting = [_acting(module, side) for module in modules]
+        self.common = level_of(self.model) if side == "document" else None
+        if self.common is not None:
+            acting.append({"plain_window": plain_window})
         identity = [ENGINE, fingerprint, acting, prompt, side, by_segments]
         self._identity = json.dumps(identity, sort_keys=True)
         self._plain = json.dumps([ENGINE, fingerprint, [], prompt, side, False], sort_keys=True)
@@ -98,7 +109,10 @@ class ModelEncoder(Encoder):
         results = []
         for number, (text, text_offsets) in enumerate(zip(batch, offsets, strict=True)):
             tokens = _tokens_of(features, number, len(text_offsets), text)
-            results.append((vectors[number], _span_vectors(text, text_offsets, tokens)))
+            spans = _span_vectors(text, text_offsets, tokens)
+            if self.common is not None:
+                spans = self.common.level(spans)
+            results.append((vectors[number], spans))
         return results
 
     def key(self, text: Text) -> bytes:
@@ -153,10 +167,12 @@ def identity_of(model: Encodes) -> str | None:
 def refuse_other_spaces(model: SentenceTransformer, what: str, *, of_means: bool = False) -> None:
     """Raise unless token embeddings and whole vectors are in one space, so that they compare.
 
-    They are if only one pooling, and perhaps a normalisation, follows the transformer. `what`
-    compares them, and names itself where it cannot; with `of_means` for mean pooling only.
+    They are if only one pooling, and perhaps a normalisation, follows the transformer. Where whole
+    vectors are made level, those of spans of tokens are, too. `what` compares them, and names
+    itself where it cannot; with `of_means` for mean pooling only.
     """
-    after = [type(module).__name__ for module in model.children()][1:]
+    modules = [module for module in model.children() if not isinstance(module, Level)]
+    after = [type(module).__name__ for module in modules][1:]
     modes = [module.pooling_mode for module in model.children() if isinstance(module, Pooling)]
     pooled_once = len(modes) == 1 and isinstance(modes[0], str)
     keeps_space = pooled_once and after[1:] in ([], ["Normalize"])
@@ -176,7 +192,7 @@ def refuse_other_spaces(model: SentenceTransformer, what: str, *, of_means: bool
 def _acting(module: CalibratedTransformer, side: Side) -> dict[str, Any]:
     """What decides the vectors of one side, whether or not a calibration acts on the other too."""
     calibration = module.calibration
-    fields = calibration.to_dict()
+    fields = {**calibration.to_dict(), "level": calibration.on(side).level}
     if calibration.acts_on(side):
         fields["sides"] = "both"
     if module.tiling is not None:

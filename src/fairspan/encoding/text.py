@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fairspan.calibration.level import CommonDirection
 from fairspan.corpus.sentences import Span
 from fairspan.errors import UnsupportedModel
 
@@ -47,12 +48,14 @@ class Encoder:
         window: how many tokens of a text are read; None if nothing is known of a limit.
         most: texts in a batch; None for any number.
         at_once: batches that may be under way at a time.
+        common: what its vectors are made level with; None if they are not.
     """
 
     model: Any
     window: int | None = None
     most: int | None = None
     at_once: int = 1
+    common: CommonDirection | None = None
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
         """One vector per text."""

@@ -12,9 +12,19 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from tokenizers import Tokenizer
 
 from fairspan.calibration.calibration import WINDOW, Side
+from fairspan.calibration.level import CommonDirection
 from fairspan.errors import MissingExtra, UnsupportedModel, first_line
 from fairspan.exporting.folder import calibration_of, sides_of, write_folder
-from fairspan.exporting.graph import INPUTS, OUTPUTS, Graph, exportable_copy, quiet, trace
+from fairspan.exporting.graph import (
+    INPUTS,
+    OUTPUTS,
+    Graph,
+    exportable_copy,
+    levels_tokens,
+    quiet,
+    trace,
+)
+from fairspan.model.level import level_of
 from fairspan.model.saving import require_exportable, write_json, written_whole
 from fairspan.model.source import read_json
 from fairspan.model.transformer import prompt_of
@@ -77,6 +87,7 @@ def export(
     program = trace(graph, example, window)
     calibration = calibration_of(copied).on(side)
     sides = sides_of(copied, side)
+    common = level_of(copied) if side == "document" else None
     inputs = list(example)
     dtype = str(model.dtype).removeprefix("torch.")
     poolings = [module for module in copied.modules() if isinstance(module, Pooling)]
@@ -89,6 +100,7 @@ def export(
         "calibration": calibration.to_dict() if calibration.acts else None,
         "max_seq_length": window,
         "pooling": [module.pooling_mode for module in poolings],
+        "level": common and _level(copied, common, sides),
         "converted_from": None if dtype == "float32" else dtype,
         "inputs": inputs,
         "outputs": list(OUTPUTS),
@@ -104,7 +116,7 @@ def export(
         facts |= _verified(partial, prompted, inputs, vectors)
         for other in sides[1:]:
             others = [prompt_of(copied, other) + text for text in texts]
-            _verified(partial, others, inputs, _encoded(copied, texts, other))
+            _verified(partial, others, inputs, _encoded(copied, texts, other, level=common))
         if int8:
             stage("quantizing")
             facts["int8"] = _quantized(partial, prompted, inputs, vectors)
@@ -126,9 +138,32 @@ def _save(program: Any, file: Path) -> None:
     onnx_ir.save(program.model, file, external_data=f"{file.name}_data" if is_large else None)
 
 
-def _encoded(model: SentenceTransformer, texts: list[str], side: Side) -> np.ndarray:
+def _encoded(
+    model: SentenceTransformer,
+    texts: list[str],
+    side: Side,
+    *,
+    level: CommonDirection | None = None,
+) -> np.ndarray:
+    """[texts, dimension], the model's vectors; those of queries level if that is given."""
     encode = model.encode_query if side == "query" else model.encode_document
-    return np.asarray(encode(texts, batch_size=len(texts), show_progress_bar=False))
+    with model.truncate_embeddings(None):
+        vectors = np.asarray(encode(texts, batch_size=len(texts), show_progress_bar=False))
+    if level is not None and side == "query":
+        vectors = level.level(vectors)
+    return vectors[:, : model.truncate_dim]
+
+
+def _level(
+    model: SentenceTransformer, common: CommonDirection, sides: tuple[Side, ...]
+) -> dict[str, Any]:
+    """What `fairspan.json` says of a graph whose vectors are level, those of all its sides.
+
+    `last_hidden_state` is whether programs that pool and normalise the tokens get level vectors,
+    too; those who cannot take `sentence_embedding` need to know it.
+    """
+    tokens = levels_tokens(model)
+    return {"share": common.share, "sides": list(sides), "last_hidden_state": tokens}
 
 
 def _texts(model: SentenceTransformer, window: int | None) -> list[str]:

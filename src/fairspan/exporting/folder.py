@@ -12,6 +12,7 @@ from fairspan.attention.positions import position_limit
 from fairspan.calibration.calibration import PRESETS, Calibration, Side
 from fairspan.model.card import model_card
 from fairspan.model.even import EvenPooling
+from fairspan.model.level import Level
 from fairspan.model.saving import write_json
 from fairspan.model.source import read_json
 from fairspan.model.transformer import prompt_of
@@ -52,7 +53,8 @@ vectors = session.run(["sentence_embedding"], inputs)[0]
 
 def write_folder(model: SentenceTransformer, folder: Path, side: Side, window: int | None) -> None:
     """Everything of a model's folder but its graph and weights; no window is any length."""
-    transformer, *others = model.children()
+    # Programs without fairspan pool the graph's tokens, which are level.
+    transformer, *others = (part for part in model.children() if not isinstance(part, Level))
     limit = window or ANY_LENGTH
     config = copy.deepcopy(transformer.model.config)
     config.max_position_embeddings = limit + _position_offset(transformer.model)
@@ -73,6 +75,8 @@ def write_folder(model: SentenceTransformer, folder: Path, side: Side, window: i
         modules.append(_save_module(module, folder, number))
     write_json(folder / "modules.json", modules)
     serves = "It serves documents and queries." if len(sides) == 2 else one_side(side)
+    if len(sides) == 2 and calibration_of(model).level:
+        serves += " Queries come out level, too, which changes no ranking of level documents."
     card = model_card(model, calibration_of(model), _CARD).replace("{sides}", serves)
     (folder / "README.md").write_text(card, encoding="utf-8")
 
@@ -110,10 +114,14 @@ def calibration_of(model: SentenceTransformer) -> Calibration:
 
 
 def sides_of(model: SentenceTransformer, side: Side) -> tuple[Side, ...]:
-    """The sides whose vectors a graph of one side gives, for texts of any length."""
+    """The sides that a graph of one side serves, for texts of any length."""
     calibration = calibration_of(model)
     other: Side = "document" if side == "query" else "query"
-    alike = calibration.on("query") == calibration.on("document")
+    document = calibration.on("document")
+    if side == "document":
+        # Level queries rank level documents as plain queries do.
+        document = document.but(level=False)
+    alike = calibration.on("query") == document
     poolings = [module for module in model.modules() if isinstance(module, Pooling)]
     # Tiles share the prompt, and pooling may skip it: then the graph has its length.
     is_fixed = calibration.tiles_on(side) or any(not pool.include_prompt for pool in poolings)

@@ -8,20 +8,26 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+from sentence_transformers.sentence_transformer.modules import Normalize, Pooling, Transformer
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 from fairspan.attention.layers import attention_modules, route_attention
 from fairspan.errors import UnsupportedModel
 from fairspan.model.build import copy_sharing_weights, require_transformers
 from fairspan.model.even import EvenPooling
+from fairspan.model.level import Level
 from fairspan.model.pooling import TOKENS
+from fairspan.model.probing import side_of
 from fairspan.model.transformer import CalibratedTransformer
 
 OUTPUTS = ("sentence_embedding", "last_hidden_state")
 """The vector of each text, and those of its tokens as the transformer leaves them; in a text that
-is pooled evenly these are moved together, so that their mean is the even vector."""
+is pooled evenly, or level, these are moved together, so that programs which pool them get the even
+vector, and the direction of the level one."""
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+# Moving all tokens moves what these pool just as far.
+_MOVED = ("mean", "cls", "lasttoken", "max", "weightedmean")
 
 
 class Graph(nn.Module):
@@ -60,7 +66,23 @@ class Graph(nn.Module):
             if isinstance(module, EvenPooling):
                 mean = Pooling.forward(module, {**features, TOKENS: tokens})[OUTPUTS[0]]
                 tokens = tokens + (features[OUTPUTS[0]] - mean)[:, None]
+            if isinstance(module, Pooling):
+                pooled = features[OUTPUTS[0]]
+        if levels_tokens(self.model) and side_of(features) == "document":
+            length = torch.linalg.vector_norm(pooled, dim=1, keepdim=True)
+            tokens = tokens + (length * normalize(features[OUTPUTS[0]]) - pooled)[:, None]
         return features[OUTPUTS[0]][:, : self.model.truncate_dim], tokens
+
+
+def levels_tokens(model: SentenceTransformer) -> bool:
+    """Whether programs that pool and normalise the graph's tokens get level vectors.
+
+    They do not if a module between pooling and `Level` changes directions.
+    """
+    modules = [module for module in model.children() if not isinstance(module, Normalize)][1:]
+    if len(modules) != 2 or not isinstance(modules[0], Pooling):
+        return False
+    return isinstance(modules[1], Level) and modules[0].pooling_mode in _MOVED
 
 
 def exportable_copy(model: SentenceTransformer) -> SentenceTransformer:
@@ -95,7 +117,7 @@ def _traceable_copy(model: SentenceTransformer) -> SentenceTransformer:
             # torch cannot trace code that depends on the values of a mask.
             module._exclude_prompt_from_mask = _without_prompt
     transformer = copied[0]
-    if isinstance(transformer, CalibratedTransformer) and transformer.calibration.acts:
+    if isinstance(transformer, CalibratedTransformer) and transformer.depth > 0:
         return copied
     routed = copy_sharing_weights(transformer.model)
     with suppress(UnsupportedModel):  # a model's own attention may be traceable as well

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairspan.model.even import EvenPooling
+    from fairspan.model.level import Level
     from fairspan.model.transformer import CalibratedTransformer
 
-__all__ = ["CalibratedTransformer", "EvenPooling"]
-_FILES = {"CalibratedTransformer": "transformer", "EvenPooling": "even"}
+__all__ = ["CalibratedTransformer", "EvenPooling", "Level"]
+_FILES = {"CalibratedTransformer": "transformer", "EvenPooling": "even", "Level": "level"}
 
 
 def __getattr__(name: str) -> Any:

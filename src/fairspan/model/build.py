@@ -2,6 +2,7 @@
 
 import copy
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
@@ -10,15 +11,29 @@ from sentence_transformers import MultiVectorEncoder, SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import nn
 
-from fairspan.calibration.calibration import AnyCalibration, Calibration, as_calibration
-from fairspan.errors import FairspanError, UnsupportedModel
+from fairspan.calibration.calibration import (
+    PRESETS,
+    AnyCalibration,
+    Calibration,
+    as_calibration,
+)
+from fairspan.calibration.level import CommonDirection
+from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.card import write_card
+from fairspan.model.level import (
+    add_level,
+    find_direction,
+    level_of,
+    remove_level,
+    require_texts,
+)
 from fairspan.model.loading import load
-from fairspan.model.transformer import CalibratedTransformer, refuse_exported
+from fairspan.model.transformer import CalibratedTransformer, prompt_of, refuse_exported
 from fairspan.model.window import set_window
 
 Model = TypeVar("Model", bound=nn.Module)
 Encoder = TypeVar("Encoder", SentenceTransformer, MultiVectorEncoder)
+Leveling = bool | Sequence[str] | CommonDirection
 
 
 @overload
@@ -27,6 +42,7 @@ def calibrate(
     calibration: AnyCalibration | None = None,
     *,
     max_seq_length: int | None = None,
+    level: Leveling | None = None,
     **fields: Any,
 ) -> SentenceTransformer: ...
 
@@ -37,6 +53,7 @@ def calibrate(
     calibration: AnyCalibration | None = None,
     *,
     max_seq_length: int | None = None,
+    level: Leveling | None = None,
     **fields: Any,
 ) -> Encoder: ...
 
@@ -46,6 +63,7 @@ def calibrate(
     calibration: AnyCalibration | None = None,
     *,
     max_seq_length: int | None = None,
+    level: Leveling | None = None,
     **fields: Any,
 ) -> SentenceTransformer | Encoder:
     """A SentenceTransformer with calibrated attention.
@@ -64,12 +82,24 @@ def calibrate(
             With fields about baskets None means the defaults of `Calibration`.
         max_seq_length: the longest text to read, in tokens, in place of the model's own limit. By
             default any length in tiles. Only tiles read beyond the model's positions.
+        level: the field of `Calibration`; or about 50 general short texts, of which the plain model
+            finds the common direction, in place of those that come with fairspan; or what
+            `fit_level` found. It belongs to the weights: a model that is calibrated again keeps
+            its own, so after training, or with another adapter, use level=False, then level=True.
         fields: fields of `Calibration` to change.
 
     Raises:
         UnsupportedModel: if any requested layer cannot be calibrated.
         DesignError: if a field has a wrong value, or one that does not fit this model.
     """
+    direction: CommonDirection | None = None
+    texts: list[str] | None = None
+    if isinstance(level, CommonDirection):
+        direction = level
+    elif level is not None and not isinstance(level, bool):
+        texts = require_texts(level)
+    if level is not None:
+        fields["level"] = level is not False
     wanted = as_calibration(calibration, **fields)
     if isinstance(model, str | Path):
         model = load(model)
@@ -80,7 +110,21 @@ def calibrate(
         )
     _check_weights(model)
     require_transformers(model, "calibrate")
+    calibrated, fitted = _calibrated(model, wanted, max_seq_length)
+    if fitted.level:
+        add_level(calibrated, direction or common_direction(model, texts=texts))
+    elif direction is not None or texts is not None:
+        raise DesignError("a multi-vector encoder has no pooled vector to level: omit level.")
+    write_card(calibrated, fitted)
+    return calibrated
+
+
+def _calibrated(
+    model: Encoder, wanted: Calibration, max_seq_length: int | None = None
+) -> tuple[Encoder, Calibration]:
+    """A copy of a model under a calibration, before its vectors are level, and what of it fits."""
     calibrated = copy_sharing_weights(model)
+    remove_level(calibrated)
     for module in list(calibrated.modules()):
         if isinstance(module, Transformer):
             module.__class__ = CalibratedTransformer
@@ -89,8 +133,23 @@ def calibrate(
             fitted = module.calibration
             if max_seq_length is not None:
                 set_window(module, max_seq_length)
-    write_card(calibrated, fitted)
-    return calibrated
+    return calibrated, fitted
+
+
+def common_direction(
+    model: SentenceTransformer, *, prompt: str | None = None, texts: Sequence[str] | None = None
+) -> CommonDirection:
+    """What a model's vectors are level with, or else what the plain model's have in common.
+
+    Args:
+        prompt: of documents; None for the model's own.
+        texts: to find it from, also if there is one already; None for the embedded sample.
+    """
+    common = level_of(model) if texts is None else None
+    if common is not None:
+        return common
+    plain, _ = _calibrated(model, PRESETS["plain"])
+    return find_direction(plain, prompt_of(model, "document") if prompt is None else prompt, texts)
 
 
 def _check_weights(model: SentenceTransformer | MultiVectorEncoder) -> None:
@@ -112,11 +171,18 @@ def _check_weights(model: SentenceTransformer | MultiVectorEncoder) -> None:
 
 
 def calibrate_if_asked(
-    model: SentenceTransformer, calibration: Calibration | None, max_seq_length: int | None
+    model: SentenceTransformer,
+    calibration: Calibration | None,
+    max_seq_length: int | None,
+    prompt: str | None = None,
 ) -> SentenceTransformer:
-    """`model` with a calibration and a limit on texts, where they are not None."""
+    """`model` with a calibration and a limit on texts, where they are not None.
+
+    Documents are read with this prompt, or else with the model's own.
+    """
     if calibration is not None:
-        return calibrate(model, calibration, max_seq_length=max_seq_length)
+        level = common_direction(model, prompt=prompt) if calibration.level else None
+        return calibrate(model, calibration, max_seq_length=max_seq_length, level=level)
     if max_seq_length is None:
         return model
     limited = copy_sharing_weights(model)

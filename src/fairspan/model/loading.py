@@ -12,6 +12,7 @@ from sentence_transformers.util import get_device_name
 
 from fairspan.errors import FairspanError, UnsupportedModel, first_line
 from fairspan.model.even import EvenPooling
+from fairspan.model.level import Level
 from fairspan.model.source import (
     DEFAULT_MODEL,
     FOLDERS,
@@ -31,6 +32,7 @@ _DOWNLOADED = ["*.json", "*.jinja", "*.safetensors", "*.txt", "*.model", "*.md"]
 _CLASSES: dict[str, type] = {
     "fairspan.model.CalibratedTransformer": CalibratedTransformer,
     "fairspan.model.EvenPooling": EvenPooling,
+    "fairspan.model.Level": Level,
 }
 
 

@@ -1,6 +1,8 @@
 """Short passes before a calibrated module is used, which prove that its calibration acts."""
 
+from collections.abc import Mapping
 from itertools import product
+from typing import Any
 
 import torch
 from sentence_transformers.sentence_transformer.modules import Transformer
@@ -9,13 +11,20 @@ from fairspan.attention.layers import evaluating, probe, probe_input, unsupporte
 from fairspan.attention.plan import Plan
 from fairspan.attention.positions import find_positions, recur_in
 from fairspan.attention.tiles import lay_tiles, reading
-from fairspan.calibration.calibration import WIDEST_WINDOW
+from fairspan.calibration.calibration import WIDEST_WINDOW, Side
 from fairspan.model.pooling import TOKENS
 from fairspan.model.tiling import Tiling, special_tokens_around
 
 # Features of fairspan's own: the side a batch is on, and the segment each token belongs to.
 SIDE = "fairspan_side"
 SEGMENTS = "fairspan_segments"
+
+
+def side_of(features: Mapping[str, Any]) -> Side:
+    """The side that a batch is on; plain `encode` reads documents."""
+    # A Router does not always hand the task on to `preprocess`, but leaves it in the features.
+    is_query = "query" in (features.get("task"), features.get(SIDE))
+    return "query" if is_query else "document"
 
 
 def find_tiling(module: Transformer) -> Tiling:

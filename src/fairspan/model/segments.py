@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model.averages import mean_vector
+from fairspan.model.level import level_of
 
 SEPARATOR = " "
 UNSEGMENTED = -1
@@ -190,6 +191,9 @@ def _segment_means(
     normalise = normalize_embeddings or model.similarity_fn_name == "cosine"
     means = [mean_vector(part, normalise=normalise) for part in np.split(vectors, borders)]
     array = np.concatenate(means)
+    if (common := level_of(model)) is not None:
+        # The mean of level vectors has a larger share.
+        array = common.level(array)
     if convert_to_tensor:
         return torch.from_numpy(array).to(model.device)
     return array if convert_to_numpy else list(torch.from_numpy(array))

@@ -42,7 +42,7 @@ from fairspan.model.pooling import (
     pooling_of,
     prompt_length,
 )
-from fairspan.model.probing import SEGMENTS, SIDE, find_tiling, prove
+from fairspan.model.probing import SEGMENTS, SIDE, find_tiling, prove, side_of
 from fairspan.model.progress import count_tokens_in_bar, current_bar
 from fairspan.model.segments import SegmentedText, segment_of_tokens
 from fairspan.model.splitting import few_at_a_time, piece_size, put_back, take
@@ -127,8 +127,10 @@ class CalibratedTransformer(SafeTransformer):
         """Its calibration, under the name of a preset that is the same in this model."""
         for name in (*PRESETS, f"tiles-{self.calibration.tile_size}"):
             with suppress(DesignError):
-                if _fitting(Calibration.preset(name), self.site) == self.calibration:
-                    return Treatment(name, self.calibration)
+                preset = Calibration.preset(name).but(level=self.calibration.level)
+                if _fitting(preset, self.site) == self.calibration:
+                    suffix = "+level=true" if self.calibration.level else ""
+                    return Treatment(name + suffix, self.calibration)
         return as_treatment(self.calibration)
 
     @property
@@ -207,10 +209,9 @@ class CalibratedTransformer(SafeTransformer):
         if PROMPT in features:
             features[PROMPT] = prompt_length(features)
         inputs = {name: value for name, value in features.items() if name not in _FEATURES}
-        # A Router does not always hand the task on to `preprocess`, but leaves it in the features.
-        side: Side = "query" if features.get("task") == "query" else features.get(SIDE, "document")
+        side = side_of(features)
         segment = features.get(SEGMENTS)
-        acts = self.calibration.acts_on(side) and "input_ids" in inputs
+        acts = self.calibration.reads_on(side) and "input_ids" in inputs
 
         def plan_of(*, only_pooled: bool) -> Plan:
             how = (self.calibration, self.site, self.depth, inputs, side, segment)
@@ -357,13 +358,15 @@ def _fitting(calibration: Calibration, site: PoolingSite) -> Calibration:
     """The calibration, for documents only in a multi-vector encoder; raise if it does not fit."""
     tiled = calibration.tile_size is not None
     if site.module is None:
+        if not calibration.but(level=False).acts:
+            return calibration.but(level=False)
         if calibration.strength > 0 or not calibration.tiles_on("document"):
             raise DesignError(
                 "a multi-vector encoder pools no row that baskets could act on, and only its "
                 "documents can be calibrated, in tiles: use 'long' or 'tiles'."
             )
         # Queries are short, and expanded to their own width: the plain model reads them.
-        return calibration.on("document").but(sides="document", pooling="model")
+        return calibration.on("document").but(sides="document", pooling="model", level=False)
     if calibration.strength > 0 and tiled and site.pooling == "mean":
         raise DesignError(
             "this model pools over all tokens, whose attention cannot be in tiles and in baskets: "

@@ -182,4 +182,7 @@ def _index(
     stored = run.store.get(key(text) for parts in texts for text in parts)
     vectors = [[stored[key(text)] for text in parts] for parts in texts]
     dimension = len(vectors[0][0]) // (len(texts[0][0].spans) if late else 1)
-    return assemble(plan.kind, vectors, dimension, normalise=normalise)
+    index = assemble(plan.kind, vectors, dimension, normalise=normalise)
+    if encoder.common is not None and plan.kind.endswith("mean"):
+        return replace(index, vectors=encoder.common.level(index.vectors))
+    return index

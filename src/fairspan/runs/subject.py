@@ -13,6 +13,7 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.calibration import PRESETS, Calibration, Side
+from fairspan.calibration.level import CommonDirection
 from fairspan.calibration.treatment import CHUNK_TOKENS, PLAIN, Treatment
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.chunks import ChunkEncoder, chunk_tokens
@@ -31,6 +32,7 @@ from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters, counter_of, prompt_of, window_of
 from fairspan.errors import DesignError, UnsupportedModel, require_whole
 from fairspan.model.baselines import fit_whitening, last_two, whiten
+from fairspan.model.build import common_direction
 from fairspan.model.card import places_of
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_with_limit
@@ -91,6 +93,7 @@ class Treated:
         model: what is calibrated: the plain model, or the baseline made of it.
         fingerprint: what the keys of its vectors begin with.
         normalise: whether chunks and their mean are set to length 1, for comparison by cosine.
+        directions: those of the subject.
     """
 
     model: SentenceTransformer | Encodes
@@ -98,6 +101,7 @@ class Treated:
     treatment: Treatment
     prompts: Mapping[str, str]
     normalise: bool
+    directions: dict[tuple[str, str], CommonDirection]
 
     @cached_property
     def documents(self) -> Encoder:
@@ -127,6 +131,7 @@ class Treated:
                 fingerprint=self.fingerprint,
                 side=side,
                 by_segments=by_segments and calibration.acts and not chunked,
+                common=self._common(prompt) if calibration.on(side).level else None,
             )
         else:
             counter = Characters(prompt)
@@ -136,6 +141,13 @@ class Treated:
             return encoder
         how = {"normalise": self.normalise, "by_segments": by_segments}
         return ChunkEncoder(encoder, counter, chunk_tokens(size, counter), **how)
+
+    def _common(self, prompt: str) -> CommonDirection:
+        """What vectors are made level with, found once for a model and a prompt."""
+        key = (self.fingerprint, prompt)
+        if key not in self.directions:
+            self.directions[key] = common_direction(self.model, prompt=prompt)
+        return self.directions[key]
 
 
 @dataclass(frozen=True)
@@ -155,6 +167,8 @@ class Subject:
         prompts: what is put before the texts of each side, "document" and "query".
         asked: the window that was asked for; None for the model's own.
         limit: the model's own limit in tokens, if it was loaded here.
+        directions: what vectors are made level with, as far as it is known, by the fingerprint of
+            what is calibrated and the prompt of documents.
     """
 
     name: str
@@ -164,6 +178,7 @@ class Subject:
     treatments: tuple[Treatment, ...] = ()
     whole: bool = False
     limit: int | None = None
+    directions: dict[tuple[str, str], CommonDirection] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
@@ -307,7 +322,8 @@ class Subject:
         For `lasting` keys of vectors the weights are hashed.
         """
         prefix = vector_prefix(self.fingerprint) if lasting and self.fingerprint else ""
-        plain = Treated(self.model, prefix, treatment, self.prompts, self.similarity == "cosine")
+        is_cosine = self.similarity == "cosine"
+        plain = Treated(self.model, prefix, treatment, self.prompts, is_cosine, self.directions)
         fingerprint = f"{prefix} {treatment.baseline}"
         if treatment.whitens:
             vectors = embed(plain.documents, (fit or FitPart()).texts)

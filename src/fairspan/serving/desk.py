@@ -17,6 +17,7 @@ from fairspan.encoding.direct import usable
 from fairspan.encoding.text import Encoder, Text
 from fairspan.errors import CorpusError, FairspanError
 from fairspan.model.build import calibrate, copy_sharing_weights
+from fairspan.model.level import level_of
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.window import Window, set_window
 from fairspan.report.text import model_name
@@ -110,6 +111,7 @@ def open_desk(model: SentenceTransformer, name: str | None = None) -> Desk:
     modules = calibrated_transformers(model)
     served = {module.treatment for module in modules if module.calibration.acts}
     treatments = [as_treatment(PLAIN)]
+    common = level_of(model)
     if len(served) == 1:
         treatments += served
         model = _plain(model)
@@ -119,6 +121,8 @@ def open_desk(model: SentenceTransformer, name: str | None = None) -> Desk:
     subject = open_subject(model, name=name).reading(treatments)
     # A copy has a tokenizer of its own, so that counting and a pass do not share one.
     running = open_subject(copy_sharing_weights(model), name=name)
+    if common is not None:
+        running.directions["", running.prompts["document"]] = common
     treated = [
         running.under(treatment, embed=_nothing_fitted, lasting=False) for treatment in treatments
     ]

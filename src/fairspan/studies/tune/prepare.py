@@ -237,7 +237,7 @@ def _with_suited(options: TuneOptions, subject: Subject) -> tuple[TuneOptions, d
     omitted = {}
     for treatment in others:
         calibration = treatment.calibration
-        size = None if calibration.keeps_what_fits else calibration.tile_size
+        size = None if calibration.reads_what_fits_plainly else calibration.tile_size
         if isinstance(size, int) and window is not None and size >= window - shared:
             reason = f"whose tiles are not smaller than the window of {window} tokens"
             omitted[treatment.name] = reason
