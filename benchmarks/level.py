@@ -207,13 +207,11 @@ class Measured:
             self.scores[f"{name}{kind}"] = scores.cpu().numpy()
 
 
-def measure(
-    model: SentenceTransformer, tasks: Mapping[str, Task], out: Path, few: bool
-) -> None:
+def measure(model: SentenceTransformer, tasks: Mapping[str, Task], out: Path, few: bool) -> None:
     """Write nDCG@10 of every query by task and reading, with what is known of the query."""
     is_mean = takes_mean(model)
     how = [(0.8, is_mean), (1.0, is_mean), (1.0, False)]
-    how = how[:1] if few else list(dict.fromkeys(how))
+    how = list(dict.fromkeys(how))
     readings = [Reading(size, *one) for size, one in product(SIZES, how)]
     levels, shares = {}, {}
     for kind, languages in {"+en": LANGUAGES[:1], "+six": LANGUAGES}.items():
@@ -255,8 +253,9 @@ def measure(
             results[f"{name}|chunks"] = np.array(len(owner) / len(own.texts))
         for count in PARTS if name in PARTED else ():
             parts, owner = cut(TextSet(model, task.documents), PartRule(count))
-            sizes = SIZES[1:2] if name == REPORTED else SIZES[: 1 if few else 3]
-            parted = [Reading(size, *how[0]) for size in sizes]
+            sizes = SIZES[1:2] if few or name == REPORTED else SIZES[:3]
+            ways = how[:1] if few or name == REPORTED else how[:2]
+            parted = [Reading(size, *way) for size, way in product(sizes, ways)]
             for index, vectors in parts.indexes(parted):
                 if index == "plain" or index.endswith(("all", "all/alike")):
                     measured.add(f"{index}, {count} parts", vectors, owner)
@@ -290,7 +289,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="float16")
     parser.add_argument("--only", action="append", metavar="TASK", help="repeatable")
     parser.add_argument("--languages", action="store_true", help="also tasks in other languages")
-    parser.add_argument("--few", action="store_true", help="temperature 0.8 and even pooling alone")
+    parser.add_argument("--few", action="store_true", help="one reading of parts")
     asked = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     dtype = getattr(torch, asked.dtype)
