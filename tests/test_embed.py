@@ -182,10 +182,15 @@ def test_what_it_is_made_of(model: Model, tmp_path: Path) -> None:
     try:
         rows = [{"key": 7, "body": words(5)}, {"key": 8, "body": words(90, 1)}]
         given = write(tmp_path / "a.jsonl", rows)
-        how = {"calibration": "tiles", "max_seq_length": 64, "side": "query", "storage": "float16"}
+        how = {
+            "calibration": "tiles-64",
+            "max_seq_length": 64,
+            "side": "query",
+            "storage": "float16",
+        }
         fields = {"text_field": "body", "id_field": "key"}
         result = embed(model, given, tmp_path / "out", **fields, **how)
-        fair = fairspan.calibrate(model, "tiles", max_seq_length=64)
+        fair = fairspan.calibrate(model, "tiles-64", max_seq_length=64)
         expected = fair.encode_query([row["body"] for row in rows])
     finally:
         model.prompts = {}
@@ -357,7 +362,7 @@ def test_an_index_keeps_the_vectors_of_texts_that_fit(
     baskets = Calibration(tile_size="window")
     queries = Calibration.preset("long").but(sides="query")
     said = "needs the preset long: other calibrations also change texts"
-    for calibration in (None, "plain", "tiles", baskets, queries):
+    for calibration in (None, "plain", "tiles-64", baskets, queries):
         with pytest.raises(DesignError, match=said):
             embed(short, given, tmp_path / "other", **{**long, "calibration": calibration})
     with pytest.raises(DesignError, match="texts of up to 24 tokens keep their vectors, and this"):

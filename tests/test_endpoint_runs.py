@@ -192,7 +192,7 @@ def test_a_model_that_changes_is_noted(server: Server, corpus: str) -> None:
     ("asked", "said"),
     [
         (
-            {"treatments": ["plain", "tiles"]},
+            {"treatments": ["plain", "tiles-64"]},
             "tokens, so that only plain and chunk-mean can be measured: omit tiles.",
         ),
         (

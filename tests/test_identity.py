@@ -344,7 +344,7 @@ def test_weights_are_float32_on_a_cpu_unless_asked_otherwise(
         assert fairspan.load(tmp_path, device="cpu").dtype == torch.float32
     kept = fairspan.load(tmp_path, device="cpu", model_kwargs={"dtype": "auto"})
     with pytest.warns(UserWarning, match=f"the model is in {name}, which is slow on a CPU"):
-        assert fairspan.calibrate(kept, "tiles").dtype == kept.dtype == saved
+        assert fairspan.calibrate(kept, "tiles-64").dtype == kept.dtype == saved
 
 
 def test_a_device_that_is_not_there_is_one_line(folder: Path) -> None:

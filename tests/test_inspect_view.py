@@ -74,7 +74,7 @@ def alone(cosines: tuple[float, ...]) -> Inspection:
 def further() -> Inspection:
     """The same under a fourth treatment, which reads all of it."""
     found = made()
-    last = replace(read().readings[1], treatment="tiles")
+    last = replace(read().readings[1], treatment="tiles-64")
     return replace(found, readings=(*found.readings, last))
 
 
@@ -157,12 +157,12 @@ def test_json_holds_the_facts_as_well() -> None:
 def test_a_treatment_that_reads_further_says_so_in_json() -> None:
     said = json.loads(json.dumps(further().to_dict(), allow_nan=False))
     windows = [(one["treatment"], one["window"], one["unseen"]) for one in said["verdicts"]]
-    assert windows == [*((name, 68, 29) for name in COSINES), ("tiles", 200, 0)]
+    assert windows == [*((name, 68, 29) for name in COSINES), ("tiles-64", 200, 0)]
     seen = {
         one: [row["seen"] for row in said["readings"] if row["treatment"] == one]
-        for one in ("none", "tiles")
+        for one in ("none", "tiles-64")
     }
-    assert seen == {"none": [60, 6, 0], "tiles": [60, 20, 15]}
+    assert seen == {"none": [60, 6, 0], "tiles-64": [60, 20, 15]}
     warning, remedy = said["warnings"]
     assert warning.startswith("none, paper, tempscale: The last 29 of 97 tokens")
     assert remedy == "The whole document is read by tiles."

@@ -283,7 +283,7 @@ def assert_level(model: SentenceTransformer, unleveled: SentenceTransformer) -> 
     assert (model.encode_query(QUERIES) == unleveled.encode_query(QUERIES)).all()
 
 
-@pytest.mark.parametrize("preset", ["plain", "tiles", "long", "even", "paper"])
+@pytest.mark.parametrize("preset", ["plain", "tiles-64", "long", "even", "paper"])
 @pytest.mark.parametrize("normalize", [True, False])
 def test_documents_are_level_and_queries_are_not(
     make_tiny: Make, preset: str, normalize: bool
@@ -297,7 +297,7 @@ def test_documents_are_level_and_queries_are_not(
 
 
 @pytest.mark.parametrize(("architecture", "pooling"), [("bert", "cls"), ("qwen3", "lasttoken")])
-@pytest.mark.parametrize("preset", ["plain", "tiles", "paper"])
+@pytest.mark.parametrize("preset", ["plain", "tiles-64", "paper"])
 def test_other_poolings(make_tiny: Make, architecture: str, pooling: str, preset: str) -> None:
     model = make_tiny(architecture, pooling)
     assert_level(fairspan.calibrate(model, preset, level=TEXTS), fairspan.calibrate(model, preset))
@@ -310,19 +310,19 @@ def test_it_is_found_with_the_plain_model_and_its_document_prompt(
     plain.prompts = {"query": "w1 ", "document": "w2 w3 "}
     expected = fairspan.fit_level(plain.encode([f"w2 w3 {text}" for text in TEXTS]))
     without = fairspan.fit_level(plain.encode(TEXTS))
-    for model in (plain, fairspan.calibrate(plain, "tiles", temperature=0.3)):
-        common = level_of(fairspan.calibrate(model, "tiles", level=TEXTS))
+    for model in (plain, fairspan.calibrate(plain, "tiles-64", temperature=0.3)):
+        common = level_of(fairspan.calibrate(model, "tiles-64", level=TEXTS))
         assert common is not None
         # Four layers in float32.
         assert np.abs(common.direction - expected.direction).max() < 1e-5
         assert np.abs(common.direction - without.direction).max() > 1e-3, "the premise"
     assert_level(
-        fairspan.calibrate(plain, "tiles", level=TEXTS), fairspan.calibrate(plain, "tiles")
+        fairspan.calibrate(plain, "tiles-64", level=TEXTS), fairspan.calibrate(plain, "tiles-64")
     )
 
 
 def test_calibrated_again_it_keeps_its_direction(plain: SentenceTransformer) -> None:
-    fair = fairspan.calibrate(plain, "tiles", level=TEXTS)
+    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
     common = level_of(fair)
     again = fairspan.calibrate(fair, "long", level=True)
     assert common is not None
@@ -333,11 +333,11 @@ def test_calibrated_again_it_keeps_its_direction(plain: SentenceTransformer) -> 
     from_sample = level_of(fairspan.calibrate(plain, "long", level=True))
     assert not np.allclose(from_sample.direction, common.direction, atol=1e-3)
     for removed in (
-        fairspan.calibrate(fair, "tiles"),
+        fairspan.calibrate(fair, "tiles-64"),
         fairspan.calibrate(fair, fair[0].calibration, level=False),
     ):
         assert level_of(removed) is None
-        expected = fairspan.calibrate(plain, "tiles").encode(DOCUMENTS)
+        expected = fairspan.calibrate(plain, "tiles-64").encode(DOCUMENTS)
         assert (removed.encode(DOCUMENTS) == expected).all()
     assert level_of(fair) is not None
     given = fairspan.calibrate(plain, "plain", level=other)
@@ -383,7 +383,7 @@ def test_router_models(make_tiny: Make) -> None:
         list(query.children()), list(document.children()), default_route="document"
     )
     model = SentenceTransformer(modules=[router, Normalize()], device="cpu")
-    for preset in ("plain", "tiles"):
+    for preset in ("plain", "tiles-64"):
         fair = fairspan.calibrate(model, preset, level=TEXTS)
         assert_level(fair, fairspan.calibrate(model, preset))
 
@@ -392,9 +392,9 @@ def test_after_dense(plain: SentenceTransformer) -> None:
     torch.manual_seed(0)
     modules = [*list(plain.children())[:2], Dense(HIDDEN, 12), Normalize()]
     model = SentenceTransformer(modules=modules, device="cpu")
-    fair = fairspan.calibrate(model, "tiles", level=TEXTS)
+    fair = fairspan.calibrate(model, "tiles-64", level=TEXTS)
     assert len(level_of(fair).direction) == 12
-    assert_level(fair, fairspan.calibrate(model, "tiles"))
+    assert_level(fair, fairspan.calibrate(model, "tiles-64"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
@@ -430,7 +430,7 @@ def test_half_precision_first(plain: SentenceTransformer) -> None:
 
 def test_saved_loaded_copied_and_pickled(plain: SentenceTransformer, tmp_path: Path) -> None:
     plain.prompts = {"query": "w1 ", "document": "w2 "}
-    fair = fairspan.calibrate(plain, "tiles", level=TEXTS)
+    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
     vectors = fair.encode_document(DOCUMENTS)
     fair.save_pretrained(str(tmp_path / "fair"))
     entry = read(tmp_path / "fair", "modules.json")[-1]
@@ -455,7 +455,7 @@ def test_saved_loaded_copied_and_pickled(plain: SentenceTransformer, tmp_path: P
 
 @pytest.mark.slow
 def test_pools_of_processes(plain: SentenceTransformer) -> None:
-    fair = fairspan.calibrate(plain, "tiles", level=TEXTS)
+    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
     pool = fair.start_multi_process_pool(["cpu", "cpu"])
     try:
         made = fair.encode_document(DOCUMENTS * 4, pool=pool)
@@ -468,7 +468,7 @@ def test_pools_of_processes(plain: SentenceTransformer) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", ["plain", "tiles"])
+@pytest.mark.parametrize("preset", ["plain", "tiles-64"])
 def test_it_is_one_graph(make_tiny: Make, preset: str) -> None:
     model = make_tiny("bert", "mean", num_hidden_layers=2, normalize=True)
     fair = fairspan.calibrate(model, preset, level=TEXTS)
@@ -514,7 +514,7 @@ def test_truncated_vectors_are_about_level(plain: SentenceTransformer) -> None:
 
 
 def test_all_parts_and_averages_are_level(plain: SentenceTransformer) -> None:
-    fair = fairspan.calibrate(plain, "tiles", level=TEXTS)
+    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
     common = level_of(fair)
     parts = fairspan.encode_parts(fair, [words(1500, 8), words(20, 9)], vectors=4)
     assert len(parts.vectors) > 2
@@ -604,8 +604,8 @@ def test_keys_tell_directions_apart(
 
 def test_queries_are_the_plain_ones(plain: SentenceTransformer) -> None:
     how = {"prompt": "", "fingerprint": "f", "side": "query"}
-    first = ModelEncoder(plain, PRESETS["tiles"], **how)
-    second = ModelEncoder(plain, PRESETS["tiles"].but(level=True), **how)
+    first = ModelEncoder(plain, Calibration.preset("tiles-64"), **how)
+    second = ModelEncoder(plain, Calibration.preset("tiles-64").but(level=True), **how)
     text = Text(words(200), 202)
     assert first.key(text) == second.key(text)
     assert second.common is None
@@ -626,7 +626,7 @@ def test_a_run_finds_it_once(plain: SentenceTransformer, monkeypatch: pytest.Mon
     def embed(encoder: Any, texts: Any) -> np.ndarray:
         return np.stack(encoder.vectors(texts))
 
-    names = ["plain+level=true", "tiles+level=true", "chunk-mean-16+level=true", "tiles"]
+    names = ["plain+level=true", "tiles-64+level=true", "chunk-mean-16+level=true", "tiles-64"]
     text = Text(words(300, 7), 302)
     for prompt in ("", "w2 "):
         subject = subject.with_prompts(prompt)
@@ -635,7 +635,7 @@ def test_a_run_finds_it_once(plain: SentenceTransformer, monkeypatch: pytest.Mon
             (vector,) = under.documents.vectors([text])
             _ = under.segments, under.queries
             expected = under.documents.common
-            assert (expected is None) == (under.treatment.name == "tiles")
+            assert (expected is None) == (under.treatment.name == "tiles-64")
             if expected is not None:
                 made = shares(vector[None], expected.direction)
                 assert np.abs(made - expected.share).max() < ROUNDING
@@ -647,7 +647,7 @@ def test_a_run_finds_it_once(plain: SentenceTransformer, monkeypatch: pytest.Mon
 
 def test_contextual_vectors_of_spans_are_level(plain: SentenceTransformer) -> None:
     """So that retention compares level vectors with level ones."""
-    fair = fairspan.calibrate(plain, "tiles", level=TEXTS)
+    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
     refuse_other_spaces(fair, "retention", of_means=True)
     encoder = ModelEncoder(fair, PRESETS["plain"], prompt="", fingerprint="f")
     text = words(20)
@@ -659,10 +659,10 @@ def test_contextual_vectors_of_spans_are_level(plain: SentenceTransformer) -> No
 
 
 def test_the_page_shows_the_served_direction(plain: SentenceTransformer) -> None:
-    fair = fairspan.calibrate(plain, "tiles", level=TEXTS)
+    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
     desk = open_desk(fair)
     names = [treated.treatment.name for treated in desk.treated]
-    assert names == ["plain", "tiles+level=true"]
+    assert names == ["plain", "tiles-64+level=true"]
     served = desk.treated[1].documents
     (vector,) = served.vectors([Text(DOCUMENTS[1], 62)])
     assert np.abs(vector - fair.encode_document(DOCUMENTS[1])).max() < 1e-5
@@ -689,7 +689,10 @@ def test_embedding_resumes_and_tells_models_apart(
     rows = tmp_path / "rows.jsonl"
     lines = [json.dumps({"id": str(n), "text": text}) for n, text in enumerate(DOCUMENTS)]
     rows.write_text("\n".join(lines))
-    how: dict[str, Any] = {"progress": False, "calibration": PRESETS["tiles"].but(level=True)}
+    how: dict[str, Any] = {
+        "progress": False,
+        "calibration": Calibration.preset("tiles-64").but(level=True),
+    }
     plain.save_pretrained(str(tmp_path / "model"))
     model = str(tmp_path / "model")
     fairspan.embed(model, rows, tmp_path / "out", **how)
@@ -697,16 +700,16 @@ def test_embedding_resumes_and_tells_models_apart(
     shard.unlink()
     made = fairspan.embed(model, rows, tmp_path / "out", **how)
     assert made.embedded_again
-    fair = fairspan.calibrate(model, "tiles", level=True)
+    fair = fairspan.calibrate(model, "tiles-64", level=True)
     vectors = np.stack(made.scan().collect()["vector"].to_list())
     # Other batches: four layers in float32.
     assert np.abs(vectors - fair.encode_document(DOCUMENTS)).max() < 1e-5
     own = str(tmp_path / "own")
-    fairspan.calibrate(plain, "tiles", level=TEXTS).save_pretrained(own)
+    fairspan.calibrate(plain, "tiles-64", level=TEXTS).save_pretrained(own)
     fairspan.embed(own, rows, tmp_path / "own-out", progress=False)
     (shard,) = (tmp_path / "own-out").glob("part-*.parquet")
     shard.unlink()
-    other = level_of(fairspan.calibrate(plain, "tiles", level=TEXTS[:30]))
+    other = level_of(fairspan.calibrate(plain, "tiles-64", level=TEXTS[:30]))
     (file,) = Path(own).glob("*_Level/model.safetensors")
     other.save(file)
     with pytest.raises(fairspan.FairspanError, match=r"weights|fingerprint"):
@@ -724,7 +727,7 @@ def pooled_by_program(tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("preset", ["plain", "tiles"])
+@pytest.mark.parametrize("preset", ["plain", "tiles-64"])
 def test_a_graph_is_level(make_tiny: Make, tmp_path: Path, preset: str, normalize: bool) -> None:
     """Both outputs, and queries too, whose ranking is that of plain queries."""
     model = copy.deepcopy(make_tiny("bert", "mean", num_hidden_layers=2, normalize=normalize))

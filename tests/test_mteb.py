@@ -253,7 +253,7 @@ def test_a_calibrated_model_says_what_it_is(
     shorter = mteb_model(model, "long", max_seq_length=99)
     assert len({one.revision for one in (paper, long, changed, shorter)}) == 4
     assert shorter.max_tokens == 99
-    sides = mteb_model(model, "tiles", temperature={"query": 1, "document": 0.8})
+    sides = mteb_model(model, "tiles-64", temperature={"query": 1, "document": 0.8})
     assert not set('<>:"|?*\\') & set(sides.model_name_as_path()), "folders are called so"
 
 

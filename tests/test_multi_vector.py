@@ -105,7 +105,7 @@ def test_a_limit_for_documents_is_the_window(make: Make) -> None:
 def test_a_saved_one_gives_the_same_vectors(
     make: Make, tmp_path: Path, load: Callable[..., Any]
 ) -> None:
-    fair = fairspan.calibrate(make(document_length=50, query_length=20), "tiles", tile_size=9)
+    fair = fairspan.calibrate(make(document_length=50, query_length=20), "tiles-9")
     fair.save_pretrained(str(tmp_path))
     loaded = load(tmp_path)
     assert type(loaded) is MultiVectorEncoder

@@ -466,7 +466,7 @@ def test_a_limit_beyond_memory_is_lowered(
     limit: int,
 ) -> None:
     """To four fifths of what is free, but a full batch; not where nothing is known."""
-    fair = calibrate(model, tile_size=16)
+    fair = calibrate(model, "tiles-16")
     free = None if tokens_free is None else tokens_free * fair[0].token_bytes
     monkeypatch.setattr(fitting, "free_bytes", lambda: free)
     allowed = Limits(max_batch_tokens=512, max_request_tokens=2000)

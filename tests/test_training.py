@@ -43,7 +43,7 @@ BASKETS = {"basket_size": 16, "temperature": 0.7, "layers": "all"}
 CASES = [
     (kind, fields)
     for kind in REPRESENTATIVES
-    for fields in ({"tile_size": 16, "temperature": 0.8}, BASKETS)
+    for fields in ({"calibration": "tiles-16", "temperature": 0.8}, BASKETS)
 ]
 CASES += [(("bert", "cls", "right"), {"tile_size": 16, "strength": 1.0, "basket_size": 7})]
 

@@ -247,7 +247,7 @@ def test_a_choice_is_compared_with_chunks_and_can_be_used(
     (row,) = log.frame("candidates").filter(treatment=TILES).to_dicts()
     low = 0.02 - scipy.stats.t.ppf(0.975, freedom) * error
     assert (row["change_estimate"], row["change_low"]) == pytest.approx((0.02, low))
-    wanted, text = PRESETS["tiles"].but(tile_size=8), words(30, 7)
+    wanted, text = Calibration.preset("tiles-64").but(tile_size=8), words(30, 7)
     given, by_hand = (
         fairspan.calibrate(make_tiny(), own).encode_document([text]) for own in (log.folder, wanted)
     )
@@ -583,13 +583,13 @@ def test_a_model_with_prompts(tuned: Tuned, place: Path, tmp_path: Path) -> None
     ("changes", "said"),
     [
         ({"candidates": []}, "name at least one treatment"),
-        ({"candidates": "tiles"}, "candidates must be a list"),
+        ({"candidates": "tiles-64"}, "candidates must be a list"),
         ({"candidates": ["none"]}, "'plain' is what candidates are compared with"),
-        ({"candidates": ["tiles", "tiles-64"]}, "are the same: omit one"),
-        ({"candidates": ["tiles", "tiles"]}, "is named twice"),
+        ({"candidates": ["tiles-64", "tiles-64"]}, "are the same: omit one"),
+        ({"candidates": ["tiles-64", "tiles-64"]}, "is named twice"),
         ({"candidates": ["chunk-mean", "chunk-mean-64"]}, "averaged chunks cannot be chosen"),
         ({"candidates": ["whitening"]}, "cannot be written to calibration.json"),
-        ({"candidates": ["tiles+tiles=segments"]}, "cannot be written to calibration.json"),
+        ({"candidates": ["tiles-64+tiles=segments"]}, "cannot be written to calibration.json"),
         ({"tasks": [""]}, "a task is 'pages', 'passages'"),
         ({"tasks": "pages:a", "corpus": "b"}, "corpus is for passages, pages: omit it for pages:a"),
         ({"size": 3}, "size is for pages: omit it for passages"),

@@ -30,7 +30,7 @@ from tests.tiny import mostly_slow, words
 
 Make = Callable[..., SentenceTransformer]
 LIMIT, POSITIONS = 40, 60
-PRESET = "tiles+tile_size=window+short_texts=leave+pooling=model"
+PRESET = "tiles-64+tile_size=window+short_texts=leave+pooling=model"
 CALIBRATION = as_treatment(PRESET).calibration
 POOLINGS = {"bert": "mean", "xlm-roberta": "cls", "mpnet": "mean", "modernbert": "mean"}
 POOLINGS |= {"qwen3": "lasttoken"}
@@ -193,7 +193,7 @@ def test_the_rule(make_tiny: Make, asked: int | None) -> None:
     model = limited(make_tiny)
     plain = min(asked or LIMIT, POSITIONS)
     for start in (model, *(fairspan.calibrate(model, how) for how in ("paper", "tiles-16"))):
-        tiled = fairspan.calibrate(start, tile_size=16, max_seq_length=asked)[0]
+        tiled = fairspan.calibrate(start, "tiles-16", max_seq_length=asked)[0]
         assert Window.of(tiled, tiled=True) == Window(plain, asked)
         assert (tiled.untiled_length, tiled.max_seq_length) == (plain, asked or ANY_LENGTH)
         assert tiled.tiling.window == plain

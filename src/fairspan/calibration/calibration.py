@@ -328,7 +328,7 @@ def parse_change(part: str) -> tuple[str, Any]:
     field, equals, value = part.partition("=")
     if not equals:
         form = "name=value, as in +basket_size=64"
-        raise DesignError(f"a changed field is written {form}, got {part!r}.")
+        raise DesignError(f"a field is written {form}, got {part!r}.")
     try:
         return field.strip(), json.loads(value)
     except json.JSONDecodeError:

@@ -197,7 +197,7 @@ def _parse(written: str, name: str, more: Mapping[str, Any]) -> Treatment:
             raise DesignError(f"{cut} can be {allowed}, got {value!r}.")
     base = _parse_base(word)
     if base is None:
-        bases = f"{', '.join([*PRESETS, *_BASELINES])} or a name such as 128-last_half"
+        bases = f"{', '.join([*PRESETS, *_BASELINES])} or a name such as tiles-64 or 128-last_half"
         change = "change fields with +, as in paper+basket_size=64"
         raise DesignError(f"there is no treatment {written!r}: begin with {bases}, and {change}.")
     calibration, baseline = base

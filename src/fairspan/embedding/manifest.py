@@ -94,10 +94,10 @@ def new_manifest(
 
 def calibrations_of(entries: Iterable[Mapping[str, Any]]) -> list[Calibration]:
     """Those that a manifest has of a model's modules; the plain one if it has none."""
-    fields = [{**entry} for entry in entries]
-    for each in fields:
-        each.pop("untiled_length", None)
-    return [Calibration.from_dict(each) for each in fields] or [PRESETS["plain"]]
+    tables = [{**entry} for entry in entries]
+    for table in tables:
+        table.pop("untiled_length", None)
+    return [Calibration.from_dict(table) for table in tables] or [PRESETS["plain"]]
 
 
 def total_of(summaries: Iterable[ShardSummary]) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def key_of(options: StudyOptions) -> str | None:
 
 
 def model_key(name: str | None, loading: Loading, *changes: Any) -> str | None:
-    """A hash of a model's files, how they are loaded, and changes; None if that takes loading it."""
+    """A hash of a model's files, loading and changes; None if that takes loading it."""
     with suppress(*_UNKNOWN):
         return _hash_here(asdict(loading), _model_state(name, loading), *changes)
     return None
