@@ -46,6 +46,7 @@ EPS = float(np.finfo(np.float32).eps)
 # ten roundings of numbers of at most 1, and r/|r| enlarges those of r by |v|/|r|, at most 10 here.
 ROUNDING = 100 * EPS
 TEXTS = [words(12 + number % 17, 100 + number) for number in range(40)]
+EVEN = "plain+pooling=even+sides=document"
 DOCUMENTS = [words(5, 1), words(60, 2), words(300, 3), words(1, 4)]
 QUERIES = [words(6, 50 + number) for number in range(5)]
 
@@ -242,8 +243,10 @@ def test_it_is_a_field_that_acts_on_documents() -> None:
     assert not only.reads_on("document")
     assert only.on("query") == PRESETS["plain"]
     assert only.but(sides="query").acts_on("document")
-    assert PRESETS["long"].keeps_what_fits
-    assert not PRESETS["long"].but(level=True).keeps_what_fits
+    leaves = PRESETS["fair"].but(short_texts="leave")
+    assert leaves.but(level=False).keeps_what_fits
+    assert not leaves.keeps_what_fits
+    assert leaves.reads_what_fits_plainly
     for layout in (3, 4):
         assert Calibration.from_dict({"format": layout}) == Calibration()
     assert Calibration.from_dict(only.to_dict()) == only
@@ -253,8 +256,9 @@ def test_it_is_a_field_that_acts_on_documents() -> None:
     assert as_treatment("plain+level=true").calibration == only
     assert as_treatment(only).name == "plain+level=true"
     assert in_words(only) == "level document vectors"
-    long = "long texts in tiles of 128 tokens at temperature 0.8, pooled evenly if the model takes "
-    assert in_words(PRESETS["long"].but(level=True)) == f"{long}the mean, level document vectors"
+    long = "long texts in tiles of 64 tokens at temperature 0.8, pooled evenly if the model takes "
+    tiles = Calibration.preset("tiles-64").but(short_texts="leave", level=True)
+    assert in_words(tiles) == f"{long}the mean, level document vectors"
 
 
 # The module
@@ -283,7 +287,7 @@ def assert_level(model: SentenceTransformer, unleveled: SentenceTransformer) -> 
     assert (model.encode_query(QUERIES) == unleveled.encode_query(QUERIES)).all()
 
 
-@pytest.mark.parametrize("preset", ["plain", "tiles-64", "long", "even", "paper"])
+@pytest.mark.parametrize("preset", ["plain", "tiles-64", "fair", EVEN, "paper"])
 @pytest.mark.parametrize("normalize", [True, False])
 def test_documents_are_level_and_queries_are_not(
     make_tiny: Make, preset: str, normalize: bool
@@ -292,7 +296,7 @@ def test_documents_are_level_and_queries_are_not(
     fair = fairspan.calibrate(model, preset, level=TEXTS)
     assert isinstance(fair[-1], Level)
     assert fair[0].calibration.level
-    assert_level(fair, fairspan.calibrate(model, preset))
+    assert_level(fair, fairspan.calibrate(model, preset, level=False))
     assert level_of(model) is None
 
 
@@ -324,13 +328,13 @@ def test_it_is_found_with_the_plain_model_and_its_document_prompt(
 def test_calibrated_again_it_keeps_its_direction(plain: SentenceTransformer) -> None:
     fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
     common = level_of(fair)
-    again = fairspan.calibrate(fair, "long", level=True)
+    again = fairspan.calibrate(fair, "fair")
     assert common is not None
     assert [type(module).__name__ for module in again].count("Level") == 1
     assert level_of(again).direction.tobytes() == common.direction.tobytes()
-    other = level_of(fairspan.calibrate(fair, "long", level=TEXTS[:25]))
+    other = level_of(fairspan.calibrate(fair, "fair", level=TEXTS[:25]))
     assert not np.allclose(other.direction, common.direction, atol=1e-3)
-    from_sample = level_of(fairspan.calibrate(plain, "long", level=True))
+    from_sample = level_of(fairspan.calibrate(plain, "fair"))
     assert not np.allclose(from_sample.direction, common.direction, atol=1e-3)
     for removed in (
         fairspan.calibrate(fair, "tiles-64"),
@@ -368,12 +372,12 @@ def test_a_multi_vector_encoder_has_no_vector_to_level(tmp_path: Path) -> None:
     on_tokens = {"module_input_name": "token_embeddings"}
     modules = [transformer, MultiVectorMask([]), Normalize(**on_tokens)]
     model = MultiVectorEncoder(modules=modules, device="cpu")
-    for preset in ("long", "plain"):
+    for preset in ("fair", "plain"):
         fair = fairspan.calibrate(model, preset, level=True)
         assert not fair[0].calibration.level
         assert not any(isinstance(module, Level) for module in fair)
     with pytest.raises(DesignError, match="no pooled vector to level: omit level"):
-        fairspan.calibrate(model, "long", level=TEXTS)
+        fairspan.calibrate(model, "fair", level=TEXTS)
 
 
 def test_router_models(make_tiny: Make) -> None:
@@ -557,11 +561,12 @@ def test_the_embedded_texts() -> None:
 
 def test_real_weights(minilm: SentenceTransformer) -> None:
     """MiniLM's documents of every length get the share that general short texts have on average."""
-    fair = fairspan.calibrate(minilm, "long", level=True)
+    fair = fairspan.calibrate(minilm, "fair")
     common = level_of(fair)
     assert 0.2 < common.share < 0.5
     texts = ["Cats sleep.", "A short note about trains. " * 3, "The sea is wide and blue. " * 200]
-    before = shares(fairspan.calibrate(minilm, "long").encode_document(texts), common.direction)
+    unleveled = fairspan.calibrate(minilm, "fair", level=False)
+    before = shares(unleveled.encode_document(texts), common.direction)
     made = shares(fair.encode_document(texts), common.direction)
     assert np.ptp(before) > 0.05, "the premise"
     assert np.abs(made - common.share).max() < ROUNDING
