@@ -80,11 +80,11 @@ class UnitWorker:
         self._encoder = DirectEncoder(model, options.side, prompt=options.prompt)
         self._budget = batch_budget(model, options.batch_tokens)
         identity = {
+            "calibrations": subject.calibrations,
             "dtype": subject.dtype,
             "prompt": self._encoder.prompt,
             "window": self._encoder.window,
             "dimension": self._encoder.dimension,
-            "calibrations": subject.calibrations,
             # A common direction that was found here follows from the rest.
             "fingerprint": plain.fingerprint,
         }
