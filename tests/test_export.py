@@ -279,7 +279,7 @@ def test_a_folder_has_what_programs_read(make_tiny: Make, tmp_path: Path, mode: 
     model = copy.deepcopy(make_tiny("roberta", "cls"))
     model.tokenizer.init_kwargs |= {"max_length": 16, "stride": 0}
     model = SentenceTransformer(modules=[model[0], Pooling(32, mode), Normalize()], device="cpu")
-    fair = fairspan.calibrate(model, "long")
+    fair = fairspan.calibrate(model, "tiles-128+short_texts=leave")
     write_folder(fair, tmp_path, "document", None)
     config, tokens = read(tmp_path, "config.json"), read(tmp_path, "tokenizer_config.json")
     # text-embeddings-inference subtracts RoBERTa's offset; limits are whole numbers.
@@ -319,8 +319,8 @@ BY_SIDE = {"query": 1, "document": 0.8}
 @pytest.mark.parametrize(
     ("settings", "side", "both"),
     [
-        ({"calibration": "long"}, "document", True),
-        ({"calibration": "long", "query": "w1 w3 "}, "document", False),
+        ({"calibration": "tiles-128+short_texts=leave"}, "document", True),
+        ({"calibration": "tiles-128+short_texts=leave", "query": "w1 w3 "}, "document", False),
         ({"calibration": "tempscale", "query": "w1 w3 "}, "document", True),
         ({"calibration": "tiles-64", "sides": "document"}, "document", False),
         ({"calibration": "tiles-64", "sides": "document"}, "query", False),

@@ -267,7 +267,7 @@ def test_keys_know_how_long_tiles_of_the_window_are(make_tiny: Make) -> None:
     for window in (64, 32):
         other = copy_sharing_weights(model)
         other.max_seq_length = window
-        encoders.append(encoder_of(other, "long"))
+        encoders.append(encoder_of(other, "tiles-128+short_texts=leave"))
     text = Text(words(200), 202)
     vectors = [encoder.vectors([text])[0] for encoder in encoders]
     assert not np.allclose(*vectors, atol=1e-2), "the premise"

@@ -197,7 +197,7 @@ def test_a_document_beyond_the_window_is_cut_and_told(
     third = found.segments[2]
     assert found.text[third.start : third.seen_end].split() == parts[2].split()[:10]
     warning, remedy = found.warnings
-    assert remedy == "The whole document is read by long, or by tiles: name one as a treatment."
+    assert remedy == "The whole document is read by fair: name it as a treatment."
     beginning = " ".join(parts[2].split()[10:13])
     # 90 of 602 are 14.95 %.
     assert warning.startswith(
@@ -266,17 +266,15 @@ def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str)
 def test_a_long_document_by_default_is_read_whole_in_tiles_and_cut_by_the_plain_model(
     make_tiny: Make,
 ) -> None:
-    """The plain model reads 512 of 602 tokens; long reads all without max_seq_length, and would not
-    change a document of 202."""
+    """The plain model reads 512 of 602 tokens, and fair all of them without max_seq_length."""
     model, parts = make_tiny("bert", "mean"), texts(400, 100, 100)
     found = fairspan.inspect(model, parts, progress=False)
     told = [(one.treatment, one.window, one.unseen) for one in found.readings]
-    assert told == [("plain", 512, 90), ("long", None, 0)]
+    assert told == [("plain", 512, 90), ("fair", None, 0)]
     assert found.view.cards[0].badge == "15.0\xa0% never seen"
-    assert "The whole document is read by long." in found.warnings
+    assert "The whole document is read by fair." in found.warnings
     short = fairspan.inspect(model, parts[1:], progress=False)
-    assert [one.treatment for one in short.readings] == ["plain", "tiles-64"]
-    assert short.notes[-1].startswith("compared by default: tiles, since long")
+    assert [one.treatment for one in short.readings] == ["plain", "fair"]
     assert model.max_seq_length == 512, "the caller's model stays as it is"
 
 

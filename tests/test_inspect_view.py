@@ -120,11 +120,8 @@ def test_what_is_never_seen_has_no_share_and_only_what_is_read_whole_a_spread() 
 
 
 def test_what_reads_all_of_it_is_named_where_nothing_does() -> None:
-    assert (
-        made().warnings[-1]
-        == "The whole document is read by long, or by tiles: name one as a treatment."
-    )
-    assert not any("name one" in one for one in (*further().warnings, *read().warnings))
+    assert made().warnings[-1] == "The whole document is read by fair: name it as a treatment."
+    assert not any("name it" in one for one in (*further().warnings, *read().warnings))
 
 
 def test_headings_name_the_model_without_its_folders() -> None:

@@ -183,7 +183,7 @@ def test_the_window_of_every_treatment_is_in_the_name(here: Path) -> None:
         runs += [
             measured(evaluate, **own).run,
             measured(tune, sets=20, candidates=["tiles-64"]).run,
-            measured(VERBS[0], treatments=["long"]).run,
+            measured(VERBS[0], treatments=["tiles-128+short_texts=leave"]).run,
         ]
     assert len(set(runs)) == len(runs)
 

@@ -143,7 +143,7 @@ def test_long_texts_come_in_every_form_that_encode_offers(make_tiny: Make, pooli
 def test_a_limit_for_queries_or_of_a_call_is_kept(make_tiny: Make, sides: str) -> None:
     plain = copy.deepcopy(make_tiny("bert", "mean"))
     plain[0].query_length = 10
-    fair = fairspan.calibrate(plain, "long", sides=sides)
+    fair = fairspan.calibrate(plain, "tiles-128+short_texts=leave", sides=sides)
     for options in ({}, {"processing_kwargs": {"text": {"max_length": 6}}}):
         assert same(fair.encode_query(TEXTS, **options), plain.encode_query(TEXTS, **options))
 

@@ -134,7 +134,7 @@ def test_the_window_belongs_to_the_treatment(tmp_path: Path) -> None:
     ("names", "longest", "shortest"),
     [
         (["none"], 40, 40),
-        (["none", "long"], None, 40),
+        (["none", "tiles-128+short_texts=leave"], None, 40),
         (["tiles-64"], None, None),
         (["none", "chunk-mean"], 40, 40),
     ],
@@ -154,7 +154,7 @@ def test_without_a_window_tiles_read_any_length(
         (
             ["none", "paper"],
             False,
-            "the model can read: use at most 40, or name a treatment in tiles, such as tiles",
+            "the model can read: use at most 40, or name a treatment in tiles, such as fair",
         ),
         (
             ["tiles-64", "paper"],
@@ -227,7 +227,9 @@ def test_a_model_in_tiles_of_its_window_tells_windows_apart(tmp_path: Path) -> N
     seen = []
     for window in (64, 32):
         model.max_seq_length = window
-        seen.append(open_subject(fairspan.calibrate(model, "long")).calibrations)
+        seen.append(
+            open_subject(fairspan.calibrate(model, "tiles-128+short_texts=leave")).calibrations
+        )
     assert seen[0] != seen[1]
 
 

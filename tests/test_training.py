@@ -96,7 +96,7 @@ def test_weights_are_trained_in_both_models_an_adapter_or_a_copy_in_one(tmp_path
 
 
 @pytest.mark.filterwarnings("ignore")  # those of the trainer
-@pytest.mark.parametrize(("pooling", "preset"), [("mean", "long"), ("cls", "paper")])
+@pytest.mark.parametrize(("pooling", "preset"), [("mean", "fair"), ("cls", "paper")])
 def test_the_trainer_trains_an_adapter_finds_the_best_and_goes_on(
     tmp_path: Path, pooling: str, preset: str
 ) -> None:

