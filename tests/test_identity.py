@@ -25,7 +25,7 @@ from sentence_transformers.sentence_transformer.modules import (
 from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
 
 import fairspan
-from fairspan.calibration.calibration import PRESETS, Calibration
+from fairspan.calibration.calibration import PRESETS, Calibration, as_calibration
 from fairspan.encoding.direct import DirectEncoder
 from fairspan.encoding.encoder import ModelEncoder, Text
 from fairspan.encoding.fill import Tally, fill
@@ -221,7 +221,7 @@ def test_the_fingerprint_stays(make_tiny: Make, tmp_path: Path, architecture: st
 def encoder_of(
     model: SentenceTransformer, calibration: Any = "plain", prompt: str = ""
 ) -> ModelEncoder:
-    wanted = PRESETS[calibration] if isinstance(calibration, str) else calibration
+    wanted = as_calibration(calibration)
     return ModelEncoder(model, wanted, prompt=prompt, fingerprint=fingerprint(model))
 
 

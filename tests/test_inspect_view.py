@@ -162,7 +162,7 @@ def test_a_treatment_that_reads_further_says_so_in_json() -> None:
     assert seen == {"none": [60, 6, 0], "tiles-64": [60, 20, 15]}
     warning, remedy = said["warnings"]
     assert warning.startswith("none, paper, tempscale: The last 29 of 97 tokens")
-    assert remedy == "The whole document is read by tiles."
+    assert remedy == "The whole document is read by tiles-64."
 
 
 # --- chart and table

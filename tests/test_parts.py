@@ -53,7 +53,7 @@ def test_texts_without_tokens() -> None:
     assert part_spans(["abcd efgh"], Characters(), PartRule(vectors=2), 4) == [[(0, 4), (5, 9)]]
 
 
-@pytest.mark.parametrize("preset", ["fair", "tiles-64", "plain"])
+@pytest.mark.parametrize("preset", ["tiles-128+short_texts=leave", "tiles-64", "plain"])
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_vectors_are_those_of_the_parts(make_tiny: Make, preset: str, pooling: str) -> None:
     model = make_tiny("bert", pooling, max_position_embeddings=FITS)

@@ -349,7 +349,7 @@ def test_a_choice_that_varies_too_much(tuned: Tuned, place: Path) -> None:
 
 
 def test_documents_beyond_the_window(tuned: Tuned, place: Path, make_tiny: Make) -> None:
-    """Tiles with short_texts=leave read them whole and changes no other; that the plain model cuts them is noted."""
+    """Tiles that leave short texts read them whole; that the plain model cuts them is noted."""
     near = limited(make_tiny)
     asked: Asked = {"model": near, "corpus": str(place / "notes"), "candidates": [LONG, TILES]}
     with crafted({LONG: 0.2}):
