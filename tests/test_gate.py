@@ -185,7 +185,7 @@ def test_compare_ends_with_exit_code_one(run: Run, tmp_path: Path) -> None:
         ("audit --treatments plain --fail-if language-worse", "compares treatments with the first"),
         (
             "audit --treatments plain --fail-if tiles-64:biased",
-            "'tiles', which is not one of plain",
+            "'tiles-64', which is not one of plain",
         ),
         ("evaluate --fail-if biased", "fail_if takes worse, inconclusive here, got biased"),
         ("evaluate --treatments plain --fail-if worse", "compares treatments with the first"),

@@ -154,14 +154,18 @@ def test_every_route_gives_the_plain_vectors(
     model: SentenceTransformer, tmp_path: Path, asked: int | None
 ) -> None:
     model.save_pretrained(str(tmp_path / "plain"), create_model_card=False)
-    limited = Calibrating(max_seq_length=asked).load(str(tmp_path / "plain"), Loading())
+    limited = Calibrating(preset="plain", max_seq_length=asked).load(
+        str(tmp_path / "plain"), Loading()
+    )
     expected = copy_sharing_weights(model)
     expected.max_seq_length = asked or LIMIT
     vectors = {
         "study": studied(tmp_path / "plain", "plain", asked),
         "load": np.asarray(limited.encode_document(TEXTS)),
         "serve": served(limited),
-        "embed": embedded(tmp_path / "plain", tmp_path / "a", None, asked),
+        "embed": embedded(
+            tmp_path / "plain", tmp_path / "a", as_treatment("plain").calibration, asked
+        ),
     }
     assert_all(vectors, np.asarray(expected.encode_document(TEXTS, batch_size=1)))
 
@@ -214,7 +218,7 @@ def test_more_than_the_positions_is_for_tiles_of_a_study(make_tiny: Make, tmp_pa
     plain = np.asarray(model.encode_document(TEXTS, batch_size=1))
     assert_all({"study": studied(tmp_path / "plain", "plain", 100)}, plain)
     with pytest.raises(DesignError, match="max_seq_length=100 is more than the model's 60 pos"):
-        Calibrating(max_seq_length=100).load(str(tmp_path / "plain"), Loading())
+        Calibrating(preset="plain", max_seq_length=100).load(str(tmp_path / "plain"), Loading())
 
 
 def test_a_saved_window_is_kept(make_tiny: Make, tmp_path: Path) -> None:
