@@ -464,8 +464,8 @@ def test_a_missing_package_is_named(
         ("file/x", "file/x cannot be written: "),
         ("file", "file exists and is not an empty folder: choose another, or remove it."),
         ("x --preset papre", "there is no treatment 'papre'"),
-        ("x --preset tiles --calibration c.json", "preset and calibration both say"),
-        ("x --max-seq-length 9999", "is more than the model's 600 positions"),
+        ("x --preset fair --calibration c.json", "preset and calibration both say"),
+        ("x --preset plain --max-seq-length 9999", "is more than the model's 600 positions"),
     ],
 )
 def test_a_mistake_is_one_line(

@@ -351,7 +351,7 @@ def test_truncated_texts_are_named(model: Model) -> None:
 def test_a_request_that_is_too_large(
     model: Model, limits: Limits, given: Any, said: str, param: str | None
 ) -> None:
-    with serving(calibrate(model, "fair"), limits=limits) as client:
+    with serving(calibrate(model, "tiles-64", short_texts="leave"), limits=limits) as client:
         refused(ask(client, given), 413, said, param, "request_too_large")
         # Also where no header says how large it is.
         whole = json.dumps({"model": "tiny", "input": given}).encode()

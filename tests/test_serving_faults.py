@@ -318,8 +318,11 @@ def test_the_end_does_not_wait_forever(commands: Commands, model: Path) -> None:
     [
         ("--host nowhere.invalid", "cannot listen on nowhere.invalid:8000: "),
         ("--host 192.0.2.1 --port 0", "cannot listen on 192.0.2.1:0: "),
-        ("--max-seq-length 9999", "max_seq_length=9999 is more than the model's 600 positions"),
-        ("--preset tiles --calibration x.json", "preset and calibration both"),
+        (
+            "--preset plain --max-seq-length 9999",
+            "max_seq_length=9999 is more than the model's 600 positions",
+        ),
+        ("--preset fair --calibration x.json", "preset and calibration both"),
         ("--api-key schlüssel", "printable ASCII"),
         ("--api-key 'two words'", "and no blanks"),
         ("--dtype int3", "there is no dtype 'int3'"),
