@@ -104,9 +104,13 @@ def serving(
     before: str = "",
     how: signal.Signals | None = signal.SIGTERM,
 ) -> Iterator[Server]:
-    """A server in a process of its own, ended by a signal unless a test does it."""
+    """A server in a process of its own, ended by a signal unless a test does it.
+
+    The model is the plain one, which reads 512 tokens.
+    """
     before += _SLOW.format(seconds=seconds)
-    process = commands.start(model.parent, "serve", model, "--port", "0", *words, before=before)
+    typed = ("serve", model, "--port", "0", "--preset", "plain", *words)
+    process = commands.start(model.parent, *typed, before=before)
     stop = time.monotonic() + SOON
     server = None
     while server is None or not server.is_ready():
