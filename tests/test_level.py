@@ -677,7 +677,7 @@ def test_the_page_shows_the_served_direction(plain: SentenceTransformer) -> None
 @pytest.mark.parametrize("verb", VERBS[:2], ids=lambda verb: verb.name)
 def test_studies_compare_it(verb: Verb, place: Path, tmp_path: Path) -> None:
     """Retention and late chunks, whose vectors come from tokens, too."""
-    names = ["plain", "plain+level=true", "tiles-16+level=true"]
+    names = ["plain", "fair+short_texts=leave", "tiles-16+level=true"]
     asked = {**verb.asked, "treatments": names, "corpus": str(place / "corpus")}
     if verb.name == "evaluate":
         asked |= {"task": "pages", "indexes": ["whole", "chunk-mean", "late-max"]}
