@@ -14,7 +14,7 @@ import fairspan
 
 
 def compare(
-    model: str, calibrations: tuple[str, ...] = ("plain", "long"), **options: str | int
+    model: str, calibrations: tuple[str, ...] = ("plain", "fair"), **options: str | int
 ) -> dict[str, dict]:
     """nDCG@10 of each calibration: over all queries, and by the fifth of the document that has the
     evidence.

@@ -54,7 +54,10 @@ SETTINGS: list[dict[str, Any]] = [
     | {"layers": [1, 3], "temperature": 0.8},
     {"basket_size": 4, "layers": "all", "temperature": 0.5, "scale_position_bias": True},
 ]
-TILED: list[dict[str, Any]] = [{"tile_size": 7}, {"tile_size": 16, "temperature": 0.5}]
+TILED: list[dict[str, Any]] = [
+    {"calibration": "tiles-7"},
+    {"calibration": "tiles-16", "temperature": 0.5},
+]
 # Weights are at most 1, and float32's are 6e-8 apart there. Four layers in another order came
 # within 3.3e-7.
 TOLERANCE = 2e-6
@@ -166,11 +169,11 @@ def test_tiled_models_agree_with_whole_matrices(make_kind: Make, kind: Kind) -> 
 
 def test_tiles_beyond_the_positions(make_tiny: Make) -> None:
     model = make_tiny("bert", "cls", max_position_embeddings=60)
-    fair = fairspan.calibrate(model, tile_size=16, sides="document", max_seq_length=100)
+    fair = fairspan.calibrate(model, "tiles-16", sides="document", max_seq_length=100)
     texts = [words(98), words(5)]
     assert_close(list(attention_rows(fair, texts)), by_matrices(fair, texts, "cls"))
     refused(fair, "text 0 has 102 tokens, .* and the model reads 100", [words(100)])
-    of_queries = fairspan.calibrate(model, tile_size=16, sides="query", max_seq_length=100)
+    of_queries = fairspan.calibrate(model, "tiles-16", sides="query", max_seq_length=100)
     refused(of_queries, "text 0 has 100 tokens, .* and the model reads 60", texts)
     rows = [next(attention_rows(own, [words(40)])) for own in (of_queries, model)]
     assert np.array_equal(rows[0].masses, rows[1].masses)

@@ -556,7 +556,7 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_p
 
 # Beyond the window.
 
-SHORT, T8 = 20, "tiles+tile_size=8"
+SHORT, T8 = 20, "tiles-8"
 
 
 @pytest.fixture
@@ -575,7 +575,7 @@ def test_treatments_that_cut_and_one_that_reads_on_by_hand(
     log = measured(short, treatments=names, sizes=[2, 3])
     plain = copy_sharing_weights(short)
     plain.max_seq_length = SHORT
-    tiled = fairspan.calibrate(short, fairspan.Calibration.preset("tiles").but(tile_size=8))
+    tiled = fairspan.calibrate(short, fairspan.Calibration.preset("tiles-8"))
     models = {names[0]: (plain, plain), names[1]: (tiled, tiled), names[2]: (tiled, plain)}
     documents = documents_of(log.rows, corpus)
     words_of = {
@@ -662,7 +662,7 @@ def test_measures_of_tokens_need_whole_documents(
 def test_a_model_in_tiles_is_audited_at_its_own_length(
     short: SentenceTransformer, corpus: str
 ) -> None:
-    tiled = fairspan.calibrate(short, tile_size=8)
+    tiled = fairspan.calibrate(short, "tiles-8")
     asked = {"corpus": corpus, "sizes": [6], "sets": 3, "treatments": ["plain"]}
     with pytest.raises(DesignError, match=f"and the model reads {SHORT}: use opening=2"):
         STUDY.ready(AuditOptions(short, **asked), Silent())

@@ -463,7 +463,7 @@ def test_published_coefficients_are_beside_those_of_the_run(
     tmp_path: Path, model: str, names: list[str]
 ) -> None:
     """Of the run's model where the paper has it; what it does not have is empty."""
-    treatments = ["plain", "paper", "tiles"]
+    treatments = ["plain", "paper", "tiles-64"]
     tables = [falling(0.1, 0.01, n=n, treatment=name) for name in treatments for n in (2, 3)]
     asked = {"sizes": [2, 3], "published": "irf"}
     named = {"name": model, "fingerprint": "f"}

@@ -1,12 +1,14 @@
 """`Calibration` as a value: defaults, presets, refusals, and the round trip through JSON."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairspan import Calibration, DesignError, PerSide
 from fairspan.calibration.calibration import PRESETS, as_calibration
+from fairspan.calibration.treatment import as_treatment
 
 
 def test_presets_are_the_published_variants() -> None:
@@ -26,7 +28,7 @@ def test_presets_are_the_published_variants() -> None:
     tempscale = Calibration.preset("tempscale")
     assert (tempscale.strength, tempscale.temperature) == (0, 0.8)
     assert not Calibration.preset("plain").acts
-    assert Calibration.preset("none") is Calibration.preset("plain")
+    assert Calibration.preset("none") == Calibration.preset("plain")
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -101,17 +103,18 @@ def test_layers_of_a_model_with_seven(layers: Any, wanted: set[int]) -> None:
     assert Calibration(layers=layers).layer_numbers(7) == wanted
 
 
-def test_fields_alone_change_long_unless_they_are_about_baskets() -> None:
-    """So that tiles of 64 are the preset `tiles`, and a size of baskets does not bring tiles."""
-    long, alone = as_calibration(None), as_calibration(None, tile_size=64)
-    assert (long.tile_size, long.short_texts, long.pooling) == (128, "leave", "auto")
-    assert alone == Calibration.preset("tiles")
-    assert as_calibration(None, sides="document") == long.but(sides="document")
+def test_fields_alone_change_fair_unless_they_are_about_baskets() -> None:
+    """So that a size of tiles changes `fair`, and a size of baskets does not bring tiles."""
+    fair = as_calibration(None)
+    assert fair == PRESETS["fair"]
+    assert as_calibration(None, tile_size=64) == fair.but(tile_size=64)
+    assert as_calibration(None, sides="both") == fair.but(sides="both")
     assert as_calibration(None, basket_size=64) == Calibration(basket_size=64)
     assert as_calibration(None, strength=0.5, tile_size=64) == Calibration(
         strength=0.5, tile_size=64
     )
-    no_tiles = as_calibration("tiles", tile_size=None, pooling="model")
+    alone = as_calibration("tiles-64")
+    no_tiles = as_calibration("tiles-64", tile_size=None, pooling="model")
     assert no_tiles == Calibration.preset("tempscale")
     assert alone.acts_on("query")
     assert alone.tiles_on("query")
@@ -130,6 +133,66 @@ def test_layers_beyond_the_model_are_refused() -> None:
 
 
 def test_tiles_of_a_size_are_a_preset() -> None:
-    assert Calibration.preset("tiles-128") == Calibration.preset("tiles").but(tile_size=128)
+    tiles = Calibration.preset("tiles-64")
+    assert Calibration.preset("tiles-128") == tiles.but(tile_size=128)
+    assert not tiles.level
     with pytest.raises(DesignError, match="there is no preset 'tiles-0'"):
         Calibration.preset("tiles-0")
+
+
+def test_fair_reads_every_document_in_tiles_and_makes_it_level() -> None:
+    fair = PRESETS["fair"]
+    assert fair.tiles_on("document")
+    assert fair.short_texts == "calibrate"
+    assert fair.level
+    assert not fair.reads_what_fits_plainly
+    leaves = fair.but(short_texts="leave")
+    assert leaves.reads_what_fits_plainly
+    assert not leaves.keeps_what_fits
+
+
+def test_the_presets_there_are() -> None:
+    assert [*PRESETS] == ["fair", "paper", "retrieval", "tempscale", "plain"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "instead"),
+    [
+        ("long", "fair"),
+        ("tiles", "tiles-64"),
+        ("even", "plain+pooling=even+sides=document"),
+        ("long+tile_size=window", "fair"),
+        ("tiles+temperature=1", "tiles-64"),
+    ],
+)
+def test_a_removed_preset_says_what_to_write(
+    asked: str, instead: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a folder has its name."""
+    word = asked.partition("+")[0]
+    (tmp_path / word).mkdir()
+    monkeypatch.chdir(tmp_path)
+    line = f"the preset {word!r} was removed: write {instead!r} instead."
+    table = {"name": asked, "strength": 0}
+    for read in (
+        as_calibration,
+        as_treatment,
+        lambda name: as_treatment({"name": "mine", "preset": name}),
+    ):
+        with pytest.raises(DesignError) as caught:
+            read(asked)
+        assert str(caught.value) == line
+    with pytest.raises(DesignError) as caught:
+        as_treatment(table)
+    assert str(caught.value) == line
+    for read in (as_calibration, as_treatment):
+        read(instead)
+
+
+def test_a_preset_with_changes_is_a_calibration() -> None:
+    assert as_calibration("paper+basket_size=64") == Calibration(basket_size=64)
+    even = Calibration(strength=0, pooling="even", sides="document")
+    assert as_calibration("plain+pooling=even+sides=document") == even
+    assert as_calibration("fair+short_texts=leave", tile_size=64) == PRESETS["fair"].but(
+        short_texts="leave", tile_size=64
+    )

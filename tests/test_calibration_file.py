@@ -57,13 +57,50 @@ def test_a_preset_comes_before_a_file_of_that_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "paper", TILES)
-    write(tmp_path / "tiles" / CALIBRATION_FILE, TILES)
+    write(tmp_path / "tiles-64" / CALIBRATION_FILE, TILES)
     write(tmp_path / "mine", TILES)
     monkeypatch.chdir(tmp_path)
     assert as_calibration("paper") == PRESETS["paper"]
-    assert as_calibration("tiles") == PRESETS["tiles"]
-    for file in ("mine", "./paper", "./tiles", Path("paper"), Path("tiles")):
+    for file in ("mine", "./paper", "./tiles-64", Path("paper"), Path("tiles-64")):
         assert as_calibration(file) == TILES, file
+
+
+# The presets of earlier versions, as these wrote them.
+_OLD = {
+    "format": 4,
+    "basket_size": 128,
+    "layers": "last_half",
+    "strength": 0.0,
+    "bos": "auto",
+    "eos": "auto",
+    "short_texts": "calibrate",
+    "temperature": 0.8,
+    "sides": "both",
+    "scale_position_bias": False,
+    "tile_size": 64,
+    "pooling": "auto",
+    "ridge": 0.2,
+}
+_OLD_PRESETS = {
+    "tiles": _OLD,
+    "long": {**_OLD, "tile_size": 128, "short_texts": "leave"},
+    "even": {
+        **_OLD,
+        "temperature": 1.0,
+        "tile_size": None,
+        "pooling": "even",
+        "sides": "document",
+    },
+}
+
+
+@pytest.mark.parametrize("preset", _OLD_PRESETS)
+def test_files_of_removed_presets_are_what_they_were(tmp_path: Path, preset: str) -> None:
+    """A file holds fields, and none of these presets had level vectors."""
+    written = _OLD_PRESETS[preset]
+    (tmp_path / CALIBRATION_FILE).write_text(json.dumps(written), encoding="utf-8")
+    calibration = read_calibration(tmp_path)
+    assert calibration.to_dict() == {**written, "format": Calibration.FORMAT, "level": False}
 
 
 @pytest.mark.parametrize("given", ["papre", "", "x" * 5000, "a\0b"])
@@ -87,7 +124,7 @@ def test_a_model_is_calibrated_by_a_file(
     assert changed[0].calibration == TILES.but(temperature=1.0)
     assert changed.max_seq_length == 20
     for given, said in (
-        ("papre", "there is no preset 'papre'. Presets: long"),
+        ("papre", "there is no preset 'papre'. Presets: fair"),
         ("runs/tune-2", "there is no file"),
     ):
         with pytest.raises(DesignError) as caught:

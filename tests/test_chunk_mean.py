@@ -83,7 +83,7 @@ def test_segments_as_chunks() -> None:
     """The first segment has two chunks and the second has one; both have the same weight, whatever
     their lengths."""
     for wrong, said in (
-        ("tiles+chunks=segments", "has no chunks: begin with chunk-mean"),
+        ("tiles-64+chunks=segments", "has no chunks: begin with chunk-mean"),
         ("chunk-mean+tile_size=8+tiles=segments", "make these segments with chunks=segments"),
     ):
         with pytest.raises(DesignError, match=said):
@@ -157,7 +157,7 @@ def test_of_a_sentence_transformer(tmp_path: Path, name: str, size: int) -> None
     model = tiny_model(tmp_path / "short", "bert", "mean", max_position_embeddings=22)
     model.max_seq_length = 60
     treatment = as_treatment(name)
-    subject = open_subject(model).reading((treatment, as_treatment("tiles+tile_size=8")))
+    subject = open_subject(model).reading((treatment, as_treatment("tiles-8")))
     assert subject.counter.window != 22, "the premise"
     text = " ".join(f"w{number} w{number + 1} w{number + 2} ." for number in range(9))
     whole, fitting = (Text(one, subject.counter.count_whole([one])[0]) for one in (text, text[:10]))
@@ -181,7 +181,7 @@ def test_of_a_sentence_transformer(tmp_path: Path, name: str, size: int) -> None
 @pytest.mark.parametrize("size", [20, "window"])
 def test_it_is_the_index_of_the_same_name(tmp_path: Path, corpus: str, size: int | str) -> None:
     asked: dict[str, Any] = {"size": 2, "sets": 5, "metrics": ["mrr"], "chunk_tokens": size}
-    asked |= {"treatments": ["plain", f"chunk-mean-{size}", "tiles+tile_size=8"], "too_long": "cut"}
+    asked |= {"treatments": ["plain", f"chunk-mean-{size}", "tiles-8"], "too_long": "cut"}
     asked |= {"indexes": ["whole", "chunk-mean"], "store": "store.db", "progress": False}
     model = tiny_model(tmp_path / "short", "bert", "mean", max_position_embeddings=32)
     model.max_seq_length = 600

@@ -18,6 +18,8 @@ import pytest
 from filelock import FileLock
 
 import fairspan
+from fairspan.calibration.calibration import PRESETS
+from fairspan.calibration.words import in_words
 from fairspan.cli.progress import TerminalProgress
 from fairspan.report.text import duration
 from fairspan.runs.progress import Silent
@@ -49,15 +51,16 @@ def typed(place: Path, *more: str | Path, out: str | Path = "out") -> list[str |
 
 
 def test_what_is_printed(run: Run, place: Path, tmp_path: Path, monkeypatch: Patch) -> None:
-    first = run(*typed(place, "--max-seq-length", "64")).ok
+    how = ("--preset", "plain", "--max-seq-length", "64")
+    first = run(*typed(place, *how)).ok
     tokens = sum(min(64, 5 + number % 90) for number in range(ROWS))
-    assert first.out == f"out: 400 rows in 26 shards, {tokens:,} tokens.\n"
+    assert first.out == f"out: 400 rows in 26 shards, {tokens:,} tokens; the plain model.\n"
     cut = sum(5 + number % 90 > 64 for number in range(ROWS))
     assert f"note: {cut} texts cut to the 64 tokens read." in first.err
     assert "note: 2 rows rejected: see out/rejected.jsonl." in first.err
     with monkeypatch.context() as patch:
         patch.setattr("os.access", lambda *asked: False)  # as on a read-only disk
-        again = run(*typed(place, "--max-seq-length", "64", "--json"))
+        again = run(*typed(place, *how, "--json"))
     assert "out is complete: nothing was left to embed." in again.err
     said = json.loads(again.out)
     manifest = json.loads((tmp_path / "out" / "fairspan-embed.json").read_text())
@@ -65,24 +68,49 @@ def test_what_is_printed(run: Run, place: Path, tmp_path: Path, monkeypatch: Pat
     assert said["status"] == "complete"
     one = tmp_path / "one.jsonl"
     one.write_text('{"id": "a", "text": "w1"}')
-    assert run("embed", place / "model", one, "few").out == "few: 1 row in 1 shard, 3 tokens.\n"
+    fair = in_words(PRESETS["fair"].but(pooling="even"))
+    said_of_one = f"few: 1 row in 1 shard, 3 tokens; {fair}.\n"
+    assert run("embed", place / "model", one, "few").out == said_of_one
 
 
-def test_rows_that_keep_their_vectors_are_counted(run: Run, place: Path) -> None:
-    """With a model that was saved as `long`, whose plain model reads 64 tokens."""
+def test_rows_that_keep_their_vectors_are_counted(
+    run: Run, place: Path, monkeypatch: Patch
+) -> None:
+    """With a model that was saved calibrated, whose plain model reads 64 tokens."""
+    # Words that the tiny model knows.
+    monkeypatch.setattr("fairspan.model.level._sample", lambda: [words(12, n) for n in range(30)])
     model = fairspan.load(place / "model")
     model.max_seq_length = 64
-    fairspan.calibrate(model, "long").save_pretrained("long", create_model_card=False)
+    long = fairspan.calibrate(model, "tiles-128", short_texts="leave")
+    long.save_pretrained("long", create_model_card=False)
     longer = [5 + number % 90 for number in range(ROWS) if 5 + number % 90 > 64]
     given = ("embed", "long", place / "documents.jsonl", "out", "--only-longer-than-window")
     assert run(*given).out == (
-        f"out: {len(longer)} rows in 1 shard, {sum(longer):,} tokens.\n"
+        f"out: {len(longer)} rows in 1 shard, {sum(longer):,} tokens; long texts in tiles of 128 "
+        "tokens at temperature 0.8, pooled evenly.\n"
         f"{len(longer)} of 400 rows had more than 64 tokens; the other "
-        f"{ROWS - len(longer)} can keep the vectors they have.\n"
+        f"{ROWS - len(longer)} can keep the plain model's vectors.\n"
     )
     said = json.loads(run(*given, "--json").out)
     assert said["summary"]["skipped"] == ROWS - len(longer)
     assert said["options"]["only_longer_than_window"] is True
+    level = (*given, "--preset", "fair+short_texts=leave")
+    said_of_level = run(*level[:3], "level", *level[4:]).ok.out
+    assert "can keep the plain model's vectors, made level with CommonDirection" in said_of_level
+    run(*given[:3], "fair", *given[4:], "--preset", "fair").is_one_line(
+        "needs short_texts=leave, as in fair+short_texts=leave"
+    )
+
+
+def test_what_the_default_refuses_says_how_to_leave_the_model(
+    run: Run, place: Path, monkeypatch: Patch
+) -> None:
+    def refuse(*given: Any, **options: Any) -> None:
+        raise fairspan.UnsupportedModel("this cannot be calibrated.")
+
+    monkeypatch.setattr("fairspan.model.build.calibrate", refuse)
+    run(*typed(place)).is_one_line("use --preset plain to leave the model as it is.")
+    assert run(*typed(place, "--preset", "plain")).ok
 
 
 def test_mistakes_are_one_line(run: Run, place: Path, tmp_path: Path) -> None:

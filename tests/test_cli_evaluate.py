@@ -120,7 +120,7 @@ def test_a_dry_run_tells_what_a_run_embeds_and_writes_nothing(
     assert [one["tokens"] == 0 for one in said["rows"]] == [False, False, True]
     assert said["scope"] == "8 queries in 2 clusters among 8 documents × 3 treatments"
     # What a window cuts is told for each treatment.
-    cut = "--max-seq-length 12 --too-long cut --treatments plain,tiles+tile_size=8"
+    cut = "--max-seq-length 12 --too-long cut --treatments plain,tiles-8"
     done = run("evaluate", model, questions, *cut.split(), "--dry-run", "--json").ok
     assert {(one["reads"], one["cut"]) for one in json.loads(done.out)["rows"]} == {(12, 5)}
 

@@ -327,8 +327,8 @@ def test_beyond_the_positions_every_treatment_has_to_be_in_tiles(tmp_path: Path)
         prepared, model, corpus=write_corpus(tmp_path / "c", [23] * 8), max_seq_length=200
     )
     with pytest.raises(DesignError, match=f"200 is more than the 80 tokens that {PLAIN} can read"):
-        ready(treatments=["tiles"])
-    found = ready(temperatures=[], treatments=["tiles+temperature=1", "tiles"])
+        ready(treatments=["tiles-64"])
+    found = ready(temperatures=[], treatments=["tiles-64+temperature=1", "tiles-64"])
     assert list(found.cuts.lengths) == [25, 50, 100]
 
 
@@ -387,11 +387,13 @@ def test_temperatures_are_treatments() -> None:
     names = [
         one.name
         for one in CollapseOptions(
-            temperatures=[1, 0.87654321], treatments=["tiles"]
+            temperatures=[1, 0.87654321], treatments=["tiles-64"]
         ).all_treatments
     ]
-    assert names == [PLAIN, "tempscale+temperature=0.87654321", "tiles"]
-    measured = CollapseOptions(treatments=["tempscale", "tiles"], temperatures=[1.0]).all_treatments
+    assert names == [PLAIN, "tempscale+temperature=0.87654321", "tiles-64"]
+    measured = CollapseOptions(
+        treatments=["tempscale", "tiles-64"], temperatures=[1.0]
+    ).all_treatments
     assert [temperature_of(one) for one in measured] == [1.0, 0.8, None]
 
 

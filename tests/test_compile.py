@@ -14,10 +14,10 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from tests.tiny import words
 
-SIMPLE: list[dict[str, Any]] = [{"basket_size": 7}, {"tile_size": 7}]
+SIMPLE: list[dict[str, Any]] = [{"basket_size": 7}, {"calibration": "tiles-7"}]
 EVERYTHING: list[dict[str, Any]] = [
     {"basket_size": 7, "strength": 0.5, "bos": "original", "temperature": 0.9},
-    {"tile_size": 7, "temperature": 0.9},
+    {"calibration": "tiles-7", "temperature": 0.9},
 ]
 
 
@@ -61,8 +61,8 @@ def test_a_calibrated_transformer_is_one_graph(
 @pytest.mark.parametrize(
     ("pooling", "settings", "most"),
     [
-        ("mean", {"tile_size": 7, "pooling": "model"}, 2),
-        ("cls", {"tile_size": 7, "short_texts": "leave"}, 3),
+        ("mean", {"calibration": "tiles-7", "pooling": "model"}, 2),
+        ("cls", {"calibration": "tiles-7", "short_texts": "leave"}, 3),
         ("cls", {"basket_size": 7}, 2),
     ],
 )
@@ -73,7 +73,7 @@ def test_ten_lengths_do_not_need_ten_graphs(
     """One graph for the first length, one for any length, and one for texts that are left as they
     are. A window of 16 tokens in tiles."""
     model = copy.deepcopy(make_tiny("bert", pooling, num_hidden_layers=1)).double()
-    model.max_seq_length = 16 if "tile_size" in settings else 128
+    model.max_seq_length = 16 if "calibration" in settings else 128
     fair = fairspan.calibrate(model, **settings)
     graphs: list[torch.fx.GraphModule] = []
 

@@ -60,7 +60,7 @@ class Made:
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Mean pooling without a prompt, and CLS pooling with one; both read texts of any length."""
     folder = tmp_path_factory.mktemp(request.param)
-    fair = fairspan.calibrate(request.getfixturevalue(request.param), "long")
+    fair = fairspan.calibrate(request.getfixturevalue(request.param), "fair")
     if request.param == "granite":
         fair.prompts = {"document": "passage: ", "query": "question: "}
     fair.save_pretrained(str(folder / "saved"))

@@ -208,7 +208,7 @@ def test_an_example_answers_a_question(
         "chroma": lambda: tmp_path / "chroma",
     }
     place = places.get(name, lambda: ":memory:")()
-    fair = fairspan.calibrate(make_tiny("bert", "mean"), "tiles")
+    fair = fairspan.calibrate(make_tiny("bert", "mean"), "tiles-64")
     fair.save_pretrained(str(tmp_path / "model"))
     texts = [words(30, seed) for seed in range(60)]
     documents = fair.encode_document(texts)

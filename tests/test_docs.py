@@ -151,7 +151,7 @@ def test_options_on_the_page_of_collapse_are_accepted() -> None:
     )
     options = accept(["collapse", "MODEL", *shlex.split(shown)])
     assert options["temperatures"] == []
-    assert options["treatments"] == ["tiles+temperature=1", "tiles"]
+    assert options["treatments"] == ["tiles-64+temperature=1", "tiles-64"]
     with pytest.raises(FairspanError, match="is empty"):
         accept(["collapse", "MODEL", "--treatments", ""])
 

@@ -57,7 +57,9 @@ def write(file: Path, rows: Sequence[Mapping[str, Any]] = ROWS) -> Path:
 
 
 def embed(model: Any, given: Any, out: Path, **options: Any) -> fairspan.Embedding:
-    return fairspan.embed(model, given, out, **{"progress": False, "rows_per_shard": 16, **options})
+    """With the plain model, unless a test is about calibrations."""
+    usual = {"progress": False, "rows_per_shard": 16, "calibration": "plain"}
+    return fairspan.embed(model, given, out, **{**usual, **options})
 
 
 def rejected(out: Path) -> list[tuple[str, int, str | None, str]]:
@@ -182,10 +184,15 @@ def test_what_it_is_made_of(model: Model, tmp_path: Path) -> None:
     try:
         rows = [{"key": 7, "body": words(5)}, {"key": 8, "body": words(90, 1)}]
         given = write(tmp_path / "a.jsonl", rows)
-        how = {"calibration": "tiles", "max_seq_length": 64, "side": "query", "storage": "float16"}
+        how = {
+            "calibration": "tiles-64",
+            "max_seq_length": 64,
+            "side": "query",
+            "storage": "float16",
+        }
         fields = {"text_field": "body", "id_field": "key"}
         result = embed(model, given, tmp_path / "out", **fields, **how)
-        fair = fairspan.calibrate(model, "tiles", max_seq_length=64)
+        fair = fairspan.calibrate(model, "tiles-64", max_seq_length=64)
         expected = fair.encode_query([row["body"] for row in rows])
     finally:
         model.prompts = {}
@@ -309,19 +316,23 @@ def test_a_run_goes_on_where_it_ended(model: Model, tmp_path: Path, monkeypatch:
     assert embed(model, given, tmp_path / "begun", rows_per_shard=8).summary == again.summary
 
 
+LEAVES = Calibration.preset("tiles-128").but(short_texts="leave")
 SMALL_TILES = Calibration(strength=0, tile_size=8, short_texts="leave", pooling="even")
 
 
-@pytest.mark.parametrize(("preset", "window"), [("long", 24), (SMALL_TILES, 24), ("long", 40)])
+@pytest.mark.parametrize(("preset", "window"), [(LEAVES, 24), (SMALL_TILES, 24), (LEAVES, 40)])
 def test_an_index_keeps_the_vectors_of_texts_that_fit(
-    model: Model, tmp_path: Path, monkeypatch: Patch, preset: str | Calibration, window: int
+    model: Model, tmp_path: Path, monkeypatch: Patch, preset: Calibration, window: int
 ) -> None:
-    """Of 40 texts those above 24 tokens are embedded; in the plain index they make that of `long`.
+    """Of 40 texts those above 24 tokens are embedded; in the plain index they make the calibrated
+    one.
 
     So they are where the window is wider than tiles may be. Texts that fit have the plain model's
     bits in a batch of such texts, and are equal up to rounding in a mixed one.
     """
     monkeypatch.setattr("fairspan.model.probing.WIDEST_WINDOW", 24)
+    # Words that the tiny model knows.
+    monkeypatch.setattr("fairspan.model.level._sample", lambda: [words(12, n) for n in range(30)])
     short = copy_sharing_weights(model)
     short.max_seq_length = window
     fits = {id: 2 + len(text.split()) <= 24 for id, text in TEXTS.items()}
@@ -340,8 +351,8 @@ def test_an_index_keeps_the_vectors_of_texts_that_fit(
     np.testing.assert_allclose(index["vector"].to_numpy(), every["vector"].to_numpy(), **ROUNDING)
     kept = [row for row in ROWS if fits[row["id"]]]
     alone = [
-        embed(short, kept, tmp_path / str(name is None), calibration=name).scan().collect()
-        for name in (None, preset)
+        embed(short, kept, tmp_path / str(name == "plain"), calibration=name).scan().collect()
+        for name in ("plain", preset)
     ]
     assert alone[0].equals(alone[1])
 
@@ -355,13 +366,86 @@ def test_an_index_keeps_the_vectors_of_texts_that_fit(
     told = said_by(embed, short, given, tmp_path / "every", calibration=milder)
     assert " there, and plain+temperature=0.5 now. Repeat" in told
     baskets = Calibration(tile_size="window")
-    queries = Calibration.preset("long").but(sides="query")
-    said = "needs the preset long: other calibrations also change texts"
-    for calibration in (None, "plain", "tiles", baskets, queries):
+    queries = LEAVES.but(sides="query")
+    level = Calibration(strength=0, level=True)
+    said = r"needs short_texts=leave, as in fair\+short_texts=leave: other calibrations also"
+    for calibration in (None, "plain", "fair", "tiles-64", baskets, queries, level):
         with pytest.raises(DesignError, match=said):
             embed(short, given, tmp_path / "other", **{**long, "calibration": calibration})
-    with pytest.raises(DesignError, match="texts of up to 24 tokens keep their vectors, and this"):
+    with pytest.raises(DesignError, match="texts of up to 24 tokens are read as by the plain"):
         embed(short, given, tmp_path / "other", **long, max_seq_length=24)
+
+
+def test_the_others_of_an_index_are_made_level_without_reading_them(
+    model: Model, tmp_path: Path
+) -> None:
+    """With `fit_level` on plain vectors of texts that the model is level with."""
+    short = copy_sharing_weights(model)
+    short.max_seq_length = 24
+    sample = [words(12 + number % 17, 100 + number) for number in range(40)]
+    common = fairspan.fit_level(short.encode_document(sample))
+    fair = fairspan.calibrate(short, "fair+short_texts=leave", level=common)
+    given = write(tmp_path / "a.jsonl")
+    how = {"calibration": None, "only_longer_than_window": True}
+    found = embed(fair, given, tmp_path / "longer", **how).scan().collect()
+    assert found["id"].to_list() == [id for id, text in TEXTS.items() if len(text.split()) > 22]
+    plain = embed(short, given, tmp_path / "plain").scan().collect()
+    vectors = common.level(plain["vector"].to_numpy())
+    index = plain.with_columns(vector=pl.Series(vectors, dtype=plain["vector"].dtype))
+    index = index.update(found, on="id", how="left")
+    every = fair.encode_document(list(TEXTS.values()))
+    np.testing.assert_allclose(index["vector"].to_numpy(), every, **ROUNDING)
+
+
+def test_the_default_is_fair_and_a_calibrated_model_stays_as_it_is(
+    model: Model, tmp_path: Path
+) -> None:
+    """Of a plain object, its folder, and a folder that was saved calibrated."""
+    given = write(tmp_path / "a.jsonl")
+    texts = list(TEXTS.values())
+    plain, baskets = tmp_path / "plain", tmp_path / "baskets"
+    model.save_pretrained(str(plain), create_model_card=False)
+    calibrated = fairspan.calibrate(model, "paper", basket_size=4)
+    calibrated.save_pretrained(str(baskets), create_model_card=False)
+    fair = fairspan.calibrate(model).encode_document(texts)
+    paper = calibrated.encode_document(texts)
+    assert not np.allclose(fair, paper, atol=1e-3), "the premise"
+    cases = ((model, fair), (str(plain), fair), (calibrated, paper), (str(baskets), paper))
+    for number, (which, expected) in enumerate(cases):
+        result = embed(which, given, tmp_path / str(number), calibration=None)
+        vectors = result.scan().collect()["vector"].to_numpy()
+        np.testing.assert_allclose(vectors, expected, **ROUNDING)
+    assert result.calibration == "baskets of 4 tokens"
+
+
+def test_a_folder_of_plain_vectors_does_not_go_on_with_others(model: Model, tmp_path: Path) -> None:
+    """Neither one that was begun with "plain", nor one from before there was a default."""
+    given, out, folder = write(tmp_path / "a.jsonl"), tmp_path / "out", tmp_path / "model"
+    model.save_pretrained(str(folder), create_model_card=False)
+    embed(str(folder), given, out)
+    said = said_by(embed, str(folder), given, out, calibration=None)
+    assert "another calibration: plain there, and the default now. Repeat the command" in said
+    manifest = json.loads((out / "fairspan-embed.json").read_text())
+    _change_manifest(out, options={**manifest["options"], "calibration": None})
+    said = said_by(embed, str(folder), given, out, calibration=None)
+    assert "holds vectors of another model: its calibrations is plain there, fair" in said
+
+
+def test_a_model_that_cannot_be_calibrated_is_embedded_as_it_is(
+    model: Model, tmp_path: Path, monkeypatch: Patch
+) -> None:
+    def refuse(*given: Any, **options: Any) -> None:
+        raise fairspan.UnsupportedModel("this cannot be calibrated.")
+
+    monkeypatch.setattr("fairspan.model.build.calibrate", refuse)
+    given = write(tmp_path / "a.jsonl")
+    kind = fairspan.UnsupportedModel
+    said = said_by(embed, model, given, tmp_path / "out", calibration=None, kind=kind)
+    assert said.endswith('use calibration="plain" to leave the model as it is.')
+    assert said_by(embed, model, given, tmp_path / "out", calibration="fair", kind=kind).endswith(
+        "this cannot be calibrated."
+    )
+    check_all(embed(model, given, tmp_path / "out"), model)
 
 
 def test_shards_that_are_lost_are_embedded_again(model: Model, tmp_path: Path) -> None:
@@ -490,7 +574,7 @@ def test_a_folder_belongs_to_its_model_options_and_input(
     for changes, said in (
         ({"storage": "float16"}, 'with another storage: "float32" there, and "float16" now'),
         ({"vectors": 4}, "with another vectors: null there, and 4 now"),
-        ({"calibration": "paper"}, "another calibration: null there"),
+        ({"calibration": "paper"}, "another calibration: plain there, and paper now"),
         ({"rows_per_shard": 8}, "another rows_per_shard: 16 there, and 8 now"),
     ):
         assert said in said_by(embed, model, given, out, **changes)

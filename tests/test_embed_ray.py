@@ -145,7 +145,7 @@ def test_same_rows_and_vectors_as_on_one_machine(
     assert_same(out, on_one_machine)
     short = fairspan.load(model)
     short.max_seq_length = 24
-    long = fairspan.calibrate(short, "long")
+    long = fairspan.calibrate(short, "tiles-128+short_texts=leave")
     long.save_pretrained(str(tmp_path / "long"), create_model_card=False)
     for engine in ("local", "ray"):
         how: dict[str, Any] = {"engine": engine, "only_longer_than_window": True, **TENS}

@@ -192,8 +192,8 @@ def test_a_model_that_changes_is_noted(server: Server, corpus: str) -> None:
     ("asked", "said"),
     [
         (
-            {"treatments": ["plain", "tiles"]},
-            "tokens, so that only plain and chunk-mean can be measured: omit tiles.",
+            {"treatments": ["plain", "tiles-64"]},
+            "tokens, so that only plain and chunk-mean can be measured: omit tiles-64.",
         ),
         (
             {"treatments": ["whitening", "chunk-mean+temperature=0.8"]},
@@ -249,7 +249,7 @@ def test_on_the_command_line(server: Server, corpus: str, run: Run, verb: str) -
         ("--endpoint localhost:8000 --model x", "begins with http:// or https://"),
         ("--endpoint http://localhost:8000", "give --endpoint and --model"),
         ("--endpoint http://h --model x --device cpu", "device is for a model that is"),
-        ("--endpoint http://h --model x --treatments tiles", "measured: omit tiles."),
+        ("--endpoint http://h --model x --treatments tiles-64", "measured: omit tiles-64."),
     ],
 )
 def test_mistakes_on_the_command_line(corpus: str, run: Run, words: str, said: str) -> None:

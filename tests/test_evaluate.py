@@ -917,7 +917,7 @@ def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, beir:
 
 # Beyond the window.
 
-T8 = "tiles+tile_size=8"
+T8 = "tiles-8"
 
 
 @pytest.fixture
@@ -937,7 +937,7 @@ def test_each_treatment_reads_as_far_as_it_can(
     log = measured(
         short, beir, treatments=["plain", T8], indexes=indexes, chunk_tokens=9, documents_only=False
     )
-    tiled = fairspan.calibrate(short, fairspan.Calibration.preset("tiles").but(tile_size=8))
+    tiled = fairspan.calibrate(short, fairspan.Calibration.preset("tiles-8"))
     plain = copy_sharing_weights(short)
     plain.max_seq_length = 22
     same = [{"d03", "d14"}]

@@ -706,7 +706,7 @@ def test_a_grid_of_temperatures_is_a_pivot_table_and_a_heat_map(tmp_path: Path) 
         (("plain", "tempscale", "tempscale+sides=document"), 0),
         (("plain", "tempscale", "tempscale+sides=document", "tempscale+sides=query"), 4),
         (("plain", "tempscale", "q 0.8, d 0.8", "q 1, d 0.8", "q 0.8, d 1"), 4),
-        (("plain", "tiles", "tiles+sides=document", "tiles+sides=query"), 0),
+        (("plain", "tiles-64", "tiles-64+sides=document", "tiles-64+sides=query"), 0),
     ],
 )
 def test_what_is_a_grid(tmp_path: Path, treatments: tuple[str, ...], pairs: int) -> None:

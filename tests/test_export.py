@@ -89,7 +89,7 @@ def small(
 def test_a_model_in_tiles_is_one_graph(make_tiny: Make, tmp_path: Path) -> None:
     """Batch and length stay open: were one fixed, the other sizes of `assert_same` would fail."""
     model = small(make_tiny, "bert", "mean", layers=1, normalize=True)
-    fair = fairspan.calibrate(model, tile_size=16, max_seq_length=300)
+    fair = fairspan.calibrate(model, "tiles-16", max_seq_length=300)
     out = tmp_path / "new" / "fair"
     stages: list[str] = []
     facts = fairspan.export(fair, out, stage=stages.append)
@@ -122,7 +122,7 @@ def test_the_command_line(run: Run, make_tiny: Make, tmp_path: Path) -> None:
     model.save_pretrained(str(tmp_path / "model"), create_model_card=False)
     options = ["--preset", "paper", "--side", "query", "--max-seq-length", "90"]
     done = run("export", "model", "x", *options).ok
-    assert done.out.startswith("x: model, 32 dimensions; ")
+    assert done.out.startswith("x: model, baskets of 128 tokens, 32 dimensions; ")
     assert "Put this before every query, where the program you use does not: 'w1 w2 '." in done.out
     said = [line for line in done.err.splitlines() if not line.startswith("Loading weights")]
     assert all(line.endswith("…") for line in filter(None, said)), said
@@ -141,15 +141,25 @@ ARCHITECTURES: list[tuple[str, str, str, Any]] = [
     ("bert", "cls", "right", {"basket_size": 16, "layers": "last", "tile_size": 16}),
     ("roberta", "cls", "right", HALF),
     ("distilbert", "mean", "right", None),
-    ("modernbert", "cls", "left", {"tile_size": 16, "temperature": {"query": 1, "document": 0.7}}),
+    (
+        "modernbert",
+        "cls",
+        "left",
+        {"calibration": "tiles-16", "temperature": {"query": 1, "document": 0.7}},
+    ),
     ("qwen3", "lasttoken", "left", {"tile_size": 16, "basket_size": 16, "eos": "original"}),
-    ("mistral", "lasttoken", "right", {"tile_size": "window"}),
-    ("bert", "mean", "right", {"tile_size": "window"}),
-    ("t5", "mean", "right", {"tile_size": 16}),
-    ("mpnet", "cls", "right", {"tile_size": 16}),
+    ("mistral", "lasttoken", "right", {"calibration": "tiles-64", "tile_size": "window"}),
+    ("bert", "mean", "right", {"calibration": "tiles-64", "tile_size": "window"}),
+    ("t5", "mean", "right", {"calibration": "tiles-16"}),
+    ("mpnet", "cls", "right", {"calibration": "tiles-16"}),
     ("distilbert", "mean", "left", {"calibration": "plain", "pooling": "even"}),
-    ("mpnet", "mean", "right", {"pooling": "even", "tile_size": 16, "ridge": 0.1}),
-    ("modernbert", "mean", "left", {"pooling": "even", "tile_size": 8, "short_texts": "leave"}),
+    ("mpnet", "mean", "right", {"pooling": "even", "calibration": "tiles-16", "ridge": 0.1}),
+    (
+        "modernbert",
+        "mean",
+        "left",
+        {"pooling": "even", "calibration": "tiles-8", "short_texts": "leave"},
+    ),
 ]
 
 
@@ -164,14 +174,16 @@ def test_every_kind(
     settings: Any,
 ) -> None:
     model = small(make_tiny, architecture, pooling, padding_side=padding_side)
-    if settings and settings.get("tile_size") in ("window", 8):
+    if settings and (
+        settings.get("tile_size") == "window" or settings.get("calibration") == "tiles-8"
+    ):
         model.max_seq_length = 20
     model = model if settings is None else fairspan.calibrate(model, **settings)
     calibration = settings and model[0].calibration.on("document").to_dict()
     facts = fairspan.export(model, tmp_path / "x")
     assert facts["calibration"] == calibration
     assert facts["pooling"] == [pooling]
-    if settings and settings.get("tile_size") == 8:
+    if settings and settings.get("calibration") == "tiles-8":
         # Two of the verified texts do not fit into the window.
         assert [length > 20 for length in facts["verified"]["lengths"]] == [False, True] * 2
     assert_same(tmp_path / "x", model)
@@ -190,7 +202,7 @@ def test_a_prompt_that_is_not_pooled(
     model = small(make_tiny, "bert", mode)
     model.set_pooling_include_prompt(False)
     model.prompts = {"document": "w1 w2 w3 ", "query": ""}
-    fair = fairspan.calibrate(model, tile_size=16, pooling=pooling)
+    fair = fairspan.calibrate(model, "tiles-16", pooling=pooling)
     fairspan.export(fair, tmp_path / "x")
     assert_same(tmp_path / "x", fair)
 
@@ -203,7 +215,7 @@ def test_modules_after_pooling_and_half_precision(make_tiny: Make, tmp_path: Pat
     modules = [*model, Dense(32, 16, activation_function=torch.nn.Tanh()), Normalize()]
     model = SentenceTransformer(modules=modules, device="cpu", truncate_dim=8)
     settings = {"sides": "document", "pooling": "even"}
-    half = fairspan.calibrate(copy.deepcopy(model).bfloat16(), "tiles", **settings)
+    half = fairspan.calibrate(copy.deepcopy(model).bfloat16(), "tiles-64", **settings)
     facts = fairspan.export(half, tmp_path / "x", side="query")
     assert (facts["dimension"], facts["converted_from"]) == (8, "bfloat16")
     assert facts["calibration"] is None
@@ -215,7 +227,7 @@ def test_a_saved_calibrated_model_keeps_its_calibration(
     minilm: SentenceTransformer, tmp_path: Path, run: Run
 ) -> None:
     """Real weights, far beyond the model's 512 positions."""
-    fair = fairspan.calibrate(minilm, "tiles", max_seq_length=2048)
+    fair = fairspan.calibrate(minilm, "tiles-64", max_seq_length=2048)
     fair.save_pretrained(str(tmp_path / "fair"), create_model_card=False)
     done = run("export", "fair", "exported", "--json").ok
     facts = json.loads(done.out)
@@ -232,7 +244,7 @@ def test_weights_in_eight_bits_or_in_a_second_file(
     make_tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = small(make_tiny, "bert", "mean", layers=1)
-    fair = fairspan.calibrate(model, tile_size=16, pooling="even")
+    fair = fairspan.calibrate(model, "tiles-16", pooling="even")
     before = logging.root.level, logging.root.handlers[:]
     with monkeypatch.context() as patch:
         patch.setattr(exporting, "_LARGE", 0)
@@ -267,7 +279,7 @@ def test_a_folder_has_what_programs_read(make_tiny: Make, tmp_path: Path, mode: 
     model = copy.deepcopy(make_tiny("roberta", "cls"))
     model.tokenizer.init_kwargs |= {"max_length": 16, "stride": 0}
     model = SentenceTransformer(modules=[model[0], Pooling(32, mode), Normalize()], device="cpu")
-    fair = fairspan.calibrate(model, "long")
+    fair = fairspan.calibrate(model, "tiles-128+short_texts=leave")
     write_folder(fair, tmp_path, "document", None)
     config, tokens = read(tmp_path, "config.json"), read(tmp_path, "tokenizer_config.json")
     # text-embeddings-inference subtracts RoBERTa's offset; limits are whole numbers.
@@ -307,11 +319,11 @@ BY_SIDE = {"query": 1, "document": 0.8}
 @pytest.mark.parametrize(
     ("settings", "side", "both"),
     [
-        ({"calibration": "long"}, "document", True),
-        ({"calibration": "long", "query": "w1 w3 "}, "document", False),
+        ({"calibration": "tiles-128+short_texts=leave"}, "document", True),
+        ({"calibration": "tiles-128+short_texts=leave", "query": "w1 w3 "}, "document", False),
         ({"calibration": "tempscale", "query": "w1 w3 "}, "document", True),
-        ({"calibration": "tiles", "sides": "document"}, "document", False),
-        ({"calibration": "tiles", "sides": "document"}, "query", False),
+        ({"calibration": "tiles-64", "sides": "document"}, "document", False),
+        ({"calibration": "tiles-64", "sides": "document"}, "query", False),
         ({"calibration": "paper"}, "query", True),
         ({"calibration": "paper", "sides": "document"}, "document", False),
         ({"calibration": "tempscale", "temperature": BY_SIDE}, "document", False),
@@ -452,8 +464,8 @@ def test_a_missing_package_is_named(
         ("file/x", "file/x cannot be written: "),
         ("file", "file exists and is not an empty folder: choose another, or remove it."),
         ("x --preset papre", "there is no treatment 'papre'"),
-        ("x --preset tiles --calibration c.json", "preset and calibration both say"),
-        ("x --max-seq-length 9999", "is more than the model's 600 positions"),
+        ("x --preset fair --calibration c.json", "preset and calibration both say"),
+        ("x --preset plain --max-seq-length 9999", "is more than the model's 600 positions"),
     ],
 )
 def test_a_mistake_is_one_line(

@@ -72,7 +72,7 @@ def exit_code(run: Run, monkeypatch: pytest.MonkeyPatch) -> ExitCode:
 
     def code(log: RunLog, condition: str) -> int:
         monkeypatch.setattr("fairspan.cli.studies._outcome", lambda *_: log)
-        return run(log.verb, "--treatments", "none,tiles,paper", "--fail-if", condition).code
+        return run(log.verb, "--treatments", "none,tiles-64,paper", "--fail-if", condition).code
 
     return code
 
@@ -115,7 +115,7 @@ def test_worse_is_beyond_the_margin() -> None:
 
 def test_the_spread_between_positions_decides_for_audits(tmp_path: Path) -> None:
     """Spread is 2 × slope: .06 falls to .02, and rises to .12."""
-    log = audited(tmp_path / "v1", {"plain": 0.03, "paper": 0.01, "tiles": 0.06})
+    log = audited(tmp_path / "v1", {"plain": 0.03, "paper": 0.01, "tiles-64": 0.06})
     better, worse = changes(log)
     assert (better.kind, worse.kind) == ("fairer", "worse")
     assert better.name == "plain → paper"
@@ -146,7 +146,9 @@ def test_a_gain_has_to_pass_the_correction_for_several(
 ) -> None:
     """Alone, a gain of .011 with a standard error of .005 is shown; among four it is not. A loss of
     .021 is beyond the margin of .01 either way."""
-    several = {"plain": 0.0} | dict.fromkeys(("paper", "tiles", "retrieval", "tempscale"), change)
+    several = {"plain": 0.0} | dict.fromkeys(
+        ("paper", "tiles-64", "retrieval", "tempscale"), change
+    )
     noise = 0.005 * 40**0.5
     logs = [
         searched(tmp_path / "a", {"plain": 0.0, "paper": change}, noise),
@@ -181,7 +183,10 @@ def test_compare_ends_with_exit_code_one(run: Run, tmp_path: Path) -> None:
         ("audit --fail-if bised", "fail_if takes biased, worse, inconclusive, language-biased, "),
         ("audit --treatments plain --fail-if worse", "compares treatments with the first"),
         ("audit --treatments plain --fail-if language-worse", "compares treatments with the first"),
-        ("audit --treatments plain --fail-if tiles:biased", "'tiles', which is not one of plain"),
+        (
+            "audit --treatments plain --fail-if tiles-64:biased",
+            "'tiles-64', which is not one of plain",
+        ),
         ("evaluate --fail-if biased", "fail_if takes worse, inconclusive here, got biased"),
         ("evaluate --treatments plain --fail-if worse", "compares treatments with the first"),
     ],
@@ -198,8 +203,8 @@ def test_mistakes_are_one_line_before_anything_is_loaded(
 
 def test_the_treatment_that_is_named_decides(tmp_path: Path, exit_code: ExitCode) -> None:
     """By any of its names; one that was not measured is a mistake."""
-    log = audited(tmp_path / "pair", {"plain": 0.06, "tiles": 0.001})
-    named = {"plain": 1, "none": 1, "tiles": 0, "paper": 2}
+    log = audited(tmp_path / "pair", {"plain": 0.06, "tiles-64": 0.001})
+    named = {"plain": 1, "none": 1, "tiles-64": 0, "paper": 2}
     assert {name: exit_code(log, f"{name}:biased") for name in named} == named
 
 
@@ -220,7 +225,7 @@ def test_a_search_fails_where_the_printed_verdict_says_so(
 ) -> None:
     """Gains and losses around the margin, of treatments and of their documents-only forms."""
     rng = np.random.default_rng(seed)
-    names = ["plain", "paper", f"paper{searches.ONLY}", "tiles", f"tiles{searches.ONLY}"]
+    names = ["plain", "paper", f"paper{searches.ONLY}", "tiles-64", f"tiles-64{searches.ONLY}"]
     gains = dict(zip(names, [0.0, *rng.normal([-0.01, 0.01] * 2, 0.02)], strict=True))
     noise = {name: rng.normal(0, rng.choice([0.005, 0.05]), 40) for name in names}
     rows = searches.rows_of(
@@ -230,7 +235,7 @@ def test_a_search_fails_where_the_printed_verdict_says_so(
     )
     log = searches.log_of(tmp_path, rows)
     printed = {row["treatment"]: row["verdict"] for row in log.verdicts.iter_rows(named=True)}
-    assert list(printed) == ["paper", "tiles"]
+    assert list(printed) == ["paper", "tiles-64"]
     assert {one.second.treatment: one.kind for one in changes(log)} == printed
     for kind in ("worse", "inconclusive"):
         assert exit_code(log, kind) == int(kind in printed.values())
@@ -244,7 +249,7 @@ def test_an_audit_fails_where_the_printed_verdicts_say_so(
 ) -> None:
     """Its own verdict on each treatment, and that of `compare` on the change from the first."""
     rng = np.random.default_rng(seed)
-    slopes = dict(zip(("plain", "paper", "tiles"), rng.uniform(0, 0.03, 3), strict=True))
+    slopes = dict(zip(("plain", "paper", "tiles-64"), rng.uniform(0, 0.03, 3), strict=True))
     log = audited(tmp_path, slopes, [("en", "en"), ("de", "de")])
     printed = {row["treatment"]: row["verdict"] for row in log.verdicts.iter_rows(named=True)}
     told = json.loads(run("compare", log.folder, "--json").out)["verdicts"]

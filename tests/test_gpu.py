@@ -22,8 +22,8 @@ WITH_POSITION_BIAS = ("t5", "mpnet")
 SETTINGS: list[dict[str, Any]] = [
     {"basket_size": 16},
     {"basket_size": 16, "strength": 0.5, "bos": "original"},
-    {"tile_size": 7},
-    {"tile_size": 20, "temperature": 0.8},
+    {"calibration": "tiles-7"},
+    {"calibration": "tiles-20", "temperature": 0.8},
 ]
 
 
@@ -40,7 +40,7 @@ def test_vectors_are_those_of_the_cpu(
         got = on_gpu.encode(TEXTS, convert_to_tensor=True)
         assert got.is_cuda
         assert error(got.cpu(), wanted) <= 1e-4, settings
-        by_torch = architecture in WITH_POSITION_BIAS and "tile_size" not in settings
+        by_torch = architecture in WITH_POSITION_BIAS and "calibration" not in settings
         assert on_gpu[0].path == ("torch" if by_torch else "triton")
 
 
@@ -53,10 +53,10 @@ def test_long_texts_in_pieces_have_the_vectors_of_the_cpu(
     pooling: str,
 ) -> None:
     text = words(100, 3)
-    fair = fairspan.calibrate(make_tiny(architecture, pooling), tile_size=7)
+    fair = fairspan.calibrate(make_tiny(architecture, pooling), "tiles-7")
     wanted = fair.encode([text], convert_to_tensor=True)
     monkeypatch.setattr(splitting, "GPU_PIECE", 20)
-    in_pieces = fairspan.calibrate(make_tiny(architecture, pooling), tile_size=7).to("cuda")
+    in_pieces = fairspan.calibrate(make_tiny(architecture, pooling), "tiles-7").to("cuda")
     assert error(in_pieces.encode([text], convert_to_tensor=True).cpu(), wanted) <= 1e-4
 
 
@@ -74,7 +74,7 @@ def test_a_batch_has_more_heads_than_a_second_dimension_of_cuda(
         assert error(at_once, few) <= 1e-4, settings
 
 
-@pytest.mark.parametrize("preset", ["tiles", "paper"])
+@pytest.mark.parametrize("preset", ["tiles-64", "paper"])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_an_adapter_on_the_values_alone_has_its_gradient(
     make_tiny: Callable[..., SentenceTransformer], pooling: str, preset: str

@@ -31,19 +31,19 @@ FLOORS = [
 ROOM = {
     "attention": 150,
     "calibration": 40,
-    "cli": 74,
+    "cli": 75,
     "corpus": 96,
     "design": 40,
-    "embedding": 65,
+    "embedding": 67,
     "encoding": 107,
     "exporting": 29,
     "model": 138,
     "report": 80,
     "retrieval": 120,
-    "runs": 118,
+    "runs": 117,
     "serving": 77,
     "stats": 87,
-    "studies": 412,
+    "studies": 410,
 }
 FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor.split()}
 

@@ -25,7 +25,7 @@ from sentence_transformers.sentence_transformer.modules import (
 from sentence_transformers.sentence_transformer.modules.tokenizer import WhitespaceTokenizer
 
 import fairspan
-from fairspan.calibration.calibration import PRESETS, Calibration
+from fairspan.calibration.calibration import PRESETS, Calibration, as_calibration
 from fairspan.encoding.direct import DirectEncoder
 from fairspan.encoding.encoder import ModelEncoder, Text
 from fairspan.encoding.fill import Tally, fill
@@ -221,7 +221,7 @@ def test_the_fingerprint_stays(make_tiny: Make, tmp_path: Path, architecture: st
 def encoder_of(
     model: SentenceTransformer, calibration: Any = "plain", prompt: str = ""
 ) -> ModelEncoder:
-    wanted = PRESETS[calibration] if isinstance(calibration, str) else calibration
+    wanted = as_calibration(calibration)
     return ModelEncoder(model, wanted, prompt=prompt, fingerprint=fingerprint(model))
 
 
@@ -267,7 +267,7 @@ def test_keys_know_how_long_tiles_of_the_window_are(make_tiny: Make) -> None:
     for window in (64, 32):
         other = copy_sharing_weights(model)
         other.max_seq_length = window
-        encoders.append(encoder_of(other, "long"))
+        encoders.append(encoder_of(other, "tiles-128+short_texts=leave"))
     text = Text(words(200), 202)
     vectors = [encoder.vectors([text])[0] for encoder in encoders]
     assert not np.allclose(*vectors, atol=1e-2), "the premise"
@@ -344,7 +344,7 @@ def test_weights_are_float32_on_a_cpu_unless_asked_otherwise(
         assert fairspan.load(tmp_path, device="cpu").dtype == torch.float32
     kept = fairspan.load(tmp_path, device="cpu", model_kwargs={"dtype": "auto"})
     with pytest.warns(UserWarning, match=f"the model is in {name}, which is slow on a CPU"):
-        assert fairspan.calibrate(kept, "tiles").dtype == kept.dtype == saved
+        assert fairspan.calibrate(kept, "tiles-64").dtype == kept.dtype == saved
 
 
 def test_a_device_that_is_not_there_is_one_line(folder: Path) -> None:

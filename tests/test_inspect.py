@@ -147,7 +147,7 @@ def test_any_object_that_encodes_can_be_inspected_as_it_comes() -> None:
     assert (found.unit, found.readings[0].window) == ("characters", None)
     assert len(fairspan.inspect(Letters(), ["a", "b"]).readings) == 1, "plain alone"
     with pytest.raises(UnsupportedModel, match="omit tiles"):
-        fairspan.inspect(Letters(), ["a", "b"], treatments=["plain", "tiles"])
+        fairspan.inspect(Letters(), ["a", "b"], treatments=["plain", "tiles-64"])
     with pytest.raises(UnsupportedModel, match=r"has no encode"):
         fairspan.inspect(object(), ["a", "b"], treatments=["none"])  # type: ignore[arg-type]
 
@@ -158,7 +158,7 @@ def test_notes_say_what_treatments_do_in_this_model(make_tiny: Make) -> None:
         model = make_tiny("bert", pooling)
         found = fairspan.inspect(model, texts(20, 20), treatments=["plain", tiles])
         assert found.notes == (f"{tiles}: tiles of 8 tokens{pooled}",)
-    segments = ["tiles+tiles=segments", "paper+baskets=segments"]
+    segments = ["tiles-64+tiles=segments", "paper+baskets=segments"]
     found = fairspan.inspect(model, texts(20, 20), treatments=segments)
     assert [note.split(": ")[1] for note in found.notes] == [
         "segments as tiles at temperature 0.8",
@@ -197,7 +197,7 @@ def test_a_document_beyond_the_window_is_cut_and_told(
     third = found.segments[2]
     assert found.text[third.start : third.seen_end].split() == parts[2].split()[:10]
     warning, remedy = found.warnings
-    assert remedy == "The whole document is read by long, or by tiles: name one as a treatment."
+    assert remedy == "The whole document is read by fair: name it as a treatment."
     beginning = " ".join(parts[2].split()[10:13])
     # 90 of 602 are 14.95 %.
     assert warning.startswith(
@@ -238,7 +238,7 @@ def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str)
     tiny_model(tmp_path / "raw", "bert", pooling, max_position_embeddings=50).save_pretrained(
         str(tmp_path / "short")
     )
-    names, parts = ["none", "paper", "tiles+tile_size=8"], texts(40, 30, 20)
+    names, parts = ["none", "paper", "tiles-8"], texts(40, 30, 20)
     found = fairspan.inspect(str(tmp_path / "short"), parts, treatments=names, max_seq_length=200)
     assert [(one.window, one.unseen) for one in found.readings] == [(50, 42), (50, 42), (200, 0)]
     seen = [[(s.seen, s.status) for s in one.segments] for one in found.readings]
@@ -249,7 +249,7 @@ def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str)
         "plain, paper: The last 42 of 92 tokens (45.7\xa0%) are not in the vector"
     )
     assert "segment 3, and 22 of the 30 tokens of segment 2" in warning
-    assert remedy.startswith("The whole document is read by tiles+tile_size=8")
+    assert remedy.startswith("The whole document is read by tiles-8")
     # Half-read segments count by the part that is read, and unread ones not at all.
     first, second, _ = found.readings[0].representation
     weighed = [first, second * 8 / 30, 0.0]
@@ -258,7 +258,7 @@ def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str)
     )
     # By hand: the plain model on what it reads, and tiles on all of it.
     plain = SentenceTransformer(str(tmp_path / "short"), device="cpu")
-    tiled = fairspan.calibrate(plain, "tiles", tile_size=8, max_seq_length=200)
+    tiled = fairspan.calibrate(plain, "tiles-8", max_seq_length=200)
     for model, reading in ((plain, found.readings[0]), (tiled, found.readings[2])):
         assert reading.representation == by_hand(model, " ".join(parts), parts)
 
@@ -266,17 +266,15 @@ def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str)
 def test_a_long_document_by_default_is_read_whole_in_tiles_and_cut_by_the_plain_model(
     make_tiny: Make,
 ) -> None:
-    """The plain model reads 512 of 602 tokens; long reads all without max_seq_length, and would not
-    change a document of 202."""
+    """The plain model reads 512 of 602 tokens, and fair all of them without max_seq_length."""
     model, parts = make_tiny("bert", "mean"), texts(400, 100, 100)
     found = fairspan.inspect(model, parts, progress=False)
     told = [(one.treatment, one.window, one.unseen) for one in found.readings]
-    assert told == [("plain", 512, 90), ("long", None, 0)]
+    assert told == [("plain", 512, 90), ("fair", None, 0)]
     assert found.view.cards[0].badge == "15.0\xa0% never seen"
-    assert "The whole document is read by long." in found.warnings
+    assert "The whole document is read by fair." in found.warnings
     short = fairspan.inspect(model, parts[1:], progress=False)
-    assert [one.treatment for one in short.readings] == ["plain", "tiles"]
-    assert short.notes[-1].startswith("compared by default: tiles, since long")
+    assert [one.treatment for one in short.readings] == ["plain", "fair"]
     assert model.max_seq_length == 512, "the caller's model stays as it is"
 
 

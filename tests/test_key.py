@@ -175,15 +175,15 @@ def test_the_window_of_every_treatment_is_in_the_name(here: Path) -> None:
     file = next((here / "model").rglob("sentence_bert_config.json"))
     settings = json.loads(file.read_text("utf-8"))
     evaluate, tune = VERBS[1], TUNE
-    own = {"treatments": ["none", "tiles+tile_size=8"], "indexes": ["whole"]}
+    own = {"treatments": ["none", "tiles-8"], "indexes": ["whole"]}
     own |= {"task": "passages", "size": 4, "sets": 12, "too_long": "cut"}
     runs = []
     for length in (64, 32):
         file.write_text(json.dumps({**settings, "max_seq_length": length}), "utf-8")
         runs += [
             measured(evaluate, **own).run,
-            measured(tune, sets=20, candidates=["tiles"]).run,
-            measured(VERBS[0], treatments=["long"]).run,
+            measured(tune, sets=20, candidates=["tiles-64"]).run,
+            measured(VERBS[0], treatments=["tiles-128+short_texts=leave"]).run,
         ]
     assert len(set(runs)) == len(runs)
 

@@ -125,7 +125,7 @@ def test_one_order_says_what_is_missing(tmp_path: Path) -> None:
 
 def test_two_treatments_are_compared_by_language(tmp_path: Path) -> None:
     """English leads by .06, then trails by .01: a change of −.07, and of −.05 in size."""
-    log = spoken(tmp_path / "run", {"plain": 0.06, "paper": -0.01, "tiles": 0.12})
+    log = spoken(tmp_path / "run", {"plain": 0.06, "paper": -0.01, "tiles-64": 0.12})
     table = compare(log, None)[-1]
     assert table.name == "representation-language-changes"
     better, worse = table.frame.iter_rows(named=True)
@@ -136,7 +136,7 @@ def test_two_treatments_are_compared_by_language(tmp_path: Path) -> None:
     by_hand = better["second_estimate"] - better["first_estimate"]
     assert better["change_estimate"] == pytest.approx(by_hand, abs=1e-12)
     judged = [(one.second.treatment, one.condition) for one in changes(log, None) if one.languages]
-    assert judged == [("paper", "language-fairer"), ("tiles", "language-worse")]
+    assert judged == [("paper", "language-fairer"), ("tiles-64", "language-worse")]
     other = spoken(tmp_path / "other", {"plain": 0.02})
     [across] = [one for one in changes(log, other) if one.languages]
     assert across.sentence.startswith("fairer: representation of en against de +0.06")
@@ -261,7 +261,7 @@ def test_a_small_audit_by_hand(tmp_path: Path) -> None:
         sizes=[3],
         sets=4,
         measures=["representation", "retention"],
-        treatments=["plain", "tiles+tile_size=8"],
+        treatments=["plain", "tiles-8"],
         out=tmp_path / "run",
         store=tmp_path / "store.sqlite",
         progress=False,

@@ -46,6 +46,7 @@ EPS = float(np.finfo(np.float32).eps)
 # ten roundings of numbers of at most 1, and r/|r| enlarges those of r by |v|/|r|, at most 10 here.
 ROUNDING = 100 * EPS
 TEXTS = [words(12 + number % 17, 100 + number) for number in range(40)]
+EVEN = "plain+pooling=even+sides=document"
 DOCUMENTS = [words(5, 1), words(60, 2), words(300, 3), words(1, 4)]
 QUERIES = [words(6, 50 + number) for number in range(5)]
 
@@ -242,8 +243,10 @@ def test_it_is_a_field_that_acts_on_documents() -> None:
     assert not only.reads_on("document")
     assert only.on("query") == PRESETS["plain"]
     assert only.but(sides="query").acts_on("document")
-    assert PRESETS["long"].keeps_what_fits
-    assert not PRESETS["long"].but(level=True).keeps_what_fits
+    leaves = PRESETS["fair"].but(short_texts="leave")
+    assert leaves.but(level=False).keeps_what_fits
+    assert not leaves.keeps_what_fits
+    assert leaves.reads_what_fits_plainly
     for layout in (3, 4):
         assert Calibration.from_dict({"format": layout}) == Calibration()
     assert Calibration.from_dict(only.to_dict()) == only
@@ -253,8 +256,9 @@ def test_it_is_a_field_that_acts_on_documents() -> None:
     assert as_treatment("plain+level=true").calibration == only
     assert as_treatment(only).name == "plain+level=true"
     assert in_words(only) == "level document vectors"
-    long = "long texts in tiles of 128 tokens at temperature 0.8, pooled evenly if the model takes "
-    assert in_words(PRESETS["long"].but(level=True)) == f"{long}the mean, level document vectors"
+    long = "long texts in tiles of 64 tokens at temperature 0.8, pooled evenly if the model takes "
+    tiles = Calibration.preset("tiles-64").but(short_texts="leave", level=True)
+    assert in_words(tiles) == f"{long}the mean, level document vectors"
 
 
 # The module
@@ -283,7 +287,7 @@ def assert_level(model: SentenceTransformer, unleveled: SentenceTransformer) -> 
     assert (model.encode_query(QUERIES) == unleveled.encode_query(QUERIES)).all()
 
 
-@pytest.mark.parametrize("preset", ["plain", "tiles", "long", "even", "paper"])
+@pytest.mark.parametrize("preset", ["plain", "tiles-64", "fair", EVEN, "paper"])
 @pytest.mark.parametrize("normalize", [True, False])
 def test_documents_are_level_and_queries_are_not(
     make_tiny: Make, preset: str, normalize: bool
@@ -292,12 +296,12 @@ def test_documents_are_level_and_queries_are_not(
     fair = fairspan.calibrate(model, preset, level=TEXTS)
     assert isinstance(fair[-1], Level)
     assert fair[0].calibration.level
-    assert_level(fair, fairspan.calibrate(model, preset))
+    assert_level(fair, fairspan.calibrate(model, preset, level=False))
     assert level_of(model) is None
 
 
 @pytest.mark.parametrize(("architecture", "pooling"), [("bert", "cls"), ("qwen3", "lasttoken")])
-@pytest.mark.parametrize("preset", ["plain", "tiles", "paper"])
+@pytest.mark.parametrize("preset", ["plain", "tiles-64", "paper"])
 def test_other_poolings(make_tiny: Make, architecture: str, pooling: str, preset: str) -> None:
     model = make_tiny(architecture, pooling)
     assert_level(fairspan.calibrate(model, preset, level=TEXTS), fairspan.calibrate(model, preset))
@@ -310,34 +314,34 @@ def test_it_is_found_with_the_plain_model_and_its_document_prompt(
     plain.prompts = {"query": "w1 ", "document": "w2 w3 "}
     expected = fairspan.fit_level(plain.encode([f"w2 w3 {text}" for text in TEXTS]))
     without = fairspan.fit_level(plain.encode(TEXTS))
-    for model in (plain, fairspan.calibrate(plain, "tiles", temperature=0.3)):
-        common = level_of(fairspan.calibrate(model, "tiles", level=TEXTS))
+    for model in (plain, fairspan.calibrate(plain, "tiles-64", temperature=0.3)):
+        common = level_of(fairspan.calibrate(model, "tiles-64", level=TEXTS))
         assert common is not None
         # Four layers in float32.
         assert np.abs(common.direction - expected.direction).max() < 1e-5
         assert np.abs(common.direction - without.direction).max() > 1e-3, "the premise"
     assert_level(
-        fairspan.calibrate(plain, "tiles", level=TEXTS), fairspan.calibrate(plain, "tiles")
+        fairspan.calibrate(plain, "tiles-64", level=TEXTS), fairspan.calibrate(plain, "tiles-64")
     )
 
 
 def test_calibrated_again_it_keeps_its_direction(plain: SentenceTransformer) -> None:
-    fair = fairspan.calibrate(plain, "tiles", level=TEXTS)
+    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
     common = level_of(fair)
-    again = fairspan.calibrate(fair, "long", level=True)
+    again = fairspan.calibrate(fair, "fair")
     assert common is not None
     assert [type(module).__name__ for module in again].count("Level") == 1
     assert level_of(again).direction.tobytes() == common.direction.tobytes()
-    other = level_of(fairspan.calibrate(fair, "long", level=TEXTS[:25]))
+    other = level_of(fairspan.calibrate(fair, "fair", level=TEXTS[:25]))
     assert not np.allclose(other.direction, common.direction, atol=1e-3)
-    from_sample = level_of(fairspan.calibrate(plain, "long", level=True))
+    from_sample = level_of(fairspan.calibrate(plain, "fair"))
     assert not np.allclose(from_sample.direction, common.direction, atol=1e-3)
     for removed in (
-        fairspan.calibrate(fair, "tiles"),
+        fairspan.calibrate(fair, "tiles-64"),
         fairspan.calibrate(fair, fair[0].calibration, level=False),
     ):
         assert level_of(removed) is None
-        expected = fairspan.calibrate(plain, "tiles").encode(DOCUMENTS)
+        expected = fairspan.calibrate(plain, "tiles-64").encode(DOCUMENTS)
         assert (removed.encode(DOCUMENTS) == expected).all()
     assert level_of(fair) is not None
     given = fairspan.calibrate(plain, "plain", level=other)
@@ -368,12 +372,12 @@ def test_a_multi_vector_encoder_has_no_vector_to_level(tmp_path: Path) -> None:
     on_tokens = {"module_input_name": "token_embeddings"}
     modules = [transformer, MultiVectorMask([]), Normalize(**on_tokens)]
     model = MultiVectorEncoder(modules=modules, device="cpu")
-    for preset in ("long", "plain"):
+    for preset in ("fair", "plain"):
         fair = fairspan.calibrate(model, preset, level=True)
         assert not fair[0].calibration.level
         assert not any(isinstance(module, Level) for module in fair)
     with pytest.raises(DesignError, match="no pooled vector to level: omit level"):
-        fairspan.calibrate(model, "long", level=TEXTS)
+        fairspan.calibrate(model, "fair", level=TEXTS)
 
 
 def test_router_models(make_tiny: Make) -> None:
@@ -383,7 +387,7 @@ def test_router_models(make_tiny: Make) -> None:
         list(query.children()), list(document.children()), default_route="document"
     )
     model = SentenceTransformer(modules=[router, Normalize()], device="cpu")
-    for preset in ("plain", "tiles"):
+    for preset in ("plain", "tiles-64"):
         fair = fairspan.calibrate(model, preset, level=TEXTS)
         assert_level(fair, fairspan.calibrate(model, preset))
 
@@ -392,9 +396,9 @@ def test_after_dense(plain: SentenceTransformer) -> None:
     torch.manual_seed(0)
     modules = [*list(plain.children())[:2], Dense(HIDDEN, 12), Normalize()]
     model = SentenceTransformer(modules=modules, device="cpu")
-    fair = fairspan.calibrate(model, "tiles", level=TEXTS)
+    fair = fairspan.calibrate(model, "tiles-64", level=TEXTS)
     assert len(level_of(fair).direction) == 12
-    assert_level(fair, fairspan.calibrate(model, "tiles"))
+    assert_level(fair, fairspan.calibrate(model, "tiles-64"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
@@ -430,7 +434,7 @@ def test_half_precision_first(plain: SentenceTransformer) -> None:
 
 def test_saved_loaded_copied_and_pickled(plain: SentenceTransformer, tmp_path: Path) -> None:
     plain.prompts = {"query": "w1 ", "document": "w2 "}
-    fair = fairspan.calibrate(plain, "tiles", level=TEXTS)
+    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
     vectors = fair.encode_document(DOCUMENTS)
     fair.save_pretrained(str(tmp_path / "fair"))
     entry = read(tmp_path / "fair", "modules.json")[-1]
@@ -455,7 +459,7 @@ def test_saved_loaded_copied_and_pickled(plain: SentenceTransformer, tmp_path: P
 
 @pytest.mark.slow
 def test_pools_of_processes(plain: SentenceTransformer) -> None:
-    fair = fairspan.calibrate(plain, "tiles", level=TEXTS)
+    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
     pool = fair.start_multi_process_pool(["cpu", "cpu"])
     try:
         made = fair.encode_document(DOCUMENTS * 4, pool=pool)
@@ -468,7 +472,7 @@ def test_pools_of_processes(plain: SentenceTransformer) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preset", ["plain", "tiles"])
+@pytest.mark.parametrize("preset", ["plain", "tiles-64"])
 def test_it_is_one_graph(make_tiny: Make, preset: str) -> None:
     model = make_tiny("bert", "mean", num_hidden_layers=2, normalize=True)
     fair = fairspan.calibrate(model, preset, level=TEXTS)
@@ -514,7 +518,7 @@ def test_truncated_vectors_are_about_level(plain: SentenceTransformer) -> None:
 
 
 def test_all_parts_and_averages_are_level(plain: SentenceTransformer) -> None:
-    fair = fairspan.calibrate(plain, "tiles", level=TEXTS)
+    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
     common = level_of(fair)
     parts = fairspan.encode_parts(fair, [words(1500, 8), words(20, 9)], vectors=4)
     assert len(parts.vectors) > 2
@@ -557,11 +561,12 @@ def test_the_embedded_texts() -> None:
 
 def test_real_weights(minilm: SentenceTransformer) -> None:
     """MiniLM's documents of every length get the share that general short texts have on average."""
-    fair = fairspan.calibrate(minilm, "long", level=True)
+    fair = fairspan.calibrate(minilm, "fair")
     common = level_of(fair)
     assert 0.2 < common.share < 0.5
     texts = ["Cats sleep.", "A short note about trains. " * 3, "The sea is wide and blue. " * 200]
-    before = shares(fairspan.calibrate(minilm, "long").encode_document(texts), common.direction)
+    unleveled = fairspan.calibrate(minilm, "fair", level=False)
+    before = shares(unleveled.encode_document(texts), common.direction)
     made = shares(fair.encode_document(texts), common.direction)
     assert np.ptp(before) > 0.05, "the premise"
     assert np.abs(made - common.share).max() < ROUNDING
@@ -604,8 +609,8 @@ def test_keys_tell_directions_apart(
 
 def test_queries_are_the_plain_ones(plain: SentenceTransformer) -> None:
     how = {"prompt": "", "fingerprint": "f", "side": "query"}
-    first = ModelEncoder(plain, PRESETS["tiles"], **how)
-    second = ModelEncoder(plain, PRESETS["tiles"].but(level=True), **how)
+    first = ModelEncoder(plain, Calibration.preset("tiles-64"), **how)
+    second = ModelEncoder(plain, Calibration.preset("tiles-64").but(level=True), **how)
     text = Text(words(200), 202)
     assert first.key(text) == second.key(text)
     assert second.common is None
@@ -626,7 +631,7 @@ def test_a_run_finds_it_once(plain: SentenceTransformer, monkeypatch: pytest.Mon
     def embed(encoder: Any, texts: Any) -> np.ndarray:
         return np.stack(encoder.vectors(texts))
 
-    names = ["plain+level=true", "tiles+level=true", "chunk-mean-16+level=true", "tiles"]
+    names = ["plain+level=true", "tiles-64+level=true", "chunk-mean-16+level=true", "tiles-64"]
     text = Text(words(300, 7), 302)
     for prompt in ("", "w2 "):
         subject = subject.with_prompts(prompt)
@@ -635,7 +640,7 @@ def test_a_run_finds_it_once(plain: SentenceTransformer, monkeypatch: pytest.Mon
             (vector,) = under.documents.vectors([text])
             _ = under.segments, under.queries
             expected = under.documents.common
-            assert (expected is None) == (under.treatment.name == "tiles")
+            assert (expected is None) == (under.treatment.name == "tiles-64")
             if expected is not None:
                 made = shares(vector[None], expected.direction)
                 assert np.abs(made - expected.share).max() < ROUNDING
@@ -647,7 +652,7 @@ def test_a_run_finds_it_once(plain: SentenceTransformer, monkeypatch: pytest.Mon
 
 def test_contextual_vectors_of_spans_are_level(plain: SentenceTransformer) -> None:
     """So that retention compares level vectors with level ones."""
-    fair = fairspan.calibrate(plain, "tiles", level=TEXTS)
+    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
     refuse_other_spaces(fair, "retention", of_means=True)
     encoder = ModelEncoder(fair, PRESETS["plain"], prompt="", fingerprint="f")
     text = words(20)
@@ -659,10 +664,10 @@ def test_contextual_vectors_of_spans_are_level(plain: SentenceTransformer) -> No
 
 
 def test_the_page_shows_the_served_direction(plain: SentenceTransformer) -> None:
-    fair = fairspan.calibrate(plain, "tiles", level=TEXTS)
+    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
     desk = open_desk(fair)
     names = [treated.treatment.name for treated in desk.treated]
-    assert names == ["plain", "tiles+level=true"]
+    assert names == ["plain", "tiles-64+level=true"]
     served = desk.treated[1].documents
     (vector,) = served.vectors([Text(DOCUMENTS[1], 62)])
     assert np.abs(vector - fair.encode_document(DOCUMENTS[1])).max() < 1e-5
@@ -672,7 +677,7 @@ def test_the_page_shows_the_served_direction(plain: SentenceTransformer) -> None
 @pytest.mark.parametrize("verb", VERBS[:2], ids=lambda verb: verb.name)
 def test_studies_compare_it(verb: Verb, place: Path, tmp_path: Path) -> None:
     """Retention and late chunks, whose vectors come from tokens, too."""
-    names = ["plain", "plain+level=true", "tiles-16+level=true"]
+    names = ["plain", "fair+short_texts=leave", "tiles-16+level=true"]
     asked = {**verb.asked, "treatments": names, "corpus": str(place / "corpus")}
     if verb.name == "evaluate":
         asked |= {"task": "pages", "indexes": ["whole", "chunk-mean", "late-max"]}
@@ -689,7 +694,10 @@ def test_embedding_resumes_and_tells_models_apart(
     rows = tmp_path / "rows.jsonl"
     lines = [json.dumps({"id": str(n), "text": text}) for n, text in enumerate(DOCUMENTS)]
     rows.write_text("\n".join(lines))
-    how: dict[str, Any] = {"progress": False, "calibration": PRESETS["tiles"].but(level=True)}
+    how: dict[str, Any] = {
+        "progress": False,
+        "calibration": Calibration.preset("tiles-64").but(level=True),
+    }
     plain.save_pretrained(str(tmp_path / "model"))
     model = str(tmp_path / "model")
     fairspan.embed(model, rows, tmp_path / "out", **how)
@@ -697,16 +705,16 @@ def test_embedding_resumes_and_tells_models_apart(
     shard.unlink()
     made = fairspan.embed(model, rows, tmp_path / "out", **how)
     assert made.embedded_again
-    fair = fairspan.calibrate(model, "tiles", level=True)
+    fair = fairspan.calibrate(model, "tiles-64", level=True)
     vectors = np.stack(made.scan().collect()["vector"].to_list())
     # Other batches: four layers in float32.
     assert np.abs(vectors - fair.encode_document(DOCUMENTS)).max() < 1e-5
     own = str(tmp_path / "own")
-    fairspan.calibrate(plain, "tiles", level=TEXTS).save_pretrained(own)
+    fairspan.calibrate(plain, "tiles-64", level=TEXTS).save_pretrained(own)
     fairspan.embed(own, rows, tmp_path / "own-out", progress=False)
     (shard,) = (tmp_path / "own-out").glob("part-*.parquet")
     shard.unlink()
-    other = level_of(fairspan.calibrate(plain, "tiles", level=TEXTS[:30]))
+    other = level_of(fairspan.calibrate(plain, "tiles-64", level=TEXTS[:30]))
     (file,) = Path(own).glob("*_Level/model.safetensors")
     other.save(file)
     with pytest.raises(fairspan.FairspanError, match=r"weights|fingerprint"):
@@ -724,7 +732,7 @@ def pooled_by_program(tokens: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("normalize", [True, False])
-@pytest.mark.parametrize("preset", ["plain", "tiles"])
+@pytest.mark.parametrize("preset", ["plain", "tiles-64"])
 def test_a_graph_is_level(make_tiny: Make, tmp_path: Path, preset: str, normalize: bool) -> None:
     """Both outputs, and queries too, whose ranking is that of plain queries."""
     model = copy.deepcopy(make_tiny("bert", "mean", num_hidden_layers=2, normalize=normalize))

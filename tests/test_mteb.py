@@ -235,9 +235,9 @@ def test_a_calibrated_model_says_what_it_is(
     mteb: ModuleType, registry: dict[str, Any], tmp_path: Path
 ) -> None:
     model = tiny_model(tmp_path / "model", "bert", "mean")
-    paper, long = mteb_model(model, "paper", basket_size=4), mteb_model(model, "long")
+    paper, long = mteb_model(model, "paper", basket_size=4), mteb_model(model, "fair")
     assert paper.name == "local/model (paper+basket_size=4)"
-    assert long.name == "local/model (long)"
+    assert long.name == "local/model (fair)"
     cooler = mteb_model(model, strength=0, temperature=0.9)
     assert cooler.name == "local/model (plain+temperature=0.9)", "IRF's method is another"
     assert (paper.max_tokens, long.max_tokens, long.embed_dim) == (512, float("inf"), 32)
@@ -248,12 +248,12 @@ def test_a_calibrated_model_says_what_it_is(
     assert found.model[0].calibration.basket_size == 4
     assert mteb_model(found.model).revision == paper.revision, "a calibrated model stays as it is"
     changed = mteb_model(
-        tiny_model(tmp_path / "other", "bert", "mean", initializer_range=0.4), "long"
+        tiny_model(tmp_path / "other", "bert", "mean", initializer_range=0.4), "fair"
     )
-    shorter = mteb_model(model, "long", max_seq_length=99)
+    shorter = mteb_model(model, "fair", max_seq_length=99)
     assert len({one.revision for one in (paper, long, changed, shorter)}) == 4
     assert shorter.max_tokens == 99
-    sides = mteb_model(model, "tiles", temperature={"query": 1, "document": 0.8})
+    sides = mteb_model(model, "tiles-64", temperature={"query": 1, "document": 0.8})
     assert not set('<>:"|?*\\') & set(sides.model_name_as_path()), "folders are called so"
 
 
@@ -264,10 +264,10 @@ def test_a_preset_that_depends_on_the_pooling_keeps_its_name(
     """Here "auto" is "even" for one model and "model" for the other."""
     model = tiny_model(tmp_path / "model", "bert", pooling)
     tiles = Calibration(strength=0, tile_size=8, pooling="auto")
-    monkeypatch.setitem(PRESETS, "long", tiles)
-    assert mteb_model(model, "long").name == "local/model (long)"
+    monkeypatch.setitem(PRESETS, "fair", tiles)
+    assert mteb_model(model, "fair").name == "local/model (fair)"
     if pooling == "mean":
-        assert mteb_model(model, tiles, pooling="model").name != "local/model (long)"
+        assert mteb_model(model, tiles, pooling="model").name != "local/model (fair)"
 
 
 def test_each_side_is_embedded_as_its_own(

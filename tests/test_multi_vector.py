@@ -55,7 +55,7 @@ def error(found: list[Tensor], wanted: list[Tensor]) -> float:
 def test_every_token_of_a_document_has_the_vector_that_the_matrices_give(
     make: Make, architecture: str, fields: dict[str, Any]
 ) -> None:
-    fair = fairspan.calibrate(make(architecture), "long", **fields)
+    fair = fairspan.calibrate(make(architecture), "tiles-128+short_texts=leave", **fields)
     found = fair.encode_document(TEXTS)
     wanted = [f"<s> w2 {text} </s>".split() for text in TEXTS]
     assert [len(one) for one in found] == [len(text) - text.count(SKIPPED) for text in wanted]
@@ -84,7 +84,7 @@ def test_queries_and_documents_that_fit_are_those_of_the_plain_model(
     make: Make, limits: dict[str, Any]
 ) -> None:
     plain = make(**limits)
-    fair = fairspan.calibrate(plain, "long")
+    fair = fairspan.calibrate(plain, "tiles-128+short_texts=leave")
     assert error(fair.encode_query(TEXTS), plain.encode_query(TEXTS)) == 0
     short = [words(45, 8), words(20, 9), ""]
     assert error(fair.encode_document(short), plain.encode_document(short)) == 0
@@ -93,7 +93,9 @@ def test_queries_and_documents_that_fit_are_those_of_the_plain_model(
 
 
 def test_a_limit_for_documents_is_the_window(make: Make) -> None:
-    fair, whole = fairspan.calibrate(make(document_length=30)), fairspan.calibrate(make(longest=30))
+    leaves = "tiles-128+short_texts=leave"
+    fair = fairspan.calibrate(make(document_length=30), leaves)
+    whole = fairspan.calibrate(make(longest=30), leaves)
     assert error(fair.encode_document(TEXTS), whole.encode_document(TEXTS)) == 0
     fair.max_seq_length = 80
     assert max(map(len, fair.encode_document(TEXTS))) in range(70, 81)
@@ -105,7 +107,7 @@ def test_a_limit_for_documents_is_the_window(make: Make) -> None:
 def test_a_saved_one_gives_the_same_vectors(
     make: Make, tmp_path: Path, load: Callable[..., Any]
 ) -> None:
-    fair = fairspan.calibrate(make(document_length=50, query_length=20), "tiles", tile_size=9)
+    fair = fairspan.calibrate(make(document_length=50, query_length=20), "tiles-9")
     fair.save_pretrained(str(tmp_path))
     loaded = load(tmp_path)
     assert type(loaded) is MultiVectorEncoder
@@ -121,10 +123,11 @@ def test_a_saved_one_gives_the_same_vectors(
 
 
 @pytest.mark.parametrize(
-    "calibration", ["paper", "tempscale", Calibration.preset("long").but(sides="query")]
+    "calibration", ["paper", "tempscale", Calibration.preset("tiles-64").but(sides="query")]
 )
 def test_what_acts_on_a_pooled_row_or_on_queries_is_refused(make: Make, calibration: Any) -> None:
     with pytest.raises(
-        DesignError, match=r"only its documents can be calibrated, in tiles: use 'long' or 'tiles'"
+        DesignError,
+        match=r"only its documents can be calibrated, in tiles: use 'fair' or 'tiles-64'",
     ):
         fairspan.calibrate(make(), calibration)

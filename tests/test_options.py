@@ -31,7 +31,7 @@ class Options(StudyOptions):
 
     @property
     def all_treatments(self) -> tuple[Treatment, ...]:
-        return as_treatments(["plain", "tiles"])
+        return as_treatments(["plain", "tiles-64"])
 
 
 class Remote:
@@ -43,7 +43,7 @@ def test_only_own_fields_are_what_was_asked() -> None:
     asked = Options(model="m", out="o", fresh=True, device="cpu", seed=3).asked
     assert list(asked) == ["corpus", "tasks", "seed", "treatments"]
     assert asked["seed"] == 3
-    assert [one["name"] for one in asked["treatments"]] == ["plain", "tiles"]
+    assert [one["name"] for one in asked["treatments"]] == ["plain", "tiles-64"]
 
 
 def test_sources_are_what_is_read() -> None:
@@ -74,8 +74,7 @@ def test_a_search_has_the_options_of_its_task(
 def test_names_and_defaults_of_models() -> None:
     assert named(None) == "all-MiniLM-L6-v2"
     assert (named("a/b"), named(Remote()), named(object())) == ("a/b", "theirs", "object")
-    assert default_treatments("a/b") == ("plain", "long")
-    assert default_treatments("a/b", inside=True) == ("plain", "tiles")
+    assert default_treatments("a/b") == ("plain", "fair")
     assert default_treatments(Remote()) == ("plain", "chunk-mean")
 
 

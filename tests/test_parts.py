@@ -53,7 +53,7 @@ def test_texts_without_tokens() -> None:
     assert part_spans(["abcd efgh"], Characters(), PartRule(vectors=2), 4) == [[(0, 4), (5, 9)]]
 
 
-@pytest.mark.parametrize("preset", ["long", "tiles", "plain"])
+@pytest.mark.parametrize("preset", ["tiles-128+short_texts=leave", "tiles-64", "plain"])
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_vectors_are_those_of_the_parts(make_tiny: Make, preset: str, pooling: str) -> None:
     model = make_tiny("bert", pooling, max_position_embeddings=FITS)
@@ -105,7 +105,7 @@ def test_quality_by_the_number_of_vectors(make_tiny: Make, tmp_path: Path) -> No
     log = fairspan.evaluate(
         make_tiny("bert", "mean", max_position_embeddings=FITS),
         collection(tmp_path),
-        treatments=["plain", "tiles"],
+        treatments=["plain", "tiles-64"],
         vectors=[1, 2, "all"],
         documents_only=False,
         store=tmp_path / "store",
@@ -118,7 +118,7 @@ def test_quality_by_the_number_of_vectors(make_tiny: Make, tmp_path: Path) -> No
     rows = rows.sort("treatment", "vectors")
     assert rows.select("treatment", "index").rows() == [
         (treatment, index)
-        for treatment in ("plain", "tiles")
+        for treatment in ("plain", "tiles-64")
         for index in ("whole", "parts-2", "parts-all")
     ]
     # 900, 300 and 126 tokens need 8, 3 and 1 readings of 126 tokens.
@@ -127,14 +127,14 @@ def test_quality_by_the_number_of_vectors(make_tiny: Make, tmp_path: Path) -> No
     expected = [10_000 * per_document * width / 1e6 for per_document in (1, 1.5, 3.25)]
     np.testing.assert_allclose(rows["mb_float32"][:3], expected)
     np.testing.assert_allclose(rows["mb_int8"][:3], np.array(expected) / 4)
-    for treatment in ("plain", "tiles"):
+    for treatment in ("plain", "tiles-64"):
         curve = rows.filter(treatment=treatment)
         least = curve["estimate"][-1] - 0.01
         first = next(place for place, value in enumerate(curve["estimate"]) if value >= least)
         assert curve["enough"].to_list() == [place == first for place in range(3)]
     (panel,) = log.view.chart("vectors").panels
     assert panel.labels == ("1", "2", "all (3.2)")
-    assert [series.name for series in panel.series] == ["plain", "tiles"]
+    assert [series.name for series in panel.series] == ["plain", "tiles-64"]
     assert panel.spots == pytest.approx((0, np.log(1.5) / np.log(3.25), 1))
 
 
@@ -154,7 +154,7 @@ def test_unusable_numbers_of_vectors(options: dict[str, Any], said: str) -> None
 
 def test_inspect_shows_the_parts(make_tiny: Make) -> None:
     model = make_tiny("bert", "mean", max_position_embeddings=FITS)
-    how = {"treatments": ["plain", "long"], "progress": False}
+    how = {"treatments": ["plain", "tiles-128+short_texts=leave"], "progress": False}
     shown = fairspan.inspect(model, DOCUMENTS[0], vectors=3, **how)
     parts = fairspan.encode_parts(model, DOCUMENTS[:1], vectors=3)
     segments = shown.readings[1].segments
@@ -178,7 +178,9 @@ def records(texts: list[str]) -> list[dict[str, str]]:
 def test_embed_writes_a_row_for_every_part(
     make_tiny: Make, tmp_path: Path, options: dict[str, int]
 ) -> None:
-    model = fairspan.calibrate(make_tiny("bert", "mean", max_position_embeddings=FITS), "long")
+    model = fairspan.calibrate(
+        make_tiny("bert", "mean", max_position_embeddings=FITS), "tiles-128+short_texts=leave"
+    )
     how = {"rows_per_shard": 2, "progress": False, **options}
     result = fairspan.embed(model, records(DOCUMENTS), tmp_path / "out", **how)
     rows = result.scan().collect()
@@ -212,7 +214,12 @@ def test_a_document_is_rejected_with_its_part(
     monkeypatch.setattr(UnitWorker, "_vectors", one_bad)
     model = make_tiny("bert", "mean", max_position_embeddings=FITS)
     result = fairspan.embed(
-        model, records(DOCUMENTS), tmp_path / "out", vectors=4, calibration="long", progress=False
+        model,
+        records(DOCUMENTS),
+        tmp_path / "out",
+        vectors=4,
+        calibration="tiles-128+short_texts=leave",
+        progress=False,
     )
     ids = result.scan().collect()["id"].unique(maintain_order=True).to_list()
     assert ids == ["d1", "d2", "d3"]

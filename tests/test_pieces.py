@@ -69,7 +69,7 @@ def test_pieces_agree_with_whole_matrices(make_kind: Make, kind: Kind) -> None:
     """Several tiles in a piece, or one that is longer; segments; prompts; no special tokens."""
     model = make_kind(kind)
     for size, temperature in ((7, 0.6), (33, 1.0)):
-        fair = fairspan.calibrate(model, tile_size=size, temperature=temperature)
+        fair = fairspan.calibrate(model, f"tiles-{size}", temperature=temperature)
         with passes_over(fair) as lengths:
             fair.encode(TEXT)
         shared = sum(fair[0].tiling.shared(fair[0].site, None))
@@ -80,15 +80,15 @@ def test_pieces_agree_with_whole_matrices(make_kind: Make, kind: Kind) -> None:
     segments = [words(count, count) for count in (9, 3, 30, 1, 25, 8)]
     assert_agrees(fair, SegmentedText(segments))
     model.tokenizer.backend_tokenizer.post_processor = None
-    assert_agrees(fairspan.calibrate(model, tile_size=7), TEXT)
+    assert_agrees(fairspan.calibrate(model, "tiles-7"), TEXT)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_half_precision(make_tiny: Make, pooling: str) -> None:
     """The pieces are combined in float32, so they are as near to float32 as one pass is."""
     model = make_tiny("bert", pooling)
-    exact = fairspan.calibrate(model, tile_size=7).encode(TEXT)
-    half = fairspan.calibrate(copy.deepcopy(model).to(torch.bfloat16), tile_size=7)
+    exact = fairspan.calibrate(model, "tiles-7").encode(TEXT)
+    half = fairspan.calibrate(copy.deepcopy(model).to(torch.bfloat16), "tiles-7")
     pieces = half.encode(TEXT, convert_to_tensor=True).float().numpy()
     with patch.object(splitting, "CPU_PIECE", 1000):
         whole = half.encode(TEXT, convert_to_tensor=True).float().numpy()
@@ -98,7 +98,7 @@ def test_half_precision(make_tiny: Make, pooling: str) -> None:
 def test_texts_with_gradients_baskets_or_compiled_layers_are_read_at_once(make_tiny: Make) -> None:
     """And give the same vectors."""
     model = make_tiny("bert", "cls")
-    fair = fairspan.calibrate(model, tile_size=7)
+    fair = fairspan.calibrate(model, "tiles-7")
     expected = fair.encode(TEXT)
     with passes_over(fair) as seen:
         with_gradients = fair(fair.preprocess([TEXT]))["sentence_embedding"]
@@ -115,7 +115,7 @@ def test_texts_with_gradients_baskets_or_compiled_layers_are_read_at_once(make_t
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_other_texts_are_read_between_the_steps(make_tiny: Make, pooling: str) -> None:
     """Two long texts in turns, with short ones, tiled or not, after every step."""
-    fair = fairspan.calibrate(make_tiny("bert", pooling), tile_size=7)
+    fair = fairspan.calibrate(make_tiny("bert", pooling), "tiles-7")
     encoder = DirectEncoder(fair)
     texts = encoder.read([TEXT, words(90, 6), words(12, 7), "w1"])
     alone = [encoder.vectors([text])[0] for text in texts]
@@ -140,7 +140,7 @@ def test_what_a_token_needs_between_two_layers(
 ) -> None:
     """Its state, the embedding that the model's forward keeps, and 110 bytes of ids and geometry,
     but not its queries, keys, values, attention and residuals."""
-    fair = fairspan.calibrate(make_tiny("bert", pooling), tile_size=7)
+    fair = fairspan.calibrate(make_tiny("bert", pooling), "tiles-7")
     monkeypatch.setattr(splitting, "CPU_PIECE", 200)
     peaks = [
         peak_bytes(lambda count=count: fair.encode(words(count), show_progress_bar=False))
@@ -152,7 +152,7 @@ def test_what_a_token_needs_between_two_layers(
 
 def test_threads_read_with_one_model(make_tiny: Make) -> None:
     """The stops of one thread's pieces are none of the other's."""
-    fair = fairspan.calibrate(make_tiny("bert", "cls"), tile_size=7)
+    fair = fairspan.calibrate(make_tiny("bert", "cls"), "tiles-7")
     texts = [words(100, seed) for seed in range(12)]
     alone = [fair.encode(text) for text in texts]
     with ThreadPoolExecutor(3) as threads:
@@ -161,7 +161,7 @@ def test_threads_read_with_one_model(make_tiny: Make) -> None:
 
 
 def test_a_closed_iterator_ends_the_work(make_tiny: Make) -> None:
-    encoder = DirectEncoder(fairspan.calibrate(make_tiny("bert", "mean"), tile_size=7))
+    encoder = DirectEncoder(fairspan.calibrate(make_tiny("bert", "mean"), "tiles-7"))
     texts = encoder.read([TEXT])
     steps = steps_of(encoder, texts)
     assert next(steps) is None
@@ -173,7 +173,7 @@ def test_a_closed_iterator_ends_the_work(make_tiny: Make) -> None:
 
 
 def test_an_error_in_a_piece_is_raised_and_ends_the_others(make_tiny: Make) -> None:
-    fair = fairspan.calibrate(make_tiny("bert", "mean"), tile_size=7)
+    fair = fairspan.calibrate(make_tiny("bert", "mean"), "tiles-7")
     expected = fair.encode(TEXT)
     layer = fair[0].model.encoder.layer[2]
     forward = layer.forward

@@ -207,7 +207,7 @@ def test_baskets_of_all_rows_and_tiles_are_refused(make_tiny: Make) -> None:
 
 def test_a_prompt_that_leaves_no_room_for_a_tile_is_refused(make_tiny: Make) -> None:
     """600 positions are enough for a tile of 590 tokens and ten others."""
-    fair = fairspan.calibrate(make_tiny(), tile_size=590, max_seq_length=700)
+    fair = fairspan.calibrate(make_tiny(), "tiles-590", max_seq_length=700)
     assert np.isfinite(fair.encode(words(690), prompt="w1 " * 8)).all()
     with pytest.raises(
         fairspan.DesignError, match=r"and 11 special and prompt .* tiles of at most 589 tokens"
@@ -227,7 +227,7 @@ def test_positions_that_cannot_start_again_are_refused(make_tiny: Make) -> None:
     embeddings.forward = forward
     assert np.array_equal(model.encode(words(90)), make_tiny().encode(words(90)))
     for dtype in (torch.float32, torch.bfloat16):
-        message = refusal(model.to(dtype), calibration="tiles")
+        message = refusal(model.to(dtype), calibration="tiles-64")
         assert "positions that cannot restart in every tile" in message
         assert "'bert'" in message
 
@@ -238,7 +238,7 @@ def test_a_chat_template_is_refused(make_tiny: Make) -> None:
         **model[0].modality_config,
         "message": model[0].modality_config["text"],
     }
-    assert "chat template" in refusal(model, calibration="tiles")
+    assert "chat template" in refusal(model, calibration="tiles-64")
 
 
 # Odd texts

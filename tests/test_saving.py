@@ -181,7 +181,7 @@ def test_a_limit_beyond_the_positions_survives(
 ) -> None:
     """With the limit of the side without tiles, which is the positions."""
     plain = fairspan.calibrate(make_tiny("roberta"), "plain", max_seq_length=598)
-    model = fairspan.calibrate(plain, "tiles", sides="document", max_seq_length=2000)
+    model = fairspan.calibrate(plain, "tiles-64", sides="document", max_seq_length=2000)
     save(model, tmp_path)
     loaded, long = load(tmp_path), [words(1500), words(700)]
     assert loaded.max_seq_length == 2000
@@ -228,7 +228,7 @@ def test_the_card_names_base_licence_calibration_and_how_to_load(
     """As the hub's library reads it; also after the saved model was calibrated anew."""
     plain = copy_sharing_weights(make_tiny())
     plain[0].model.name_or_path, plain._model_card_text = place, own_card
-    fair = fairspan.calibrate(plain, "tiles")
+    fair = fairspan.calibrate(plain, "tiles-64")
     assert "'max_seq_length': 'any length'" in repr(fair)
     for folder, how, length in (
         ("one", "tiles of 64 tokens at temperature 0.8", "texts of any length"),
@@ -508,7 +508,7 @@ def test_fairspan_load_refuses_any_file_that_may_be_a_pickle(
 
 def test_a_model_that_0_1_saved_is_read(make_tiny: Make, tmp_path: Path) -> None:
     """Its calibration had layout 3, which knew no pooling."""
-    fair = fairspan.calibrate(make_tiny("bert", "cls"), "tiles")
+    fair = fairspan.calibrate(make_tiny("bert", "cls"), "tiles-64")
     fair.save_pretrained(str(tmp_path))
     file = tmp_path / "0_CalibratedTransformer" / "sentence_bert_config.json"
     config = json.loads(file.read_text())

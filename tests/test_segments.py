@@ -126,7 +126,7 @@ def test_segments_without_a_space_between_them() -> None:
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
-@pytest.mark.parametrize("calibration", [None, "tiles"])
+@pytest.mark.parametrize("calibration", [None, "tiles-64"])
 def test_average_is_the_mean_of_segments_embedded_alone(
     make_tiny: Make, calibration: str | None, similarity: str
 ) -> None:

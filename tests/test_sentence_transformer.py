@@ -128,7 +128,7 @@ def test_batch_size_and_order_of_the_texts_do_not_matter(plain: SentenceTransfor
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 def test_long_texts_come_in_every_form_that_encode_offers(make_tiny: Make, pooling: str) -> None:
-    fair = fairspan.calibrate(make_tiny("bert", pooling, normalize=True), "tiles", tile_size=16)
+    fair = fairspan.calibrate(make_tiny("bert", pooling, normalize=True), "tiles-16")
     vectors = fair.encode(TEXTS)
     assert same(fair.encode(TEXTS, truncate_dim=8), vectors[:, :8])
     assert same(fair.encode(TEXTS, convert_to_tensor=True).numpy(), vectors)
@@ -143,7 +143,7 @@ def test_long_texts_come_in_every_form_that_encode_offers(make_tiny: Make, pooli
 def test_a_limit_for_queries_or_of_a_call_is_kept(make_tiny: Make, sides: str) -> None:
     plain = copy.deepcopy(make_tiny("bert", "mean"))
     plain[0].query_length = 10
-    fair = fairspan.calibrate(plain, "long", sides=sides)
+    fair = fairspan.calibrate(plain, "tiles-128+short_texts=leave", sides=sides)
     for options in ({}, {"processing_kwargs": {"text": {"max_length": 6}}}):
         assert same(fair.encode_query(TEXTS, **options), plain.encode_query(TEXTS, **options))
 
@@ -168,7 +168,7 @@ def test_batches_of_very_different_lengths_are_padded_as_ever(
 ) -> None:
     """Here, as arrays, unless the call asks for a padding of its own."""
     texts = [words(5), words(4000), "", words(90)]
-    fair = fairspan.calibrate(make_tiny("bert", "mean", padding_side=side), "tiles")
+    fair = fairspan.calibrate(make_tiny("bert", "mean", padding_side=side), "tiles-64")
     called = []
     monkeypatch.setattr(transformer, "pad", lambda *given: called.append(1) or pad(*given))
     here = fair.preprocess(texts, task="document", **options)
@@ -189,7 +189,7 @@ def test_the_bar_moves_inside_a_long_text(
     monkeypatch.setattr(splitting, "CPU_PIECE", 20)
     monkeypatch.setattr(progress, "tqdm", Seen)
     texts = [" ".join(["w11"] * count) for count in (80, 5, 300)]
-    fair = fairspan.calibrate(make_tiny("bert", "mean"), "tiles", tile_size=16)
+    fair = fairspan.calibrate(make_tiny("bert", "mean"), "tiles-16")
     quiet = fair.encode_document(texts, batch_size=1)
     assert capsys.readouterr().err == ""
     shown = copy.deepcopy(fair).encode_document(texts, batch_size=1, show_progress_bar=True)
@@ -205,9 +205,9 @@ def test_the_bar_moves_inside_a_long_text(
 @pytest.mark.parametrize(
     ("preset", "options", "level", "wanted"),
     [
-        ("tiles", {}, logging.INFO, "Tokens"),
-        ("tiles", {"show_progress_bar": False}, logging.INFO, None),
-        ("tiles", {}, logging.WARNING, None),
+        ("tiles-64", {}, logging.INFO, "Tokens"),
+        ("tiles-64", {"show_progress_bar": False}, logging.INFO, None),
+        ("tiles-64", {}, logging.WARNING, None),
         ("paper", {"show_progress_bar": True}, logging.WARNING, "Batches"),
     ],
 )
@@ -221,7 +221,7 @@ def test_a_bar_is_shown_when_sentence_transformers_shows_one(
     wanted: str | None,
 ) -> None:
     """Tokens are counted in models that read any length."""
-    tiled = fairspan.calibrate(make_tiny("bert", "mean"), "tiles", tile_size=16)
+    tiled = fairspan.calibrate(make_tiny("bert", "mean"), "tiles-16")
     fair = fairspan.calibrate(tiled, preset)
     with caplog.at_level(level, "sentence_transformers"):
         fair.encode_query(TEXTS, **options)

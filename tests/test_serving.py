@@ -351,7 +351,7 @@ def test_truncated_texts_are_named(model: Model) -> None:
 def test_a_request_that_is_too_large(
     model: Model, limits: Limits, given: Any, said: str, param: str | None
 ) -> None:
-    with serving(calibrate(model, "long"), limits=limits) as client:
+    with serving(calibrate(model, "tiles-64", short_texts="leave"), limits=limits) as client:
         refused(ask(client, given), 413, said, param, "request_too_large")
         # Also where no header says how large it is.
         whole = json.dumps({"model": "tiny", "input": given}).encode()
@@ -466,7 +466,7 @@ def test_a_limit_beyond_memory_is_lowered(
     limit: int,
 ) -> None:
     """To four fifths of what is free, but a full batch; not where nothing is known."""
-    fair = calibrate(model, tile_size=16)
+    fair = calibrate(model, "tiles-16")
     free = None if tokens_free is None else tokens_free * fair[0].token_bytes
     monkeypatch.setattr(fitting, "free_bytes", lambda: free)
     allowed = Limits(max_batch_tokens=512, max_request_tokens=2000)

@@ -89,7 +89,7 @@ def served(
 ) -> Iterator[Served]:
     """MiniLM with prompts, in tiles on the side of documents only: the sides of a text differ."""
     folder = tmp_path_factory.mktemp("served") / "my-model"
-    fair = fairspan.calibrate(minilm, "tiles", sides="document", max_seq_length=1024)
+    fair = fairspan.calibrate(minilm, "tiles-64", sides="document", max_seq_length=1024)
     fair.prompts = {"query": "question: ", "document": "passage: "}
     fair.save_pretrained(str(folder))
     model = fairspan.load(folder, device="cpu")

@@ -104,9 +104,13 @@ def serving(
     before: str = "",
     how: signal.Signals | None = signal.SIGTERM,
 ) -> Iterator[Server]:
-    """A server in a process of its own, ended by a signal unless a test does it."""
+    """A server in a process of its own, ended by a signal unless a test does it.
+
+    The model is the plain one, which reads 512 tokens.
+    """
     before += _SLOW.format(seconds=seconds)
-    process = commands.start(model.parent, "serve", model, "--port", "0", *words, before=before)
+    typed = ("serve", model, "--port", "0", "--preset", "plain", *words)
+    process = commands.start(model.parent, *typed, before=before)
     stop = time.monotonic() + SOON
     server = None
     while server is None or not server.is_ready():
@@ -318,8 +322,11 @@ def test_the_end_does_not_wait_forever(commands: Commands, model: Path) -> None:
     [
         ("--host nowhere.invalid", "cannot listen on nowhere.invalid:8000: "),
         ("--host 192.0.2.1 --port 0", "cannot listen on 192.0.2.1:0: "),
-        ("--max-seq-length 9999", "max_seq_length=9999 is more than the model's 600 positions"),
-        ("--preset tiles --calibration x.json", "preset and calibration both"),
+        (
+            "--preset plain --max-seq-length 9999",
+            "max_seq_length=9999 is more than the model's 600 positions",
+        ),
+        ("--preset fair --calibration x.json", "preset and calibration both"),
         ("--api-key schlüssel", "printable ASCII"),
         ("--api-key 'two words'", "and no blanks"),
         ("--dtype int3", "there is no dtype 'int3'"),

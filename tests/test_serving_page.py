@@ -50,7 +50,7 @@ def plain(make_tiny: Callable[..., Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def served(plain: Any) -> Any:
-    return fairspan.calibrate(plain, "tiles", tile_size=8, max_seq_length=2000)
+    return fairspan.calibrate(plain, "tiles-8", max_seq_length=2000)
 
 
 @pytest.fixture

@@ -99,8 +99,8 @@ def test_baskets(
 @pytest.mark.parametrize(
     "settings",
     [
-        {"tile_size": 7},
-        {"tile_size": 16, "temperature": 0.5},
+        {"calibration": "tiles-7"},
+        {"calibration": "tiles-16", "temperature": 0.5},
         pytest.param({"tile_size": 7, "strength": 0.5, "layers": "all"}, marks=pytest.mark.slow),
     ],
 )

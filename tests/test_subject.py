@@ -120,7 +120,7 @@ def beyond(folder: Path, window: int | None) -> Subject:
 
 def test_the_window_belongs_to_the_treatment(tmp_path: Path) -> None:
     """What was asked for in tiles, and otherwise the positions."""
-    none, tiles, only = treatments = as_treatments(["none", "tiles", "tiles+sides=document"])
+    none, tiles, only = treatments = as_treatments(["none", "tiles-64", "tiles-64+sides=document"])
     asked = beyond(tmp_path, 100).reading(treatments)
     assert [asked.window(one) for one in treatments] == [40, 100, 100]
     assert [asked.window(one, "segments") for one in treatments] == [40, 100, 40]
@@ -134,8 +134,8 @@ def test_the_window_belongs_to_the_treatment(tmp_path: Path) -> None:
     ("names", "longest", "shortest"),
     [
         (["none"], 40, 40),
-        (["none", "long"], None, 40),
-        (["tiles"], None, None),
+        (["none", "tiles-128+short_texts=leave"], None, 40),
+        (["tiles-64"], None, None),
         (["none", "chunk-mean"], 40, 40),
     ],
 )
@@ -154,9 +154,13 @@ def test_without_a_window_tiles_read_any_length(
         (
             ["none", "paper"],
             False,
-            "the model can read: use at most 40, or name a treatment in tiles, such as tiles",
+            "the model can read: use at most 40, or name a treatment in tiles, such as fair",
         ),
-        (["tiles", "paper"], True, "paper can read: use at most 40, or only treatments in tiles"),
+        (
+            ["tiles-64", "paper"],
+            True,
+            "paper can read: use at most 40, or only treatments in tiles",
+        ),
     ],
 )
 def test_a_window_that_nothing_reads_is_one_line(
@@ -172,9 +176,7 @@ def test_a_window_that_nothing_reads_is_one_line(
 def test_a_model_that_comes_in_tiles_reads_what_it_is_set_to(tmp_path: Path) -> None:
     """Under a treatment that puts another calibration in its place it does not."""
     none, paper = treatments = as_treatments(["none", "paper"])
-    tiled = fairspan.calibrate(
-        beyond(tmp_path, None).model, "tiles", tile_size=16, max_seq_length=100
-    )  # type: ignore[arg-type]
+    tiled = fairspan.calibrate(beyond(tmp_path, None).model, "tiles-16", max_seq_length=100)  # type: ignore[arg-type]
     subject = open_subject(tiled).reading(treatments)
     assert (subject.window(none), subject.window(paper), subject.counter.window) == (100, 40, 100)
     tiled.save_pretrained(str(tmp_path / "tiled"))
@@ -225,7 +227,9 @@ def test_a_model_in_tiles_of_its_window_tells_windows_apart(tmp_path: Path) -> N
     seen = []
     for window in (64, 32):
         model.max_seq_length = window
-        seen.append(open_subject(fairspan.calibrate(model, "long")).calibrations)
+        seen.append(
+            open_subject(fairspan.calibrate(model, "tiles-128+short_texts=leave")).calibrations
+        )
     assert seen[0] != seen[1]
 
 

@@ -38,12 +38,12 @@ Make = Callable[..., SentenceTransformer]
 # at a border, one token after it, less than a tile, one token, none.
 TEXTS = [words(count, seed) for seed, count in enumerate((70, 45, 28, 8, 7, 3, 1, 0), 1)]
 PLAIN: list[dict[str, Any]] = [
-    {"tile_size": 7},
-    {"tile_size": 16, "temperature": 1.0},
-    {"tile_size": 64, "temperature": 0.8},
-    {"tile_size": 1, "temperature": 0.7},
-    {"tile_size": 7, "temperature": 0.5, "scale_position_bias": True},
-    {"tile_size": "window", "temperature": 0.6},
+    {"calibration": "tiles-7"},
+    {"calibration": "tiles-16", "temperature": 1.0},
+    {"calibration": "tiles-64", "temperature": 0.8},
+    {"calibration": "tiles-1", "temperature": 0.7},
+    {"calibration": "tiles-7", "temperature": 0.5, "scale_position_bias": True},
+    {"calibration": "tiles-64", "tile_size": "window", "temperature": 0.6},
 ]
 # For the pooled row alone: every row of a tiled layer in baskets is refused.
 WITH_BASKETS: list[dict[str, Any]] = [
@@ -203,9 +203,9 @@ def test_segments_are_tiles(make_kind: Make, kind: Kind) -> None:
         SegmentedText([words(n, seed=n + number) for number, n in enumerate(counts)])
         for counts in pages
     ]
-    assert_agrees(fairspan.calibrate(make_kind(kind), tile_size=7), documents)
+    assert_agrees(fairspan.calibrate(make_kind(kind), "tiles-7"), documents)
     few = make_kind(kind, max_position_embeddings=20)
-    fair = fairspan.calibrate(few, tile_size=7, max_seq_length=90, temperature=0.7)
+    fair = fairspan.calibrate(few, "tiles-7", max_seq_length=90, temperature=0.7)
     assert_agrees(fair, [*documents, words(50), "", "w1"])
 
 
@@ -215,7 +215,7 @@ def test_prompts_are_shared(make_kind: Make, kind: Kind, include_prompt: bool) -
     """As special tokens are; one that pools its first token after the prompt shares it too."""
     model = make_kind(kind)
     model[1].include_prompt = include_prompt
-    fair = fairspan.calibrate(model, tile_size=7)
+    fair = fairspan.calibrate(model, "tiles-7")
     assert_agrees(fair, TEXTS[1:], prompt="w1 w2 w3 ")
     pages = [SegmentedText([words(9, seed=1), words(20, seed=2)]), SegmentedText([words(3)])]
     assert_agrees(fair, pages, prompt="w1 w2 w3 ")
@@ -226,7 +226,7 @@ def test_tokenizers_without_special_tokens(make_kind: Make, kind: Kind) -> None:
     """The pooled token is shared all the same; with mean pooling nothing is."""
     model = make_kind(kind)
     model.tokenizer.backend_tokenizer.post_processor = None
-    fair = fairspan.calibrate(model, tile_size=7)
+    fair = fairspan.calibrate(model, "tiles-7")
     assert_agrees(fair, TEXTS[:-1])
     alone = fair.encode(TEXTS[1])
     assert np.abs(fair.encode(["", *TEXTS[:2]])[2] - alone).max() <= TOLERANCE * np.abs(alone).max()
@@ -241,9 +241,9 @@ def test_blocks_do_not_show(make_kind: Make, monkeypatch: pytest.MonkeyPatch, ki
     a device whose values are not looked at."""
     model = make_kind(kind)
     fields = {"scale_position_bias": kind[0] == "t5"}
-    fair = fairspan.calibrate(model, tile_size=7, **fields)
+    fair = fairspan.calibrate(model, "tiles-7", **fields)
     model.tokenizer.backend_tokenizer.post_processor = None
-    bare = fairspan.calibrate(model, tile_size=7, **fields)
+    bare = fairspan.calibrate(model, "tiles-7", **fields)
     with monkeypatch.context() as patched:
         for name in ("_ROWS_AT_A_TIME", "_MASK_AT_A_TIME", "_STEP", "_LENGTHS"):
             patched.setattr(tile_rows_module, name, 1)
@@ -266,7 +266,7 @@ def test_a_very_large_dimension_does_not_hide_the_others(
     embeddings = model[0].model.embeddings
     embeddings.tok_embeddings.weight.data[:, 3] = 4
     embeddings.norm.weight.data[3] = 10
-    fair = fairspan.calibrate(model, tile_size=7)
+    fair = fairspan.calibrate(model, "tiles-7")
     assert not fair[0].tiling.positions.causal
     assert_agrees(fair, TEXTS, TOLERANCE if dtype == torch.float32 else 0.08)
 
@@ -275,7 +275,7 @@ def test_bidirectional_gemma(make_tiny: Make) -> None:
     """A decoder that was made to look both ways, with windows: its masks come from functions of its
     own."""
     model = make_tiny("gemma3_text", "mean", use_bidirectional_attention=True)
-    fair = fairspan.calibrate(model, tile_size=16)
+    fair = fairspan.calibrate(model, "tiles-16")
     assert not fair[0].tiling.positions.causal
     assert_agrees(fair, TEXTS)
 
@@ -291,9 +291,9 @@ def test_texts_of_one_tile_are_read_as_they_were(make_kind: Make, kind: Kind) ->
     the padding on.
     """
     model = make_kind(kind)
-    small = fairspan.calibrate(model, tile_size=8)
+    small = fairspan.calibrate(model, "tiles-8")
     model.max_seq_length = 10
-    long = fairspan.calibrate(model)
+    long = fairspan.calibrate(model, "tiles-128", short_texts="leave")
 
     @settings(max_examples=10)
     @given(st.lists(st.integers(0, 8), min_size=1, max_size=5), st.sampled_from([small, long]))
@@ -334,7 +334,7 @@ def test_the_order_of_tiles_does_not_matter(make_kind: Make, kind: Kind) -> None
     """Of equally long ones. Nor does the order of segments matter, of any lengths, if they are
     tiles. In a plain model it does."""
     model = make_kind(kind)
-    fair = fairspan.calibrate(model, tile_size=6)
+    fair = fairspan.calibrate(model, "tiles-6")
 
     def both_orders(model: SentenceTransformer, parts: list[str], order: list[int]) -> float:
         turned = [parts[number] for number in order]
@@ -368,7 +368,7 @@ def test_texts_of_similar_lengths_are_read_together(
     """Where a pass takes as long as 48 tokens, and with a bounded number of tokens.
     Whoever wants the tokens gets all of them, in order."""
     texts = [words(9), words(33), words(90), "", words(3), words(40), "w1"]
-    fair = fairspan.calibrate(make_kind(kind), tile_size=16, pooling="auto")
+    fair = fairspan.calibrate(make_kind(kind), "tiles-16", pooling="auto")
     fair[1].include_prompt = include_prompt
     options = {} if include_prompt else {"prompt": "w7 w8 "}
     more = 0 if include_prompt else 2
@@ -428,7 +428,7 @@ def test_no_tiles_are_laid_for_a_batch_that_is_read_in_parts(
 ) -> None:
     """Which would be as wide as its longest text, while a GPU waits."""
     monkeypatch.setattr(splitting, "CPU_PASS", 0)
-    fair = fairspan.calibrate(make_tiny("bert", "mean"), tile_size=16, pooling="even")
+    fair = fairspan.calibrate(make_tiny("bert", "mean"), "tiles-16", pooling="even")
     with patch.object(tiling, "lay_tiles", wraps=lay_tiles) as laid:
         fair.encode([words(90), words(40), words(40, 1), "w1"])
     assert [(*call.args[0].shape,) for call in laid.call_args_list] == [(1, 92), (2, 42)]
@@ -452,7 +452,7 @@ def test_whatever_follows_long_texts_are_read_few_at_a_time(
     modules[1] = Pooling(modules[1].embedding_dimension, mode, include_prompt="prompt" not in tail)
     modules[1:1] = [Doubled()] if tail == "doubled" else []
     model = SentenceTransformer(modules=modules, device="cpu").eval()
-    fair = fairspan.calibrate(model, tile_size=16, temperature=0.7)
+    fair = fairspan.calibrate(model, "tiles-16", temperature=0.7)
     features = fair.preprocess([words(90), words(40), words(33), "w1"], prompt="w1 w2 ")
     together = fair(dict(features))
     monkeypatch.setattr(splitting, "AT_A_TIME", 100)
@@ -483,7 +483,7 @@ def position_ids_seen(fair: SentenceTransformer) -> Iterator[list[int]]:
 def test_a_padding_id_beyond_the_positions(make_tiny: Make) -> None:
     """As GPT-2's: positions do not begin after it, and nobody asks for the one that would."""
     fair = fairspan.calibrate(
-        make_tiny("bert", "mean", pad_token_id=90, max_position_embeddings=64), tile_size=16
+        make_tiny("bert", "mean", pad_token_id=90, max_position_embeddings=64), "tiles-16"
     )
     assert fair[0].tiling.positions.base == 0
     assert_agrees(fair, [words(50), words(20, 1)])
@@ -496,7 +496,7 @@ def test_texts_may_be_longer_than_the_positions(make_kind: Make, kind: Kind) -> 
     """
     model = make_kind(kind, max_position_embeddings=24)
     before = model.max_seq_length
-    fair = fairspan.calibrate(model, tile_size=16, max_seq_length=202)
+    fair = fairspan.calibrate(model, "tiles-16", max_seq_length=202)
     assert (fair.max_seq_length, model.max_seq_length) == (202, before)
     with position_ids_seen(fair) as seen:
         assert_agrees(fair, [words(200, seed=1), words(90, seed=2), words(16, seed=3), "w1"])
@@ -514,7 +514,7 @@ MATES += [("modernbert", "mean", "left"), ("t5", "mean", "left"), ("mistral", "m
 @kinds(["bert", "qwen3"], MATES)
 def test_batch_mates_and_padding_do_not_change_a_text(make_kind: Make, kind: Kind) -> None:
     """Learned positions may be padded on the left as well."""
-    fair = fairspan.calibrate(make_kind(kind), tile_size=8)
+    fair = fairspan.calibrate(make_kind(kind), "tiles-8")
 
     @settings(max_examples=10)
     @given(
@@ -543,7 +543,7 @@ def test_no_tensor_grows_with_the_square_of_the_length(
 ) -> None:
     """2,050 tokens, alone and beside a shorter text: none has a quarter of L×L elements."""
     model = make_tiny(architecture, pooling, max_position_embeddings=2100)
-    fair = fairspan.calibrate(model, tile_size=64, max_seq_length=2050, temperature=0.8)
+    fair = fairspan.calibrate(model, "tiles-64", max_seq_length=2050, temperature=0.8)
     for texts in ([words(2048)], [words(2048), words(1000)]):
         # Not in inference mode, in which the inner steps of SDPA cannot be seen.
         with torch.no_grad(), LargestTensor() as largest:
@@ -563,7 +563,7 @@ def test_only_the_tiled_side_reads_further(make_tiny: Make) -> None:
     """Queries are cut at the 600 positions, where the plain model is cut that is asked for as much;
     documents are read to the end."""
     model = fairspan.calibrate(make_tiny("bert", "cls"), "plain", max_seq_length=600)
-    fair = fairspan.calibrate(model, "tiles", sides="document", max_seq_length=2000)
+    fair = fairspan.calibrate(model, "tiles-64", sides="document", max_seq_length=2000)
     texts = [words(1500), words(700), words(550), words(90), "w1"]
     assert np.array_equal(fair.encode_query(texts), model.encode_query(texts))
     document = fair.encode_document(texts[0])
@@ -574,7 +574,7 @@ def test_only_the_tiled_side_reads_further(make_tiny: Make) -> None:
 
 
 def test_a_limit_set_by_hand(make_tiny: Make) -> None:
-    fair = fairspan.calibrate(make_tiny("bert", "cls"), tile_size=16, sides="document")
+    fair = fairspan.calibrate(make_tiny("bert", "cls"), "tiles-16", sides="document")
     fair.max_seq_length = 30
     assert np.array_equal(fair.encode(words(90)), fair.encode(words(28)))
     assert np.array_equal(fair.encode_query(words(90)), fair.encode_query(words(28)))
@@ -587,10 +587,10 @@ def test_a_limit_set_by_hand(make_tiny: Make) -> None:
 def test_without_tiles_the_plain_limit_is_back(make_tiny: Make) -> None:
     """The model's own, or the positions where more was asked for."""
     own = make_tiny("bert", "cls")
-    assert fairspan.calibrate(fairspan.calibrate(own, "tiles"), "paper").max_seq_length == 512
+    assert fairspan.calibrate(fairspan.calibrate(own, "tiles-64"), "paper").max_seq_length == 512
     model = fairspan.calibrate(own, "plain", max_seq_length=600)
-    tiled = fairspan.calibrate(own, "tiles", max_seq_length=2000)
-    assert fairspan.calibrate(tiled, tile_size=16).max_seq_length == 2000
+    tiled = fairspan.calibrate(own, "tiles-64", max_seq_length=2000)
+    assert fairspan.calibrate(tiled, "tiles-16").max_seq_length == 2000
     for preset in ("paper", "none"):
         again = fairspan.calibrate(tiled, preset)
         wanted = fairspan.calibrate(model, preset).encode(words(900))
@@ -615,11 +615,11 @@ def test_each_tower_of_a_router_has_tiles_of_its_own(make_tiny: Make) -> None:
     )
     model = SentenceTransformer(modules=[towers], device="cpu")
     texts = [words(700), words(90), "w1"]
-    both = fairspan.calibrate(model, tile_size=16, max_seq_length=900)
-    one = fairspan.calibrate(both, tile_size=16, sides="document")
+    both = fairspan.calibrate(model, "tiles-16", max_seq_length=900)
+    one = fairspan.calibrate(both, "tiles-16", sides="document")
     alone = {"query": make_tiny("roberta", "mean"), "document": make_tiny("bert", "cls")}
     tiled = {
-        side: fairspan.calibrate(plain, tile_size=16, max_seq_length=900)
+        side: fairspan.calibrate(plain, "tiles-16", max_seq_length=900)
         for side, plain in alone.items()
     }
     assert np.array_equal(both.encode_query(texts), tiled["query"].encode(texts))
@@ -636,7 +636,7 @@ def test_gradients_are_those_of_the_matrices(
     """Of a padded batch, against each text alone: a row that sees nothing has no gradient. In
     float64, but for norms inside some models."""
     model = copy.deepcopy(make_tiny(architecture, pooling)).double()
-    fair = fairspan.calibrate(model, tile_size=7, temperature=0.8)
+    fair = fairspan.calibrate(model, "tiles-7", temperature=0.8)
     texts = [words(40), words(9), "w1"]
     fast = gradients(fair, [texts])
     with matrices_instead():
@@ -653,7 +653,9 @@ BASKETS = {"basket_size": 7, "layers": "all"}
 
 @pytest.mark.parametrize("part", ["value", "key"])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-@pytest.mark.parametrize("fields", [{"tile_size": 64}, BASKETS, BASKETS | {"strength": 0.5}])
+@pytest.mark.parametrize(
+    "fields", [{"calibration": "tiles-64"}, BASKETS, BASKETS | {"strength": 0.5}]
+)
 def test_an_adapter_on_one_part_alone_has_its_gradient(
     make_tiny: Make, pooling: str, fields: dict[str, Any], part: str
 ) -> None:
@@ -676,7 +678,7 @@ def test_trainers_give_the_length_of_a_prompt_as_a_tensor(
     model = copy.deepcopy(make_tiny("bert", pooling.replace("even", "mean")))
     model[1].include_prompt = False
     how = "even" if pooling == "even" else "model"
-    fair = fairspan.calibrate(model, tile_size=7, pooling=how)
+    fair = fairspan.calibrate(model, "tiles-7", pooling=how)
     with torch.inference_mode():
         features = fair.preprocess([words(30, 1), words(20, 2)], prompt="w1 w2 w3 ")
         assert features["prompt_length"] == 4
@@ -697,7 +699,7 @@ def test_the_transformer_alone_gives_all_tokens(
     """Also where vectors are ready before the pooling, and they pool to the same vectors."""
     is_even = pooling == "even"
     model = make_tiny("bert", "mean" if is_even else pooling)
-    fair = fairspan.calibrate(model, tile_size=7, pooling="even" if is_even else "model")
+    fair = fairspan.calibrate(model, "tiles-7", pooling="even" if is_even else "model")
     texts = [words(300, 1), words(20, 2)]
     with torch.inference_mode():
         features = fair[0](fair.preprocess(texts))
@@ -716,7 +718,7 @@ def gradients(fair: SentenceTransformer, batches: list[list[str]]) -> dict[str, 
     return {name: p.grad.clone() for name, p in fair.named_parameters() if p.grad is not None}
 
 
-@pytest.mark.parametrize("fields", [{"tile_size": 7}, {"basket_size": 7, "layers": 2}])
+@pytest.mark.parametrize("fields", [{"calibration": "tiles-7"}, {"basket_size": 7, "layers": 2}])
 @pytest.mark.parametrize("architecture", ["bert", "t5"])
 def test_gradient_checkpointing_computes_every_layer_as_before(
     make_tiny: Make, architecture: str, fields: dict[str, int]
@@ -751,7 +753,7 @@ def test_gradients_of_a_text_that_is_all_prompt(make_tiny: Make) -> None:
     """It has fewer tokens than are shared: the first after the prompt is </s>."""
     model = copy.deepcopy(make_tiny("bert", "cls")).double()
     model[1].include_prompt = False
-    fair = fairspan.calibrate(model, tile_size=7)
+    fair = fairspan.calibrate(model, "tiles-7")
 
     def gradient(batches: list[list[str]]) -> Tensor:
         fair.zero_grad()

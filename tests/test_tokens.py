@@ -95,7 +95,7 @@ def test_the_last_space_of_a_prompt_belongs_to_the_text(bytewise: SentenceTransf
     """Tiles do not share the word after it. A pooling that skips the prompt skips what it does in
     the plain model."""
     text = "w" * 40
-    fair = fairspan.calibrate(bytewise, tile_size=8)
+    fair = fairspan.calibrate(bytewise, "tiles-8")
     features = fair.preprocess([text], prompt="w ")
     assert bytewise.preprocess([text], prompt="w ")["prompt_length"] == 3
     assert features["prompt_length"] == 2
@@ -107,7 +107,7 @@ def test_the_last_space_of_a_prompt_belongs_to_the_text(bytewise: SentenceTransf
     skipping = copy_sharing_weights(bytewise)
     skipping[1].include_prompt = False
     assert (
-        fairspan.calibrate(skipping, tile_size=8).preprocess([text], prompt="w ")["prompt_length"]
+        fairspan.calibrate(skipping, "tiles-8").preprocess([text], prompt="w ")["prompt_length"]
         == 3
     )
 
@@ -175,14 +175,12 @@ def test_an_encoder_cuts_at_its_own_window(tmp_path: Path) -> None:
         cut, expected = made.vectors([long])[0], made.vectors([beginning])[0]
         assert np.allclose(cut, expected, atol=1e-6)
         assert made.key(long) == encoder(short, name).key(long) != made.key(beginning)
-    tiled = encoder(model, "tiles+tile_size=8")
+    tiled = encoder(model, "tiles-8")
     assert tiled.window == 200
     assert not np.allclose(tiled.vectors([long])[0], tiled.vectors([beginning])[0], atol=1e-3)
-    by_hand = fairspan.calibrate(short, tile_size=8, temperature=0.8, max_seq_length=200).encode(
-        text
-    )
+    by_hand = fairspan.calibrate(short, "tiles-8", temperature=0.8, max_seq_length=200).encode(text)
     assert np.allclose(tiled.vectors([long])[0], by_hand, atol=1e-6)
-    assert tiled.key(long) != encoder(short, "tiles+tile_size=8").key(long), "which cuts it"
+    assert tiled.key(long) != encoder(short, "tiles-8").key(long), "which cuts it"
     assert model.max_seq_length == 200
 
 

@@ -43,8 +43,9 @@ BASKETS = {"basket_size": 16, "temperature": 0.7, "layers": "all"}
 CASES = [
     (kind, fields)
     for kind in REPRESENTATIVES
-    for fields in ({"tile_size": 16, "temperature": 0.8}, BASKETS)
+    for fields in ({"calibration": "tiles-16", "temperature": 0.8}, BASKETS)
 ]
+TILES = "tiles-128+short_texts=leave"
 CASES += [(("bert", "cls", "right"), {"tile_size": 16, "strength": 1.0, "basket_size": 7})]
 
 
@@ -84,9 +85,13 @@ def test_an_adapter_has_the_gradients_of_the_matrices(
 def test_weights_are_trained_in_both_models_an_adapter_or_a_copy_in_one(tmp_path: Path) -> None:
     plain = tiny(tmp_path)
     before = plain.encode(TEXTS)
-    fair = adapted(fairspan.calibrate(plain))
+    fair = adapted(fairspan.calibrate(plain, TILES))
     changes = []
-    for model in (copy.deepcopy(fairspan.calibrate(plain)), fair, fairspan.calibrate(plain)):
+    for model in (
+        copy.deepcopy(fairspan.calibrate(plain, TILES)),
+        fair,
+        fairspan.calibrate(plain, TILES),
+    ):
         start = model.encode(TEXTS)
         model(model.preprocess(TEXTS))["sentence_embedding"].square().sum().backward()
         torch.optim.SGD([one for one in model.parameters() if one.requires_grad], lr=1e-2).step()
@@ -96,7 +101,7 @@ def test_weights_are_trained_in_both_models_an_adapter_or_a_copy_in_one(tmp_path
 
 
 @pytest.mark.filterwarnings("ignore")  # those of the trainer
-@pytest.mark.parametrize(("pooling", "preset"), [("mean", "long"), ("cls", "paper")])
+@pytest.mark.parametrize(("pooling", "preset"), [("mean", TILES), ("cls", "paper")])
 def test_the_trainer_trains_an_adapter_finds_the_best_and_goes_on(
     tmp_path: Path, pooling: str, preset: str
 ) -> None:
@@ -139,7 +144,7 @@ def test_an_adapter_cannot_run_anything(
     tmp_path: Path, trap: str, load: Callable[..., Any]
 ) -> None:
     """peft imports the module that an adapter for Megatron names, and reads pickles."""
-    adapted(fairspan.calibrate(tiny(tmp_path))).save_pretrained(str(tmp_path / "fair"))
+    adapted(fairspan.calibrate(tiny(tmp_path), TILES)).save_pretrained(str(tmp_path / "fair"))
     part = tmp_path / "fair" / "0_CalibratedTransformer"
     if trap == "megatron_config":
         values = json.loads((part / "adapter_config.json").read_text())

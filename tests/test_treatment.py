@@ -12,6 +12,8 @@ from fairspan.calibration.calibration import PRESETS
 from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.calibration.words import in_words
 
+TILES = Calibration.preset("tiles-64")
+
 
 @pytest.mark.parametrize(
     ("name", "wanted"),
@@ -36,13 +38,13 @@ from fairspan.calibration.words import in_words
             "tempscale+scale_position_bias=true",
             Calibration(strength=0, temperature=0.8, scale_position_bias=True),
         ),
-        ("tiles+tile_size=32", PRESETS["tiles"].but(tile_size=32)),
-        ("tiles-256", PRESETS["tiles"].but(tile_size=256)),
-        ("tiles-256+sides=document", PRESETS["tiles"].but(tile_size=256, sides="document")),
-        ("long+tile_size=window", PRESETS["long"].but(tile_size="window")),
+        ("tiles-64+tile_size=32", TILES.but(tile_size=32)),
+        ("tiles-256", TILES.but(tile_size=256)),
+        ("tiles-256+sides=document", TILES.but(tile_size=256, sides="document")),
+        ("fair+tile_size=window", PRESETS["fair"].but(tile_size="window")),
         ("plain+tile_size=64", Calibration(strength=0, tile_size=64)),
         ("paper+tile_size=64", Calibration(tile_size=64)),
-        ("tiles+tile_size=null+pooling=model", PRESETS["tempscale"]),
+        ("tiles-64+tile_size=null+pooling=model", PRESETS["tempscale"]),
         ("q 0.8, d 1", Calibration(strength=0, temperature={"query": 0.8, "document": 1})),
     ],
 )
@@ -62,13 +64,13 @@ def test_none_is_read_as_plain(name: str) -> None:
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
-        ("tiles+tiles=segments", True),
+        ("tiles-64+tiles=segments", True),
         ("chunk-mean+chunks=segments", True),
-        ("tiles+baskets=segments", True),
+        ("tiles-64+baskets=segments", True),
         ("paper+baskets=segments", True),
-        ("tiles", False),
-        ({"name": "mine", "preset": "tiles", "tiles": "segments"}, True),
-        ({"name": "tiles+tiles=segments", "tile_size": 32}, True),
+        ("tiles-64", False),
+        ({"name": "mine", "preset": "tiles-64", "tiles": "segments"}, True),
+        ({"name": "tiles-64+tiles=segments", "tile_size": 32}, True),
     ],
 )
 def test_segments_as_tiles_or_baskets(given: Any, wanted: bool) -> None:
@@ -82,10 +84,10 @@ def test_segments_as_tiles_or_baskets(given: Any, wanted: bool) -> None:
     [
         ({"name": "plain"}, PRESETS["plain"]),
         ({"name": "512-last"}, Calibration(basket_size=512, layers="last")),
-        ({"name": "tiles-256"}, PRESETS["tiles"].but(tile_size=256)),
+        ({"name": "tiles-256"}, TILES.but(tile_size=256)),
         (
             {"name": "tiles-256", "temperature": 1},
-            PRESETS["tiles"].but(tile_size=256, temperature=1),
+            TILES.but(tile_size=256, temperature=1),
         ),
         ({"name": "paper+basket_size=64"}, Calibration(basket_size=64)),
         ({"name": "mine", "preset": "retrieval"}, PRESETS["retrieval"]),
@@ -109,7 +111,7 @@ def test_tables(table: dict[str, Any], wanted: Calibration | Treatment) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ("papre", "there is no treatment 'papre': begin with long, tiles"),
+        ("papre", "there is no treatment 'papre': begin with fair, paper"),
         ("", "there is no treatment ''"),
         ("128-first", "there is no treatment '128-first'"),
         ("128-last_half_", "128-last_half_"),
@@ -126,8 +128,8 @@ def test_tables(table: dict[str, Any], wanted: Calibration | Treatment) -> None:
         ("paper+strength=2", "strength must be a number from 0 to 1, got 2"),
         ("paper+sides=left", "'both', 'document', 'query', got 'left'"),
         (
-            "tiles+tiles=words",
-            "tiles can be segments, as in tiles+tiles=segments, or omitted, got 'words'",
+            "tiles-64+tiles=words",
+            "tiles can be segments, as in fair+tiles=segments, or omitted, got 'words'",
         ),
         (
             "paper+tiles=segments",
@@ -138,7 +140,7 @@ def test_tables(table: dict[str, Any], wanted: Calibration | Treatment) -> None:
             "'mine' has no tiles: give it a tile_size",
         ),
         ("tempscale+baskets=segments", "has no baskets: give it a strength above 0 or a tile_size"),
-        ("tiles+tile_size=0", "a whole number of tokens, or 'window', got 0"),
+        ("tiles-64+tile_size=0", "a whole number of tokens, or 'window', got 0"),
         ("paper+tile_reach=1", "no field 'tile_reach'"),
         ({"preset": "paper"}, "needs a name, got {'preset': 'paper'}"),
         ({"name": 3}, "needs a name"),
@@ -196,6 +198,7 @@ CALIBRATIONS = st.builds(
     scale_position_bias=st.booleans(),
     pooling=st.sampled_from(["model", "even", "auto"]),
     ridge=st.floats(1e-3, 10),
+    level=st.booleans(),
 )
 
 
@@ -215,7 +218,7 @@ def test_a_calibration_is_named_so_that_its_name_means_it(calibration: Calibrati
 @pytest.mark.parametrize(
     ("calibration", "name", "words"),
     [
-        ({"pooling": "even"}, "even+sides=both", "pooled evenly"),
+        ({"pooling": "even"}, "plain+pooling=even", "pooled evenly"),
         (
             {"tile_size": 48, "temperature": 0.7, "pooling": "even", "ridge": 0.1},
             "tiles-48+temperature=0.7+pooling=even+ridge=0.1",
@@ -223,7 +226,7 @@ def test_a_calibration_is_named_so_that_its_name_means_it(calibration: Calibrati
         ),
         (
             {"tile_size": 48, "short_texts": "leave", "pooling": "auto"},
-            "long+temperature=1+tile_size=48",
+            "tiles-48+short_texts=leave+temperature=1",
             "long texts in tiles of 48 tokens, pooled evenly if the model takes the mean",
         ),
         (
@@ -234,9 +237,8 @@ def test_a_calibration_is_named_so_that_its_name_means_it(calibration: Calibrati
     ],
 )
 def test_names_and_words_of_calibrations(
-    monkeypatch: pytest.MonkeyPatch, calibration: dict[str, Any], name: str, words: str
+    calibration: dict[str, Any], name: str, words: str
 ) -> None:
-    monkeypatch.setitem(PRESETS, "tiles", Calibration(strength=0, temperature=0.8, tile_size=64))
     made = PRESETS["plain"].but(**calibration)
     assert (as_treatment(made).name, in_words(made)) == (name, words)
 
@@ -247,10 +249,11 @@ def test_names_and_words_of_calibrations(
         *((preset.to_dict(), name) for name, preset in PRESETS.items()),
         ({"strength": 0, "temperature": 0.9}, "plain+temperature=0.9"),
         ({"strength": 0, "basket_size": 64}, "plain+basket_size=64"),
-        ({**PRESETS["long"].to_dict(), "temperature": 1}, "long+temperature=1"),
+        ({**PRESETS["fair"].to_dict(), "temperature": 1}, "fair+temperature=1"),
+        ({**PRESETS["fair"].to_dict(), "short_texts": "leave"}, "fair+short_texts=leave"),
+        ({**TILES.to_dict(), "tile_size": 32}, "tiles-32"),
         ({**PRESETS["tempscale"].to_dict(), "sides": "document"}, "tempscale+sides=document"),
         ({**PRESETS["retrieval"].to_dict(), "strength": 0.7}, "retrieval+strength=0.7"),
-        ({**PRESETS["even"].to_dict(), "ridge": 1}, "even+ridge=1"),
         ({"strength": 0, "temperature": {"query": 0.8, "document": 0.9}}, "q 0.8, d 0.9"),
         ({"tile_size": 64, "strength": 1}, "paper+tile_size=64"),
     ],

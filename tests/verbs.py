@@ -15,7 +15,7 @@ from tests.tiny import words
 
 LANGUAGES = ("en", "it")
 STRONG = "tempscale+temperature=0.5"
-GRID = [STRONG, "tiles+tile_size=8"]
+GRID = [STRONG, "tiles-8"]
 
 
 def article(number: int, sentences: int = 14) -> str:

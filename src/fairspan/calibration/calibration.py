@@ -19,6 +19,12 @@ Layers = str | int | tuple[int, ...]
 CALIBRATION_FILE = "calibration.json"
 LAYER_NAMES = ("last_half", "last", "all")
 WINDOW = "window"
+DEFAULT = "fair"
+"""The preset of models that are calibrated without naming one."""
+LEAVE_PLAIN = 'calibration="plain"'
+"""How to ask in Python for a model as it is."""
+REMOVED = {"long": "fair", "tiles": "tiles-64", "even": "plain+pooling=even+sides=document"}
+"""What to write in place of presets that there were."""
 WIDEST_WINDOW = 512
 """The most tokens that "window" stands for: what wider windows read at once, they find less of."""
 _OF_BASKETS = {"basket_size", "layers", "strength", "bos", "eos"}
@@ -146,14 +152,22 @@ class Calibration:
 
     @classmethod
     def preset(cls, name: str) -> Calibration:
-        """A variant by name; "none" is "plain", and "tiles-128" has tiles of 128 tokens."""
-        stem, _, size = name.rpartition("-")
+        """A variant by name, with fields changed as in "paper+basket_size=64".
+
+        "tiles-128" has tiles of 128 tokens, and "none" is "plain".
+        """
+        word, *parts = map(str.strip, name.split("+"))
+        changes = dict(map(parse_change, parts))
+        stem, _, size = word.rpartition("-")
         if stem == "tiles" and is_count(size):
-            return PRESETS["tiles"].but(tile_size=int(size))
-        if name not in (*PRESETS, "none"):
-            presets = f"{', '.join(PRESETS)}, or such as tiles-128"
+            tiles = cls(strength=0.0, temperature=0.8, tile_size=int(size), pooling="auto")
+            return tiles.but(**changes)
+        if word in REMOVED:
+            raise DesignError(f"the preset {word!r} was removed: write {REMOVED[word]!r} instead.")
+        if word not in (*PRESETS, "none"):
+            presets = f"{', '.join(PRESETS)}, or such as tiles-64"
             raise DesignError(f"there is no preset {name!r}. Presets: {presets}.")
-        return PRESETS["plain" if name == "none" else name]
+        return PRESETS["plain" if word == "none" else word].but(**changes)
 
     def but(self, **changes: Any) -> Calibration:
         """The same calibration with some fields changed."""
@@ -265,10 +279,9 @@ def as_calibration(calibration: AnyCalibration | None, **changes: Any) -> Calibr
     """A calibration from a preset's name, its JSON form, a file or a folder, or fields alone.
 
     A string that is no preset's name means a file if it looks like a path or exists. Fields alone
-    change "long", or "tiles" if one of them is the size of a tile, or the defaults of `Calibration`
-    if one of them is about baskets.
+    change "fair", or the defaults of `Calibration` if one of them is about baskets.
     """
-    base = PRESETS["long" if changes.get("tile_size") is None else "tiles"]
+    base = PRESETS[DEFAULT]
     match calibration:
         case None:
             if _OF_BASKETS & changes.keys():
@@ -291,7 +304,8 @@ def as_calibration(calibration: AnyCalibration | None, **changes: Any) -> Calibr
 
 def _names_file(name: str) -> bool:
     like_a_path = name.endswith(".json") or Path(name).name != name
-    return name not in (*PRESETS, "none") and (like_a_path or os.path.exists(name))
+    is_preset = name in (*PRESETS, *REMOVED, "none")
+    return not is_preset and (like_a_path or os.path.exists(name))
 
 
 def read_calibration(path: str | Path) -> Calibration:
@@ -307,6 +321,18 @@ def read_calibration(path: str | Path) -> Calibration:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise DesignError(f"{file} cannot be read: {reason}.") from None
+
+
+def parse_change(part: str) -> tuple[str, Any]:
+    """The field and the value of a change, such as "basket_size=64"."""
+    field, equals, value = part.partition("=")
+    if not equals:
+        form = "name=value, as in +basket_size=64"
+        raise DesignError(f"a field is written {form}, got {part!r}.")
+    try:
+        return field.strip(), json.loads(value)
+    except json.JSONDecodeError:
+        return field.strip(), value.strip()
 
 
 def is_count(text: str) -> bool:
@@ -349,11 +375,14 @@ def _parse_layers(value: Any) -> Layers:
 
 
 PRESETS: dict[str, Calibration] = {
-    "long": Calibration(
-        strength=0.0, temperature=0.8, tile_size=128, pooling="auto", short_texts="leave"
+    "fair": Calibration(
+        strength=0.0,
+        temperature=0.8,
+        sides="document",
+        tile_size=128,
+        pooling="auto",
+        level=True,
     ),
-    "tiles": Calibration(strength=0.0, temperature=0.8, tile_size=64, pooling="auto"),
-    "even": Calibration(strength=0.0, pooling="even", sides="document"),
     "paper": Calibration(),
     "retrieval": Calibration(strength=0.5, bos="original", short_texts="leave"),
     "tempscale": Calibration(strength=0.0, temperature=0.8),

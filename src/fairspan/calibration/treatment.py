@@ -25,22 +25,19 @@ from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from fairspan.calibration.calibration import (
+    DEFAULT,
     LAYER_NAMES,
     PRESETS,
+    REMOVED,
     Calibration,
     PerSide,
     is_count,
+    parse_change,
 )
 from fairspan.errors import DesignError, FairspanError, require_list
 
 PLAIN = "plain"
-DEFAULT_TREATMENTS = (PLAIN, "long")
-INSIDE_TREATMENTS = (PLAIN, "tiles")
-"""The default for documents that fit into the window, which `long` does not change."""
-INSIDE_NOTE = (
-    "compared by default: tiles, since long, the default of calibrate, changes only texts longer "
-    "than the window or than 512 tokens"
-)
+DEFAULT_TREATMENTS = (PLAIN, DEFAULT)
 CLOSED_TREATMENTS = (PLAIN, "chunk-mean")
 """The default for a model that only gives vectors, which allows no other."""
 CHUNK_TOKENS = 128
@@ -177,7 +174,7 @@ def require_use_of_fit(fit_corpus: str | None, treatments: Sequence[Treatment]) 
 
 
 def _read_table(table: Mapping[str, Any]) -> Treatment:
-    """A treatment from a table such as {"name": "mine", "preset": "tiles", "temperature": 0.9}."""
+    """A treatment from a table such as {"name": "mine", "preset": "fair", "temperature": 0.9}."""
     changes = dict(table)
     name = changes.pop("name", None)
     written = changes.pop("preset", None)
@@ -192,15 +189,15 @@ def _read_table(table: Mapping[str, Any]) -> Treatment:
 def _parse(written: str, name: str, more: Mapping[str, Any]) -> Treatment:
     """The treatment that is written so, under a name and with more fields to change."""
     word, *parts = map(str.strip, shown_name(written).split("+"))
-    changes = dict(map(_parse_change, parts)) | dict(more)
+    changes = dict(map(parse_change, parts)) | dict(more)
     cuts = {cut: changes.pop(cut) for cut in _CUTS if cut in changes}
     for cut, value in cuts.items():
         if value != "segments":
-            allowed = "segments, as in tiles+tiles=segments, or omitted"
+            allowed = "segments, as in fair+tiles=segments, or omitted"
             raise DesignError(f"{cut} can be {allowed}, got {value!r}.")
     base = _parse_base(word)
     if base is None:
-        bases = f"{', '.join([*PRESETS, *_BASELINES])} or a name such as 128-last_half"
+        bases = f"{', '.join([*PRESETS, *_BASELINES])} or a name such as tiles-64 or 128-last_half"
         change = "change fields with +, as in paper+basket_size=64"
         raise DesignError(f"there is no treatment {written!r}: begin with {bases}, and {change}.")
     calibration, baseline = base
@@ -212,7 +209,7 @@ def _parse(written: str, name: str, more: Mapping[str, Any]) -> Treatment:
 def _parse_base(word: str) -> tuple[Calibration, str | None] | None:
     """The calibration and the baseline that a name begins with; None if this is no base."""
     stem, _, suffix = word.rpartition("-")
-    if word in PRESETS or (stem == "tiles" and is_count(suffix)):
+    if word in (*PRESETS, *REMOVED) or (stem == "tiles" and is_count(suffix)):
         return Calibration.preset(word), None
     if stem.isdecimal() and (suffix in LAYER_NAMES or suffix.isdecimal()):
         layers = int(suffix) if suffix.isdecimal() else suffix
@@ -224,18 +221,6 @@ def _parse_base(word: str) -> tuple[Calibration, str | None] | None:
     if numbered or word in (*_BASELINES, "chunk-mean-window"):
         return PRESETS[PLAIN], word
     return None
-
-
-def _parse_change(part: str) -> tuple[str, Any]:
-    """The field and the value of a change, such as "basket_size=64"."""
-    field, equals, value = part.partition("=")
-    if not equals:
-        form = "name=value, as in +basket_size=64"
-        raise DesignError(f"a field of a treatment is written {form}, got {part!r}.")
-    try:
-        return field.strip(), json.loads(value)
-    except json.JSONDecodeError:
-        return field.strip(), value.strip()
 
 
 def _require_cuts(treatment: Treatment, cuts: Mapping[str, Any]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError
 
 from fairspan import __version__
+from fairspan.calibration.calibration import LEAVE_PLAIN
 from fairspan.cli.plain import write_plainly
 from fairspan.errors import DesignError, FairspanError
 from fairspan.report.text import printable
@@ -75,5 +76,6 @@ def main() -> None:
     except (FairspanError, CycloptsError) as error:
         # A value that fairspan refused while it was read.
         reason = error.__cause__ if isinstance(error.__cause__, FairspanError) else error
-        print("fairspan:", printable(str(reason).replace("\n", " ")), file=sys.stderr)
+        line = str(reason).replace("\n", " ").replace(LEAVE_PLAIN, "--preset plain")
+        print("fairspan:", printable(line), file=sys.stderr)
         sys.exit(2)

@@ -27,7 +27,7 @@ def embed(model: str, input: str, out: Path, *, as_json: bool = False, **typed: 
     For example:
 
         fairspan embed all-MiniLM-L6-v2 documents.jsonl vectors
-        fairspan embed MODEL documents/ vectors --preset long --vectors 4 --storage float16
+        fairspan embed MODEL documents/ vectors --preset plain --vectors 4 --storage float16
         fairspan embed MODEL wikimedia/wikipedia:20231101.en:train vectors --device cuda:0,cuda:1
         fairspan embed MODEL /shared/documents /shared/vectors --engine ray --address auto
 
@@ -70,9 +70,11 @@ def _embedded(result: Embedding) -> Iterator[str]:
     window = result.manifest["encoder"].get("plain_window")
     rows = done["rows"]
     shards = f"{counted(rows, 'row')} in {counted(done['shards'], 'shard')}"
-    yield f"{result.folder}: {shards}, {counted(done['tokens'], 'token')}."
+    yield f"{result.folder}: {shards}, {counted(done['tokens'], 'token')}; {result.calibration}."
     if window:
+        is_level = any(item["level"] for item in result.manifest["encoder"]["calibrations"])
+        level = ", made level with CommonDirection.level" if is_level else ""
         yield (
             f"{rows:,} of {rows + done['skipped']:,} rows had more than {window:,} tokens; the "
-            f"other {done['skipped']:,} can keep the vectors they have."
+            f"other {done['skipped']:,} can keep the plain model's vectors{level}."
         )

@@ -48,8 +48,8 @@ def inspect(
             segments, otherwise headings in Markdown and rules in text, otherwise parts.
         parts: number of about equal parts to split the text into, at paragraphs. By default 4.
         vectors: show the parts that embed gives a vector each, for so many per document.
-        treatments: what is compared: plain, long, tiles, tiles+tiles=segments, … By default plain
-            and long, or tiles in place of long if the document fits into the window.
+        treatments: what is compared: plain, fair, tiles-64, fair+tiles=segments, … By default plain
+            and fair.
         prompt: text put before every text. By default the model's own.
         picture: draw the main figure into this PNG, SVG or PDF.
         html: write a page that colours the text by its segments' shares.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fairspan.calibration.calibration import Side
+from fairspan.calibration.calibration import PRESETS, Calibration, Side
 from fairspan.cli.command import command, taken
 from fairspan.cli.options import Calibrating
 from fairspan.cli.progress import running, say_loading
@@ -25,14 +24,13 @@ def calibrate(model: str, out: Path, *, as_json: bool = False, **calibrating: An
 
     OUT is a SentenceTransformer folder. Load it with `fairspan.load(OUT)`, or with
     `SentenceTransformer(OUT, trust_remote_code=True)` where fairspan is installed. The default
-    preset is long: texts of any length are read whole, and texts that fit into the model's window
-    keep their vectors.
+    preset is fair: documents of any length are read whole, in tiles, and their vectors are level.
 
     For example:
 
-        fairspan calibrate ibm-granite/granite-embedding-30m-english granite-long
-        fairspan calibrate ibm-granite/granite-embedding-30m-english granite-tiles --tile-size 64
-        fairspan calibrate my-model my-model-fair --preset paper+basket_size=64+temperature=0.9
+        fairspan calibrate ibm-granite/granite-embedding-30m-english granite-fair
+        fairspan calibrate ibm-granite/granite-embedding-30m-english granite-64 --tile-size 64
+        fairspan calibrate my-model my-model-baskets --preset paper+basket_size=64+temperature=0.9
 
     Args:
         model: a SentenceTransformer: a folder or a name on the hub.
@@ -43,15 +41,17 @@ def calibrate(model: str, out: Path, *, as_json: bool = False, **calibrating: An
     from fairspan.model.saving import require_new, written_whole
 
     asked = taken(Calibrating, calibrating)
-    if asked.chosen is None:
-        asked = replace(asked, preset="long")
+    chosen = asked.chosen
     require_folder(out)
     require_new(out)
     find_model(model)
     say(f"loading {model} …")
-    calibrated = asked.load(model, _LOADING)
+    from fairspan.model.build import calibrate
+    from fairspan.model.loading import load_model
     from fairspan.model.transformer import calibrated_transformers
 
+    limit = asked.max_seq_length
+    calibrated = calibrate(load_model(model, _LOADING), chosen, max_seq_length=limit)
     with written_whole(out) as partial:
         calibrated.save_pretrained(str(partial))
     # What was asked for as "auto" is known now.
@@ -80,8 +80,8 @@ def export(
 
     For example:
 
-        fairspan export MODEL model-onnx --preset long --max-seq-length 8192
-        fairspan export all-MiniLM-L6-v2 minilm-onnx --preset long --int8 --json
+        fairspan export MODEL model-onnx --max-seq-length 8192
+        fairspan export all-MiniLM-L6-v2 minilm-onnx --preset plain --int8 --json
 
     Args:
         model: a SentenceTransformer, calibrated or not: a folder or a name on the hub.
@@ -110,12 +110,15 @@ def export(
 
 def _exported(facts: dict[str, Any], out: Path, side: Side) -> Iterator[str]:
     """What was exported, in words."""
+    from fairspan.calibration.words import in_words
     from fairspan.exporting.folder import one_side
 
+    calibration = facts["calibration"]
+    words = in_words(Calibration.from_dict(calibration) if calibration else PRESETS["plain"])
     off = f"{facts['verified']['largest_difference']:.1e} off the model's vectors"
     if "int8" in facts:
         off = f"the lowest cosine to the model's vectors is {facts['int8']['lowest_cosine']:.4f}"
-    yield f"{out}: {facts['model']}, {facts['dimension']} dimensions; {off}."
+    yield f"{out}: {facts['model']}, {words}, {facts['dimension']} dimensions; {off}."
     for name, prompt in facts["prompts"].items():
         if prompt:
             yield f"Put this before every {name}, where the program you use does not: {prompt!r}."

@@ -20,8 +20,9 @@ class Calibrating:
     """How a model is calibrated, and how far it reads.
 
     Attributes:
-        preset: preset to apply: long, tiles, tiles-128, even, paper, retrieval, …; change fields as
-            in paper+basket_size=64. By default the model is not changed; calibrate applies long.
+        preset: preset to apply: fair, tiles-64, paper, retrieval, plain, …; change fields as in
+            paper+basket_size=64. By default fair; plain leaves the model as it is. A calibrated
+            model keeps its calibration unless another is asked for.
         calibration: JSON file of a calibration, or a folder with a calibration.json, such as a run
             of tune or collapse, instead of a preset.
         tile_size: tokens per tile: 64, 128, 256, …, or window for as many as the plain model reads,
@@ -45,7 +46,7 @@ class Calibrating:
 
     @property
     def chosen(self) -> Calibration | None:
-        """The calibration; None if nothing is asked for."""
+        """The calibration; None for the default."""
         start = None if self.calibration is None else read_calibration(self.calibration)
         if self.preset is not None:
             treatment = as_treatment(self.preset)
@@ -59,10 +60,10 @@ class Calibrating:
 
     def load(self, model: str, loading: Loading) -> SentenceTransformer:
         """The model of that name, calibrated."""
-        from fairspan.model.build import calibrate_if_asked
+        from fairspan.model.build import calibrate_by_default
         from fairspan.model.loading import load_model
 
-        return calibrate_if_asked(load_model(model, loading), self.chosen, self.max_seq_length)
+        return calibrate_by_default(load_model(model, loading), self.chosen, self.max_seq_length)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +104,7 @@ class Failing:
     Attributes:
         fail_if: exit with code 1 on any of these results: biased (audit only), worse, inconclusive;
             language-biased, language-worse or language-inconclusive for languages in mixed
-            documents of an audit. Every treatment is judged, or the one named: tiles:biased.
+            documents of an audit. Every treatment is judged, or the one named: fair:biased.
     """
 
     fail_if: str | None = None

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from fairspan.calibration.calibration import Calibration
+from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.calibration.treatment import as_treatment
 from fairspan.corpus.source import Source
 from fairspan.embedding.options import EmbedOptions
@@ -92,6 +92,14 @@ def new_manifest(
     }
 
 
+def calibrations_of(entries: Iterable[Mapping[str, Any]]) -> list[Calibration]:
+    """Those that a manifest has of a model's modules; the plain one if it has none."""
+    tables = [{**entry} for entry in entries]
+    for table in tables:
+        table.pop("untiled_length", None)
+    return [Calibration.from_dict(table) for table in tables] or [PRESETS["plain"]]
+
+
 def total_of(summaries: Iterable[ShardSummary]) -> dict[str, Any]:
     """Rows, tokens and seconds of the whole folder, over all the calls that made it."""
     shards = list(summaries)
@@ -108,8 +116,9 @@ def _refuse_other(
         before = manifest["options"].get(name)
         if before != value:
             raise FairspanError(
-                f"{folder} was made with another {name}: {_shown(before)} there, and "
-                f"{_shown(value)} now. Repeat the command that began it, or choose another folder."
+                f"{folder} was made with another {name}: {_shown(before, name)} there, and "
+                f"{_shown(value, name)} now. Repeat the command that began it, or choose another "
+                "folder."
             )
     identity = {name: value for name, value in manifest["input"].items() if name != "name"}
     # How many records an iterator has is not known; their texts are compared.
@@ -142,15 +151,19 @@ def refuse_other_model(
         before = manifest["encoder"].get(name)
         if before != value:
             raise FairspanError(
-                f"{folder} holds vectors of another model: its {name} is {_shown(before)} there, "
-                f"{_shown(value)} now. Choose another folder, or remove this one."
+                f"{folder} holds vectors of another model: its {name} is {_shown(before, name)} "
+                f"there, {_shown(value, name)} now. Choose another folder, or remove this one."
             )
 
 
-def _shown(value: Any) -> str:
-    """A value on a line, and a calibration by its name."""
-    if isinstance(value, Mapping):
-        with suppress(DesignError):
+def _shown(value: Any, name: str = "") -> str:
+    """The value of that name on a line, and a calibration by its own name."""
+    if name == "calibration" and value is None:
+        return "the default"
+    with suppress(DesignError):
+        if name == "calibrations":
+            return " and ".join(as_treatment(item).name for item in calibrations_of(value))
+        if isinstance(value, Mapping):
             return as_treatment(Calibration.from_dict(value)).name
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 80 else f"{text[:80]}…"

@@ -34,15 +34,16 @@ class EmbedOptions:
         input: a JSONL, Parquet or text file, a folder of such files, or a dataset as name,
             name:split or name:configuration:split. In Python also records.
         out: folder to write. An interrupted run in it is continued.
-        calibration: a preset's name, a `Calibration`, or the file of one; by default the model is
-            not changed.
+        calibration: a preset's name, a `Calibration`, or the file of one; plain leaves the model as
+            it is. By default fair, and a calibrated model keeps its own.
         max_seq_length: longest text to read, in tokens. Longer ones are truncated and marked.
         side: what is embedded: document or query.
         prompt: text put before every text. By default the model's own for the side.
         text_field: field or column of the text.
         id_field: field or column of the id. By default id, otherwise file and row.
         only_longer_than_window: embed only texts longer than the model's window or than 512 tokens;
-            with the preset long, the others keep the plain model's vectors.
+            needs short_texts=leave, as in fair+short_texts=leave, which reads the others as the
+            plain model does.
         vectors: most vectors of a document, for parts of equal length. A document that the plain
             model reads whole, and that has at most 512 tokens, has one. By default one for all.
         tokens_per_vector: most tokens of a part, in place of vectors.
@@ -148,12 +149,15 @@ class EmbedOptions:
     def refuse_changing(self, *calibrations: Calibration) -> None:
         """Raise if only longer texts are asked for, and the model changes others too, or none."""
         on_side = [calibration.on(self.side) for calibration in calibrations]
-        is_long = [calibration.acts and calibration.keeps_what_fits for calibration in on_side]
+        is_long = [
+            calibration.reads_on(self.side) and calibration.reads_what_fits_plainly
+            for calibration in on_side
+        ]
         if self.only_longer_than_window and not (is_long and all(is_long)):
             raise DesignError(
-                "only_longer_than_window needs the preset long: other calibrations also change "
-                "texts that fit into the window and have at most 512 tokens, and the plain model "
-                "changes none."
+                "only_longer_than_window needs short_texts=leave, as in fair+short_texts=leave: "
+                "other calibrations also read texts otherwise that fit into the window and have at "
+                "most 512 tokens, and the plain model reads all as before."
             )
 
     def of_folder(self) -> dict[str, Any]:

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from fairspan.calibration.calibration import as_calibration
+from fairspan.calibration.words import in_words
 from fairspan.corpus.segment import few
 from fairspan.corpus.source import Records, open_source
 from fairspan.embedding.manifest import (
+    calibrations_of,
     new_manifest,
     read_manifest,
     refuse_other_model,
@@ -85,6 +88,12 @@ class Embedding:
     def summary(self) -> dict[str, Any]:
         """Counts of rows, tokens and shards, and the seconds that the model computed."""
         return dict(self.manifest["summary"])
+
+    @property
+    def calibration(self) -> str:
+        """How the model was calibrated, in words."""
+        calibrations = calibrations_of(self.manifest["encoder"]["calibrations"])
+        return " and ".join(dict.fromkeys(map(in_words, calibrations)))
 
     def scan(self) -> pl.LazyFrame:
         """All rows: id, vector, tokens, truncated."""
@@ -171,11 +180,13 @@ class Job:
         return Embedding(self.out, manifest, tuple(self._lost))
 
     def _model_key(self) -> str | None:
-        """Of the files of a model that is given by its name."""
+        """Of the files of a model that is given by its name, and the calibration it may get."""
         options = self.options
         if options.name is None:
             return None
-        return model_key(options.name, options.loading(options.devices[0]))
+        default = as_calibration(None) if options.calibration is None else None
+        loading = options.loading(options.devices[0])
+        return model_key(options.name, loading, default and default.to_dict())
 
     def _open(self, progress: Progress) -> tuple[Engine, dict[str, Any]]:
         """Workers with the model, and the manifest of the folder, which has to be of that model."""

@@ -21,7 +21,7 @@ from fairspan.embedding.unit import TextRow, Unit, stopped
 from fairspan.encoding.direct import DirectEncoder, ReadText, usable
 from fairspan.encoding.fill import Tally, batches, embed_batch
 from fairspan.errors import DesignError, FairspanError
-from fairspan.model.build import calibrate_if_asked
+from fairspan.model.build import calibrate_by_default
 from fairspan.model.even import NotFinite
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.runs.subject import batch_budget, open_subject
@@ -75,16 +75,16 @@ class UnitWorker:
         calibration = options.calibration if isinstance(options.calibration, Calibration) else None
         model = plain.transformer("embed")
         prompt = options.prompt if options.side == "document" else None
-        model = calibrate_if_asked(model, calibration, options.max_seq_length, prompt)
+        model = calibrate_by_default(model, calibration, options.max_seq_length, prompt)
         subject = open_subject(model, name=plain.name)
         self._encoder = DirectEncoder(model, options.side, prompt=options.prompt)
         self._budget = batch_budget(model, options.batch_tokens)
         identity = {
+            "calibrations": subject.calibrations,
             "dtype": subject.dtype,
             "prompt": self._encoder.prompt,
             "window": self._encoder.window,
             "dimension": self._encoder.dimension,
-            "calibrations": subject.calibrations,
             # A common direction that was found here follows from the rest.
             "fingerprint": plain.fingerprint,
         }
@@ -101,8 +101,8 @@ class UnitWorker:
         window = self._encoder.window
         if window is not None and window <= fits:
             raise DesignError(
-                f"texts of up to {fits:,} tokens keep their vectors, and this model reads no more: "
-                "use a larger max_seq_length, or omit it."
+                f"texts of up to {fits:,} tokens are read as by the plain model, and this model "
+                "reads no more: use a larger max_seq_length, or omit it."
             )
         return fits
 

@@ -81,7 +81,7 @@ class ModelEncoder(Encoder):
         identity = [ENGINE, fingerprint, acting, prompt, side, by_segments]
         self._identity = json.dumps(identity, sort_keys=True)
         self._plain = json.dumps([ENGINE, fingerprint, [], prompt, side, False], sort_keys=True)
-        # How many tokens a text may have to have its plain vector, as under "long".
+        # How many tokens a text may have to have its plain vector.
         self._kept = 0
         keeps = [module.calibration.keeps_what_fits and not by_segments for module in modules]
         if modules and all(keeps):

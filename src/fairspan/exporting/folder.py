@@ -54,7 +54,8 @@ vectors = session.run(["sentence_embedding"], inputs)[0]
 def write_folder(model: SentenceTransformer, folder: Path, side: Side, window: int | None) -> None:
     """Everything of a model's folder but its graph and weights; no window is any length."""
     # Programs without fairspan pool the graph's tokens, which are level.
-    transformer, *others = (part for part in model.children() if not isinstance(part, Level))
+    parts = [part for part in model.children() if not isinstance(part, Level)]
+    transformer, *others = parts
     limit = window or ANY_LENGTH
     config = copy.deepcopy(transformer.model.config)
     config.max_position_embeddings = limit + _position_offset(transformer.model)

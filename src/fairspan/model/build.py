@@ -12,6 +12,8 @@ from sentence_transformers.sentence_transformer.modules import Transformer
 from torch import nn
 
 from fairspan.calibration.calibration import (
+    DEFAULT,
+    LEAVE_PLAIN,
     PRESETS,
     AnyCalibration,
     Calibration,
@@ -28,7 +30,12 @@ from fairspan.model.level import (
     require_texts,
 )
 from fairspan.model.loading import load
-from fairspan.model.transformer import CalibratedTransformer, prompt_of, refuse_exported
+from fairspan.model.transformer import (
+    CalibratedTransformer,
+    calibrated_transformers,
+    prompt_of,
+    refuse_exported,
+)
 from fairspan.model.window import set_window
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -75,11 +82,11 @@ def calibrate(
         model: what `fairspan.load` reads, a folder or a name on the Hugging Face hub; or a
             SentenceTransformer on the torch backend, or a MultiVectorEncoder, whose documents
             are read in tiles. A calibrated one is calibrated again.
-        calibration: a preset's name ("long", "tiles", "even", "paper", "retrieval", "tempscale",
+        calibration: a preset's name ("fair", "tiles-64", "paper", "retrieval", "tempscale",
             "plain") or a `Calibration`; or the JSON file of one, which `Calibration.to_json`
-            writes, or a folder with such a `calibration.json`. None means "long": texts that fit
-            into the window and have at most 512 tokens are unchanged, longer ones are read whole.
-            With fields about baskets None means the defaults of `Calibration`.
+            writes, or a folder with such a `calibration.json`. None means "fair": documents of any
+            length are read whole, in tiles, and their vectors are level. With fields about baskets
+            None means the defaults of `Calibration`.
         max_seq_length: the longest text to read, in tokens, in place of the model's own limit. By
             default any length in tiles. Only tiles read beyond the model's positions.
         level: the field of `Calibration`; or about 50 general short texts, of which the plain model
@@ -145,6 +152,7 @@ def common_direction(
         prompt: of documents; None for the model's own.
         texts: to find it from, also if there is one already; None for the embedded sample.
     """
+    require_transformers(model, "calibrate")
     common = level_of(model) if texts is None else None
     if common is not None:
         return common
@@ -170,19 +178,37 @@ def _check_weights(model: SentenceTransformer | MultiVectorEncoder) -> None:
         )
 
 
-def calibrate_if_asked(
+def calibrate_by_default(
     model: SentenceTransformer,
     calibration: Calibration | None,
     max_seq_length: int | None,
     prompt: str | None = None,
 ) -> SentenceTransformer:
-    """`model` with a calibration and a limit on texts, where they are not None.
+    """`model` under a calibration, and with a limit on texts unless that is None.
 
+    Without a calibration, a calibrated model keeps its own, and others get the default preset.
     Documents are read with this prompt, or else with the model's own.
     """
-    if calibration is not None:
-        level = common_direction(model, prompt=prompt) if calibration.level else None
-        return calibrate(model, calibration, max_seq_length=max_seq_length, level=level)
+    is_calibrated = next(calibrated_transformers(model), None) is not None
+    wanted = calibration
+    if calibration is None and not is_calibrated:
+        wanted = PRESETS[DEFAULT]
+    if wanted is None or not (wanted.acts or is_calibrated):
+        return _limited(model, max_seq_length)
+    try:
+        level = common_direction(model, prompt=prompt) if wanted.level else None
+        return calibrate(model, wanted, max_seq_length=max_seq_length, level=level)
+    except (DesignError, UnsupportedModel) as error:
+        if calibration is not None:
+            raise
+        raise type(error)(
+            f"{error} Embedding is calibrated by default: use {LEAVE_PLAIN} to leave the model as "
+            "it is."
+        ) from None
+
+
+def _limited(model: SentenceTransformer, max_seq_length: int | None) -> SentenceTransformer:
+    """`model` with a limit on texts, unless that is None."""
     if max_seq_length is None:
         return model
     limited = copy_sharing_weights(model)

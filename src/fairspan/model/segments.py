@@ -163,7 +163,7 @@ def _require_baskets(model: SentenceTransformer) -> None:
             return
     raise DesignError(
         "segments become tiles or baskets only inside a calibrated model: use "
-        "fairspan.calibrate(model, 'tiles') or any calibration with tiles or with a strength above "
+        "fairspan.calibrate(model, 'fair') or any calibration with tiles or with a strength above "
         "0, or average=True for the mean of the segments' own vectors."
     )
 

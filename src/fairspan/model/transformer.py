@@ -127,11 +127,15 @@ class CalibratedTransformer(SafeTransformer):
         """Its calibration, under the name of a preset that is the same in this model."""
         for name in (*PRESETS, f"tiles-{self.calibration.tile_size}"):
             with suppress(DesignError):
-                preset = Calibration.preset(name).but(level=self.calibration.level)
-                if _fitting(preset, self.site) == self.calibration:
-                    suffix = "+level=true" if self.calibration.level else ""
-                    return Treatment(name + suffix, self.calibration)
-        return as_treatment(self.calibration)
+                if _fitting(Calibration.preset(name), self.site) == self.calibration:
+                    return Treatment(name, self.calibration)
+        treatment = as_treatment(self.calibration)
+        with suppress(DesignError):
+            before = self.calibration.but(pooling="auto")
+            if _fitting(before, self.site) == self.calibration:
+                name = min(treatment.name, as_treatment(before).name, key=len)
+                return Treatment(name, self.calibration)
+        return treatment
 
     @property
     def site(self) -> PoolingSite:
@@ -363,7 +367,7 @@ def _fitting(calibration: Calibration, site: PoolingSite) -> Calibration:
         if calibration.strength > 0 or not calibration.tiles_on("document"):
             raise DesignError(
                 "a multi-vector encoder pools no row that baskets could act on, and only its "
-                "documents can be calibrated, in tiles: use 'long' or 'tiles'."
+                "documents can be calibrated, in tiles: use 'fair' or 'tiles-64'."
             )
         # Queries are short, and expanded to their own width: the plain model reads them.
         return calibration.on("document").but(sides="document", pooling="model", level=False)

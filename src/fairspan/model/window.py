@@ -84,7 +84,7 @@ def set_window(
         if not tiled and positions is not None and asked > positions:
             raise DesignError(
                 f"max_seq_length={asked} is more than the model's {positions} positions, which "
-                "only texts in tiles may exceed: use the preset 'long' or 'tiles', or a tile_size."
+                "only texts in tiles may exceed: use the preset 'fair', or a tile_size."
             )
         window = Window(_smallest([asked, positions]), asked)
     module.untiled_length = window.plain if tiled else None

@@ -231,7 +231,7 @@ class PassageDraw:
             if not short and np.isfinite(self._room):
                 advice = (
                     f"Only {self._room:.0f} {unit} of each are read: add a treatment that reads "
-                    "them whole, such as long, cut them (too_long=cut), or raise max_seq_length."
+                    "them whole, such as fair, cut them (too_long=cut), or raise max_seq_length."
                 )
             raise CorpusError(
                 f"passages need 2 documents to cut them out of, and {corpus.label} has "

@@ -104,10 +104,10 @@ def key_of(options: StudyOptions) -> str | None:
     return None
 
 
-def model_key(name: str | None, loading: Loading) -> str | None:
-    """A hash of a model's files and of how they are loaded; None if that takes loading it."""
+def model_key(name: str | None, loading: Loading, *changes: Any) -> str | None:
+    """A hash of a model's files, loading and changes; None if that takes loading it."""
     with suppress(*_UNKNOWN):
-        return _hash_here(asdict(loading), _model_state(name, loading))
+        return _hash_here(asdict(loading), _model_state(name, loading), *changes)
     return None
 
 

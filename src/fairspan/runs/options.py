@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from fairspan.calibration.treatment import (
     CLOSED_TREATMENTS,
     DEFAULT_TREATMENTS,
-    INSIDE_TREATMENTS,
     Treatment,
 )
 from fairspan.model.source import DEFAULT_MODEL, Loading, find_model
@@ -171,11 +170,11 @@ def named(model: Any) -> str:
     return remote if isinstance(remote, str) else type(model).__name__
 
 
-def default_treatments(model: AnyModel, *, inside: bool = False) -> tuple[str, ...]:
-    """What is compared by default, on documents that fit `inside` the window or on any."""
+def default_treatments(model: AnyModel) -> tuple[str, ...]:
+    """What is compared by default."""
     if not isinstance(model, str | None) and not is_kind(model, "SentenceTransformer"):
         return CLOSED_TREATMENTS
-    return INSIDE_TREATMENTS if inside else DEFAULT_TREATMENTS
+    return DEFAULT_TREATMENTS
 
 
 def is_kind(model: AnyModel, name: str) -> bool:

@@ -241,7 +241,7 @@ class Subject:
         if self.asked is None or window is None or window >= self.asked:
             return subject
         reader = "the model"
-        remedy = "name a treatment in tiles, such as tiles, which reads any length"
+        remedy = "name a treatment in tiles, such as fair, which reads any length"
         if whole:
             reader = next(
                 treatment.name for treatment in treatments if subject.window(treatment) == window

@@ -34,10 +34,10 @@ class AuditOptions(StudyOptions, Design):
             the corpus has it, otherwise its first language; none with `mixed`.
         mixed: languages of mixed documents as lead:later, such as de:en (the first segment German,
             all later ones English), or all.
-        treatments: what is compared, the baseline first: plain, tiles, paper, retrieval,
-            128-last_half, paper+basket_size=64, whitening, last2avg, chunk-mean, … By default plain
-            and tiles, since documents fit into the window, where long changes nothing, or plain and
-            chunk-mean for an endpoint. In Python also calibrations and tables of fields.
+        treatments: what is compared, the baseline first: plain, fair, tiles-64, paper,
+            retrieval, 128-last_half, paper+basket_size=64, whitening, last2avg, chunk-mean, … By
+            default plain and fair, or plain and chunk-mean for an endpoint. In Python also
+            calibrations and tables of fields.
         measures: what is measured: representation, retention, attention, fidelity.
         partial: omit segments that lack a translation, instead of refusing the corpus.
         prompt: text put before every document. By default the model's own.
@@ -103,7 +103,7 @@ class AuditOptions(StudyOptions, Design):
     @cached_property
     def all_treatments(self) -> tuple[Treatment, ...]:
         if self.treatments is None:
-            return as_treatments(default_treatments(self.model, inside=True))
+            return as_treatments(default_treatments(self.model))
         return as_treatments(self.treatments)
 
     @cached_property

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from fairspan.calibration.treatment import INSIDE_NOTE, Treatment
+from fairspan.calibration.treatment import Treatment
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.documents import Document, Documents, build_documents
 from fairspan.design.lengths import measure_segments
@@ -62,7 +62,6 @@ class PreparedAudit:
             *self.documents.notes,
             *window_notes(self._windows, self.subject.counter.unit, positions),
             *limit_note(self.subject, self._lengths["documents"]),
-            *([INSIDE_NOTE] if self.options.treatments is None and self.subject.is_open else ()),
         ]
 
     def describe(self, header: Header) -> Header:

@@ -58,9 +58,8 @@ class EvaluateOptions(StudyOptions, TaskOptions):
             mteb of any type, which mteb scores: mteb:STS22,ImdbClassification. Otherwise passages,
             each of which asks for the document of `corpus` it was cut out of, or pages joined from
             its texts.
-        treatments: what is compared, the baseline first, as in an audit. By default plain and long;
-            for pages, which fit into the window, plain and tiles; for an endpoint plain and
-            chunk-mean.
+        treatments: what is compared, the baseline first, as in an audit. By default plain and fair;
+            for an endpoint plain and chunk-mean.
         temperature_grid: softmax temperatures of which every pair, one for queries and one for
             documents, is a treatment as well, in a table and a heat map; by default beside plain
             only.
@@ -158,7 +157,7 @@ class EvaluateOptions(StudyOptions, TaskOptions):
     def compared(self) -> tuple[Treatment, ...]:
         listed = self.treatments
         if listed is None:
-            usual = default_treatments(self.model, inside=self.task == PAGES)
+            usual = default_treatments(self.model)
             listed = usual[:1] if self.temperature_grid else usual
         return as_treatments([*as_treatments(listed, error=CorpusError), *self._pairs()])
 

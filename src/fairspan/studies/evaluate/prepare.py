@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fairspan.calibration.treatment import INSIDE_NOTE, Treatment
+from fairspan.calibration.treatment import Treatment
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import CorpusError
 from fairspan.retrieval.indexes import ONE_PER_CHUNK, IndexPlan
@@ -150,8 +150,6 @@ class PreparedEvaluation:
         """The header with the task and how far it is read."""
         tasks = [measured.task for measured in self.tasks]
         details = limit_note(self.subject, self.searching.lengths()["documents"])
-        if self.options.task == PAGES and self.options.treatments is None and self.subject.is_open:
-            details.append(INSIDE_NOTE)
         if self._languages and tasks[0].evidence:
             details.append(_NO_POSITIONS)
         if isinstance(self.options.searched, PassageSource):

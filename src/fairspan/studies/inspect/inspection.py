@@ -194,7 +194,7 @@ class Inspection(Result):
         if not self.cuts:
             return ()
         whole = ", ".join(reading.treatment for reading in self.readings if not reading.unseen)
-        remedy = whole or "long, or by tiles: name one as a treatment"
+        remedy = whole or "fair: name it as a treatment"
         return (*self.cuts, f"The whole document is read by {remedy}.")
 
     @property

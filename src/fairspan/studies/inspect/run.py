@@ -9,8 +9,6 @@ from sentence_transformers import SentenceTransformer
 from fairspan.calibration.calibration import WIDEST_WINDOW
 from fairspan.calibration.treatment import (
     DEFAULT_TREATMENTS,
-    INSIDE_NOTE,
-    INSIDE_TREATMENTS,
     PLAIN,
     AnyTreatment,
     as_treatments,
@@ -65,8 +63,7 @@ def inspect(
             with `encode(list[str])`, which has no treatments.
         document: a text; or its segments, as texts or tables with `text`, `title` and `language`;
             or what `fairspan.corpus.document_file.read_document` read.
-        treatments: as in `audit`; the first is "before". By default plain and long, or tiles in
-            place of long if the document fits into the window, where long changes nothing.
+        treatments: as in `audit`; the first is "before". By default plain and fair.
         borders: how the segments of a text are found: "heading", "rule", "blank", "line", "parts",
             or "auto".
         parts: number of about equal parts that a text without borders is split into; by default 4,
@@ -94,12 +91,8 @@ def inspect(
     subject = subject.with_prompts(prompt)
     fits = tokens_that_fit(subject.model) if subject.is_open else WIDEST_WINDOW
     lens = focus(document, subject.counter, borders=borders, parts=parts, rule=rule, fits=fits)
-    notes = tuple[str, ...]()
     if treatments is None:
         treatments = DEFAULT_TREATMENTS if subject.is_open else (PLAIN,)
-        if subject.is_open and lens.length <= fits:
-            treatments = INSIDE_TREATMENTS
-            notes = (INSIDE_NOTE,)
     chosen = as_treatments(treatments)
     subject = subject.reading(chosen)
     lens = replace(lens, counter=subject.counter)
@@ -111,8 +104,7 @@ def inspect(
         treated = [subject.under(treatment, embed=embed, lasting=False) for treatment in chosen]
         shown.start(len(chosen) * sum(subject.counter.count_whole([lens.text, *lens.texts])))
         try:
-            inspection = look_through(lens, subject, treated, embed, name=name, read=embedder.read)
-            return replace(inspection, notes=(*inspection.notes, *notes))
+            return look_through(lens, subject, treated, embed, name=name, read=embedder.read)
         finally:
             shown.stop()
 

@@ -10,7 +10,7 @@ from itertools import count as count_from
 from itertools import takewhile
 from typing import ClassVar
 
-from fairspan.calibration.calibration import CALIBRATION_FILE, WIDEST_WINDOW
+from fairspan.calibration.calibration import CALIBRATION_FILE, DEFAULT
 from fairspan.calibration.treatment import (
     PLAIN,
     AnyTreatment,
@@ -37,7 +37,7 @@ from fairspan.retrieval.source import (
 from fairspan.retrieval.task import LEAST_TOKENS
 from fairspan.runs.options import StudyOptions, source
 
-CANDIDATES = ("long", "tiles", "even")
+CANDIDATES = ("fair", "tiles-64")
 QUERY_TOKENS = (60, 30, 15, LEAST_TOKENS)
 """Lengths of queries to try, so that the plain model does not find nearly everything."""
 USUAL_VECTORS = 4
@@ -150,7 +150,7 @@ class TuneOptions(StudyOptions, TaskOptions):
     @cached_property
     def all_treatments(self) -> tuple[Treatment, ...]:
         """The plain model, and what differs from it and from each other."""
-        require_list("candidates", self.candidates, "['long']")
+        require_list("candidates", self.candidates, "['fair']")
         names: dict[Treatment, str] = {}
         candidates = as_treatments(self.candidates)
         for candidate in candidates:
@@ -192,9 +192,8 @@ def require_enough(name: str, documents: int, what: str = "documents that querie
     if documents < LEAST_CLUSTERS:
         raise CorpusError(
             f"{name} has {documents} {what}, and tune needs at least {LEAST_CLUSTERS}; with 200 it "
-            f"sees a gain of {visible_gain(200, 600):.2f}. Add documents, or use the preset long, "
-            "which changes only the vectors of texts longer than the window or than "
-            f"{WIDEST_WINDOW} tokens."
+            f"sees a gain of {visible_gain(200, 600):.2f}. Add documents, or use the preset "
+            f"{DEFAULT}."
         )
 
 

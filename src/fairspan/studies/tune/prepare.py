@@ -11,7 +11,6 @@ import numpy as np
 from fairspan.calibration.calibration import WIDEST_WINDOW, WINDOW
 from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.errors import CorpusError
-from fairspan.model.even import takes_mean
 from fairspan.report.text import counted, model_name
 from fairspan.retrieval.indexes import ONE_PER_CHUNK, IndexPlan, index_words
 from fairspan.retrieval.measured import with_short_queries
@@ -228,7 +227,7 @@ def prepare_tuning(subject: Subject, options: TuneOptions, progress: Progress) -
 
 def _with_suited(options: TuneOptions, subject: Subject) -> tuple[TuneOptions, dict[str, str]]:
     """The options without default candidates that do not suit the model, and why these do not."""
-    model = subject.transformer("tune")
+    subject.transformer("tune")
     if tuple(options.candidates) != CANDIDATES:
         return options, {}
     plain, *others = options.all_treatments
@@ -237,12 +236,10 @@ def _with_suited(options: TuneOptions, subject: Subject) -> tuple[TuneOptions, d
     omitted = {}
     for treatment in others:
         calibration = treatment.calibration
-        size = None if calibration.reads_what_fits_plainly else calibration.tile_size
+        size = None if calibration.level else calibration.tile_size
         if isinstance(size, int) and window is not None and size >= window - shared:
             reason = f"whose tiles are not smaller than the window of {window} tokens"
             omitted[treatment.name] = reason
-        elif calibration.pooling == "even" and not takes_mean(model):
-            omitted[treatment.name] = "because the model does not pool by the mean of all tokens"
     kept = tuple(treatment.name for treatment in others if treatment.name not in omitted)
     return replace(options, candidates=kept), omitted
 
