@@ -236,19 +236,20 @@ def share_change(frame: pl.DataFrame, treatment: str, lengths: pl.DataFrame) -> 
     changes = shares.filter(against="shortest")
     if changes.is_empty():
         return "", ""
+    common = "share of the direction that all vectors have in common"
     if (changes["estimate"].abs() < _SAME_SHARE).all():
         share = number(shares["estimate"][0])
-        return "same", f"the share of the common direction is {share} at every length"
+        return "same", f"texts of every length have the same {common}, {share}"
     begin, *_, end = lengths["name"]
     change = Interval(*changes.select("estimate", "low", "high").row(-1))
-    seen = (
-        f"the share of the common direction changes by {with_bounds(change, '+.3f')} from {begin} "
-        f"to {end} tokens"
-    )
-    if not (change.low > 0 or change.high < 0):
-        return "unclear", f"{seen}, which is not significant"
-    how = "more" if change.estimate > 0 else "less"
-    return how, f"{seen}: all else equal, an index returns long texts {how} often than short ones"
+    texts = f"texts of {end} tokens have a"
+    than = f"{common} than texts of {begin} ({with_bounds(change, '+.3f')})"
+    index = "all else equal, an index returns them"
+    if change.low > 0:
+        return "more", f"{texts} larger {than}: {index} more often"
+    if change.high < 0:
+        return "less", f"{texts} smaller {than}: {index} less often"
+    return "unclear", f"it is not clear whether {texts} larger or a smaller {than}"
 
 
 def _temperatures(log: RunLog) -> list[tuple[float, str]]:
