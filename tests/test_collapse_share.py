@@ -180,6 +180,17 @@ def test_a_model_without_a_direction_is_noted(
     assert "in common" not in log.verdicts["sentence"][0]
 
 
+def test_texts_that_gave_the_direction_are_noted(make_tiny: Make, tmp_path: Path) -> None:
+    """A text is closer to a mean that it is part of."""
+    line = "the common direction was found from these texts"
+    model = make_tiny("bert", "mean")
+    of_sample = measured(model, tmp_path / "sample", corpus="sample", tolerance=0.9, documents=3)
+    others = measured(model, tmp_path / "others")
+    for log, noted in ((of_sample, True), (others, False)):
+        assert any(note.startswith(line) for note in log.notes) is noted
+        assert "share" in set(log.rows["measure"])
+
+
 def test_a_model_without_attention_has_a_direction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -243,14 +254,14 @@ def share_rows_of(curves: dict[str, Sequence[float]], half: float) -> list[dict[
             (0.9, 0.91, 0.93, 0.95),
             0.01,
             f"texts of 400 tokens have a larger {COMMON} than texts of 50 (+0.050 [+0.040, "
-            "+0.060]): all else equal, an index returns them more often",
+            "+0.060]): all else equal, this is about +0.045 in their score for every query",
             id="more",
         ),
         pytest.param(
             (0.9, 0.91, 0.93, 0.85),
             0.01,
             f"texts of 400 tokens have a smaller {COMMON} than texts of 50 (−0.050 [−0.060, "
-            "−0.040]): all else equal, an index returns them less often",
+            "−0.040]): all else equal, this is about −0.045 in their score for every query",
             id="less",
         ),
         pytest.param(
@@ -292,17 +303,18 @@ def test_it_is_beside_the_cosine_in_tables_and_charts(tmp_path: Path) -> None:
     for name in ("length-overview", "length-similarity"):
         cosine, share = chart_of(log.view, name).panels[:2]
         assert (cosine.title, share.title) == (NAMES["cosine"], NAMES["share"])
-        drawn = {
-            line.name: [point.estimate for point in line.points if point] for line in share.series
-        }
-        assert drawn == {name: pytest.approx(curve) for name, curve in curves.items()}
+        for line in share.series:
+            drawn = [point.estimate for point in line.points if point]
+            assert drawn == pytest.approx(curves[line.name])
+        assert [line.name for line in share.series] == list(curves), "not the word control"
     rows = {row.heads: row for row in table_of(log.view, "geometry").rows}
     cells = rows[NAMES["share"], PLAIN].cells
     assert [cell.text for cell in cells[:4]] == ["0.900", "0.910", "0.930", "0.950"]
     assert cells[4].text.startswith("+0.0170 ["), "(3 · 0.05 + 0.02)/10"
     shown = " ".join(printed(log.view).split())
     assert NAMES["share"] in shown
-    assert "an index returns them more often" in shown
+    assert "about +0.045 in their score for every query" in shown
+    assert "about +0.018 in their score for every query" in shown, "0.9 · 0.02: queries are plain"
 
 
 def test_runs_from_before_it_was_measured(tmp_path: Path) -> None:

@@ -60,6 +60,11 @@ def _rows(prepared: PreparedCollapse, run: Run, treatment: Treatment) -> pl.Data
         run.note(f"{treatment.name}: the share of a common direction was not measured: {error}")
     else:
         rows.append(rows_by_text(prepared.cuts.texts, {"share": shares}, **label))
+        if prepared.options.corpus == "sample":
+            run.note(
+                "the common direction was found from these texts, so their shares of it are too "
+                "large, those of long ones most: use another corpus to compare them"
+            )
     labelled = prepared.labelled
     if labelled is not None:
         values, notes = classify(of_labelled.astype(np.float64), labelled.labels, labelled.train)

@@ -23,7 +23,7 @@ from fairspan.studies.collapse.options import WORDS, temperature_of
 LABELS = ("correct", "entropy")
 Intervals = dict[tuple[str, str, int | None, str | None], Interval]
 """By treatment, measure, length and what it is compared with."""
-# Shares of level vectors differ by rounding; smaller differences are shown as 0.000.
+# Level vectors differ by rounding.
 _SAME_SHARE = 0.0005
 _SCHEMA = {
     "treatment": pl.String,
@@ -227,28 +227,30 @@ def _verdict(
 
 
 def share_change(frame: pl.DataFrame, treatment: str, lengths: pl.DataFrame) -> tuple[str, str]:
-    """How the share of the common direction changes with length, and what it does in an index.
+    """How the share of the common direction changes with length, and what that does to scores.
 
     The first is "same", "more", "less" or "unclear", of the longest texts compared with the
-    shortest. Both are empty if it is not known.
+    shortest. Both are empty if it is not known. The shortest texts of the first treatment stand for
+    queries.
     """
-    shares = frame.filter(treatment=treatment, measure="share")
-    changes = shares.filter(against="shortest")
+    shares = frame.filter(measure="share")
+    changes = shares.filter(treatment=treatment, against="shortest")
     if changes.is_empty():
         return "", ""
     common = "share of the direction that all vectors have in common"
     if (changes["estimate"].abs() < _SAME_SHARE).all():
-        share = number(shares["estimate"][0])
+        share = number(shares.filter(treatment=treatment)["estimate"][0])
         return "same", f"texts of every length have the same {common}, {share}"
     begin, *_, end = lengths["name"]
     change = Interval(*changes.select("estimate", "low", "high").row(-1))
     texts = f"texts of {end} tokens have a"
     than = f"{common} than texts of {begin} ({with_bounds(change, '+.3f')})"
-    index = "all else equal, an index returns them"
+    gain = number(shares["estimate"][0] * change.estimate, "+.3f")
+    scores = f"all else equal, this is about {gain} in their score for every query"
     if change.low > 0:
-        return "more", f"{texts} larger {than}: {index} more often"
+        return "more", f"{texts} larger {than}: {scores}"
     if change.high < 0:
-        return "less", f"{texts} smaller {than}: {index} less often"
+        return "less", f"{texts} smaller {than}: {scores}"
     return "unclear", f"it is not clear whether {texts} larger or a smaller {than}"
 
 

@@ -44,8 +44,8 @@ mean cosine over pairs of different texts of one length shows how similar their 
 Intervals are made by leaving out one document at a time (jackknife).
 
 The vectors of a model have a direction in common, found from short general texts. A text's share of
-it is the cosine of its vector with it. With a larger share, a text is more similar to every query,
-and an index returns it more often.
+it is the cosine of its vector with it. A larger share adds to the score for every query, by the
+query's own share times the difference, and an index returns such texts more often.
 
 The verdict is on the slope of the mean cosine over the logarithm of length. Biased: the slope is
 significantly beyond the margin, above or below. Fair: it is significantly within the margin. That
@@ -198,17 +198,16 @@ def _meaning(shown: _Shown) -> str:
     change, effect = share_change(shown.frames["geometry"], first, shown.frames["lengths"])
     if effect:
         seen += f". {effect[0].upper()}{effect[1:]}"
-    nothing = "Nothing has to be done."
     level = ""
     if change in ("more", "less"):
-        nothing = "Level vectors (level=true) have the same share at every length."
-        level = f"{nothing} "
+        level = "Level vectors (level=true) have the same share at every length. "
     alike = f"alike than short ones to {model_name(shown.log.model)}"
     if word == "inconclusive":
         return f"It is not clear yet whether long texts look more {alike}: {seen}."
     if word == "fair" or cosine.filter(against="doubling")["estimate"][0] < 0:
         how = "less" if word == "biased" else "neither more nor less"
-        return f"Long texts look {how} {alike}: {seen}. {nothing}"
+        nothing = "Nothing has to be done."
+        return f"Long texts look {how} {alike}: {seen}. {level or nothing}".rstrip()
     temperature, reason = shown.frames["suggestion"].row(0)
     helps = f"Temperature: {reason}."
     if not reason:
