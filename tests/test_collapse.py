@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from fairspan.runs.identity import Identity
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import as_progress
 from fairspan.runs.rows import SCHEMA
+from fairspan.stats.geometry import MEASURES
 from fairspan.studies.collapse import prepare as collapse_prepared
 from fairspan.studies.collapse import run as collapse_run
 from fairspan.studies.collapse.measures import repeated_pairs
@@ -187,8 +189,8 @@ def test_differences_are_of_the_estimates(done: Done) -> None:
         2 ** np.log2([text.tokens for text in done.cuts.at(length)]).mean() for length in LENGTHS
     ]
     expected = {}
-    for measure in ("cosine", "distance", "origin"):
-        for name in (PLAIN, STRONG, WORDS):
+    for measure, name in product(MEASURES, (PLAIN, STRONG, WORDS)):
+        if (measure, name) != ("share", WORDS):
             own = [values[name, measure, length, None]["estimate"] for length in LENGTHS]
             first = values[PLAIN, measure, LENGTHS[0], None]["estimate"]
             for number, length in enumerate(LENGTHS):
@@ -343,7 +345,7 @@ def test_three_documents_decide_nothing(make_tiny: Make, study: Study, tmp_path:
     assert f"4 of 7 documents {border} and were not used" in log.notes
     assert any(note.startswith("3 documents instead of 5") for note in log.notes)
     # No spectra.
-    spreads = {"cosine", "distance", "distance_without", "origin"}
+    spreads = {"cosine", "share", "distance", "distance_without", "origin"}
     assert set(log.rows["measure"]) == {*spreads, "repeated"}
 
 

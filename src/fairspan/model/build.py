@@ -132,6 +132,7 @@ def _calibrated(
     """A copy of a model under a calibration, before its vectors are level, and what of it fits."""
     calibrated = copy_sharing_weights(model)
     remove_level(calibrated)
+    fitted = wanted
     for module in list(calibrated.modules()):
         if isinstance(module, Transformer):
             module.__class__ = CalibratedTransformer
@@ -156,6 +157,8 @@ def common_direction(
     common = level_of(model) if texts is None else None
     if common is not None:
         return common
+    if any(isinstance(module, Transformer) for module in model.modules()):
+        require_transformers(model, "calibrate")
     plain, _ = _calibrated(model, PRESETS["plain"])
     return find_direction(plain, prompt_of(model, "document") if prompt is None else prompt, texts)
 

@@ -131,7 +131,7 @@ class Treated:
                 fingerprint=self.fingerprint,
                 side=side,
                 by_segments=by_segments and calibration.acts and not chunked,
-                common=self._common(prompt) if calibration.on(side).level else None,
+                common=self.common if calibration.on(side).level else None,
             )
         else:
             counter = Characters(prompt)
@@ -142,8 +142,14 @@ class Treated:
         how = {"normalise": self.normalise, "by_segments": by_segments}
         return ChunkEncoder(encoder, counter, chunk_tokens(size, counter), **how)
 
-    def _common(self, prompt: str) -> CommonDirection:
-        """What vectors are made level with, found once for a model and a prompt."""
+    @property
+    def common(self) -> CommonDirection:
+        """What vectors are made level with, found once for a model and a prompt of documents.
+
+        Raises:
+            FairspanError: if the model has none, or cannot be read plain.
+        """
+        prompt = self.prompts["document"]
         key = (self.fingerprint, prompt)
         if key not in self.directions:
             self.directions[key] = common_direction(self.model, prompt=prompt)

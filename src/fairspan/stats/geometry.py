@@ -6,6 +6,7 @@ Every measure of spread uses the directions of vectors, u_i = v_i/‖v_i‖:
 - "distance": the mean Euclidean distance to the centroid μ = E u. The squared distance of document
   i is 1 − 2 u_i·m_i + c_i, with m_i the mean and c_i the mean pairwise cosine of the others: it is
   unbiased for ‖u_i − μ‖², so bins of different sizes are comparable.
+- "share": the mean cosine with the direction that the vectors of a model have in common.
 - "origin": the mean Euclidean distance to the centre of the texts of all lengths, which is the
   origin of the map in LC Fig. 1b.
 
@@ -21,7 +22,7 @@ from numpy.typing import ArrayLike
 from fairspan.stats.arrays import Floats
 from fairspan.stats.resampling import share
 
-MEASURES = ("cosine", "distance", "origin")
+MEASURES = ("cosine", "share", "distance", "origin")
 # Numbers held at once.
 CHUNK = 1_000_000
 
@@ -90,6 +91,15 @@ def origin_distances(clouds: Sequence[ArrayLike]) -> list[Floats]:
     units = [_unit(cloud) for cloud in clouds]
     origin = np.mean([rows.mean(0) for rows in units], axis=0)
     return [np.linalg.norm(rows - origin, axis=1) for rows in units]
+
+
+def common_shares(vectors: ArrayLike, direction: ArrayLike) -> Floats:
+    """Each document's cosine with a common direction, [N].
+
+    Truncated vectors are compared with the direction truncated to as many numbers.
+    """
+    units = _unit(vectors)
+    return np.asarray(units @ _unit(np.asarray(direction)[: units.shape[1]]))
 
 
 def slope_weights(lengths: ArrayLike) -> Floats:

@@ -11,6 +11,7 @@ from fairspan.encoding.spectra import spectra as spectra_of
 from fairspan.errors import FairspanError, UnsupportedModel
 from fairspan.runs.log import RunLog
 from fairspan.runs.study import Run, Study
+from fairspan.stats.geometry import common_shares
 from fairspan.studies.collapse.classification import classify
 from fairspan.studies.collapse.measures import (
     probe_rows,
@@ -42,7 +43,8 @@ def _rows(prepared: PreparedCollapse, run: Run, treatment: Treatment) -> pl.Data
     """The rows of one treatment."""
     label = {"treatment": treatment.name, **run.label}
     run.progress.stage(f"{treatment.name}: vectors")
-    encoder = run.under(treatment).documents
+    treated = run.under(treatment)
+    encoder = treated.documents
     run.fill(encoder, prepared.texts)
     vectors = np.stack(run.read([encoder.key(text) for text in prepared.texts]))
     texts = len(prepared.cuts.texts)
@@ -52,6 +54,17 @@ def _rows(prepared: PreparedCollapse, run: Run, treatment: Treatment) -> pl.Data
         text_rows(prepared.cuts, of_cuts, **label),
         probe_rows(prepared.pairs, of_pairs.reshape(pairs, 2, -1), **label),
     ]
+    try:
+        shares = common_shares(of_cuts, treated.common.direction)
+    except FairspanError as error:
+        run.note(f"{treatment.name}: the share of a common direction was not measured: {error}")
+    else:
+        rows.append(rows_by_text(prepared.cuts.texts, {"share": shares}, **label))
+        if prepared.options.corpus == "sample":
+            run.note(
+                "the common direction was found from these texts, so their shares of it are too "
+                "large, those of long ones most: use another corpus to compare them"
+            )
     labelled = prepared.labelled
     if labelled is not None:
         values, notes = classify(of_labelled.astype(np.float64), labelled.labels, labelled.train)

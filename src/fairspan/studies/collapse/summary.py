@@ -23,6 +23,8 @@ from fairspan.studies.collapse.options import WORDS, temperature_of
 LABELS = ("correct", "entropy")
 Intervals = dict[tuple[str, str, int | None, str | None], Interval]
 """By treatment, measure, length and what it is compared with."""
+# Level vectors differ by rounding.
+_SAME_SHARE = 0.0005
 _SCHEMA = {
     "treatment": pl.String,
     "measure": pl.String,
@@ -48,7 +50,12 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
     controls = [WORDS] if WORDS in rows["treatment"] else []
     spread = geometry(rows, [*log.measured, *controls], tokens, paired=paired)
     labels = classification(rows, log.measured, seed=log.header.seed)
-    verdicts = [(name, *_verdict(spread, name, lengths, paired, margin)) for name in log.measured]
+    geometry_frame = _frame(spread)
+    verdicts = []
+    for name in log.measured:
+        word, sentence = _verdict(spread, name, lengths, paired, margin)
+        _, effect = share_change(geometry_frame, name, lengths)
+        verdicts.append((name, word, f"{sentence}; {effect}" if effect else sentence))
     advice = suggestion(_temperatures(log), spread, tokens, margin, log.treatments[0])
     times = pl.col("part").cast(pl.Int64).alias("times")
     return {
@@ -56,7 +63,7 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
             verdicts, schema=["treatment", "verdict", "sentence"], orient="row"
         ),
         "lengths": lengths,
-        "geometry": _frame(spread),
+        "geometry": geometry_frame,
         "classification": _frame(labels),
         "spectra": theory.spectra(rows, log.treatments),
         "bounds": theory.bounds(rows),
@@ -101,17 +108,21 @@ def geometry(
     """Every measure of the vectors, and its differences; see `frames_of`.
 
     Differences between treatments are paired, and with `paired` those between lengths too. The
-    baseline is first in `names`, and the word control, if it was measured, last.
+    baseline is first in `names`, and the word control, if it was measured, last. A measure that the
+    baseline lacks is left out.
     """
     lengths = list(tokens)
-    count = len(names) * len(lengths)
-    # Weights [treatments, lengths, count] of contrasts that are one estimate.
-    units = np.eye(count).reshape(len(names), len(lengths), count)
     intervals: Intervals = {}
-    measured = set(rows["measure"].unique())
-    for measure in [measure for measure in MEASURES if measure in measured]:
-        sample = _jackknife(rows, measure, names, lengths, paired=paired)
-        for name, of_name in zip(names, units, strict=True):
+    for measure in MEASURES:
+        having = set(rows.filter(measure=measure)["treatment"])
+        if names[0] not in having:
+            continue
+        measured = [name for name in names if name in having]
+        count = len(measured) * len(lengths)
+        # Weights [treatments, lengths, count] of contrasts that are one estimate.
+        units = np.eye(count).reshape(len(measured), len(lengths), count)
+        sample = _jackknife(rows, measure, measured, lengths, paired=paired)
+        for name, of_name in zip(measured, units, strict=True):
             for place, length in enumerate(lengths):
                 unit = of_name[place]
                 contrasts: dict[str | None, np.ndarray] = {None: unit}
@@ -142,8 +153,9 @@ def _jackknife(
     values = [parts[measure, *key] for key in keys]
     if measure == "cosine":
         without = [cosine_without(cosines) for cosines in values]
-    elif measure == "origin":
-        # The centre of all lengths counts as fixed: one document hardly moves it.
+    elif measure in ("origin", "share"):
+        # The centre of all lengths and the common direction count as fixed: one document hardly
+        # moves them.
         without = [(part.sum() - part) / (len(part) - 1) for part in values]
     else:
         without = [parts[f"{measure}_without", *key] for key in keys]
@@ -212,6 +224,34 @@ def _verdict(
         plural = "" if needed == 1 else "s"
         outlook = f"about {round_up(needed)} more document{plural} would decide"
     return kind, f"{outlook}; {seen}"
+
+
+def share_change(frame: pl.DataFrame, treatment: str, lengths: pl.DataFrame) -> tuple[str, str]:
+    """How the share of the common direction changes with length, and what that does to scores.
+
+    The first is "same", "more", "less" or "unclear", of the longest texts compared with the
+    shortest. Both are empty if it is not known. The shortest texts of the first treatment stand for
+    queries.
+    """
+    shares = frame.filter(measure="share")
+    changes = shares.filter(treatment=treatment, against="shortest")
+    if changes.is_empty():
+        return "", ""
+    common = "share of the direction that all vectors have in common"
+    if (changes["estimate"].abs() < _SAME_SHARE).all():
+        share = number(shares.filter(treatment=treatment)["estimate"][0])
+        return "same", f"texts of every length have the same {common}, {share}"
+    begin, *_, end = lengths["name"]
+    change = Interval(*changes.select("estimate", "low", "high").row(-1))
+    texts = f"texts of {end} tokens have a"
+    than = f"{common} than texts of {begin} ({with_bounds(change, '+.3f')})"
+    gain = number(shares["estimate"][0] * change.estimate, "+.3f")
+    scores = f"all else equal, this is about {gain} in their score for every query"
+    if change.low > 0:
+        return "more", f"{texts} larger {than}: {scores}"
+    if change.high < 0:
+        return "less", f"{texts} smaller {than}: {scores}"
+    return "unclear", f"it is not clear whether {texts} larger or a smaller {than}"
 
 
 def _temperatures(log: RunLog) -> list[tuple[float, str]]:

@@ -18,7 +18,7 @@ from fairspan.runs.log import RunLog
 from fairspan.stats.geometry import MEASURES
 from fairspan.studies.collapse.entries import CollapseEntries
 from fairspan.studies.collapse.options import WORDS
-from fairspan.studies.collapse.summary import LABELS, frames_of, length_name
+from fairspan.studies.collapse.summary import LABELS, frames_of, length_name, share_change
 from fairspan.studies.collapse.theory import BOUNDS
 
 OVERVIEW = "length-overview"
@@ -26,6 +26,7 @@ OVERVIEW = "length-overview"
 FEW = 30
 NAMES = {
     "cosine": "mean pairwise cosine",
+    "share": "share of the common direction",
     "distance": "distance to the centre",
     "origin": "distance to the origin",
     "correct": "accuracy",
@@ -41,6 +42,10 @@ METHODS = """
 To separate length from content, the same documents are cut at sentence borders to every length. The
 mean cosine over pairs of different texts of one length shows how similar their vectors are.
 Intervals are made by leaving out one document at a time (jackknife).
+
+The vectors of a model have a direction in common, found from short general texts. A text's share of
+it is the cosine of its vector with it. A larger share adds to the score for every query, by the
+query's own share times the difference, and an index returns such texts more often.
 
 The verdict is on the slope of the mean cosine over the logarithm of length. Biased: the slope is
 significantly beyond the margin, above or below. Fair: it is significantly within the margin. That
@@ -190,19 +195,26 @@ def _meaning(shown: _Shown) -> str:
         f"the mean cosine of two different texts is {means[0]} at {begin} tokens and {means[-1]} "
         f"at {end}"
     )
+    change, effect = share_change(shown.frames["geometry"], first, shown.frames["lengths"])
+    if effect:
+        seen += f". {effect[0].upper()}{effect[1:]}"
+    level = ""
+    if change in ("more", "less"):
+        level = "Level vectors (level=true) have the same share at every length. "
     alike = f"alike than short ones to {model_name(shown.log.model)}"
     if word == "inconclusive":
         return f"It is not clear yet whether long texts look more {alike}: {seen}."
     if word == "fair" or cosine.filter(against="doubling")["estimate"][0] < 0:
         how = "less" if word == "biased" else "neither more nor less"
-        return f"Long texts look {how} {alike}: {seen}. Nothing has to be done."
+        nothing = "Nothing has to be done."
+        return f"Long texts look {how} {alike}: {seen}. {level or nothing}".rstrip()
     temperature, reason = shown.frames["suggestion"].row(0)
     helps = f"Temperature: {reason}."
     if not reason:
         helps = f"A softmax temperature of {temperature:g} is enough to undo this."
     return (
         f"Long texts look more {alike}, which makes them harder to tell apart: {seen}. {helps} "
-        "Before you change anything, measure with fairspan evaluate what your search gains."
+        f"{level}Before you change anything, measure with fairspan evaluate what your search gains."
     )
 
 
@@ -229,10 +241,14 @@ def _overview(shown: _Shown) -> Section:
     chart = shown.chart(
         OVERVIEW,
         "What length does to vectors",
-        [shown.panel(geometry.filter(pl.col("treatment") != WORDS), "cosine")],
+        [
+            shown.panel(geometry.filter(pl.col("treatment") != WORDS), measure)
+            for measure in ("cosine", "share")
+        ],
     )
     notes = (
         f"{NAMES['cosine']}: how similar different texts of one length are",
+        f"{NAMES['share']}: mean cosine with the direction that all vectors have in common",
         f"{NAMES['distance']}: mean over texts, each to the mean of the others of its length",
         f"{NAMES['origin']}: mean over texts, each to the mean of all lengths",
     )
