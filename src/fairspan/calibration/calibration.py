@@ -100,7 +100,7 @@ class Calibration:
             tile.
         pooling: "model" for the model's own; "even" for a vector that says as much of every token
             as of every other, in place of the mean of all tokens; "auto" for "even" where the model
-            takes this mean. With tiles it only affects texts of several tiles.
+            takes this mean. Texts that `short_texts` leaves keep theirs.
         ridge: above 0; the larger, the nearer even pooling is to the mean. With
             short_texts="leave" it falls to this value with a text's length, from infinity at the
             window.
@@ -377,9 +377,8 @@ def _parse_layers(value: Any) -> Layers:
 PRESETS: dict[str, Calibration] = {
     "fair": Calibration(
         strength=0.0,
-        temperature=0.8,
         sides="document",
-        tile_size=128,
+        tile_size=64,
         pooling="auto",
         level=True,
     ),

@@ -108,8 +108,9 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         prompt = None if self.include_prompt else prompt_length(features)
         if prompt is not None:
             mask = self._exclude_prompt_from_mask(mask, prompt)
-        if not is_traced() and tokens.shape[1] > _LONG:
-            # The base class would make a copy of all tokens.
+        largest = _AT_A_TIME if tokens.dtype == torch.float16 else _LONG
+        if not is_traced() and tokens.shape[1] > largest:
+            # The base class would make a copy of all tokens, and its sum overflows in float16.
             pooled = {**features, "sentence_embedding": _mean_by_parts(tokens, mask)}
         else:
             pooled = super().forward(features, **kwargs)

@@ -17,8 +17,8 @@ from fairspan.calibration.level import LEAST, NO_REST, CommonDirection, fit_leve
 from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model.probing import side_of
 
-LANGUAGES = ("en",)
-"""The languages of the embedded sample whose texts a common direction is found from."""
+LANGUAGES = ("en", "de", "it", "ko", "zh", "hi")
+"""Of the embedded sample: its first text is taken in the first one, the second in the next …"""
 # Fixed, as the texts are, so that the same weights give the same bits.
 _BATCH = 16
 _SMALLEST = 1e-30
@@ -165,7 +165,8 @@ def require_texts(texts: Any) -> list[str]:
 
 
 def _sample() -> list[str]:
-    """The paragraphs of the embedded sample."""
+    """Every paragraph of the embedded sample in one language, and as many of each language."""
     folder = files("fairspan").joinpath("corpus", "data", "sample")
-    lines = (folder.joinpath(f"{language}.jsonl").read_text("utf-8") for language in LANGUAGES)
-    return [json.loads(line)["text"] for text in lines for line in text.splitlines()]
+    lines = [folder.joinpath(f"{name}.jsonl").read_text("utf-8").splitlines() for name in LANGUAGES]
+    count = min(map(len, lines))
+    return [json.loads(lines[number % len(lines)][number])["text"] for number in range(count)]

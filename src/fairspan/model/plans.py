@@ -76,22 +76,20 @@ def _where_several(sharper: float, tiles: Tiles | None) -> float | Tensor:
 def pooled_evenly(
     calibration: Calibration, side: Side, tiles: Tiles | None, window: int | None
 ) -> Tensor | bool:
-    """Which texts of a batch are pooled evenly, in tiles those of several: a bool for all, or [N],
-    what the ridge of each is multiplied by, infinity for texts that keep their mean.
+    """Which texts of a batch are pooled evenly: a bool for all, or [N], what the ridge of each is
+    multiplied by, infinity for texts that keep their mean.
 
     Where texts that fit into the `window` are left alone, a text that is a little longer is pooled
     nearly as they are: its score has to compare with theirs.
     """
     if calibration.on(side).pooling != "even":
         return False
-    if not calibration.tiles_on(side):
+    if not calibration.tiles_on(side) or calibration.short_texts != "leave":
         return True
     if tiles is None:
         return False
     count = tiles.valid.sum(dim=1).float()
-    factor = torch.ones_like(count)
-    if calibration.short_texts == "leave" and window is not None:
-        factor = count / (count - window).clamp(min=1)
+    factor = count / (count - (window or 0)).clamp(min=1)
     return torch.where(_has_several(tiles), factor, torch.inf)
 
 
