@@ -175,8 +175,10 @@ def forward_by_matrices(
     if module.calibration.tile_size is not None:
         layout = layout_of(module, inputs, segment)
         given["inverse_temperature"] = 1.0
+    if module.calibration.pooling == "even" and module.calibration.short_texts == "calibrate":
+        features[EVENLY] = True
     if layout is not None:
-        if module.calibration.pooling == "even":
+        if module.calibration.pooling == "even" and module.calibration.short_texts == "leave":
             features[EVENLY] = torch.where(layout.several, 1.0, torch.inf)
         temperature = temperature_of(module.calibration.temperature, side)
         given["inverse_temperature"] = 1 / layout.temperatures(temperature)

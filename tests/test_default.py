@@ -45,7 +45,7 @@ def agree(first: SentenceTransformer, second: SentenceTransformer) -> bool:
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 def test_a_model_is_named_by_its_preset(make_tiny: Make, pooling: str) -> None:
     """Also where "auto" has become the pooling of this model."""
-    names = ["fair", "tiles-32", "plain", "paper", "fair+short_texts=leave", "fair+tile_size=64"]
+    names = ["fair", "tiles-32", "plain", "paper", "fair+short_texts=leave", "fair+tile_size=32"]
     names += ["tiles-64+level=true", "fair+level=false"]
     for name in names:
         fair = fairspan.calibrate(make_tiny("bert", pooling), name)

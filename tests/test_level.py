@@ -555,8 +555,13 @@ def test_the_same_weights_give_the_same_bits(make_tiny: Make, tmp_path: Path) ->
 
 def test_the_embedded_texts() -> None:
     texts = level._sample()
-    assert len(texts) == 48 * len(level.LANGUAGES)
-    assert all(60 < len(text.split()) < 160 for text in texts)
+    assert len(set(texts)) == 48
+    assert all(100 < len(text) < 1000 for text in texts)
+    folder = Path(fairspan.__file__).parent / "corpus/data/sample"
+    for language in level.LANGUAGES:
+        lines = (folder / f"{language}.jsonl").read_text("utf-8").splitlines()
+        own = {json.loads(line)["text"] for line in lines}
+        assert sum(text in own for text in texts) == 8
 
 
 def test_real_weights(minilm: SentenceTransformer) -> None:

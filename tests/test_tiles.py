@@ -291,7 +291,7 @@ def test_texts_of_one_tile_are_read_as_they_were(make_kind: Make, kind: Kind) ->
     the padding on.
     """
     model = make_kind(kind)
-    small = fairspan.calibrate(model, "tiles-8")
+    small = fairspan.calibrate(model, "tiles-8", pooling="model")
     model.max_seq_length = 10
     long = fairspan.calibrate(model, "tiles-128", short_texts="leave")
 

@@ -249,7 +249,7 @@ def test_names_and_words_of_calibrations(
         *((preset.to_dict(), name) for name, preset in PRESETS.items()),
         ({"strength": 0, "temperature": 0.9}, "plain+temperature=0.9"),
         ({"strength": 0, "basket_size": 64}, "plain+basket_size=64"),
-        ({**PRESETS["fair"].to_dict(), "temperature": 1}, "fair+temperature=1"),
+        ({**PRESETS["fair"].to_dict(), "temperature": 0.9}, "fair+temperature=0.9"),
         ({**PRESETS["fair"].to_dict(), "short_texts": "leave"}, "fair+short_texts=leave"),
         ({**TILES.to_dict(), "tile_size": 32}, "tiles-32"),
         ({**PRESETS["tempscale"].to_dict(), "sides": "document"}, "tempscale+sides=document"),
