@@ -1,13 +1,10 @@
-"""What search finds with models as they are published: docs/measured.md and docs/vectors.md.
+"""What search finds with models as they are published: tables and pictures of README and docs/.
 
-    python -m benchmarks.measured MODEL --data FOLDER [--task essays --task qmsum] [--dtype float16]
-    python -m benchmarks.measured --page
+    python -m benchmarks.measured FILE.npz …    # files of `benchmarks.level`
+    python -m benchmarks.measured               # make the pages again
 
-MODEL is a folder, a name on the hub or all-MiniLM-L6-v2, read with its own window. Essays and the
-sample for the audit come with fairspan; FOLDER holds the other tasks, each in the layout of BEIR,
-and those that it lacks are left out. Figures go to benchmarks/measured/NAME.json, task by task, and
-`--page` makes tables and pictures of them; a `note` in the file is shown beside the model's name.
-A command that was stopped continues.
+The figures of a model go to benchmarks/measured/NAME.json, and pages are made of all these files.
+One half of the queries chose the default, and the other half is what the pages show.
 """
 
 from __future__ import annotations
@@ -15,19 +12,16 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-import torch
+import numpy as np
+from scipy.stats import t as student
 
-import fairspan
-from benchmarks.quality import METRIC, say, short
-from fairspan.model.loading import Loading, load_model
-from fairspan.model.pooling import pooling_of
-from fairspan.model.window import window_of
+from benchmarks.quality import short
 from fairspan.report.style import COLOURS, INK, MARKERS, PALE, figure_bytes, house_style, make_grid
-from fairspan.report.text import model_name
 
 Facts = dict[str, Any]
 ROOT = Path(__file__).parents[1]
@@ -35,102 +29,256 @@ FACTS = ROOT / "benchmarks/measured"
 DOCS = ROOT / "docs"
 PAGE = DOCS / "measured.md"
 VECTORS_PAGE = DOCS / "vectors.md"
+LEVEL_PAGE = DOCS / "findings/level.md"
 README = ROOT / "README.md"
-AUDIT = "audit"
-TASKS = {
+MIXED = ("mixed docs", "mixed wikipedia", "mixed essays")
+TITLES = {
     "essays": "essays",
-    "documentation": "documentation",
+    "docs": "documentation",
     "wikipedia": "Wikipedia",
+    "reviews": "reviews",
+    "xquad": "XQuAD",
     "pages4": "pages of 4 parts",
     "pages16": "pages of 16 parts",
-    "qmsum": "meetings (QMSum)",
+    "mixed essays": "mixed essays",
+    "mixed docs": "mixed documentation",
+    "mixed wikipedia": "mixed Wikipedia",
     "scifact": "abstracts (SciFact)",
+    "qmsum": "meetings (QMSum)",
 }
-"""What is searched, with titles."""
-SINGLE = ("plain", "chunk-mean-window", "long", "tiles", "long+tile_size=window")
-"""Readings of one vector per document."""
-BEST = {"long": "", "tiles": " (`tiles`)", "long+tile_size=window": " (wide tiles)"}
-"""Those that the best one is taken from, in hindsight."""
-VECTORS = ("1", "2", "4", "8", "16", "all")
-CURVES = ("all-MiniLM-L6-v2", "granite-embedding-30m-english", "all-mpnet-base-v2")
-CURVE_TASKS = ("essays", "documentation", "wikipedia", "pages16", "qmsum")
+README_TASKS = ("essays", "docs", "wikipedia", "pages4", "pages16", "scifact")
+SIZES = ("64", "128", "256", "window")
+WAYS = ("0.8/even", "1/even", "1/own")
+LEVEL = "+six"
+"""What level readings end with: the direction of general texts in six languages."""
+PLAIN = "plain"
+FAIR = "64/1/even/all/alike+six"
+BEFORE = "128/0.8/even/longer"
+LEAVING = "64/1/even/longer+six"
+WIDE = "window/1/own/all+six"
+CHUNKS = "chunks+six"
+EACH = "one per chunk"
+NAMES = {
+    PLAIN: "plain",
+    PLAIN + LEVEL: "plain, level",
+    BEFORE: "the default of 0.2",
+    FAIR: "`fair`",
+    LEAVING: "`fair+short_texts=leave`",
+    WIDE: "`fair+short_texts=leave`, wide tiles",
+    CHUNKS: "averaged chunks, level",
+    EACH: "one per chunk",
+}
+HALVES = ("choose", "report")
+GROUPS = ("all", "long", "short")
+FEWEST = 20
+"""Queries of a group that is judged."""
+MARGIN = 0.01
+BEST = 10
+"""Candidates that the table of the choice shows, besides those with a name."""
+CURVES = ("all-MiniLM-L6-v2", "granite-embedding-30m-english", "gte-small")
+CURVE_TASKS = ("essays", "docs", "pages16")
+PARTS = ("2", "4", "8")
+SHOWN_SHARES = ("gte-small", "all-MiniLM-L6-v2")
 
 
-def measure(asked: argparse.Namespace) -> None:
-    """Write what is measured of a model, task by task, beside what was measured before."""
-    name = model_name(asked.model)
-    model = load_model(asked.model, Loading(dtype=asked.dtype))
-    file = FACTS / f"{name.replace('/', '--')}.json"
-    facts: Facts = json.loads(file.read_text("utf-8")) if file.exists() else {"note": ""}
-    facts |= {
-        "model": name,
-        "parameters": sum(weights.numel() for weights in model.parameters()),
-        "dimensions": model.get_embedding_dimension(),
-        "window": window_of(model),
-        "pooling": pooling_of(model, model[0]).module.pooling_mode,
-    }
-    for key in asked.task or (AUDIT, *TASKS):
-        options: dict[str, Any] = {"corpus": "long-sample", "sets": 1000}
-        if key == AUDIT:
-            facts[AUDIT] = audit(model, name) | {"dtype": asked.dtype}
-        elif key == "essays" or (asked.data / key).exists():
-            if key != "essays":
-                options = {"task": f"beir:{asked.data / key}"}
-            measured = search(model, name, options) | {"dtype": asked.dtype}
-            facts.setdefault("tasks", {})[key] = measured
-        else:
-            say(f"{key}: not in {asked.data}, left out")
+def candidates() -> Iterator[str]:
+    """The readings that the default was chosen from."""
+    for level in ("", LEVEL):
+        yield PLAIN + level
+        for size, way in product(SIZES, WAYS):
+            yield f"{size}/{way}/all{level}" if way == "1/own" else f"{size}/{way}/all/alike{level}"
+            if size != "window":
+                yield f"{size}/{way}/longer{level}"
+
+
+def in_words(reading: str) -> str:
+    """A candidate as a row of a table names it."""
+    name = reading.removesuffix(LEVEL)
+    level = ", level" if reading.endswith(LEVEL) else ""
+    if name == PLAIN:
+        return f"plain{level}"
+    size, temperature, pooling, scope, *_ = name.split("/")
+    tiles = "of the window" if size == "window" else f"of {size}"
+    texts = "longer texts" if scope == "longer" else "every text"
+    even = ", even" if pooling == "even" else ""
+    return f"tiles {tiles}, {texts}, temperature {temperature}{even}{level}"
+
+
+class Scores:
+    """nDCG@10 of the queries of one task under the readings of one model."""
+
+    def __init__(self, file: Mapping[str, np.ndarray], task: str) -> None:
+        names = file[f"{task}|readings"].tolist()
+        scores = file[f"{task}|scores"].astype(np.float64)
+        self.of = dict(zip(names, scores, strict=True))
+        self.half = file[f"{task}|half"]
+        self.cluster = file[f"{task}|cluster"]
+        self.is_long = file[f"{task}|long"]
+
+    def find(self, reading: str) -> np.ndarray | None:
+        """The scores of a reading, or of what it is in a model that has no such.
+
+        Models that do not take the mean keep their pooling; where tiles are as large as the window,
+        no text is longer than the window and in one tile.
+        """
+        own = reading.replace("/even", "/own")
+        wider = reading.replace("/longer", "/all/alike")
+        names = (reading, own, wider, own.replace("/longer", "/all/alike"))
+        names += tuple(name.replace("/alike", "") for name in names)
+        return next((self.of[name] for name in names if name in self.of), None)
+
+    def queries(self, half: int, group: str) -> np.ndarray:
+        """[queries] bool: those of a half that ask for a long document, a short one, or any."""
+        wanted = {"all": True, "long": self.is_long, "short": ~self.is_long}[group]
+        return np.asarray((self.half == half) & wanted)
+
+
+def change(scores: np.ndarray, before: np.ndarray, cluster: np.ndarray) -> list[float]:
+    """The mean change with its 95 % interval: the jackknife over clusters, and t."""
+    difference = scores - before
+    _, number = np.unique(cluster, return_inverse=True)
+    sums, counts = np.bincount(number, difference), np.bincount(number)
+    clusters = len(counts)
+    without = (difference.sum() - sums) / (len(difference) - counts)
+    error = np.sqrt((clusters - 1) / clusters * ((without - without.mean()) ** 2).sum())
+    width = student.ppf(0.975, clusters - 1) * error
+    mean = difference.mean()
+    return [round(float(value), 4) for value in (mean, mean - width, mean + width)]
+
+
+def facts_of(path: Path) -> Facts:
+    """What is kept of a file of `benchmarks.level`."""
+    file = dict(np.load(path))
+    tasks = [name.removesuffix("|scores") for name in file if name.endswith("|scores")]
+    facts: Facts = {"share": round(float(file["share"][1]), 3), "tasks": {}}
+    facts["shares by length"] = shares_by_length(file, tasks)
+    facts["shares by length"]["level"] = round(float(file["share"][0]), 3)
+    for name in tasks:
+        scores = Scores(file, name)
+        facts["tasks"][name] = {
+            "documents": len(file[f"{name}|lengths"]),
+            "queries": len(scores.half),
+            "chunks": round(float(file.get(f"{name}|chunks", np.nan)), 1),
+            "means": means_of(scores),
+            "changes": changes_of(scores, NAMES),
+            "losses": losses_of(scores),
+            "parts": parts_of(scores),
+        }
+    return facts
+
+
+def means_of(scores: Scores) -> dict[str, Any]:
+    """By reading and half, of all queries and of those for long and for short documents."""
+    means: dict[str, Any] = {}
+    for reading in dict.fromkeys([*candidates(), *NAMES]):
+        found = scores.find(reading)
+        if found is not None:
+            means[reading] = [
+                [mean_of(found, scores.queries(half, group)) for group in GROUPS]
+                for half in range(len(HALVES))
+            ]
+    return means
+
+
+def mean_of(scores: np.ndarray, queries: np.ndarray) -> float | None:
+    return round(float(scores[queries].mean()), 4) if queries.sum() >= FEWEST else None
+
+
+def changes_of(scores: Scores, readings: Iterable[str]) -> dict[str, dict[str, list[float]]]:
+    """The change from plain on the half that reports, by reading and group."""
+    plain = scores.of[PLAIN]
+    changes: dict[str, dict[str, list[float]]] = {}
+    for reading in readings:
+        found = scores.find(reading)
+        if found is None or reading == PLAIN:
             continue
-        file.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
-        say(f"{name}: {key} measured")
+        changes[reading] = {}
+        for group in GROUPS:
+            queries = scores.queries(1, group)
+            if queries.sum() >= FEWEST:
+                own = (found[queries], plain[queries], scores.cluster[queries])
+                changes[reading][group] = change(*own)
+    return changes
 
 
-def audit(model: Any, name: str) -> Facts:
-    """The verdict on each of two treatments, on documents of four paragraphs of the sample."""
-    log = fairspan.audit(model, treatments=["plain", "tiles"], name=name, progress=False)
-    keys = ("verdict", "position", "estimate", "low", "high", "documents", "sentence")
-    rows = log.frame("families").to_dicts()
-    verdicts = {row["treatment"]: {key: row[key] for key in keys} for row in rows}
-    return {**verdicts, **circumstances(log, model)}
+def losses_of(scores: Scores) -> dict[str, list[list[str]]]:
+    """The groups that a candidate finds significantly less of than plain, by more than a margin."""
+    plain = scores.of[PLAIN]
+    losses: dict[str, list[list[str]]] = {}
+    for reading in candidates():
+        found = scores.find(reading)
+        if found is None or reading == PLAIN:
+            continue
+        losses[reading] = [[], []]
+        for half, group in product(range(len(HALVES)), GROUPS[1:]):
+            queries = scores.queries(half, group)
+            if queries.sum() < FEWEST:
+                continue
+            mean, _, high = change(found[queries], plain[queries], scores.cluster[queries])
+            if mean < -MARGIN and high < 0:
+                losses[reading][half].append(group)
+    return losses
 
 
-def search(model: Any, name: str, options: Mapping[str, Any]) -> Facts:
-    """nDCG@10 with its interval, by treatment and index, of one task."""
-    common = {
-        **options,
-        "name": name,
-        "documents_only": False,
-        "metrics": [METRIC],
-        "too_long": "cut",
-        "progress": False,
-    }
-    several = fairspan.evaluate(model, treatments=["plain", "long"], vectors=VECTORS, **common)
-    single = fairspan.evaluate(model, treatments=SINGLE, **common)
-    names = ("estimate", "low", "high")
-    results: dict[str, Facts] = {}
-    for row in several.frame("vectors").to_dicts():
-        cell = {key: row[key] for key in (*names, "vectors_per_document")}
-        results[f"{row['treatment']}, {row['index']}"] = cell
-    quality = single.frame("quality")
-    for row in quality.filter(index="whole").to_dicts():
-        cell = {key: row[key] for key in (*names, "change_estimate", "change_low", "change_high")}
-        results.setdefault(f"{row['treatment']}, whole", {}).update(cell)
+def parts_of(scores: Scores) -> dict[str, float]:
+    """nDCG@10 of all queries by the most vectors of a document."""
+    parts = {}
+    for name, reading in {"plain": PLAIN, "fair": FAIR}.items():
+        stem, level = reading.removesuffix(LEVEL), LEVEL if reading.endswith(LEVEL) else ""
+        for count in PARTS:
+            found = scores.find(f"{stem}, {count} parts{level}")
+            if found is not None:
+                parts[f"{name}, {count}"] = round(float(found.mean()), 4)
+    for name, reading in {"plain, 1": PLAIN, "fair, 1": FAIR, "each": EACH}.items():
+        found = scores.find(reading)
+        if found is not None:
+            parts[name] = round(float(found.mean()), 4)
+    return parts
+
+
+def shares_by_length(file: Mapping[str, np.ndarray], tasks: Iterable[str]) -> Facts:
+    """The mean cosine of vectors with the common direction of English texts, by length in powers of
+    two of tokens: plain, and as the default of 0.2 read texts."""
+    lengths, shares = [], []
+    for name in tasks:
+        readings = file[f"{name}|share readings"].tolist()
+        longer = next(
+            reading for reading in readings if reading.startswith("128/0.8/") and "/longer" in reading
+        )
+        own = file[f"{name}|shares"][[readings.index(PLAIN), readings.index(longer)]]
+        lengths.append(file[f"{name}|lengths"])
+        shares.append(own)
+    length, share = np.concatenate(lengths), np.concatenate(shares, axis=1)
+    binned = np.round(np.log2(np.clip(length, 32, 16384))).astype(int)
+    kept = [number for number in np.unique(binned) if (binned == number).sum() >= FEWEST]
     return {
-        "queries": quality["queries"][0],
-        "documents": quality["clusters"][0],
-        "results": results,
-        **circumstances(single, model),
+        "tokens": [2 ** int(number) for number in kept],
+        "plain": [round(float(share[0, binned == number].mean()), 3) for number in kept],
+        "tiles": [round(float(share[1, binned == number].mean()), 3) for number in kept],
     }
 
 
-def circumstances(log: Any, model: Any) -> Facts:
-    """The machine, the day and the versions of what a log holds."""
-    on_gpu = model.device.type == "cuda"
-    return {
-        "machine": torch.cuda.get_device_name() if on_gpu else log.header.machine.processor,
-        "date": log.header.finished[:10],
-        "versions": log.header.versions,
-    }
+def keep(path: Path) -> None:
+    """Write the facts of a file beside what is said of its model by hand."""
+    target = FACTS / f"{path.stem}.json"
+    known = json.loads(target.read_text("utf-8")) if target.exists() else {}
+    about = {key: known[key] for key in ABOUT if key in known}
+    facts = {**about, **facts_of(path)}
+    lines = ",\n".join(
+        f' "{key}": {json.dumps(value, ensure_ascii=False)}'
+        for key, value in facts.items()
+        if key != "tasks"
+    )
+    tasks = ",\n".join(
+        f'  "{name}": {json.dumps(task)}' for name, task in facts["tasks"].items()
+    )
+    target.write_text(f'{{\n{lines},\n "tasks": {{\n{tasks}\n }}\n}}\n', "utf-8")
+
+
+ABOUT = (
+    "note", "model", "parameters", "dimensions", "window", "pooling", "machine", "date", "dtype",
+    "versions",
+)  # fmt: skip
 
 
 def models() -> list[Facts]:
@@ -145,53 +293,50 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
+def figure(value: float | None) -> str:
+    return "" if value is None else short(value)
+
+
+def signed(values: list[float] | None) -> str:
+    if values is None:
+        return ""
+    mean, low, high = (short(value, "+.3f") for value in values)
+    return f"{mean} [{low}, {high}]"
+
+
+def reported(task: Facts, reading: str, group: str = "all") -> float | None:
+    """The mean of a reading on the half that chose nothing."""
+    means = task["means"].get(reading)
+    value: float | None = means and means[1][GROUPS.index(group)]
+    return value
+
+
 def model_table() -> str:
-    """The models, and the verdicts of their audits."""
+    """The models, and the share of their common direction in short texts."""
     rows = []
     for facts in models():
-        verdicts = []
-        for arm in ("plain", "tiles"):
-            verdict = facts.get(AUDIT, {}).get(arm)
-            if verdict is None:
-                verdicts.append("")
-                continue
-            fair = verdict["verdict"] == "fair"
-            where = "" if fair else f" at position {verdict['position']}"
-            verdicts.append(f"{verdict['verdict']}: {short(verdict['estimate'], '+.3f')}{where}")
         name = " ".join(filter(None, (facts["model"], facts["note"])))
         size = f"{facts['parameters'] / 1e6:.0f} M"
         shape = (f"{facts['dimensions']:,}", f"{facts['window']:,}", facts["pooling"])
-        rows.append([name, size, *shape, *verdicts])
-    head = ("model", "parameters", "dimensions", "window", "pooling", "audit, plain")
-    return table([*head, "audit, `tiles`"], rows)
+        rows.append([name, size, *shape, short(facts["share"], ".2f")])
+    return table(["model", "parameters", "dimensions", "window", "pooling", "share"], rows)
 
 
 def search_table() -> str:
     """Search with one vector per document, and with one per chunk, model by model."""
     rows = []
     for facts in models():
-        for key, title in TASKS.items():
-            if key not in facts.get("tasks", {}):
+        for key, title in TITLES.items():
+            if key not in facts["tasks"] or key in MIXED:
                 continue
-            results = facts["tasks"][key]["results"]
-            estimates = {name: cell["estimate"] for name, cell in results.items()}
-            best = max(BEST, key=lambda treatment: estimates[f"{treatment}, whole"])
-            gain = results["long, whole"]
-            low, middle, high = (
-                short(gain[f"change_{end}"], "+.3f") for end in ("low", "estimate", "high")
-            )
+            task = facts["tasks"][key]
+            gain = task["changes"][FAIR].get("all") if FAIR in task["changes"] else None
+            cells = [figure(reported(task, name)) for name in (PLAIN, CHUNKS, FAIR)]
+            chunks = "" if np.isnan(task["chunks"]) else f"{task['chunks']:.1f}"
             rows.append(
-                [
-                    facts["model"],
-                    title,
-                    *(short(estimates[f"{treatment}, whole"]) for treatment in SINGLE[:3]),
-                    f"{middle} [{low}, {high}]",
-                    short(estimates[f"{best}, whole"]) + BEST[best],
-                    short(estimates["plain, parts-all"]),
-                    f"{results['plain, parts-all']['vectors_per_document']:.1f}",
-                ]
+                [facts["model"], title, *cells, signed(gain), figure(reported(task, EACH)), chunks]
             )
-    head = ("model", "task", "plain", "averaged chunks", "`long`", "`long` − plain", "best")
+    head = ("model", "task", "plain", "averaged chunks", "`fair`", "`fair` − plain")
     return table([*head, "one per chunk", "chunks"], rows)
 
 
@@ -202,12 +347,75 @@ def gain_table() -> str:
         if facts["note"]:
             continue
         cells = []
-        for key in TASKS:
-            results = facts["tasks"][key]["results"]
-            pair = [short(results[f"{name}, whole"]["estimate"]) for name in ("plain", "long")]
-            cells.append(" → ".join(pair))
+        for key in README_TASKS:
+            task = facts["tasks"][key]
+            cells.append(" → ".join(figure(reported(task, name)) for name in (PLAIN, FAIR)))
+        for group in GROUPS[1:]:
+            pair = [mixed_mean(facts, reading, group) for reading in (PLAIN, FAIR)]
+            cells.append(" → ".join(map(short, pair)))
         rows.append([facts["model"], f"{facts['window']:,}", *cells])
-    return table(["model", "window", *TASKS.values()], rows)
+    titles = [TITLES[key] for key in README_TASKS]
+    return table(["model", "window", *titles, "mixed index: long", "mixed index: short"], rows)
+
+
+def mixed_mean(facts: Facts, reading: str, group: str) -> float:
+    """The mean over indexes of mixed lengths, without groups of too few queries."""
+    values = [reported(facts["tasks"][key], reading, group) for key in MIXED]
+    return float(np.mean([value for value in values if value is not None]))
+
+
+def mixed_table() -> str:
+    """Indexes of mixed lengths: what asks for long and for short documents."""
+    readings = (PLAIN, PLAIN + LEVEL, BEFORE, FAIR, LEAVING, WIDE)
+    rows = []
+    for facts, key in product(models(), MIXED):
+        task = facts["tasks"][key]
+        cells = [
+            " / ".join(figure(reported(task, reading, group)) or "–" for group in GROUPS[1:])
+            for reading in readings
+        ]
+        rows.append([facts["model"], TITLES[key].removeprefix("mixed "), *cells])
+    return table(["model", "index", *(NAMES[reading] for reading in readings)], rows)
+
+
+def regrets(half: int) -> dict[str, tuple[float, float, str, int]]:
+    """By candidate: mean regret over models and tasks, the largest with its place, and the number
+    of groups that lose."""
+    candidate_list = [*candidates()]
+    found: dict[str, list[tuple[float, str]]] = {name: [] for name in candidate_list}
+    lost = dict.fromkeys(candidate_list, 0)
+    for facts in models():
+        for key, task in facts["tasks"].items():
+            values = {
+                name: task["means"][name][half][0]
+                for name in candidate_list
+                if name in task["means"] and task["means"][name][half][0] is not None
+            }
+            # QMSum chooses nothing.
+            if len(values) < len(candidate_list):
+                continue
+            best = max(values.values())
+            for name, value in values.items():
+                found[name].append((best - value, f"{facts['model']}, {TITLES[key]}"))
+                lost[name] += len(task["losses"].get(name, [[], []])[half])
+    result = {}
+    for name, pairs in found.items():
+        worst, place = max(pairs)
+        result[name] = (float(np.mean([regret for regret, _ in pairs])), worst, place, lost[name])
+    return result
+
+
+def choice_table() -> str:
+    """The best candidates on the choosing half, and those with a name."""
+    choosing, reporting = regrets(0), regrets(1)
+    rows = []
+    ranked = sorted(choosing, key=lambda name: choosing[name][0])
+    for name in [name for name in ranked if name in ranked[:BEST] or name in NAMES]:
+        chosen, report = choosing[name], reporting[name]
+        mark = "**" if name == FAIR else ""
+        cells = [short(chosen[0], ".4f"), str(chosen[3]), short(report[0], ".4f"), str(report[3])]
+        rows.append([f"{mark}{in_words(name)}{mark}", *cells, f"{short(report[1])}: {report[2]}"])
+    return table(["reading", "regret", "losses", "regret", "losses", "largest regret"], rows)
 
 
 def vectors_table() -> str:
@@ -215,92 +423,128 @@ def vectors_table() -> str:
     rows = []
     for key in CURVE_TASKS:
         for facts in models():
-            task = facts.get("tasks", {}).get(key)
-            if task is None or facts["model"] not in CURVES:
+            if facts["model"] not in CURVES:
                 continue
-            results = task["results"]
-            chunks = f"{results['long, parts-all']['vectors_per_document']:.1f}"
-            for treatment in ("plain", "long"):
-                indexes = ("whole", *(f"parts-{count}" for count in VECTORS[1:]))
-                cells = [short(results[f"{treatment}, {index}"]["estimate"]) for index in indexes]
-                rows.append([TASKS[key], facts["model"], treatment, *cells, chunks])
-    head = ("task", "model", "", *VECTORS[:-1], "one per chunk", "chunks")
-    return table(head, rows)
+            task = facts["tasks"][key]
+            for name in ("plain", "fair"):
+                counts = [f"{name}, {count}" for count in ("1", *PARTS)]
+                cells = [figure(task["parts"].get(count)) for count in [*counts, "each"]]
+                shown = name if name == "plain" else f"`{name}`"
+                rows.append([TITLES[key], facts["model"], shown, *cells, f"{task['chunks']:.1f}"])
+    return table(["task", "model", "", "1", *PARTS, "one per chunk", "chunks"], rows)
 
 
 def draw_gains() -> bytes:
     """Every dot is a model and a task: plain on one axis, the default on the other."""
     with house_style():
-        figure, grid = make_grid((7.2, 4.6), 1, 1)
+        picture, grid = make_grid((7.2, 4.9), 1, 1)
         axes = grid[0][0]
         axes.set_axis_on()
         axes.plot((0, 1), (0, 1), color=PALE, linewidth=1, zorder=0)
-        for number, facts in enumerate(models()):
-            for marker, key in zip(MARKERS, TASKS, strict=True):
-                if key in facts.get("tasks", {}):
-                    results = facts["tasks"][key]["results"]
-                    pair = [results[f"{name}, whole"]["estimate"] for name in ("plain", "long")]
-                    colour = COLOURS[number + 1]
-                    axes.plot(*pair, marker, color=colour, markersize=6, alpha=0.85)
-        axes.set(xlim=(0.1, 0.9), ylim=(0.3, 0.9))
+        published = [facts for facts in models() if not facts["note"]]
+        for number, facts in enumerate(published):
+            for marker, key in zip(MARKERS, README_TASKS, strict=False):
+                pair = [reported(facts["tasks"][key], reading) for reading in (PLAIN, FAIR)]
+                colour = COLOURS[number + 1]
+                axes.plot(*pair, marker, color=colour, markersize=6, alpha=0.85)
+        axes.set(xlim=(0.15, 0.9), ylim=(0.15, 0.9), aspect="equal")
         axes.set_xlabel("plain, nDCG@10")
         axes.set_ylabel("with fairspan, nDCG@10")
-        axes.text(0.72, 0.69, "no change", color="#777777", fontsize=8)
+        axes.text(0.3, 0.26, "no change", color="#777777", fontsize=8)
         dots = [
-            axes.plot([], [], "o", color=COLOURS[number + 1], label=label_of(facts))[0]
-            for number, facts in enumerate(models())
+            axes.plot([], [], "o", color=COLOURS[number + 1], label=facts["model"])[0]
+            for number, facts in enumerate(published)
         ]
         shapes = [
-            axes.plot([], [], marker, color=INK, linestyle="", label=title)[0]
-            for marker, title in zip(MARKERS, TASKS.values(), strict=True)
+            axes.plot([], [], marker, color=INK, linestyle="", label=TITLES[key])[0]
+            for marker, key in zip(MARKERS, README_TASKS, strict=False)
         ]
         [space] = axes.plot([], [], linestyle="", label=" ")
-        figure.legend(handles=[*dots, space, *shapes], loc="outside right center", frameon=False)
-        return figure_bytes(figure, "png")
-
-
-def label_of(facts: Facts) -> str:
-    return facts["model"] + (" (for tests)" if facts["note"] else "")
+        handles = [*dots, space, *shapes]
+        picture.legend(handles=handles, loc="outside right center", frameon=False)
+        return figure_bytes(picture, "png")
 
 
 def draw_vectors() -> bytes:
     """Quality against vectors per document: a panel for each task, a colour for each model."""
     with house_style():
-        figure, grid = make_grid((9.6, 5.6), 2, 3)
+        picture, grid = make_grid((9.6, 3.4), 1, 3)
         chosen = [facts for facts in models() if facts["model"] in CURVES]
-        for axes, key in zip(grid.flat, CURVE_TASKS, strict=False):
+        for axes, key in zip(grid.flat, CURVE_TASKS, strict=True):
             axes.set_axis_on()
-            axes.set_title(TASKS[key], fontsize=9)
+            axes.set_title(TITLES[key], fontsize=9)
             for number, facts in enumerate(chosen):
-                draw_curves(axes, facts["tasks"][key]["results"], COLOURS[number + 1])
+                parts = facts["tasks"][key]["parts"]
+                for name, style in (("fair", "o-"), ("plain", ":")):
+                    values = [parts[f"{name}, {count}"] for count in ("1", *PARTS)]
+                    axes.plot([1, 2, 4, 8], values, style, color=COLOURS[number + 1], markersize=4)
             axes.set_xscale("log", base=2)
             axes.xaxis.set_major_formatter("{x:g}")
             axes.xaxis.set_minor_formatter("")
-            axes.set_ylim(0.1, 0.9)
-        for axes in (*grid[1][:2], grid[0][2]):
+            axes.set_ylim(0.1, 0.8)
             axes.set_xlabel("vectors per document")
-        for row in grid:
-            row[0].set_ylabel("nDCG@10")
-        legend = grid[1][2]
-        for number, facts in enumerate(chosen):
-            legend.plot([], [], "o-", color=COLOURS[number + 1], label=facts["model"])
-        legend.plot([], [], ":", color=INK, label="plain, which cuts parts off")
-        legend.legend(loc="center", frameon=False)
-        return figure_bytes(figure, "png")
+        grid[0][0].set_ylabel("nDCG@10")
+        lines = [
+            grid[0][0].plot([], [], "o-", color=COLOURS[number + 1], label=facts["model"])[0]
+            for number, facts in enumerate(chosen)
+        ]
+        lines += grid[0][0].plot([], [], ":", color=INK, label="plain, which cuts parts off")
+        picture.legend(handles=lines, loc="outside lower center", ncols=4, frameon=False)
+        return figure_bytes(picture, "png")
 
 
-def draw_curves(axes: Any, results: Mapping[str, Facts], colour: str) -> None:
-    """The curve of the default with its intervals, and that of the plain model."""
-    indexes = ("whole", *(f"parts-{count}" for count in VECTORS[1:]))
-    for treatment, style in (("long", "o-"), ("plain", ":")):
-        cells = [results[f"{treatment}, {index}"] for index in indexes]
-        where = [cell["vectors_per_document"] for cell in cells]
-        values = [cell["estimate"] for cell in cells]
-        axes.plot(where, values, style, color=colour, markersize=4, linewidth=1.4)
-        if treatment == "long":
-            lows = [cell["low"] for cell in cells]
-            highs = [cell["high"] for cell in cells]
-            axes.fill_between(where, lows, highs, color=colour, alpha=0.12, linewidth=0)
+def draw_level() -> bytes:
+    """The share of the common direction by length, and what a mixed index finds."""
+    with house_style():
+        picture, grid = make_grid((9.6, 4.4), 1, 2)
+        left, right = grid[0]
+        left.set_axis_on()
+        right.set_axis_on()
+        draw_shares(left)
+        draw_mixed(right)
+        return figure_bytes(picture, "png")
+
+
+def draw_shares(axes: Any) -> None:
+    chosen = [facts for facts in models() if facts["model"] in SHOWN_SHARES]
+    for number, facts in enumerate(chosen):
+        shares = facts["shares by length"]
+        colour = COLOURS[number + 1]
+        axes.plot(shares["tokens"], shares["plain"], ":", color=colour, label=f"{facts['model']}, plain")
+        label = f"{facts['model']}, default of 0.2"
+        axes.plot(shares["tokens"], shares["tiles"], "o-", color=colour, markersize=4, label=label)
+        axes.axhline(shares["level"], color=colour, linewidth=1, alpha=0.5)
+        axes.text(64, shares["level"] + 0.01, "level", color=colour, fontsize=8)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.xaxis.set_minor_formatter("")
+    axes.set_xlabel("tokens of a text")
+    axes.set_ylabel("cosine with the common direction")
+    axes.set_ylim(-0.05, 1.05)
+    axes.legend(loc="center right", fontsize=8, frameon=False)
+
+
+def draw_mixed(axes: Any) -> None:
+    """A mark for each model and reading: what asks for long documents, and what for short ones."""
+    readings = {PLAIN: ("plain", "o"), BEFORE: ("default of 0.2", "X"), FAIR: ("fair", "s")}
+    for number, facts in enumerate(models()):
+        colour = COLOURS[1 + number % (len(COLOURS) - 1)]
+        points = [
+            [mixed_mean(facts, reading, group) for group in GROUPS[1:]] for reading in readings
+        ]
+        plain, before, fair = points
+        axes.plot(*zip(plain, before, strict=True), ":", color=colour, linewidth=1, zorder=0)
+        axes.plot(*zip(plain, fair, strict=True), "-", color=colour, linewidth=1.4, zorder=0)
+        for (x, y), (_, marker) in zip(points, readings.values(), strict=True):
+            axes.plot(x, y, marker, color=colour, markersize=7)
+        axes.plot([], [], "s", color=colour, label=facts["model"])
+    for label, marker in readings.values():
+        axes.plot([], [], marker, color=INK, linestyle="", label=label)
+    axes.set_xlabel("nDCG@10 of what asks for long documents")
+    axes.set_ylabel("… for short documents")
+    axes.legend(loc="upper left", fontsize=7, frameon=False)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.45 * (high - low))
 
 
 def with_tables(text: str, tables: Mapping[str, str]) -> str:
@@ -319,6 +563,7 @@ def pages() -> dict[Path, str]:
     tables = {
         PAGE: {"models": model_table(), "search": search_table()},
         VECTORS_PAGE: {"vectors": vectors_table()},
+        LEVEL_PAGE: {"mixed": mixed_table(), "choice": choice_table()},
         README: {"gains": gain_table()},
     }
     return {page: with_tables(page.read_text("utf-8"), made) for page, made in tables.items()}
@@ -328,19 +573,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("model", nargs="?", metavar="MODEL")
-    parser.add_argument("--data", type=Path, default=Path("data"), help="folder of the tasks")
-    tasks = (AUDIT, *TASKS)
-    parser.add_argument("--task", action="append", choices=tasks, help="only this; repeatable")
-    parser.add_argument("--dtype", default="float32", help="number format of the weights")
-    parser.add_argument("--page", action="store_true", help="only write tables and pictures")
-    asked = parser.parse_args()
-    if asked.model and not asked.page:
-        measure(asked)
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE.npz")
+    for path in parser.parse_args().files:
+        keep(path)
     for page, text in pages().items():
         page.write_text(text, "utf-8")
     (DOCS / "images/measured.png").write_bytes(draw_gains())
     (DOCS / "images/vectors.png").write_bytes(draw_vectors())
+    (DOCS / "images/level.png").write_bytes(draw_level())
 
 
 if __name__ == "__main__":
