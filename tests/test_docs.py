@@ -87,7 +87,7 @@ def test_code_in_the_readme_runs_as_written_without_a_network(
     names: dict[str, Any] = {}
     exec(python_blocks(ROOT / "README.md"), names)
     assert names["vectors"].shape == (len(names["documents"]), 384)
-    assert fairspan.load("minilm-fair")[0].calibration.tile_size == 128
+    assert fairspan.load("minilm-fair")[0].calibration.tile_size == 64
 
 
 def frames_named(page: Path) -> dict[str, str]:
