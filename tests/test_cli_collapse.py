@@ -16,7 +16,7 @@ from tests.length_studies import PLAIN
 
 Words = list[str | Path]
 
-TREATMENTS = [PLAIN, "tempscale+temperature=0.5"]
+TREATMENTS = [PLAIN, "tempscale+temperature=0.5", "fair"]
 
 
 @pytest.fixture

@@ -74,6 +74,7 @@ def study(corpus: str, tmp_path: Path) -> Study:
 
     def measure(model: Any, **options: Any) -> RunLog:
         settings = {"lengths": [10, 20], "temperatures": [1.0], "documents": 5, "spectra": 0}
+        settings["treatments"] = []
         folders = {"corpus": corpus, "store": tmp_path / "s.sqlite", "out": tmp_path / "run"}
         return collapse(model, **{**settings, **folders, **options})
 
@@ -130,7 +131,7 @@ def done(
     architecture, pooling, side, prompt = request.param
     model = make_tiny(architecture, pooling, padding_side=side)
     options = {"corpus": corpus, "lengths": LENGTHS, "documents": DOCUMENTS, "prompt": prompt}
-    options |= {"temperatures": [1.0, 0.5], "spectra": 2, "layers": "last_half"}
+    options |= {"temperatures": [1.0, 0.5], "treatments": [], "spectra": 2, "layers": "last_half"}
     folder = tmp_path_factory.mktemp("study")
     with pytest.MonkeyPatch.context() as patch:
         # The tiny vocabulary has neither dogs nor cats.
@@ -432,14 +433,15 @@ def test_a_model_without_attention_is_measured_without_spectra(study: Study, cor
         modules=[StaticEmbedding(tokenizer, embedding_dim=16)], device="cpu"
     )
     log = study(model, spectra=2)
-    texts = prepared(model, corpus=corpus, lengths=[10, 20], documents=5).cuts.at(20)
+    asked = {"corpus": corpus, "lengths": [10, 20], "documents": 5, "treatments": []}
+    texts = prepared(model, **asked).cuts.at(20)
     by_hand = pairs_mean([model.encode(text.text) for text in texts])
     mean = chosen(log, "cosine", length=20)["value"].mean()
     assert mean == pytest.approx(by_hand, abs=BY_PADDING)
     assert any("raw word embeddings was not measured" in note for note in log.notes)
     assert any(note.startswith("spectra were not measured") for note in log.notes)
     asked = CollapseOptions(
-        model, corpus=corpus, lengths=[10, 20], temperatures=[1.0], progress=False
+        model, corpus=corpus, lengths=[10, 20], temperatures=[1.0], treatments=[], progress=False
     )
     assert STUDY.forecast(asked).seconds
 
@@ -522,7 +524,7 @@ def test_a_forecast_counts_what_a_run_embeds(make_tiny: Make, corpus: str) -> No
         ({"margin": 0}, "margin must be between 0 and 1, got 0"),
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
         ({"temperatures": [1.0], "treatments": ["none"]}, f"'{PLAIN}' is named twice"),
-        ({"temperatures": []}, "name at least one treatment"),
+        ({"temperatures": [], "treatments": []}, "name at least one treatment"),
         ({"temperatures": "0.9"}, "temperatures must be a list, such as [1.0, 0.8], got '0.9'"),
         ({"temperatures": [1.1]}, "temperature must be a number above 0 and at most 1, got 1.1"),
         (

@@ -70,7 +70,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> SentenceTransformer:
 
 def options(files: dict[str, str], **changes: Any) -> dict[str, Any]:
     plain = {"corpus": files["articles"], "labelled": files["labelled"], "lengths": LENGTHS}
-    return {**plain, "temperatures": [1.0, 0.5], "spectra": 0, **changes}
+    return {**plain, "temperatures": [1.0, 0.5], "treatments": [], "spectra": 0, **changes}
 
 
 @pytest.fixture(scope="module")

@@ -161,6 +161,7 @@ def measured(model: Any, folder: Path, **options: Any) -> RunLog:
     """The least that is a study."""
     corpus = write_corpus(folder / "made", [14] * 6)
     settings = {"lengths": [10, 20], "temperatures": [1.0], "spectra": 0, "progress": False}
+    settings["treatments"] = []
     places = {"corpus": corpus, "out": folder / "run", "store": folder / "s.sqlite"}
     return collapse(model, **{**settings, **places, **options})
 
@@ -182,7 +183,7 @@ def test_a_model_without_a_direction_is_noted(
 
 def test_texts_that_gave_the_direction_are_noted(make_tiny: Make, tmp_path: Path) -> None:
     """A text is closer to a mean that it is part of."""
-    line = "the common direction was found from these texts"
+    line = "the common direction was found from some of these texts"
     model = make_tiny("bert", "mean")
     of_sample = measured(model, tmp_path / "sample", corpus="sample", tolerance=0.9, documents=3)
     others = measured(model, tmp_path / "others")
@@ -203,7 +204,8 @@ def test_a_model_without_attention_has_a_direction(
     log = measured(model, tmp_path, natural=True, lengths=None)
     vectors = model.encode(TEXTS).astype(np.float64)
     common = fairspan.fit_level(vectors)
-    texts = prepared(model, corpus=str(tmp_path / "made"), natural=True).cuts.texts
+    ready = prepared(model, corpus=str(tmp_path / "made"), natural=True, treatments=[])
+    texts = ready.cuts.texts
     by_hand = common_shares(model.encode([text.text for text in texts]), common.direction)
     values = log.rows.filter(measure="share")["value"].to_numpy()
     assert values == pytest.approx(by_hand, abs=BY_PADDING)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import random
 import subprocess
 import sys
 from collections.abc import Callable
@@ -36,7 +37,7 @@ from fairspan.model.level import level_of
 from fairspan.runs.subject import open_subject
 from fairspan.serving.desk import open_desk
 from tests.test_export import read, run_graph
-from tests.tiny import HIDDEN, save_tiny, words
+from tests.tiny import HIDDEN, WORDS, save_tiny, words
 from tests.verbs import VERBS, Verb
 
 Make = Callable[..., SentenceTransformer]
@@ -562,6 +563,42 @@ def test_the_embedded_texts() -> None:
         lines = (folder / f"{language}.jsonl").read_text("utf-8").splitlines()
         own = {json.loads(line)["text"] for line in lines}
         assert sum(text in own for text in texts) == 8
+
+
+BEFORE = Calibration(
+    strength=0.0, temperature=0.8, tile_size=128, pooling="auto", short_texts="leave"
+)
+"""The default of fairspan 0.2."""
+
+
+def test_long_documents_do_not_push_short_ones_out(make_tiny: Make) -> None:
+    """A model of words alone, whose vectors share what the token type adds. A short document has
+    four words, and its query one of them. Long documents have every word: of these little is left
+    in a mean, and the rest looks like every query."""
+    model = copy.deepcopy(make_tiny("bert", "mean", normalize=True))
+    bert = model[0].model
+    with torch.no_grad():
+        bert.embeddings.position_embeddings.weight.mul_(0.01)
+        for layer in bert.encoder.layer:
+            layer.attention.output.dense.weight.zero_()
+            layer.output.dense.weight.zero_()
+    rng = random.Random(0)
+    subjects = [rng.sample(WORDS, 4) for _ in range(12)]
+    shorts = [" ".join(rng.choices(subject, k=40)) for subject in subjects]
+    longs = [words(500, seed=number) for number in range(12)]
+    queries = [" ".join([subject[0], *rng.choices(WORDS, k=3)]) for subject in subjects]
+    general = [words(40, seed=100 + number) for number in range(48)]
+    assert fairspan.fit_level(model.encode_document(general)).share > 0.7, "the premise"
+
+    def found(fair: SentenceTransformer) -> int:
+        """How many short documents are among the first three of 24."""
+        scores = fair.encode_query(queries) @ fair.encode_document([*shorts, *longs]).T
+        own = np.diag(scores)[:, None]
+        return int(((scores > own).sum(axis=1) < 3).sum())
+
+    assert found(model) <= 2
+    assert found(fairspan.calibrate(model, BEFORE)) <= 2
+    assert found(fairspan.calibrate(model, "fair", level=general)) >= 8
 
 
 def test_real_weights(minilm: SentenceTransformer) -> None:

@@ -153,7 +153,6 @@ def common_direction(
         prompt: of documents; None for the model's own.
         texts: to find it from, also if there is one already; None for the embedded sample.
     """
-    require_transformers(model, "calibrate")
     common = level_of(model) if texts is None else None
     if common is not None:
         return common

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import ClassVar, Literal, get_args
 
-from fairspan.calibration.calibration import check_temperature
+from fairspan.calibration.calibration import DEFAULT, check_temperature
 from fairspan.calibration.treatment import (
     PLAIN,
     AnyTreatment,
@@ -41,7 +41,8 @@ class CollapseOptions(StudyOptions):
             them.
         temperatures: softmax temperatures to compare; 1 is the unmodified model. An empty list
             leaves only `treatments`.
-        treatments: more treatments to compare, as in an audit, such as paper or whitening.
+        treatments: more treatments to compare, as in an audit, such as paper or whitening; by default
+            fair.
         documents: largest number of documents; in each bin with `natural`.
         start: where a cut begins: random, at any sentence, or beginning, of the document.
         tolerance: how far a text may be from the length asked for, as a share of it.
@@ -64,7 +65,7 @@ class CollapseOptions(StudyOptions):
     lengths: Sequence[int] | None = None
     natural: bool = False
     temperatures: Sequence[float] = (1.0, 0.9, 0.8)
-    treatments: Sequence[AnyTreatment] = ()
+    treatments: Sequence[AnyTreatment] = (DEFAULT,)
     documents: int = 100
     start: Start = "random"
     tolerance: float = 0.2
