@@ -5,7 +5,8 @@
 Every reading is a size of tiles, a temperature, a pooling, a scope and whether vectors are level.
 The scope is "all" texts, or only those that exceed the window ("longer"); "alike" means that texts
 of one tile have the temperature and the pooling of the others. Documents are read so, queries are
-not. FILE holds nDCG@10 of every query under every reading; `benchmarks.level_tables` makes tables.
+not. FILE holds nDCG@10 of every query under every reading, of which `benchmarks.measured` makes
+tables.
 """
 
 from __future__ import annotations
@@ -268,6 +269,7 @@ def measure(model: SentenceTransformer, tasks: Mapping[str, Task], out: Path, fe
             f"{name}|readings": np.array([*measured.scores]),
             f"{name}|half": np.array(task.half, dtype=np.int8),
             f"{name}|cluster": np.array(task.cluster, dtype=np.int32),
+            f"{name}|fifth": np.array(task.fifth, dtype=np.int8),
             f"{name}|long": np.array([is_long[numbers[0]] for numbers in task.relevant]),
             f"{name}|lengths": lengths.astype(np.int32),
             f"{name}|shares": np.array([(indexes[key][rows] @ mu).cpu().numpy() for key in shown]),
@@ -275,7 +277,11 @@ def measure(model: SentenceTransformer, tasks: Mapping[str, Task], out: Path, fe
         }
         np.savez_compressed(out, **results)
         means = {key: measured.scores[key].mean() for key in ("plain", "plain+en")}
-        means |= {k: s.mean() for k, s in measured.scores.items() if k.startswith("128/0.8") and k.endswith("all+en")}
+        means |= {
+            k: s.mean()
+            for k, s in measured.scores.items()
+            if k.startswith("128/0.8") and k.endswith("all+en")
+        }
         say(f"{name}: " + ", ".join(f"{key} {value:.3f}" for key, value in means.items()))
 
 

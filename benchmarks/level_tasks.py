@@ -1,7 +1,7 @@
-"""Search tasks for `benchmarks.level`: documents of one length, of mixed lengths, of several languages.
+"""Search tasks for `benchmarks.level`: documents of one length, of mixed lengths, in languages.
 
-Sentences are cut out of documents and search for them; pages of unrelated segments are searched by what
-follows a segment in its source; collections are searched with their own questions. In a mixed index
+Sentences are cut out of documents and search for them; pages of unrelated segments are searched by
+what follows a segment in its source; collections are searched with their own questions. In a mixed index
 every second document stands whole, and the others in five pieces of at most 250 words.
 """
 
@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def mixed(task: Task, words: int = 250) -> Task:
             continue
         split = text.split()
         ends = [round(part * len(split) / 5) for part in range(6)]
-        for start, end in zip(ends, ends[1:], strict=False):
+        for start, end in pairwise(ends):
             made.documents.append(" ".join(split[start : min(end, start + words)]))
     for (number,), fifth in zip(task.relevant, task.fifth, strict=True):
         made.relevant.append([first[number] + (fifth if number % 2 else 0)])

@@ -68,6 +68,23 @@ NAMES = {
     CHUNKS: "averaged chunks, level",
     EACH: "one per chunk",
 }
+LARGER = "256/1/even/all/alike+six"
+CHOICES = {
+    PLAIN: ("plain", "1", ""),
+    FAIR: ("`fair`, the default", "1", ""),
+    LARGER: ("`fair+tile_size=256`", "1", "most texts are about as long as the window"),
+    LEAVING: (
+        "`fair+short_texts=leave`",
+        "1",
+        "you cannot embed the short texts of [an index](docs/method.md#an-index-that-exists) again",
+    ),
+    CHUNKS: (
+        "averaged chunks, level",
+        "1",
+        "you cannot change the model, such as one behind an API",
+    ),
+    EACH: ("one vector per chunk", "5 to 21", "you can store and search that many"),
+}
 HALVES = ("choose", "report")
 GROUPS = ("all", "long", "short")
 FEWEST = 20
@@ -163,6 +180,7 @@ def facts_of(path: Path) -> Facts:
             "changes": changes_of(scores, NAMES),
             "losses": losses_of(scores),
             "parts": parts_of(scores),
+            "fifths": fifths_of(scores, file[f"{name}|fifth"]),
         }
     return facts
 
@@ -236,6 +254,19 @@ def parts_of(scores: Scores) -> dict[str, float]:
     return parts
 
 
+def fifths_of(scores: Scores, fifth: np.ndarray) -> dict[str, list[float]]:
+    """nDCG@10 on the half that reports, by the fifth of the document that is asked for."""
+    if len(fifth) < len(scores.half):
+        return {}
+    fifths = {}
+    for name, reading in {"plain": PLAIN, "fair": FAIR}.items():
+        found = scores.find(reading)
+        if found is not None:
+            groups = [found[(scores.half == 1) & (fifth == number)] for number in range(5)]
+            fifths[name] = [round(float(group.mean()), 3) for group in groups]
+    return fifths
+
+
 def shares_by_length(file: Mapping[str, np.ndarray], tasks: Iterable[str]) -> Facts:
     """The mean cosine of vectors with the common direction of English texts, by length in powers of
     two of tokens: plain, and as the default of 0.2 read texts."""
@@ -243,7 +274,9 @@ def shares_by_length(file: Mapping[str, np.ndarray], tasks: Iterable[str]) -> Fa
     for name in tasks:
         readings = file[f"{name}|share readings"].tolist()
         longer = next(
-            reading for reading in readings if reading.startswith("128/0.8/") and "/longer" in reading
+            reading
+            for reading in readings
+            if reading.startswith("128/0.8/") and "/longer" in reading
         )
         own = file[f"{name}|shares"][[readings.index(PLAIN), readings.index(longer)]]
         lengths.append(file[f"{name}|lengths"])
@@ -269,9 +302,7 @@ def keep(path: Path) -> None:
         for key, value in facts.items()
         if key != "tasks"
     )
-    tasks = ",\n".join(
-        f'  "{name}": {json.dumps(task)}' for name, task in facts["tasks"].items()
-    )
+    tasks = ",\n".join(f'  "{name}": {json.dumps(task)}' for name, task in facts["tasks"].items())
     target.write_text(f'{{\n{lines},\n "tasks": {{\n{tasks}\n }}\n}}\n', "utf-8")
 
 
@@ -362,6 +393,28 @@ def mixed_mean(facts: Facts, reading: str, group: str) -> float:
     """The mean over indexes of mixed lengths, without groups of too few queries."""
     values = [reported(facts["tasks"][key], reading, group) for key in MIXED]
     return float(np.mean([value for value in values if value is not None]))
+
+
+def which_table() -> str:
+    """The choices of a user, as means over the published models."""
+    published = [facts for facts in models() if not facts["note"]]
+    rows = []
+    for reading, (name, vectors, advice) in CHOICES.items():
+        cells = []
+        for keys in (("essays", "docs", "wikipedia"), ("pages16",), ("scifact",)):
+            values = [reported(facts["tasks"][key], reading) for facts in published for key in keys]
+            known = [value for value in values if value is not None]
+            cells.append(short(float(np.mean(known))) if len(known) == len(values) else "")
+        mixed = ""
+        if cells[-1]:
+            means = [
+                float(np.mean([mixed_mean(facts, reading, group) for facts in published]))
+                for group in GROUPS[1:]
+            ]
+            mixed = " / ".join(map(short, means))
+        rows.append([name, vectors, *cells, mixed, advice])
+    head = ("", "vectors", "long documents", "unrelated parts", "abstracts")
+    return table([*head, "mixed index: long / short", "take it if"], rows)
 
 
 def mixed_table() -> str:
@@ -510,7 +563,9 @@ def draw_shares(axes: Any) -> None:
     for number, facts in enumerate(chosen):
         shares = facts["shares by length"]
         colour = COLOURS[number + 1]
-        axes.plot(shares["tokens"], shares["plain"], ":", color=colour, label=f"{facts['model']}, plain")
+        axes.plot(
+            shares["tokens"], shares["plain"], ":", color=colour, label=f"{facts['model']}, plain"
+        )
         label = f"{facts['model']}, default of 0.2"
         axes.plot(shares["tokens"], shares["tiles"], "o-", color=colour, markersize=4, label=label)
         axes.axhline(shares["level"], color=colour, linewidth=1, alpha=0.5)
@@ -564,7 +619,7 @@ def pages() -> dict[Path, str]:
         PAGE: {"models": model_table(), "search": search_table()},
         VECTORS_PAGE: {"vectors": vectors_table()},
         LEVEL_PAGE: {"mixed": mixed_table(), "choice": choice_table()},
-        README: {"gains": gain_table()},
+        README: {"gains": gain_table(), "which": which_table()},
     }
     return {page: with_tables(page.read_text("utf-8"), made) for page, made in tables.items()}
 

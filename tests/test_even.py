@@ -175,7 +175,7 @@ def test_a_model_pools_the_tokens_that_it_gives(
 
 
 def test_the_mean_of_a_long_text_in_float16_is_finite() -> None:
-    """10,000 tokens of which one number is 8 each: their sum is above 65,504, which float16 ends at."""
+    """10,000 tokens of which one number is 8: their sum is above what float16 holds, 65,504."""
     tokens = (tokens_of(10_000) + 0.5).half()
     tokens[:, 3] = 8
     features = {"token_embeddings": tokens[None], "attention_mask": torch.ones(1, len(tokens))}

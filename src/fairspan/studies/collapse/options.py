@@ -41,8 +41,8 @@ class CollapseOptions(StudyOptions):
             them.
         temperatures: softmax temperatures to compare; 1 is the unmodified model. An empty list
             leaves only `treatments`.
-        treatments: more treatments to compare, as in an audit, such as paper or whitening; by default
-            fair.
+        treatments: more treatments to compare, as in an audit, such as paper or whitening. By
+            default fair.
         documents: largest number of documents; in each bin with `natural`.
         start: where a cut begins: random, at any sentence, or beginning, of the document.
         tolerance: how far a text may be from the length asked for, as a share of it.

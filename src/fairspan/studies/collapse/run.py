@@ -62,8 +62,9 @@ def _rows(prepared: PreparedCollapse, run: Run, treatment: Treatment) -> pl.Data
         rows.append(rows_by_text(prepared.cuts.texts, {"share": shares}, **label))
         if prepared.options.corpus == "sample":
             run.note(
-                "the common direction was found from some of these texts, so their shares of it are "
-                "a little too large, those of long ones most: use another corpus to compare them"
+                "the common direction was found from some of these texts, so their shares of it "
+                "are a little too large, those of long ones most: use another corpus to compare "
+                "them"
             )
     labelled = prepared.labelled
     if labelled is not None:
