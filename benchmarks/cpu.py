@@ -30,8 +30,9 @@ import transformers
 from sentence_transformers import SentenceTransformer
 from tests.by_matrices import matrices_instead
 
+import fairspan
 from benchmarks.measure import peak_bytes, time_side_by_side
-from benchmarks.models import BASE, SMALL, Shape, calibrated, random_batch, random_model
+from benchmarks.models import BASE, SMALL, Shape, random_batch, random_model
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 # (tokens, texts, rounds): enough rounds for the median, few enough for minutes.
@@ -39,10 +40,11 @@ SIZES = [(512, 4, 21), (2048, 1, 15), (8192, 1, 3)]
 CHECKED_AT = 512
 TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
 TREATMENTS = {
-    "cls": ["paper", "retrieval", "tempscale", "tiles", "long"],
-    "mean": ["paper", "retrieval", "tiles", "long"],
+    "cls": ["paper", "retrieval", "tempscale", "tiles-64", "fair"],
+    "mean": ["paper", "retrieval", "tiles-64", "fair"],
 }
-SETTINGS = ["long", "tiles-64", "tiles-128", "tiles-256", "tiles-512", "even", "paper", "retrieval"]
+EVEN = "plain+pooling=even+sides=document"
+SETTINGS = ["fair", "tiles-64", "tiles-128", "tiles-256", "tiles-512", EVEN, "paper", "retrieval"]
 # (tokens, texts, rounds, rounds to warm up)
 GRID = [(512, 8, 3, 1), (2048, 2, 2, 0), (8192, 1, 1, 0)]
 
@@ -92,7 +94,7 @@ def measure(shape: Shape, dtype: str) -> list[Row]:
         plain = random_model(shape, pooling, max(tokens for tokens, _, _ in SIZES)).to(
             getattr(torch, dtype)
         )
-        models = {"plain": plain, **{name: calibrated(plain, name) for name in treatments}}
+        models = {"plain": plain, **{name: fairspan.calibrate(plain, name) for name in treatments}}
         for name in treatments:
             error = check(models[name], generator)
             print(
@@ -139,7 +141,7 @@ def grid(threads: int, dtype: str, *, quick: bool) -> Iterator[str]:
     longest = max(tokens for tokens, *_ in GRID)
     for shape in (SMALL,) if quick else (SMALL, BASE):
         plain = random_model(replace(shape, layers=2), "mean", longest).to(getattr(torch, dtype))
-        models = {"plain": plain, **{name: calibrated(plain, name) for name in SETTINGS}}
+        models = {"plain": plain, **{name: fairspan.calibrate(plain, name) for name in SETTINGS}}
         for tokens, texts, rounds, warm_up in GRID[: 1 if quick else None]:
             calls = {name: _pass(model, tokens, texts, generator) for name, model in models.items()}
             with torch.inference_mode():
@@ -162,7 +164,7 @@ def environment(shape: Shape, dtype: str) -> str:
         f"{torch.get_num_threads()} threads, "
         f"{dtype}, torch {torch.__version__}, transformers {transformers.__version__}, "
         f"sentence-transformers {sentence_transformers.__version__}. "
-        f"Model: {shape.name}, random weights, no padding; `long` with a window of 512 tokens."
+        f"Model: {shape.name}, random weights, no padding."
     )
 
 

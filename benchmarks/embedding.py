@@ -12,7 +12,7 @@ figure is the median of the ratios.
 
 `sizes`: tokens/s from JSONL to Parquet with random weights, which do not change the speed. Passages
 have a median of 60 words and are read by the plain model; documents have one of 700, and are read
-in tiles of up to 4,096 tokens.
+by `fair`, up to 4,096 tokens.
 
 `memory`: the most that short rows through a model of one layer take above what the process has with
 the model.
@@ -109,7 +109,7 @@ def measure_speed(given: argparse.Namespace) -> None:
     own: list[float] = []
     calls = {
         "bare": lambda: bare(best, in_order),
-        "embed": lambda: own.append(embed(model, texts)[0]),
+        "embed": lambda: own.append(embed(model, texts, calibration="plain")[0]),
     }
     plain = time_side_by_side(calls, "bare", given.rounds)["bare"].seconds
     ratios = sorted(one / other for one, other in zip(plain, own[1:], strict=True))
@@ -126,16 +126,14 @@ def measure_sizes(given: argparse.Namespace) -> None:
         plain = random_model(shape, "mean", 512).to(given.device)
         if given.device != "cpu":
             plain = plain.bfloat16()
-        for name, median, most, limit in (
-            ("passages", 60, 480, None),
-            ("documents", 700, 3800, 4096),
+        for name, calibration, median, most, limit in (
+            ("passages", "plain", 60, 480, None),
+            ("documents", "fair", 700, 3800, 4096),
         ):
-            model = (
-                plain if limit is None else fairspan.calibrate(plain, "tiles", max_seq_length=limit)
-            )
+            options = {"calibration": calibration, "max_seq_length": limit}
             count = max(1, (given.texts or 40_000) * 60 // median)
-            embed(model, make_texts(count // 30 + 1, median, most, WORDS))
-            seconds, summary = embed(model, make_texts(count, median, most, WORDS))
+            embed(plain, make_texts(count // 30 + 1, median, most, WORDS), **options)
+            seconds, summary = embed(plain, make_texts(count, median, most, WORDS), **options)
             print(f"{shape.name}, {name}: {summary['tokens'] / seconds:,.0f} tokens/s", flush=True)
 
 
@@ -152,7 +150,8 @@ def measure_memory(given: argparse.Namespace) -> None:
 
     watching = threading.Thread(target=watch)
     watching.start()
-    seconds, summary = embed(model, make_texts(given.texts or 1_000_000, 9, 16, WORDS))
+    texts = make_texts(given.texts or 1_000_000, 9, 16, WORDS)
+    seconds, summary = embed(model, texts, calibration="plain")
     over.set()
     watching.join()
     print(

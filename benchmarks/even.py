@@ -1,10 +1,15 @@
-"""What even pooling costs, beside the reading that it follows.
+"""What even pooling and level vectors cost, beside the reading that they follow.
 
     python -m benchmarks.even [--dtype bfloat16]
+    python -m benchmarks.even --level [--threads 1]
 
 Random weights of real shapes, in tiles of 128 tokens, on a GPU if there is one. The time of pooling
 alone, evenly and by the mean, is divided by that of the whole pass with the mean; medians of calls
 that ran in turn. Memory is the peak of tensor bytes above the hidden states.
+
+`--level`: all-MiniLM-L6-v2 under `fair`, one text at a time on a CPU. The time of making its vector
+level is divided by that of the whole pass in the same round. And how long it takes, once, to find
+the common direction.
 """
 
 from __future__ import annotations
@@ -17,12 +22,15 @@ from collections.abc import Callable
 import torch
 
 import fairspan
-from benchmarks.measure import peak_bytes
+from benchmarks.measure import peak_bytes, time_side_by_side
 from benchmarks.models import BASE, SMALL, random_batch, random_model
 from fairspan.model.even import EVENLY, EvenPooling
+from fairspan.model.level import find_direction
 
 SIZES = [(512, 1), (512, 64), (2048, 1), (8192, 1), (65536, 1)]
 """Tokens and texts; the longest only on a GPU."""
+LEVEL_SIZES = {64: 201, 512: 51, 4096: 11}
+"""Tokens of a text, and rounds."""
 
 
 def seconds(call: Callable[[], object], device: str) -> float:
@@ -36,9 +44,19 @@ def seconds(call: Callable[[], object], device: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--dtype", default="float32")
-    dtype = getattr(torch, parser.parse_args().dtype)
+    parser.add_argument("--level", action="store_true", help="level vectors, on a CPU")
+    parser.add_argument("--threads", type=int, help="of the CPU")
+    given = parser.parse_args()
+    if given.threads is not None:
+        torch.set_num_threads(given.threads)
+    if given.level:
+        time_level()
+        return
+    dtype = getattr(torch, given.dtype)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     print(f"{device}, {dtype}, {torch.get_num_threads()} threads, torch {torch.__version__}")
     print("| width | tokens × texts | reading, ms | mean, ms | even, ms | more, % of reading |")
@@ -91,6 +109,33 @@ def time_pooling(fair: torch.nn.Sequential, length: int, texts: int, device: str
         f"| {width} | {length} × {texts} | {reading:.2f} | {mean:.2f} | {even:.2f} | {share:.1f} |",
         flush=True,
     )
+
+
+def time_level() -> None:
+    """Print what making vectors level takes of a pass, and finding the direction."""
+    plain = fairspan.load("all-MiniLM-L6-v2", device="cpu")
+    fair = fairspan.calibrate(plain, "fair")
+    print(f"all-MiniLM-L6-v2, {torch.get_num_threads()} threads, torch {torch.__version__}")
+    print("| tokens | rounds | pass, ms | level, ms | % of the pass |\n|---|---|---|---|---|")
+    level = fair[-1]
+    with torch.inference_mode():
+        for tokens, rounds in LEVEL_SIZES.items():
+            batch = random_batch(1, tokens, torch.Generator().manual_seed(0))
+            vector = {"sentence_embedding": fair(dict(batch))["sentence_embedding"]}
+            calls: dict[str, Callable[[], object]] = {
+                "pass": lambda batch=batch: fair(dict(batch)),
+                "level": lambda vector=vector: level(dict(vector)),
+            }
+            timings = time_side_by_side(calls, "pass", rounds)
+            whole, part = timings["pass"], timings["level"]
+            print(
+                f"| {tokens:,} | {rounds} | {1000 * whole.median:.1f} | {1000 * part.median:.3f} "
+                f"| {100 * part.ratio:.2f} |",
+                flush=True,
+            )
+    times = [seconds(lambda: find_direction(plain, ""), "cpu") for _ in range(3)]
+    shown = ", ".join(f"{spent:.2f}" for spent in times)
+    print(f"finding the common direction, once per model: {shown} s")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ this CPU.
 
 all-MiniLM-L6-v2 with real weights. Times are medians over rounds in which all ran once, on ready
 token ids of one text without padding. With --quality, what weights in 8 bits cost: nDCG@10 of a
-task under `long`, by default passages of the embedded essays.
+task under `fair`, by default passages of the embedded essays.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fairspan.retrieval.search import search
 from fairspan.retrieval.source import PASSAGES, TaskOptions, find_source
 
 # (preset, tokens of the texts that are timed).
-CASES = [("plain", [256]), ("long", [32, 256, 512, 2048, 8192])]
+CASES = [("plain", [256]), ("fair", [32, 256, 512, 2048, 8192])]
 GRAPHS = {"onnxruntime": False, "8 bits": True}
 THREADS = 2
 

@@ -32,7 +32,7 @@ from torch.nn.functional import scaled_dot_product_attention
 import fairspan
 from benchmarks.cpu import RESULTS, commit
 from benchmarks.measure import peak_bytes, time_side_by_side
-from benchmarks.models import BASE, Shape, calibrated, random_batch, random_model
+from benchmarks.models import BASE, Shape, random_batch, random_model
 from fairspan.attention.baskets import Baskets, fixed_baskets
 from fairspan.attention.kernels import all_rows_kernel
 from fairspan.attention.plan import BasketRule, LayerInputs
@@ -47,7 +47,7 @@ float32 more layers would only take longer."""
 ARCHITECTURES = ("bert", "roberta", "mpnet", "modernbert", "nomic_bert", "qwen3")
 # One very long and one short text besides.
 MODEL_SIZES = [(32768, 1), *SIZES, (512, 1)]
-TREATMENTS = ("paper", "retrieval", "tiles", "long")
+TREATMENTS = ("paper", "retrieval", "tiles-64", "fair")
 ROUNDS = 31
 LINES: list[str] = []
 
@@ -195,8 +195,8 @@ def lengths() -> None:
         "\n### Compilation: milliseconds of the first call, and of the slowest at nine other "
         "lengths\n"
     )
-    for name in ("long", "tiles", "paper"):
-        fair = calibrated(plain, name)
+    for name in ("fair", "tiles-64", "paper"):
+        fair = fairspan.calibrate(plain, name)
         times = []
         for number in range(10):
             call = _pass(fair, 700 + 317 * number, 2, torch.Generator().manual_seed(number))
@@ -255,13 +255,8 @@ def _error(q: Tensor, k: Tensor, v: Tensor, valid: Tensor, strength: Tensor | No
 
 
 def whole_models() -> None:
-    """A base-size model in bfloat16, plain and calibrated; `long` has tiles of a window of 512
-    tokens.
-    """
-    say(
-        "\n### Whole models: base-size XLM-R, bfloat16, random weights, no padding; `long` with a "
-        "window of 512\n"
-    )
+    """A base-size model in bfloat16, plain and calibrated."""
+    say("\n### Whole models: base-size XLM-R, bfloat16, random weights, no padding\n")
     say(
         "| rows | calibration | tokens × texts | plain, ms | time ratio | quartiles | plain, MiB "
         "| memory | path |"
@@ -270,7 +265,7 @@ def whole_models() -> None:
     generator = torch.Generator().manual_seed(1)
     for pooling in ("cls", "mean"):
         plain = random_model(BASE, pooling, MODEL_SIZES[0][0]).to("cuda", torch.bfloat16)
-        models = {"plain": plain, **{name: calibrated(plain, name) for name in TREATMENTS}}
+        models = {"plain": plain, **{name: fairspan.calibrate(plain, name) for name in TREATMENTS}}
         for tokens, texts in MODEL_SIZES:
             calls = {name: _pass(model, tokens, texts, generator) for name, model in models.items()}
             taken = side_by_side(calls)
@@ -306,7 +301,7 @@ def throughput() -> None:
     plain = random_model(BASE, "cls", SIZES[0][0]).to("cuda", torch.bfloat16)
     models = {
         "plain": plain,
-        **{name: fairspan.calibrate(plain, name) for name in ("paper", "tiles")},
+        **{name: fairspan.calibrate(plain, name) for name in ("paper", "fair")},
     }
     ordered = np.sort(lengths)[::-1] + 2
     padded = sum(len(batch) * batch.max() for batch in np.array_split(ordered, len(ordered) // 16))
@@ -318,7 +313,7 @@ def throughput() -> None:
         name: ordered.sum() / one.median
         for name, one in time_side_by_side(calls, "plain", 3).items()
     }
-    for name in ("paper", "tiles"):
+    for name in ("paper", "fair"):
         of_plain = rate[name] / rate["plain"]
         say(
             f"- {name}: {rate[name]:,.0f} tokens/s, plain {rate['plain']:,.0f}: ratio "

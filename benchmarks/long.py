@@ -11,12 +11,13 @@ reports only. Treatments act on documents, queries are read by the plain model. 
 512 tokens, or as many as follow the folder after an @; tiles read all of a document. Intervals are
 clustered by meeting.
 
-`search`: the plain model, means of chunks and tiles of 64, 128 and 256 tokens and of the window.
+`search`: the plain model, means of chunks of 64, 128 and 256 tokens and of the window, tiles of 64,
+128 and 256 tokens, and `fair`.
 `bm25`: bm25s with its defaults (Lucene's formula, k1 1.5, b .75; lower-case words of two letters or
 more, without English stop words, not stemmed). Needs no model. `cost`: time and memory of one
 document and one book of random words, in one run. Chunks go through the plain model in batches of
 32, before their mean is taken. The plain model alone would read the beginning only and is left out.
-`memory`: the peak for one text of random words under `long`, each in a process of its own, above
+`memory`: the peak for one text of random words under `fair`, each in a process of its own, above
 what a text of 4,096 tokens has left: resident memory on a CPU, tensors on a GPU. Models that take
 the mean are pooled evenly; the same weights are also run with CLS pooling.
 """
@@ -63,7 +64,7 @@ from fairspan.studies.evaluate.measures import (
 
 PARTS = ("search", "bm25", "cost", "memory")
 QMSUM = "retrieval/longembed_qmsum"
-LONG = f"long{ONLY}"
+FAIR = "fair"
 DEPTH = 10
 # Each is one token to most tokenizers.
 WORDS = (
@@ -141,15 +142,15 @@ def run(model: SentenceTransformer, folder: Path, treatments: Iterable[str], **k
 
 
 def search(subject: NamedModel, folder: Path, work: Path) -> list[str]:
-    """Scores of all treatments, and what `long` gains over the plain model and over chunks of the
+    """Scores of all treatments, and what `fair` gains over the plain model and over chunks of the
     same size."""
     room = window_of(subject)
     chunks, sizes = f"chunk-mean-{room}", [size for size in SIZES if size < room]
     rows = {"plain": "plain"}
     rows |= {f"mean of chunks of {size}": f"chunk-mean-{size}" for size in sizes}
     rows |= {f"mean of chunks of the window ({room})": chunks}
-    rows |= {f"tiles of {size}": f"tiles+tile_size={size}{ONLY}" for size in sizes}
-    rows |= {f"`long`: tiles of the window ({room})": LONG}
+    rows |= {f"tiles of {size}": f"tiles-{size}{ONLY}" for size in sizes}
+    rows |= {"`fair`": FAIR}
     kept = {
         "name": subject.name,
         "out": work / "runs" / subject.name,
@@ -163,16 +164,16 @@ def search(subject: NamedModel, folder: Path, work: Path) -> list[str]:
     for row, treatment in rows.items():
         found = results[treatment].effects
         lines.append(line(f"{subject.name}, {row}", found.overall, found.groups))
-    from_plain = results[LONG].change
+    from_plain = results[FAIR].change
     assert from_plain is not None
     before, after = (
         sorted_rows(log.rows.filter(measure=METRIC), SearchArm(treatment, "whole"))
-        for treatment in (chunks, LONG)
+        for treatment in (chunks, FAIR)
     )
     groups = query_groups(before, ())[1]
     from_chunks = change_of(before, after["value"].to_numpy(), groups, log.header.seed)
-    lines.append(change_line(f"{subject.name}, `long` − plain", from_plain))
-    lines.append(change_line(f"{subject.name}, `long` − mean of chunks of the window", from_chunks))
+    lines.append(change_line(f"{subject.name}, `fair` − plain", from_plain))
+    lines.append(change_line(f"{subject.name}, `fair` − mean of chunks of the window", from_chunks))
     return lines
 
 
@@ -218,7 +219,7 @@ def cost(subject: NamedModel, tokens: int) -> list[str]:
         return mean_vector(np.asarray(model.encode_document(chunks, **options)), normalise=True)
 
     calls: dict[str, Callable[[], object]] = {f"mean of {count} chunks": mean_of_chunks}
-    for preset in ("long", "tiles"):
+    for preset in ("fair", "tiles-64"):
         fair = fairspan.calibrate(model, preset)
         calls[f"`{preset}`"] = lambda fair=fair: fair.encode_document(text, **options)
     baseline, device = next(iter(calls)), model.device.type
@@ -245,7 +246,7 @@ def peak_of(named: str, device: str | None, pooling: str, tokens: int) -> str:
     """What one text needs, as a line."""
     subject = open_model(named, device)
     subject.model[1].pooling_mode = pooling
-    fair = fairspan.calibrate(subject.model, "long")
+    fair = fairspan.calibrate(subject.model, "fair")
     words = random.Random(0).choices(WORDS, k=tokens)
     on_gpu = fair.device.type == "cuda"
 

@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--documents", type=int, default=12)
     parser.add_argument("--batch-sizes", type=int, nargs="+", default=[1, 4, 8, 32])
-    parser.add_argument("--presets", nargs="+", default=["long", "tiles"])
+    parser.add_argument("--presets", nargs="+", default=["fair", "tiles-64"])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()

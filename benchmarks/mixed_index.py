@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--corpus", default="sample", help="of pages")
     parser.add_argument("--sets", type=int, default=100, help="number of pages")
     parser.add_argument("--most", type=int, help="documents of a collection")
-    parser.add_argument("--treatments", nargs="+", default=["tiles+sides=document", "chunk-mean"])
+    parser.add_argument("--treatments", nargs="+", default=["fair", "chunk-mean"])
     parser.add_argument("--store", type=Path, default=default_store())
     given = parser.parse_args()
     print(HEAD, flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import tempfile
 from dataclasses import dataclass
 
@@ -12,8 +11,6 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 from tests.tiny import tiny_tokenizer
 from transformers import AutoConfig, AutoModel
-
-import fairspan
 
 VOCABULARY = 1000
 WINDOW = 512
@@ -67,15 +64,6 @@ def random_model(
     return SentenceTransformer(
         modules=[transformer, Pooling(shape.hidden, pooling)], device="cpu"
     ).eval()
-
-
-def calibrated(plain: SentenceTransformer, preset: str) -> SentenceTransformer:
-    """A model under a preset. For `long` it has a window of 512 tokens, and room for more positions
-    all the same."""
-    if preset == "long":
-        plain = copy.deepcopy(plain)
-        plain.max_seq_length = WINDOW
-    return fairspan.calibrate(plain, preset)
 
 
 def random_batch(texts: int, tokens: int, generator: torch.Generator) -> dict[str, torch.Tensor]:

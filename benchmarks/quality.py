@@ -37,9 +37,8 @@ ROWS = {
     "plain": "plain",
     "`paper`, baskets of 64": f"paper+basket_size=64{ONLY}",
     **{f"mean of chunks of {size}": f"chunk-mean-{size}" for size in (*SIZES, 510)},
-    "`tiles`": f"tiles{ONLY}",
-    **{f"tiles of {size}": f"tiles+tile_size={size}{ONLY}" for size in SIZES[1:]},
-    "`long`": f"long{ONLY}",
+    **{f"tiles of {size}": f"tiles-{size}{ONLY}" for size in SIZES},
+    "`fair`": "fair",
 }
 STARTED = time.monotonic()
 
@@ -166,7 +165,7 @@ def main() -> None:
         "--half", choices=["tune", "report"], default="report", help="tune: to choose settings on"
     )
     parser.add_argument(
-        "--also", nargs="*", default=[], help="more treatments, such as long+temperature=1.0"
+        "--also", nargs="*", default=[], help="more treatments, such as fair+temperature=0.8"
     )
     given = parser.parse_args()
     ROWS.update({one: one + ONLY for one in given.also})

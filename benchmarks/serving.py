@@ -1,6 +1,6 @@
 """`fairspan serve` against the bare model in a process of its own, on the same texts.
 
-    python -m benchmarks.serving [--model NAME] [--device cuda] [--preset tiles] [--rounds 3]
+    python -m benchmarks.serving [--model NAME] [--device cuda] [--preset plain] [--rounds 3]
 
 1. Throughput: tokens/s of 32 clients, which send a request and wait for its reply, over those of
 `model.encode` on
@@ -31,10 +31,10 @@ from typing import Any
 
 import numpy as np
 
-from fairspan.calibration.calibration import Calibration
+from fairspan.calibration.calibration import DEFAULT, Calibration
 from fairspan.corpus.corpus import Corpus
 from fairspan.encoding.direct import DirectEncoder
-from fairspan.model.build import calibrate_if_asked
+from fairspan.model.build import calibrate_by_default
 from fairspan.model.loading import Loading, load_model
 
 ROOT = Path(__file__).parents[1]
@@ -166,7 +166,7 @@ def main() -> None:
         [str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])]
     )
     loaded = load_model(chosen.model, Loading(device=chosen.device, dtype=chosen.dtype))
-    model = calibrate_if_asked(
+    model = calibrate_by_default(
         loaded, Calibration.preset(chosen.preset) if chosen.preset else None, None
     )
     encoder = DirectEncoder(model)
@@ -174,7 +174,7 @@ def main() -> None:
     read = encoder.read(texts)
     texts = [text for text, one in zip(texts, read, strict=True) if not one.cut]
     tokens = sum(one.read for one in read if not one.cut)
-    how = f"{chosen.model}, {chosen.preset or 'plain'}, {model.device}, {model.dtype}"
+    how = f"{chosen.model}, {chosen.preset or DEFAULT}, {model.device}, {model.dtype}"
     print(f"{how}: {len(texts)} texts, {tokens:,} tokens", flush=True)
     with served(words) as port:
         compare_latency(model, port, chosen.rounds)

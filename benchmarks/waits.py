@@ -1,6 +1,6 @@
 """How long short requests wait beside large ones, at a server that is running:
 
-    fairspan serve all-MiniLM-L6-v2 --preset long --port 8123
+    fairspan serve all-MiniLM-L6-v2 --port 8123
     python -m benchmarks.waits http://127.0.0.1:8123 [--tokens 4000 60000 290000] [--texts 2000]
 
 A short text is sent five times a second beside each long text, then beside two requests of many
