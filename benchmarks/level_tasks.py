@@ -1,8 +1,8 @@
 """Search tasks for `benchmarks.level`: documents of one length, of mixed lengths, in languages.
 
 Sentences are cut out of documents and search for them; pages of unrelated segments are searched by
-what follows a segment in its source; collections are searched with their own questions. In a mixed index
-every second document stands whole, and the others in five pieces of at most 250 words.
+what follows a segment in its source; collections are searched with their own questions. In a mixed
+index every second document stands whole, and the others in five pieces of at most 250 words.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from fairspan.calibration.calibration import (
     PerSide,
 )
 
-_SIDES = {"document": " on documents", "query": " on queries"}
+_SIDES = {"document": ", documents only", "query": ", queries only"}
 _LAYERS = {
     "all": "all layers",
     "last": "the last layer",
@@ -52,7 +52,7 @@ def in_words(calibration: Calibration, *, by_segments: bool = False) -> str:
     how = ", ".join(filter(None, [" at ".join(words), pooling]))
     if how:
         how += _SIDES.get(calibration.sides, "")
-    return ", ".join(filter(None, [how, "level document vectors" if calibration.level else ""]))
+    return ", ".join(filter(None, [how, "level vectors" if calibration.level else ""]))
 
 
 def _baskets(calibration: Calibration, by_segments: bool) -> str:
