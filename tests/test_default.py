@@ -122,7 +122,7 @@ def test_a_model_without_attention_is_left_only_if_asked(
 def test_calibrate_says_what_it_applied(run: Run, make_tiny: Make, tmp_path: Path) -> None:
     folder = saved(make_tiny("bert", "cls"), tmp_path / "plain")
     said = run("calibrate", folder, "fair").ok.out
-    assert "level document vectors" in said
+    assert "level vectors" in said
     fair = PRESETS["fair"].but(pooling="model")
     (module,) = calibrated_transformers(fairspan.load(tmp_path / "fair", device="cpu"))
     assert module.calibration == fair

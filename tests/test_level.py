@@ -256,10 +256,10 @@ def test_it_is_a_field_that_acts_on_documents() -> None:
         Calibration(level="yes")  # type: ignore[arg-type]
     assert as_treatment("plain+level=true").calibration == only
     assert as_treatment(only).name == "plain+level=true"
-    assert in_words(only) == "level document vectors"
+    assert in_words(only) == "level vectors"
     long = "long texts in tiles of 64 tokens at temperature 0.8, pooled evenly if the model takes "
     tiles = Calibration.preset("tiles-64").but(short_texts="leave", level=True)
-    assert in_words(tiles) == f"{long}the mean, level document vectors"
+    assert in_words(tiles) == f"{long}the mean, level vectors"
 
 
 # The module
