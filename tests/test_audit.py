@@ -639,6 +639,26 @@ def test_cut_documents_are_in_verdicts_notes_json_and_page(
     assert "any length; shorter under some treatments" in page
 
 
+@pytest.mark.parametrize(
+    ("size", "counts", "ends"),
+    [(8, (8, 8, 8), True), (4, (8, 8, 8), True), (6, (8, 8, 8), False), (8, (8, 8, 7), False)],
+)
+def test_tiles_that_end_with_the_segments_are_noted(
+    make_tiny: Make, tmp_path: Path, size: int, counts: tuple[int, ...], ends: bool
+) -> None:
+    """Three segments of 8 tokens in tiles of 8 or 4, but not in four of 6, nor with one of 7."""
+    texts = {f"s{number:02}": words(counts[number % 3], number) for number in range(9)}
+    corpus = str(write_folder(tmp_path / "corpus", {"en": texts}))
+    options = {"corpus": corpus, "sizes": [3], "sets": 3, "progress": False}
+    places = {"store": tmp_path / "s.db", "out": tmp_path / "run"}
+    tiles = f"tiles-{size}"
+    log = audit(make_tiny("bert", "cls"), treatments=["plain", tiles], **options, **places)
+    noted = [note for note in log.notes if note.startswith(f"{tiles}: tiles end where segments")]
+    assert len(noted) == ends
+    means = log.rows.filter(treatment=tiles).group_by("position").agg(pl.col("value").mean())
+    assert (np.ptp(means["value"].to_numpy()) < BY_PADDING) == ends
+
+
 @pytest.mark.parametrize("measure", ["retention", "attention"])
 def test_measures_of_tokens_need_whole_documents(
     short: SentenceTransformer, corpus: str, measure: str

@@ -62,6 +62,19 @@ class PreparedAudit:
             *self.documents.notes,
             *window_notes(self._windows, self.subject.counter.unit, positions),
             *limit_note(self.subject, self._lengths["documents"]),
+            *self._border_notes,
+        ]
+
+    @property
+    def _border_notes(self) -> list[str]:
+        """Of treatments whose tiles end where the segments of every document end."""
+        documents = self.documents.documents
+        return [
+            f"{treatment.name}: tiles end where segments end, since these are equally long, so no "
+            "position can differ from another: another opening or size shows what tiles do "
+            "elsewhere"
+            for treatment in self.options.all_treatments
+            if all(_tiles_end_with(document, treatment) for document in documents)
         ]
 
     def describe(self, header: Header) -> Header:
@@ -121,6 +134,15 @@ class PreparedAudit:
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
         treatments = self.options.all_treatments
         return [Work(treatment.name, self.pairs(treatment, under)) for treatment in treatments]
+
+
+def _tiles_end_with(document: Document, treatment: Treatment) -> bool:
+    """Whether tiles, which divide a document evenly, end where its segments end."""
+    size = treatment.for_documents.tile_size
+    if not isinstance(size, int) or len(set(document.tokens)) > 1:
+        return False
+    tiles = -(-sum(document.tokens) // size)
+    return tiles % document.n == 0
 
 
 def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -> PreparedAudit:
