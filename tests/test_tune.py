@@ -583,7 +583,7 @@ def test_a_model_with_prompts(tuned: Tuned, place: Path, tmp_path: Path) -> None
         ({"candidates": "tiles-64"}, "candidates must be a list"),
         ({"candidates": ["none"]}, "'plain' is what candidates are compared with"),
         (
-            {"candidates": ["tiles-64", "fair+sides=both+tile_size=64+level=false"]},
+            {"candidates": ["tiles-64", "fair+sides=both+temperature=0.8+level=false"]},
             "are the same: omit one",
         ),
         ({"candidates": ["tiles-64", "tiles-64"]}, "is named twice"),
