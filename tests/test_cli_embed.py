@@ -78,7 +78,9 @@ def test_rows_that_keep_their_vectors_are_counted(
 ) -> None:
     """With a model that was saved calibrated, whose plain model reads 64 tokens."""
     # Words that the tiny model knows.
-    monkeypatch.setattr("fairspan.model.level._sample", lambda: [words(12, n) for n in range(30)])
+    monkeypatch.setattr(
+        "fairspan.model.level.general_texts", lambda: [words(12, n) for n in range(30)]
+    )
     model = fairspan.load(place / "model")
     model.max_seq_length = 64
     long = fairspan.calibrate(model, "tiles-128", short_texts="leave")

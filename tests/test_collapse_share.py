@@ -73,7 +73,7 @@ def done(make_tiny: Make, tmp_path_factory: pytest.TempPathFactory) -> Done:
     options: dict[str, Any] = {"corpus": corpus, "lengths": CUT_LENGTHS, "temperatures": [1.0]}
     options |= {"treatments": [TILES, LEVEL, "last2avg"], "spectra": 0, "prompt": PROMPT}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(level, "_sample", lambda: TEXTS)
+        patch.setattr(level, "general_texts", lambda: TEXTS)
         log = collapse(
             model, **options, progress=False, out=folder / "run", store=folder / "s.sqlite"
         )
@@ -195,7 +195,7 @@ def test_texts_that_gave_the_direction_are_noted(make_tiny: Make, tmp_path: Path
 def test_a_model_without_attention_has_a_direction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(level, "_sample", lambda: TEXTS)
+    monkeypatch.setattr(level, "general_texts", lambda: TEXTS)
     torch.manual_seed(3)
     tokenizer = tiny_tokenizer().backend_tokenizer
     model = SentenceTransformer(

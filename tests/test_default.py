@@ -29,7 +29,7 @@ ROUNDING = 1e-5
 @pytest.fixture(autouse=True)
 def _known_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny models know no words of the embedded sample."""
-    monkeypatch.setattr("fairspan.model.level._sample", lambda: SAMPLE)
+    monkeypatch.setattr("fairspan.model.level.general_texts", lambda: SAMPLE)
 
 
 def saved(model: SentenceTransformer, folder: Path) -> str:

@@ -332,7 +332,9 @@ def test_an_index_keeps_the_vectors_of_texts_that_fit(
     """
     monkeypatch.setattr("fairspan.model.probing.WIDEST_WINDOW", 24)
     # Words that the tiny model knows.
-    monkeypatch.setattr("fairspan.model.level._sample", lambda: [words(12, n) for n in range(30)])
+    monkeypatch.setattr(
+        "fairspan.model.level.general_texts", lambda: [words(12, n) for n in range(30)]
+    )
     short = copy_sharing_weights(model)
     short.max_seq_length = window
     fits = {id: 2 + len(text.split()) <= 24 for id, text in TEXTS.items()}

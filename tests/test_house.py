@@ -40,7 +40,7 @@ ROOM = {
     "model": 138,
     "report": 80,
     "retrieval": 120,
-    "runs": 117,
+    "runs": 119,
     "serving": 77,
     "stats": 87,
     "studies": 415,

@@ -34,7 +34,9 @@ from fairspan.model import Level, level
 from fairspan.model.build import common_direction
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.level import level_of
-from fairspan.runs.subject import open_subject
+from fairspan.runs import subject as subject_module
+from fairspan.runs.subject import level_note, open_subject
+from fairspan.runs.suited import refuse_unsuited
 from fairspan.serving.desk import open_desk
 from tests.test_export import read, run_graph
 from tests.tiny import HIDDEN, WORDS, save_tiny, words
@@ -555,7 +557,7 @@ def test_the_same_weights_give_the_same_bits(make_tiny: Make, tmp_path: Path) ->
 
 
 def test_the_embedded_texts() -> None:
-    texts = level._sample()
+    texts = level.general_texts()
     assert len(set(texts)) == 48
     assert all(100 < len(text) < 1000 for text in texts)
     folder = Path(fairspan.__file__).parent / "corpus/data/sample"
@@ -601,6 +603,53 @@ def test_long_documents_do_not_push_short_ones_out(make_tiny: Make) -> None:
     assert found(fairspan.calibrate(model, "fair", level=general)) >= 8
 
 
+class Closed:
+    """A model that only gives vectors, as an endpoint does."""
+
+    identity = "closed"
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        self.model = model
+        self.asked: list[str] = []
+
+    def encode(self, texts: list[str]) -> np.ndarray:
+        self.asked += texts
+        return np.asarray(self.model.encode(texts))
+
+
+def test_averaged_chunks_of_a_closed_model(
+    plain: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Means of the plain vectors of chunks, level with what the general texts have in common. These
+    are embedded as other texts are, and the chunks' own vectors are those of averages not level."""
+    general = [words(12, number) for number in range(30)]
+    monkeypatch.setattr(subject_module, "general_texts", lambda: general)
+    model = Closed(plain)
+    subject = open_subject(model, name="closed")
+    texts = [Text(words(count, count), 0) for count in (30, 9)]
+
+    def embed(encoder: Any, asked: Any) -> np.ndarray:
+        return np.stack(encoder.vectors(asked))
+
+    averaged = subject.under(as_treatment("chunk-mean-40"), embed=embed).documents
+    assert not set(general) & set(model.asked)
+    level = subject.under(as_treatment("chunk-mean-40+level=true"), embed=embed).documents
+    assert set(general) <= set(model.asked)
+    common = fairspan.fit_level(plain.encode(general))
+    expected = common.level(embed(averaged, texts))
+    assert np.abs(embed(level, texts) - expected).max() <= ROUNDING
+    assert isinstance(averaged, ChunkEncoder)
+    assert isinstance(level, ChunkEncoder)
+    chunk = averaged.parts(texts)[0][0]
+    assert averaged.alone.key(chunk) == level.alone.key(chunk), "stored once"
+    assert averaged.key(texts[0]) != level.key(texts[0])
+    with pytest.raises(UnsupportedModel, match="omit fair, plain\\+level=true"):
+        refuse_unsuited(subject, [as_treatment("fair"), as_treatment("plain+level=true")])
+    [note] = level_note(subject, [as_treatment("chunk-mean+level=true")])
+    assert note.startswith("30 general texts that come with fairspan are embedded once")
+    assert level_note(subject, [as_treatment("chunk-mean")]) == []
+
+
 def test_real_weights(minilm: SentenceTransformer) -> None:
     """MiniLM's documents of every length get the share that general short texts have on average."""
     fair = fairspan.calibrate(minilm, "fair")
@@ -627,7 +676,7 @@ def key_under(model: SentenceTransformer, fields: dict[str, Any], prompt: str = 
 def test_keys_tell_directions_apart(
     plain: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(level, "_sample", lambda: TEXTS)
+    monkeypatch.setattr(level, "general_texts", lambda: TEXTS)
     texts, others = (fairspan.calibrate(plain, "plain", level=TEXTS[:n]) for n in (40, 30))
     cut = copy.deepcopy(plain)
     cut.max_seq_length = 16

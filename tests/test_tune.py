@@ -510,7 +510,9 @@ def test_usual_candidates_that_do_not_suit_the_model_are_left_out(
 ) -> None:
     """And the same call finds what it left."""
     # Words that the tiny model knows.
-    monkeypatch.setattr("fairspan.model.level._sample", lambda: [words(12, n) for n in range(30)])
+    monkeypatch.setattr(
+        "fairspan.model.level.general_texts", lambda: [words(12, n) for n in range(30)]
+    )
     asked: Asked = {
         "model": limited(make_tiny),
         "corpus": str(place / "notes"),

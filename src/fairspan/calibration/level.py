@@ -13,6 +13,7 @@ Viswanath 2018) removes such directions instead, from all vectors.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from dataclasses import dataclass
@@ -87,6 +88,12 @@ class CommonDirection:
             result = np.where(rest_length > NO_REST * length, leveled, v)
         is_float = np.issubdtype(given_vectors.dtype, np.floating)
         return result.astype(given_vectors.dtype if is_float else np.float64)
+
+    @property
+    def digest(self) -> str:
+        """Of its bits."""
+        share = np.array(self.share, dtype=np.float32)
+        return hashlib.sha256(self.direction.tobytes() + share.tobytes()).hexdigest()
 
     def save(self, path: str | Path) -> None:
         """Write it as JSON or safetensors, by the suffix of the file."""

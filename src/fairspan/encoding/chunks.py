@@ -6,6 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from fairspan.calibration.level import CommonDirection
 from fairspan.corpus.sentences import Span, sentences, stripped
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.text import Encoder, Text, key_of
@@ -180,11 +181,14 @@ class ChunkEncoder(Encoder):
         *,
         normalise: bool = True,
         by_segments: bool = False,
+        common: CommonDirection | None = None,
     ) -> None:
-        """Chunks have up to `size` tokens, as `counter` counts them."""
+        """Chunks have up to `size` tokens, as `counter` counts them; means are level with `common`,
+        or with what makes chunks level."""
         self.alone = alone
         self.model = alone.model
-        self.common = alone.common
+        self.common = common or alone.common
+        self._level = None if common is None else common.digest
         self._counter = counter
         self._size = size
         self._normalise = normalise
@@ -244,7 +248,8 @@ class ChunkEncoder(Encoder):
         (segments,) = self._chunks([text])
         counts = str([len(segment) for segment in segments])
         keys = [self.alone.key(chunk).hex() for chunk in chain.from_iterable(segments)]
-        return key_of("chunks", str(self._normalise), counts, *keys)
+        level = [] if self._level is None else [self._level]
+        return key_of("chunks", str(self._normalise), counts, *level, *keys)
 
     def _segments(self, text: Text) -> list[Text]:
         """What is cut into chunks on its own: the text, or each of its segments."""

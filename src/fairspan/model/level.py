@@ -134,7 +134,7 @@ def find_direction(
     give the same bits on one machine.
     """
     if texts is None:
-        texts = _sample()
+        texts = general_texts()
     with plain.truncate_embeddings(None):
         vectors = plain.encode_document(
             list(texts),
@@ -164,8 +164,9 @@ def require_texts(texts: Any) -> list[str]:
     return list(texts)
 
 
-def _sample() -> list[str]:
-    """Every paragraph of the embedded sample in one language, and as many of each language."""
+def general_texts() -> list[str]:
+    """What a common direction is found from: the paragraphs of the embedded sample, each in one
+    language, and as many of each language."""
     folder = files("fairspan").joinpath("corpus", "data", "sample")
     lines = [folder.joinpath(f"{name}.jsonl").read_text("utf-8").splitlines() for name in LANGUAGES]
     count = min(map(len, lines))

@@ -13,8 +13,8 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.calibration import PRESETS, Calibration, Side
-from fairspan.calibration.level import CommonDirection
-from fairspan.calibration.treatment import CHUNK_TOKENS, PLAIN, Treatment
+from fairspan.calibration.level import CommonDirection, fit_level
+from fairspan.calibration.treatment import CHUNK_TOKENS, PLAIN, Treatment, as_treatment
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.chunks import ChunkEncoder, chunk_tokens
 from fairspan.encoding.encoder import (
@@ -35,6 +35,7 @@ from fairspan.model.baselines import fit_whitening, last_two, whiten
 from fairspan.model.build import common_direction
 from fairspan.model.card import places_of
 from fairspan.model.fingerprint import fingerprint
+from fairspan.model.level import general_texts
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_with_limit
 from fairspan.model.source import PACKAGE
 from fairspan.model.transformer import calibrated_transformers
@@ -139,8 +140,16 @@ class Treated:
             encoder = ObjectEncoder(self.model, prompt, side)
         if not chunked:
             return encoder
-        how = {"normalise": self.normalise, "by_segments": by_segments}
-        return ChunkEncoder(encoder, counter, chunk_tokens(size, counter), **how)
+        # A model that is not loaded gives plain vectors of chunks.
+        is_level = calibration.on(side).level and encoder.common is None
+        return ChunkEncoder(
+            encoder,
+            counter,
+            chunk_tokens(size, counter),
+            normalise=self.normalise,
+            by_segments=by_segments,
+            common=self.common if is_level else None,
+        )
 
     @property
     def common(self) -> CommonDirection:
@@ -338,6 +347,11 @@ class Subject:
             return replace(plain, model=whiten(self.model, whitening), fingerprint=fingerprint)
         if treatment.baseline == "last2avg":
             return replace(plain, model=last_two(self.model), fingerprint=fingerprint)
+        if treatment.for_documents.level and not self.is_open:
+            general = _general_texts(self.prompts["document"])
+            alone = replace(plain, treatment=as_treatment(PLAIN)).documents
+            common = fit_level(embed(alone, general))
+            return replace(plain, directions={(prefix, self.prompts["document"]): common})
         # Chunks are embedded by the plain model, as in an index of chunks.
         return plain
 
@@ -346,9 +360,27 @@ def fit_pairs(
     treatment: Treatment, fit: FitPart, under: Callable[[Treatment], Treated]
 ) -> list[Pair]:
     """What a treatment is fitted on, with what embeds it."""
-    if not treatment.whitens:
+    if treatment.whitens:
+        return [(under(replace(treatment, baseline=None)).documents, fit.texts)]
+    treated = under(as_treatment(PLAIN))
+    if treatment.for_documents.level and not isinstance(treated.model, SentenceTransformer):
+        return [(treated.documents, _general_texts(treated.prompts["document"]))]
+    return []
+
+
+def _general_texts(prompt: str) -> list[Text]:
+    """What the common direction of a model that is not loaded is found from."""
+    texts = general_texts()
+    return [Text(*pair) for pair in zip(texts, Characters(prompt).count_whole(texts), strict=True)]
+
+
+def level_note(subject: Subject, treatments: Sequence[Treatment]) -> list[str]:
+    """That a model that is not loaded embeds texts which are not in the corpus."""
+    if subject.is_open or not any(treatment.for_documents.level for treatment in treatments):
         return []
-    return [(under(replace(treatment, baseline=None)).documents, fit.texts)]
+    count = len(general_texts())
+    paid = f"{count} general texts that come with fairspan are embedded once"
+    return [f"{paid}, to find the direction that level vectors share"]
 
 
 def _answered(endpoint: Endpoint) -> EndpointInfo:

@@ -39,13 +39,13 @@ def _refuse_closed(
     inside = [
         treatment.name
         for treatment in treatments
-        if treatment.calibration.acts or (treatment.baseline and not treatment.chunks)
+        if treatment.calibration.but(level=False).acts or treatment.acts != treatment.chunks
     ]
     if impossible := [*inside, *beyond]:
         raise UnsupportedModel(
             f"{type(subject.model).__name__} is not a SentenceTransformer: it gives vectors and no "
-            f"access to its attention and tokens, so that only {' and '.join(CLOSED_TREATMENTS)} "
-            f"can be measured: omit {', '.join(impossible)}."
+            f"access to its attention and tokens, so that only {', '.join(CLOSED_TREATMENTS)} and "
+            f"chunk-mean+level=true can be measured: omit {', '.join(impossible)}."
         )
 
 

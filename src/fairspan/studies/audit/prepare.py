@@ -18,7 +18,7 @@ from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.header import CorpusInfo, Header, WindowInfo
 from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
-from fairspan.runs.subject import Pair, Subject, Treated, fit_pairs
+from fairspan.runs.subject import Pair, Subject, Treated, fit_pairs, level_note
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.audit.measures import AuditEntries, Unseen
@@ -63,6 +63,7 @@ class PreparedAudit:
             *window_notes(self._windows, self.subject.counter.unit, positions),
             *limit_note(self.subject, self._lengths["documents"]),
             *self._border_notes,
+            *level_note(self.subject, self.options.all_treatments),
         ]
 
     @property

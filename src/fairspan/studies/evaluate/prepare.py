@@ -20,7 +20,7 @@ from fairspan.runs.header import Header, TaskInfo, WindowInfo
 from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
 from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity, usual_way
-from fairspan.runs.subject import Pair, Subject, Treated, fit_pairs
+from fairspan.runs.subject import Pair, Subject, Treated, fit_pairs, level_note
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.evaluate.haystack import among_words
@@ -143,7 +143,8 @@ class PreparedEvaluation:
     def notes(self) -> list[str]:
         of_tasks = (note.rstrip(".") for measured in self.tasks for note in measured.task.notes)
         windows = window_notes(self._windows, self.subject.counter.unit)
-        notes = [*windows, *dict.fromkeys(of_tasks)]
+        level = level_note(self.subject, self.options.all_treatments)
+        notes = [*windows, *dict.fromkeys(of_tasks), *level]
         return ["; ".join(notes)] if notes else []
 
     def describe(self, header: Header) -> Header:
