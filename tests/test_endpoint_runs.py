@@ -193,7 +193,7 @@ def test_a_model_that_changes_is_noted(server: Server, corpus: str) -> None:
     [
         (
             {"treatments": ["plain", "tiles-64"]},
-            "tokens, so that only plain, chunk-mean and chunk-mean+level=true can be measured: omit",
+            "so that only plain, chunk-mean and chunk-mean+level=true can be measured: omit",
         ),
         (
             {"treatments": ["whitening", "chunk-mean+temperature=0.8"]},

@@ -37,7 +37,7 @@ ROOM = {
     "embedding": 67,
     "encoding": 107,
     "exporting": 29,
-    "model": 138,
+    "model": 139,
     "report": 80,
     "retrieval": 120,
     "runs": 119,

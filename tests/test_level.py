@@ -462,7 +462,7 @@ def test_saved_loaded_copied_and_pickled(plain: SentenceTransformer, tmp_path: P
 
 @pytest.mark.slow
 def test_pools_of_processes(plain: SentenceTransformer) -> None:
-    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
+    fair = fairspan.calibrate(plain, "fair", level=TEXTS)
     pool = fair.start_multi_process_pool(["cpu", "cpu"])
     try:
         made = fair.encode_document(DOCUMENTS * 4, pool=pool)

@@ -23,6 +23,7 @@ from fairspan.calibration.level import CommonDirection
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.card import write_card
 from fairspan.model.level import (
+    SHORT,
     add_level,
     find_direction,
     level_of,
@@ -36,7 +37,7 @@ from fairspan.model.transformer import (
     prompt_of,
     refuse_exported,
 )
-from fairspan.model.window import set_window
+from fairspan.model.window import Window, set_window
 
 Model = TypeVar("Model", bound=nn.Module)
 Encoder = TypeVar("Encoder", SentenceTransformer, MultiVectorEncoder)
@@ -149,6 +150,8 @@ def common_direction(
 ) -> CommonDirection:
     """What a model's vectors are level with, or else what the plain model's have in common.
 
+    Of each text at most 128 tokens are read, so that how far the model reads does not matter.
+
     Args:
         prompt: of documents; None for the model's own.
         texts: to find it from, also if there is one already; None for the embedded sample.
@@ -159,6 +162,10 @@ def common_direction(
     if any(isinstance(module, Transformer) for module in model.modules()):
         require_transformers(model, "calibrate")
     plain, _ = _calibrated(model, PRESETS["plain"])
+    for module in plain.modules():
+        if isinstance(module, Transformer):
+            limit = Window.of(module, tiled=False).plain
+            set_window(module, min(limit or SHORT, SHORT), tiled=False)
     return find_direction(plain, prompt_of(model, "document") if prompt is None else prompt, texts)
 
 

@@ -19,6 +19,8 @@ from fairspan.model.probing import side_of
 
 LANGUAGES = ("en", "de", "it", "ko", "zh", "hi")
 """Of the embedded sample: its first text is taken in the first one, the second in the next …"""
+SHORT = 128
+"""The most tokens of a text that are read to find a common direction."""
 # Fixed, as the texts are, so that the same weights give the same bits.
 _BATCH = 16
 _SMALLEST = 1e-30
