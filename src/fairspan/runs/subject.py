@@ -362,10 +362,12 @@ def fit_pairs(
     """What a treatment is fitted on, with what embeds it."""
     if treatment.whitens:
         return [(under(replace(treatment, baseline=None)).documents, fit.texts)]
-    treated = under(as_treatment(PLAIN))
-    if treatment.for_documents.level and not isinstance(treated.model, SentenceTransformer):
-        return [(treated.documents, _general_texts(treated.prompts["document"]))]
-    return []
+    if not treatment.for_documents.level:
+        return []
+    plain = under(as_treatment(PLAIN))
+    if isinstance(plain.model, SentenceTransformer):
+        return []
+    return [(plain.documents, _general_texts(plain.prompts["document"]))]
 
 
 def _general_texts(prompt: str) -> list[Text]:
