@@ -25,11 +25,10 @@ from tokenizers import Tokenizer
 import fairspan
 from benchmarks.cpu import commit, processor
 from benchmarks.measure import time_side_by_side
-from fairspan.encoding.tokens import counter_of
 from fairspan.model.loading import Loading, load_model
 from fairspan.retrieval.metrics import gains_of, ndcg
 from fairspan.retrieval.search import search
-from fairspan.retrieval.source import PASSAGES, TaskOptions, find_source
+from fairspan.retrieval.source import PASSAGES, TaskOptions, TaskSource
 
 # (preset, tokens of the texts that are timed).
 CASES = [("plain", [256]), ("fair", [32, 256, 512, 2048, 8192])]
@@ -80,7 +79,7 @@ def speed(
 
 
 def quality(fair: SentenceTransformer, folder: Path, name: str) -> None:
-    (task,) = find_source(name, TaskOptions()).read(counter_of(fair))
+    task = TaskSource(name, TaskOptions()).task
     number = {one.id: place for place, one in enumerate(task.documents)}
     wanted = [
         {number[id]: gain for id, gain in task.relevant[one.id].items()} for one in task.queries

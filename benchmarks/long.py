@@ -3,7 +3,7 @@ the evidence.
 
     python -m benchmarks.long --data SHARED --models granite=FOLDER minilm=FOLDER
     minilm256=FOLDER@256 \\
-        [--only search bm25 cost] [--device cuda] [--work DIR] [--limit 8]
+        [--only search cost] [--device cuda] [--work DIR] [--limit 8]
     python -m benchmarks.long --only memory --models minilm=FOLDER --tokens 10000 100000 1000000
 
 197 meetings of about 13,000 tokens, 1,527 queries. Nothing is chosen on this collection: it is for
@@ -12,11 +12,10 @@ reports only. Treatments act on documents, queries are read by the plain model. 
 clustered by meeting.
 
 `search`: the plain model, means of chunks of 64, 128 and 256 tokens and of the window, tiles of 64,
-128 and 256 tokens, and `fair`.
-`bm25`: bm25s with its defaults (Lucene's formula, k1 1.5, b .75; lower-case words of two letters or
-more, without English stop words, not stemmed). Needs no model. `cost`: time and memory of one
-document and one book of random words, in one run. Chunks go through the plain model in batches of
-32, before their mean is taken. The plain model alone would read the beginning only and is left out.
+128 and 256 tokens, `fair`, and keywords (BM25, k1 1.5, b .75, not stemmed).
+`cost`: time and memory of one document and one book of random words, in one run. Chunks go through
+the plain model in batches of 32, before their mean is taken. The plain model alone would read the
+beginning only and is left out.
 `memory`: the peak for one text of random words under `fair`, each in a process of its own, above
 what a text of 4,096 tokens has left: resident memory on a CPU, tensors on a GPU. Models that take
 the mean are pooled evenly; the same weights are also run with CLS pooling.
@@ -25,15 +24,16 @@ the mean are pooled evenly; the same weights are also run with CLS pooling.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import multiprocessing
 import random
+import re
 import resource
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,30 +42,29 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 import fairspan
-from benchmarks.measure import peak_bytes, time_side_by_side
-from benchmarks.quality import METRIC, ONLY, SIZES, NamedModel, open_model, say, short
-from fairspan.encoding.chunks import mean_vector, room_of
+from benchmarks.measure import peak_bytes, short, time_side_by_side
+from fairspan.encoding.chunks import room_of
 from fairspan.encoding.tokens import ModelTokens
-from fairspan.retrieval.beir import read_beir
-from fairspan.retrieval.measured import MeasuredTask
-from fairspan.retrieval.metrics import gains_of, ndcg
-from fairspan.retrieval.splitting import link_queries
+from fairspan.model.averages import mean_vector
+from fairspan.model.loading import Loading, load_model
 from fairspan.runs.log import RunLog
 from fairspan.stats.intervals import Interval
-from fairspan.stats.queries import QueryChange, query_effects
+from fairspan.studies.evaluate.entries import EvaluateEntries
 from fairspan.studies.evaluate.measures import (
-    EvaluateEntries,
     SearchArm,
-    change_of,
-    query_groups,
-    results_of,
+    compare_arms,
+    compared,
+    groups_by,
     sorted_rows,
 )
 
-PARTS = ("search", "bm25", "cost", "memory")
+PARTS = ("search", "cost", "memory")
+METRIC = "ndcg@10"
+# Models read their 512 positions, and in tiles any length.
+MAX_SEQ_LENGTH = 1_000_000
+SIZES = (64, 128, 256)
 QMSUM = "retrieval/longembed_qmsum"
 FAIR = "fair"
-DEPTH = 10
 # Each is one token to most tokenizers.
 WORDS = (
     "the",
@@ -92,9 +91,36 @@ POOLINGS = ("mean", "cls")
 MEMORY_HEAD = """\
 | model | pooling | tokens | seconds | peak, MiB | KiB per token |
 |---|---|---|---|---|---|"""
+STARTED = time.monotonic()
 COST_HEAD = """\
 | model | tokens | reading | seconds | time, of chunk-mean's | MiB | memory, of chunk-mean's |
 |---|---|---|---|---|---|---|"""
+
+
+def say(line: str) -> None:
+    print(f"[{time.monotonic() - STARTED:7.1f} s] {line}", flush=True)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A model in float32 under the name that tables show."""
+
+    name: str
+    model: SentenceTransformer
+
+
+def open_model(given: str, device: str | None) -> NamedModel:
+    """Load NAME=FOLDER or NAME=FOLDER@TOKENS, which are the tokens that the plain model reads."""
+    found = re.fullmatch(r"(.+?)=(.+?)(?:@(\d+))?", given)
+    if found is None:
+        raise SystemExit(
+            f"a model is given as NAME=FOLDER, such as granite=models/granite, got {given!r}."
+        )
+    name, folder, tokens = found.groups()
+    model = load_model(folder, Loading(None, device, "float32"))
+    model.max_seq_length = int(tokens or MAX_SEQ_LENGTH)
+    say(f"{name}: loaded on {model.device}")
+    return NamedModel(name, model)
 
 
 def first_meetings(folder: Path, into: Path, limit: int | None) -> Path:
@@ -123,8 +149,9 @@ def line(name: str, overall: Interval, groups: Sequence[Interval], form: str = "
     return f"| {name} | {' | '.join(cell(one, form) for one in (overall, *groups))} |"
 
 
-def change_line(name: str, change: QueryChange) -> str:
-    return line(f"{name} (p {short(change.p_value, '.4f')})", change.overall, change.groups, "+.3f")
+def change_line(name: str, changes: Sequence[Interval]) -> str:
+    overall, *groups = changes
+    return line(f"{name} (p {short(overall.p_value, '.4f')})", overall, groups, "+.3f")
 
 
 def window_of(subject: NamedModel) -> int:
@@ -135,10 +162,8 @@ def window_of(subject: NamedModel) -> int:
 
 
 def run(model: SentenceTransformer, folder: Path, treatments: Iterable[str], **kept: Any) -> RunLog:
-    options = {"documents_only": False, "too_long": "cut", "metrics": [METRIC], "progress": False}
-    return fairspan.evaluate(
-        model, f"beir:{folder}", treatments=list(treatments), **options, **kept
-    )
+    options: dict[str, Any] = {"vectors": ["1"], "metrics": [METRIC], "progress": False}
+    return fairspan.evaluate(model, str(folder), treatments=list(treatments), **options, **kept)
 
 
 def search(subject: NamedModel, folder: Path, work: Path) -> list[str]:
@@ -149,7 +174,7 @@ def search(subject: NamedModel, folder: Path, work: Path) -> list[str]:
     rows = {"plain": "plain"}
     rows |= {f"mean of chunks of {size}": f"chunk-mean-{size}" for size in sizes}
     rows |= {f"mean of chunks of the window ({room})": chunks}
-    rows |= {f"tiles of {size}": f"tiles-{size}{ONLY}" for size in sizes}
+    rows |= {f"tiles of {size}": f"tiles-{size}+sides=document" for size in sizes}
     rows |= {"`fair`": FAIR}
     kept = {
         "name": subject.name,
@@ -157,54 +182,23 @@ def search(subject: NamedModel, folder: Path, work: Path) -> list[str]:
         "store": work / "store.sqlite",
     }
     log = run(subject.model, folder, rows.values(), **kept)
-    results = {one.arm.treatment: one for one in results_of(log)}
+    groups = groups_by(log, METRIC, "position")
+    results = {result.arm: result for result in compare_arms(log, METRIC, groups)}
     for cost in log.header.part(EvaluateEntries).costs:
         say(f"{subject.name}, {cost.treatment}: {cost.tokens:,} tokens, {cost.seconds or 0:.1f} s")
     lines = []
     for row, treatment in rows.items():
-        found = results[treatment].effects
-        lines.append(line(f"{subject.name}, {row}", found.overall, found.groups))
-    from_plain = results[FAIR].change
-    assert from_plain is not None
-    before, after = (
-        sorted_rows(log.rows.filter(measure=METRIC), SearchArm(treatment, "whole"))
-        for treatment in (chunks, FAIR)
-    )
-    groups = query_groups(before, ())[1]
-    from_chunks = change_of(before, after["value"].to_numpy(), groups, log.header.seed)
-    lines.append(change_line(f"{subject.name}, `fair` − plain", from_plain))
-    lines.append(change_line(f"{subject.name}, `fair` − mean of chunks of the window", from_chunks))
+        overall, *by_fifth = results[SearchArm(treatment, "whole")].means
+        lines.append(line(f"{subject.name}, {row}", overall, by_fifth))
+    overall, *by_fifth = results[SearchArm("keywords", "keywords")].means
+    lines.append(line("keywords", overall, by_fifth))
+    fair = SearchArm(FAIR, "whole")
+    before = results[SearchArm(chunks, "whole")].values
+    from_chunks = compared(fair, sorted_rows(log, METRIC, fair), groups, before)
+    lines.append(change_line(f"{subject.name}, `fair` − plain", results[fair].changes or ()))
+    name = f"{subject.name}, `fair` − mean of chunks of the window"
+    lines.append(change_line(name, from_chunks.changes or ()))
     return lines
-
-
-def bm25(folder: Path) -> list[str]:
-    """BM25 on the same queries."""
-    if importlib.util.find_spec("bm25s") is None:
-        say("BM25 is left out: pip install bm25s")
-        return []
-    import bm25s  # an extra of development
-
-    (measured,) = link_queries([MeasuredTask(read_beir(folder), {}, {}, {})])
-    task = measured.task
-    place = {document.id: number for number, document in enumerate(task.documents)}
-    texts, asked = ([one.text for one in own] for own in (task.documents, task.queries))
-    index = bm25s.BM25()
-    index.index(bm25s.tokenize(texts, show_progress=False), show_progress=False)
-    words = bm25s.tokenize(asked, show_progress=False)
-    numbers, _ = index.retrieve(words, k=min(DEPTH, len(texts)), show_progress=False)
-    relevant = [
-        {place[name]: gain for name, gain in task.relevant[query.id].items()}
-        for query in task.queries
-    ]
-    values = ndcg(gains_of(numbers, relevant), [list(one.values()) for one in relevant], DEPTH)
-    fifths = [
-        task.evidence[one.id].fifth if one.id in task.evidence else None for one in task.queries
-    ]
-    groups = [0 if fifth is None else fifth + 1 for fifth in fifths]
-    clusters = [query.cluster for query in task.queries]
-    found = query_effects(values, groups, clusters, rng=np.random.default_rng(0))
-    say(f"BM25: {found.counts.queries} queries in {found.counts.clusters} clusters")
-    return [line("BM25", found.overall, found.groups)]
 
 
 def cost(subject: NamedModel, tokens: int) -> list[str]:
@@ -301,8 +295,6 @@ def main() -> None:
             found += search(subject, folder, work)
         if "cost" in given.only:
             costs += [row for tokens in given.tokens for row in cost(subject, tokens)]
-    if "bm25" in given.only:
-        found += bm25(folder)
     if found:
         print("\n".join(["", HEAD, *found]), flush=True)
     if costs:

@@ -89,3 +89,8 @@ def peak_bytes(call: Callable[[], object], device: str = "cpu") -> int:
         held += size
         most = max(most, held)
     return most
+
+
+def short(value: float | None, form: str = ".3f") -> str:
+    """A number without the 0 before its point, as in our tables."""
+    return "" if value is None else f"{value:{form}}".replace("-", "−").replace("0.", ".", 1)

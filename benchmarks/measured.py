@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from benchmarks.quality import short
+from benchmarks.measure import short
 from fairspan.report.style import COLOURS, INK, MARKERS, PALE, figure_bytes, house_style, make_grid
 
 Facts = dict[str, Any]

@@ -17,12 +17,13 @@ from fairspan.runs.rows import SCHEMA
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.logs import read_log
 
-ONLY = "+sides=document"
 Value = Callable[[str, str, int, int], float]
-"""What a treatment gets under a metric at a position (from 1) in a cluster."""
-
-
+"""What an arm, such as "fair" or "plain/parts-all", gets under a metric at a fifth (from 1) of the
+document of a cluster."""
 Gains = Mapping[str, Mapping[str, float]]
+
+WINDOW, SHORT_TOKENS, LONG_TOKENS = 512, 400, 900
+"""Of simulated evaluations: documents of even clusters are short, those of odd ones long."""
 
 
 def write_beir(
@@ -46,53 +47,61 @@ def write_beir(
     return str(folder)
 
 
+def is_long(cluster: int) -> bool:
+    return cluster % 2 == 1
+
+
 def rows_of(
     value: Value,
-    treatments: Sequence[str] = ("plain", "paper", f"paper{ONLY}"),
+    treatments: Sequence[str] = ("plain", "fair"),
     *,
-    clusters: int = 12,
-    positions: Sequence[int | None] = (1, 2, 3, 4),
+    clusters: int = 40,
+    positions: Sequence[int | None] = (1, 2, 3, 4, 5),
     metrics: Sequence[str] = ("ndcg@10",),
-    indexes: Sequence[tuple[str, str]] | None = None,
-    plans: Sequence[tuple[str, str]] = (("en", "en"),),
-    editions: int = 1,
+    indexes: Sequence[tuple[str, str]] = (),
+    languages: Sequence[str] = ("",),
+    tokens: Callable[[int], int] = lambda cluster: LONG_TOKENS if cluster % 2 else SHORT_TOKENS,
 ) -> pl.DataFrame:
-    """One query for each cluster, position, edition and plan; `indexes` are further arms,
-    (treatment, index)."""
-    arms = [*((treatment, "whole") for treatment in treatments), *(indexes or ())]
+    """A document for each cluster, with one query a position; `indexes` are further arms,
+    (treatment, index). Clusters have the languages by turns."""
+    arms = [*((treatment, "whole") for treatment in treatments), *indexes]
     rows = []
-    for (treatment, index), metric, (lead, later) in product(arms, metrics, plans):
-        for edition, cluster, position in product(range(editions), range(clusters), positions):
-            name = treatment if index == "whole" else f"{treatment}/{index}"
+    for (treatment, index), metric in product(arms, metrics):
+        name = treatment if index == "whole" else f"{treatment}/{index}"
+        for cluster, position in product(range(clusters), positions):
             row = {"run": "r", "model": "m", "treatment": treatment, "measure": metric}
-            row |= {"set": cluster, "order": edition, "document": f"d{cluster}", "part": index}
-            row |= {"language": lead or None, "lead": lead or None, "later": later or None}
-            row |= {"position": position, "n": None if position is None else 4, "tokens": 500}
-            row |= {"query": f"q{cluster}-{position}", "query_tokens": 9}
+            row |= {"set": cluster, "document": f"d{cluster:03}", "part": index}
+            row |= {"language": languages[cluster % len(languages)] or None, "position": position}
+            row |= {"tokens": tokens(cluster), "query": f"q{cluster:03}-{position}"}
+            row |= {"query_tokens": 9 + (cluster + (position or 0)) % 5}
             rows.append(row | {"value": float(value(name, metric, position or 0, cluster))})
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
 def log_of(folder: Path, rows: pl.DataFrame, *, shuffled: bool = True, **changes: Any) -> RunLog:
     """A log of these rows, whose order means nothing."""
-    treatments = list(dict.fromkeys(rows["treatment"]))
-    given = [name for name in treatments if name.removesuffix(ONLY) not in {*treatments} - {name}]
-    settings = {"treatments": given, "documents_only": given != treatments}
-    settings |= changes.pop("spec", {})
+    arms = rows.select("treatment", "part").unique(maintain_order=True).rows()
+    treatments = [name for name in dict.fromkeys(rows["treatment"]) if name != "keywords"]
+    settings = {"treatments": treatments, **changes.pop("spec", {})}
     settings["metrics"] = [name for name in dict.fromkeys(rows["measure"]) if name != "rank"]
     spec = EvaluateOptions(**settings).asked
-    positions = changes.pop("positions", "segments" if rows["lead"][0] else "fifths")
-    cost = {"documents": 40, "tokens": 20000, "seconds": 1.5, "bytes": 40 * 384 * 4}
-    cost |= {"searched_documents": 40}
-    costs = [
-        {"treatment": treatment, "index": index, "vectors": 40 if index == "whole" else 173} | cost
-        for treatment, index in rows.select("treatment", "part").unique(maintain_order=True).rows()
-    ]
-    task = {"source": "pages", "names": ["t"], "fingerprints": ["f"], "indexes": 3}
-    task |= {"queries": 1234, "documents": 40, "positions": positions}
+    documents = rows["document"].n_unique()
+    cost = {"documents": documents, "tokens": 20000, "seconds": 1.5}
+    costs = []
+    for treatment, index in arms:
+        if index in ("keywords", "fused"):
+            continue
+        vectors = documents if index == "whole" else 4 * documents
+        changed = None if (treatment, index) == arms[0] or index != "whole" else documents
+        size = {"vectors": vectors, "bytes": vectors * 384 * 4, "changed": changed}
+        distance = None if changed is None else 0.125
+        costs.append({"treatment": treatment, "index": index, "distance": distance} | cost | size)
+    task = {"source": "passages", "names": ["passages from t"], "fingerprints": ["f"]}
+    task |= {"queries": rows["query"].n_unique(), "documents": documents, "positions": "fifths"}
     header = {"verb": "evaluate", "run": "m-12345678", "token_unit": "tokens", "seed": 0}
-    header |= {"model": {"name": "m", "fingerprint": "f"}, "plans": ["en:en"], "notes": []}
-    header |= {"task": {**task, "clusters": rows["set"].n_unique()}, "spec": spec, "costs": costs}
+    header |= {"model": {"name": "m", "fingerprint": "f"}, "notes": []}
+    header |= {"task": {**task, "clusters": rows["set"].n_unique()}, "spec": spec}
+    header |= {"window": WINDOW, "kind": "passages", "drawn_from": None, "costs": costs}
     header |= changes
     writer = LogWriter(folder, parse_header(header))
     writer.add(rows.sample(fraction=1, shuffle=True, seed=3) if shuffled else rows)
@@ -101,24 +110,31 @@ def log_of(folder: Path, rows: pl.DataFrame, *, shuffled: bool = True, **changes
 
 
 def noise(scale: float = 0.05) -> Value:
-    """The same for a treatment's metric, position and cluster whenever it is asked for."""
+    """The same for an arm's metric, position and cluster whenever it is asked for."""
 
     def draw(*key: Any) -> float:
-        rng = np.random.default_rng(list("".join(map(str, key)).encode()))
+        rng = np.random.default_rng(list("/".join(map(str, key)).encode()))
         return float(rng.uniform(-scale, scale))
 
     return draw
 
 
-LEVELS = {"plain": 0.4, "paper": 0.5, f"paper{ONLY}": 0.6, "plain/chunk-max": 0.7}
-LEVELS |= {"retrieval": 0.45, "plain/parts-all": 0.7}
+LEVELS = {"plain": 0.4, "fair": 0.5, "tiles-64": 0.45, "plain/parts-all": 0.7}
+LEVELS |= {"keywords/keywords": 0.45, "plain/fused": 0.5, "fair/fused": 0.58}
+LEVELS |= {"paper": 0.5, "retrieval": 0.45}
 
 
-def usual(treatment: str, metric: str, position: int, cluster: int) -> float:
+def usual(arm: str, metric: str, position: int, cluster: int) -> float:
     """Falls with the position, and rises with the treatment; metrics differ."""
-    level = LEVELS[treatment] - 0.05 * position + (0.1 if metric == "mrr" else 0.0)
-    return level + noise()(treatment, metric, position, cluster)
+    level = LEVELS[arm] - 0.05 * position + (0.1 if metric == "mrr" else 0.0)
+    return level + noise()(arm, metric, position, cluster)
 
 
 METRICS = ("ndcg@10", "mrr")
-PLANS = (("en", "en"), ("de", "de"), ("de", "en"))
+REFERENCES = (
+    ("plain", "parts-all"),
+    ("keywords", "keywords"),
+    ("plain", "fused"),
+    ("fair", "fused"),
+)
+"""The indexes of a usual run beside its treatments."""

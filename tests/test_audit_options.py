@@ -41,10 +41,6 @@ def test_options_from_plain_values() -> None:
         ),
         ({"measures": "representation"}, "measures must be a list"),
         ({"measures": ["fidelity"], "treatments": ["paper"]}, "treatments with paper: name one"),
-        (
-            {"measures": ["fidelity"], "treatments": ["plain", "whitening"]},
-            "whitening are in another space: omit it, or omit fidelity",
-        ),
         ({"published": "lc"}, "published must be among irf, got 'lc'"),
         ({"inference": "t"}, "auto, cr1, z, cr2, two-way, got 't'"),
         ({"treatments": []}, "at least one treatment, for example plain"),
@@ -62,7 +58,7 @@ def test_options_from_plain_values() -> None:
         ({"attention_basket_size": 0}, "attention_basket_size must be a whole number of at least"),
         ({"mixed": [5]}, "mixed must be text such as 'en' and 'de:en', got 5"),
         ({"documents": 1000}, "documents must be numbers by size, such as {4: 1008}, got 1000"),
-        ({"fit_corpus": "sample"}, "no treatment is fitted, so fit_corpus would do nothing"),
+        ({"corpus": 3}, "corpus must be a name or a path, got 3"),
     ],
 )
 def test_options_that_cannot_be_are_one_line(fields: dict[str, Any], said: str) -> None:

@@ -104,6 +104,18 @@ def test_segments_as_chunks() -> None:
     assert encoder.key(text) != plain.key(text)
 
 
+def test_what_stands_before_the_first_border_belongs_to_the_first_segment() -> None:
+    """Such as the title of a document in BEIR's layout."""
+    title, first, second = "Mm nn.", f"{FIRST} {SECOND}", THIRD
+    text = Text(f"{title} {first} {second}", 0, borders=(7, len(f"{title} {first} ")))
+    assert text.text[7:].startswith(FIRST), "the premise"
+    encoder = ChunkEncoder(ObjectEncoder(Words()), Characters(), 60, by_segments=True)
+    assert [chunk.text for chunk in encoder.parts([text])[0]] == [f"{title} {first}", second]
+    vectors = [unit(vector) for vector in embed([f"{title} {first}", second]).astype(np.float64)]
+    # Vectors are float32.
+    np.testing.assert_allclose(encoder.vectors([text])[0], unit(sum(vectors)), atol=1e-6)
+
+
 def test_the_mean_by_hand() -> None:
     encoder = ChunkEncoder(ObjectEncoder(Words()), Characters(), 25)
     long, short = Text(f"{FIRST} {SECOND} {THIRD}", 38), Text(FIRST, 12)
@@ -163,7 +175,7 @@ def test_of_a_sentence_transformer(tmp_path: Path, name: str, size: int) -> None
     whole, fitting = (Text(one, subject.counter.count_whole([one])[0]) for one in (text, text[:10]))
     with Store(":memory:") as store:
         embed = Embedder(store, 500, Tally(), Silent()).embed
-        treated = subject.under(treatment, embed=embed)
+        treated = subject.under(treatment)
         found, fits = embed(treated.documents, [whole, fitting])
         (query,) = embed(treated.queries, [fitting])
     assert isinstance(treated.documents, ChunkEncoder)
@@ -178,21 +190,6 @@ def test_of_a_sentence_transformer(tmp_path: Path, name: str, size: int) -> None
     np.testing.assert_allclose(fits, unit(model.encode(text[:10])), atol=1e-5)
 
 
-@pytest.mark.parametrize("size", [20, "window"])
-def test_it_is_the_index_of_the_same_name(tmp_path: Path, corpus: str, size: int | str) -> None:
-    asked: dict[str, Any] = {"size": 2, "sets": 5, "metrics": ["mrr"], "chunk_tokens": size}
-    asked |= {"treatments": ["plain", f"chunk-mean-{size}", "tiles-8"], "too_long": "cut"}
-    asked |= {"indexes": ["whole", "chunk-mean"], "store": "store.db", "progress": False}
-    model = tiny_model(tmp_path / "short", "bert", "mean", max_position_embeddings=32)
-    model.max_seq_length = 600
-    log = fairspan.evaluate(model, "pages", corpus=corpus, **asked)
-    by_treatment = log.rows.filter(treatment=f"chunk-mean-{size}", part="whole")["value"]
-    by_index = log.rows.filter(treatment="plain", part="chunk-mean")["value"]
-    assert len(by_index) > 10
-    assert by_treatment.equals(by_index)
-    assert not by_treatment.equals(log.rows.filter(treatment="plain", part="whole")["value"])
-
-
 def test_what_has_no_single_pass_is_refused(make_tiny: Make, corpus: str) -> None:
     model = make_tiny("bert", "mean")
     treatments = ["plain", "chunk-mean"]
@@ -201,8 +198,6 @@ def test_what_has_no_single_pass_is_refused(make_tiny: Make, corpus: str) -> Non
         fairspan.audit(model, **common, measures=["retention"])
     with pytest.raises(UnsupportedModel, match="chunk-mean reads a document in several passes"):
         fairspan.audit(model, **common, measures=["attention"])
-    with pytest.raises(UnsupportedModel, match="not comparable with token vectors"):
-        fairspan.evaluate(model, "pages", **common, indexes=["late-max"], cross=True)
     with pytest.raises(
         DesignError, match="chunk-mean has no single pass over a document and cannot be inspected"
     ):

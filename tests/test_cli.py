@@ -47,7 +47,7 @@ def test_calibrate_writes_what_the_library_makes(run: Run, folder: Path, tmp_pat
         ("--preset paper+basket_size=0", "basket_size must be a whole number of at least 1, got 0"),
         ("--preset paper+layers=9", "layers=9 asks for more than the model's 4 layers"),
         ("--preset tempscale+temperature=warm", "got 'warm'"),
-        ("--preset whitening", "preset takes a calibration, such as fair"),
+        ("--preset chunk-mean", "preset takes a calibration, such as fair"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(

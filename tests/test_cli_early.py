@@ -52,9 +52,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "model" / "modules.json").write_text("[]", encoding="utf-8")
     for name, count in (("corpus", 4), ("many", 20)):
         (folder / name).mkdir()
-        lines = [
-            json.dumps({"id": f"{number}", "text": f"w{number} w1 w2"}) for number in range(count)
+        texts = [
+            " ".join(f"w{number} w1 w{place}." for place in range(20)) for number in range(count)
         ]
+        lines = [json.dumps({"id": f"{number}", "text": text}) for number, text in enumerate(texts)]
         (folder / name / "en.jsonl").write_text("\n".join(lines), encoding="utf-8")
     (folder / "empty.jsonl").write_text("", encoding="utf-8")
     (folder / "cut.parquet").write_bytes(b"PAR1")
@@ -73,7 +74,7 @@ EMBED = "embed model corpus out"
 GOOD = [
     AUDIT,
     EMBED,
-    "evaluate model pages --corpus corpus",
+    "evaluate model --corpus corpus",
     TUNE,
     "collapse model --corpus corpus",
     "inspect model page.md",
@@ -89,7 +90,7 @@ MISTAKES = [
     *((f"{words} --device cuda", NOT_THERE) for words in (*GOOD[:6], "serve model --port 0")),
     ("inspect model page.md --dtype int3", "there is no dtype 'int3'"),
     ("audit model --corpus empty.jsonl", "empty is empty: it needs records with 'text'"),
-    ("evaluate model passages --corpus cut.parquet", "cut.parquet is not a Parquet file"),
+    ("evaluate model --corpus cut.parquet", "cut.parquet is not a Parquet file"),
     ("corpus build built --languages en,de --model model", "there is no dump of 'en'"),
     ("audit model --corpus nowhere.jsonl", "there is no file or folder 'nowhere.jsonl'"),
     (f"{AUDIT} --languages en,xx", "has no language 'xx'"),
@@ -114,12 +115,11 @@ MISTAKES = [
     ("serve model --max-inputs 0", "max_inputs must be a whole number of at least 1"),
     ("tune model nowhere", "there is no task 'nowhere'"),
     (f"{TUNE} --languages xx", "has no language 'xx'"),
-    (f"{TUNE} --guard pages:nowhere.jsonl", "there is no file or folder 'nowhere.jsonl'"),
+    (f"{TUNE} --guard nowhere", "there is no task 'nowhere'"),
     (f"{TUNE} --guard passages", "passages is named twice"),
-    ("tune model --corpus corpus", "corpus has 4 documents, and "),
-    (f"{TUNE} --parts", "many has 5 pages, and "),
-    (f"{TUNE} --metric good", "there is no metric 'good': choose from ndcg@k, recall@k, mrr"),
-    (f"{TUNE} --margin nan", "margin must be between 0 and 1"),
+    ("tune model --corpus corpus", "corpus asks about 4 documents, and tune needs at least 20"),
+    (f"{TUNE} --metrics good", "there is no metric 'good': choose from ndcg@k, recall@k, mrr"),
+    (f"{TUNE} --margin nan", "margin must be from 0 to below 1, got nan"),
     ("collapse model --corpus corpus --language xx", "has no language 'xx'"),
     ("collapse model --corpus corpus --labelled nowhere.jsonl", "nowhere.jsonl"),
     ("collapse model --corpus corpus --temperatures 2", "above 0 and at most 1, got 2"),

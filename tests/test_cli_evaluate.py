@@ -1,4 +1,4 @@
-"""`fairspan evaluate`, run through the command's own entry, and tasks of mteb from end to end."""
+"""`fairspan evaluate`, run through the command's own entry."""
 
 from __future__ import annotations
 
@@ -6,206 +6,151 @@ import json
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import polars as pl
 import pytest
 
+from fairspan.retrieval.beir import read_beir
 from fairspan.studies.logs import read_log
 from tests.commands import Run
 from tests.searches import write_beir
-from tests.test_corpus import write
-from tests.test_evaluate import B8, Collection, in_beir, text_of
-from tests.test_mteb import mteb, search
+from tests.test_corpus import write_folder
 from tests.tiny import words
+from tests.verbs import article
 
-Words = list[str | Path]
-
-__all__ = ["mteb", "search"]
-
-SEGMENTS = 12
-TREATMENTS = f"plain,{B8}"
-ONLY = "+sides=document"
+Typed = list[str | Path]
+TILES = "tiles-8"
 
 
 @pytest.fixture(scope="module")
-def model(save_tiny: Callable[..., Path]) -> Path:
-    return save_tiny("bert", "cls")
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Twelve titled articles of four sentences in two languages."""
-    folder = tmp_path_factory.mktemp("corpus") / "articles"
-    folder.mkdir()
-    for shift, language in enumerate(("en", "it")):
-        rows = [
-            {"id": f"a{n:02}", "text": text_of(100 * shift + n), "title": words(3, 50 * shift + n)}
-            for n in range(SEGMENTS)
-        ]
-        write(folder / f"{language}.jsonl", rows)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def beir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    documents = {f"d{n}": text_of(n) for n in range(8)}
-    queries = {f"q{n}": words(6, 70 + n) for n in range(8)}
-    collection = Collection(documents, queries, {f"q{n}": {f"d{n}": 1} for n in range(8)})
-    return Path(in_beir(tmp_path_factory.mktemp("beir") / "tiny", collection))
-
-
-@pytest.fixture(scope="module")
-def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four questions about each of five documents."""
-    documents = {f"d{n}": text_of(30 + n) for n in range(5)}
-    asked = [
-        {
-            "id": f"{id}-{k}",
-            "text": words(5, 10 * n + k),
-            "document": id,
-            "start": k * (len(text) - 1) // 4,
-        }
-        for n, (id, text) in enumerate(documents.items())
-        for k in range(5)
-    ]
-    passages = [{"id": id, "text": text} for id, text in documents.items()]
-    return Path(write_beir(tmp_path_factory.mktemp("questions") / "asked", passages, asked))
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Articles in two languages, and a collection with two splits."""
+    place = tmp_path_factory.mktemp("place")
+    texts = {
+        language: {f"a{n}": article(10 * shift + n, 12) for n in range(6)}
+        for shift, language in enumerate(("en", "it"))
+    }
+    write_folder(place / "articles", texts)
+    documents = [{"id": f"d{n}", "text": article(50 + n, 8)} for n in range(8)]
+    asked = [{"id": f"q{n}", "text": words(6, 70 + n), "document": f"d{n}"} for n in range(8)]
+    write_beir(place / "asked", documents, asked)
+    judged = (place / "asked" / "qrels" / "test.tsv").read_text("utf-8").splitlines()
+    (place / "asked" / "qrels" / "dev.tsv").write_text("\n".join(judged[:5]), "utf-8")
+    return place
 
 
 @pytest.fixture
-def usual(model: Path, corpus: Path) -> Words:
-    """Pages of four, two sets, two metrics."""
-    settings = ["--sets", "2", "--treatments", TREATMENTS, "--metrics", "ndcg@10,mrr"]
-    return ["evaluate", model, "pages", "--corpus", corpus, *settings]
+def usual(save_tiny: Callable[..., Path], place: Path) -> Typed:
+    corpus = place / "articles"
+    settings = f"--treatments plain,{TILES} --metrics ndcg@10,mrr"
+    return ["evaluate", save_tiny("bert", "mean"), "--corpus", corpus, *settings.split()]
 
 
-def test_an_evaluation_tells_its_advice_and_where_the_log_lies(
-    run: Run, usual: Words, tmp_path: Path
-) -> None:
+def test_a_verdict_and_where_the_log_is(run: Run, usual: Typed, tmp_path: Path) -> None:
     done = run(*usual, "--out", "here").ok
     log = read_log(tmp_path / "here")
     assert log.status == "complete"
-    assert log.rows.filter(pl.col("measure") != "rank").height == 3 * 2 * 4 * 8
     ((name, sentence),) = log.verdicts.select("treatment", "sentence").rows()
-    assert name == B8
+    assert name == TILES
     assert sentence in " ".join(done.out.split())
-    assert "ndcg@10 by segment with the evidence" in done.out
+    for arm in ("plain", TILES, "keywords", "plain and keywords", f"{TILES} and keywords"):
+        assert any(line.strip().startswith(arm) for line in done.out.splitlines()), arm
     assert done.out.rstrip().endswith("log: here")
     assert "loading" not in done.out
     assert done.err.startswith("loading ")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["here", "vectors.db"]
     told = run(*usual, "--out", "here", "--json").out
-    said = json.loads(told, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
-    assert {**said, "folder": ""} == {**json.loads(json.dumps(log.to_dict())), "folder": ""}
-    assert said["folder"] == "here"
-    assert said["task"] == log.header.to_json()["task"]
-    assert {(one["treatment"], one["metric"]) for one in said["quality"]} == {
-        (name, metric) for name in ("plain", B8, B8 + ONLY) for metric in ("ndcg@10", "mrr")
-    }
+    read = json.loads(told, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert {**read, "folder": ""} == {**json.loads(json.dumps(log.to_dict())), "folder": ""}
+    assert read["folder"] == "here"
+    assert read["task"]["documents"] == 12
 
 
-def test_a_dry_run_tells_what_a_run_embeds_and_writes_nothing(
-    run: Run, usual: Words, questions: Path, model: Path, tmp_path: Path
+@pytest.mark.parametrize("more", ["", "--vectors 1,2,all", "--max-seq-length 24"])
+def test_a_dry_run_says_what_a_run_embeds_and_writes_nothing(
+    run: Run, usual: Typed, more: str, tmp_path: Path
 ) -> None:
-    """To the token: documents only has the documents of both sides and the queries of plain, so
-    that it adds none."""
-    done = run(*usual, "--indexes", "whole,late-max", "--dry-run", "--json").ok
-    said = json.loads(done.out)
+    """To the token, and how many documents each treatment cuts."""
+    typed = [*usual, *more.split()]
+    told = json.loads(run(*typed, "--dry-run", "--json").ok.out)
     assert list(tmp_path.iterdir()) == []
-    assert run(*usual, "--indexes", "whole,late-max", "--out", "here").code == 0
-    log = read_log(tmp_path / "here")
-    assert said["tokens"] == log.header.timings.tokens_computed
-    assert [one["name"] for one in said["rows"]] == ["plain", B8, B8 + ONLY]
-    assert [one["tokens"] == 0 for one in said["rows"]] == [False, False, True]
-    assert said["scope"] == "8 queries in 2 clusters among 8 documents × 3 treatments"
-    # What a window cuts is told for each treatment.
-    cut = "--max-seq-length 12 --too-long cut --treatments plain,tiles-8"
-    done = run("evaluate", model, questions, *cut.split(), "--dry-run", "--json").ok
-    assert {(one["reads"], one["cut"]) for one in json.loads(done.out)["rows"]} == {(12, 5)}
+    assert run(*typed, "--out", "here").code == 0
+    assert told["tokens"] == read_log(tmp_path / "here").header.timings.tokens_computed
+    assert [row["name"] for row in told["rows"]] == ["plain", TILES]
+    assert told["scope"] == "12 queries among 12 documents × 2 treatments"
+    if "24" in more:
+        assert [(row["reads"], row["cut"]) for row in told["rows"]] == [(24, 12)] * 2
 
 
-def test_every_option_reaches_the_spec(run: Run, usual: Words, tmp_path: Path) -> None:
-    more = "--languages it --sets 2 --seed 3 --too-long error --margin 0.02 --opening 9"
-    more += " --prompt w1 --query-prompt w2 --indexes whole,chunk-max --chunk-tokens window"
-    more += " --metrics recall@2"
-    assert run(*usual, *shlex.split(more), "--out", "here").code == 0
+def test_every_option_reaches_the_spec(run: Run, usual: Typed, tmp_path: Path) -> None:
+    more = "--languages it --sets 5 --query-words 15 --seed 3 --margin 0.02 --vectors 1,2,all"
+    more += " --prompt w1 --query-prompt w2 --metrics recall@2"
+    assert run(*usual, *more.split(), "--out", "here").code == 0
     spec = read_log(tmp_path / "here").spec
-    expected = {"languages": ["it"], "sets": 2, "seed": 3, "too_long": "error", "margin": 0.02}
-    expected |= {"opening": 9, "prompt": "w1", "query_prompt": "w2", "metrics": ["recall@2"]}
-    expected |= {"indexes": ["whole", "chunk-max"], "chunk_tokens": "window"}
-    assert {name: spec[name] for name in expected} == expected
+    wanted = {"languages": ["it"], "sets": 5, "query_words": 15, "seed": 3, "margin": 0.02}
+    wanted |= {"prompt": "w1", "query_prompt": "w2", "metrics": ["recall@2"]}
+    wanted |= {"vectors": ["1", "2", "all"]}
+    assert {name: spec[name] for name in wanted} == wanted
 
 
-def test_a_beir_folder(run: Run, model: Path, beir: Path, tmp_path: Path) -> None:
-    """With its prefix or as a folder: the same task, and no positions."""
-    typed = ["--treatments", TREATMENTS, "--metrics", "ndcg@10"]
-    done = run("evaluate", model, f"beir:{beir}", *typed, "--out", "a", "--json").ok
-    said = json.loads(done.out)
-    assert said["task"]["positions"] is None
-    assert "positions" not in said
-    assert run("evaluate", model, beir, *typed, "--out", "b").code == 0
-    first, second = (read_log(tmp_path / name) for name in ("a", "b"))
+def test_a_collection_by_its_folder_and_by_a_split(
+    run: Run, save_tiny: Callable[..., Path], place: Path, tmp_path: Path
+) -> None:
+    """With a prefix or without: the same task, and no fifths."""
+    model = save_tiny("bert", "mean")
+    typed = ["--treatments", f"plain,{TILES}", "--metrics", "ndcg@10"]
+    names = {"a": f"beir:{place / 'asked'}", "b": place / "asked"}
+    names |= {"c": place / "asked" / "qrels" / "dev.tsv"}
+    said = {
+        out: json.loads(run("evaluate", model, task, *typed, "--out", out, "--json").ok.out)
+        for out, task in names.items()
+    }
+    assert [one["task"]["queries"] for one in said.values()] == [8, 8, 5]
+    assert all("positions" not in one for one in said.values())
+    first, second = (read_log(tmp_path / out) for out in ("a", "b"))
     assert first.rows.drop("run").equals(second.rows.drop("run"))
     assert second.header.timings.texts_computed == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ("--indexes chunk-max --chunk-tokens 511", "this model have 1 to 510 tokens"),
-        ("--opening 50", "for 0 of the 12 segments of articles: 12 have fewer than 8 tokens left"),
-        ("--max-seq-length 20", "and the model reads 20"),
-    ],
-)
-def test_a_mistake_is_one_line_and_exit_code_two(
-    run: Run, usual: Words, options: str, said: str
-) -> None:
-    """The last option counts, so that each is added to a command that works."""
-    run(*usual, *options.split()).is_one_line(said)
 
 
 @pytest.mark.parametrize(
     ("task", "options", "said"),
     [
         ("", "", "there is an empty word in the command"),
-        ("beir:nowhere", "--sets 5", "sets is for passages, pages: omit it for beir:nowhere"),
-        ("mteb:NFCorpus", "--languages en,de", "several languages: omit it for mteb:NFCorpus"),
-        ("pages", "--split dev", "split is for a collection, a collection in several languages, a"),
+        ("beir:nowhere", "--sets 5", "sets is for passages: omit it for beir:nowhere"),
+        ("mteb:NFCorpus", "--languages en,de", "is searched in one language at a time"),
         ("beir:nowhere", "", "there is no task 'beir:nowhere'"),
+        ("pages", "", "there is no task 'pages': it is 'passages', the folder of a collection"),
         ("empty", "", "is not a task: it has no qrels folder"),
-        ("beir", "--split dev", "has no qrels/dev.tsv. Splits there: test"),
-        (
-            "beir",
-            "--treatments paper+baskets=segments",
-            "of 8 documents the segments are not known",
-        ),
-        ("beir", "--max-seq-length 12 --too-long error", "8 of 8 documents are longer than the 12"),
-        ("questions", "--max-seq-length 6", "no query is left: every document that answers one is"),
-        ("questions", "--indexes late-max --chunk-tokens 600", "this model have 1 to"),
+        ("asked/qrels/train.tsv", "", "there is no task"),
+        ("asked", "--treatments paper+baskets=segments", "of 8 documents the segments are not"),
+        ("asked", "--vectors 1,1", "vectors must name different numbers, got 1, 1"),
+        ("asked", "--vectors few", "vectors must be whole numbers from 1 on, or all, got few"),
+        ("asked", "--query-words 15", "query_words is for passages: omit it for"),
+        ("passages", "--query-words 61", "query_words must be at most 60"),
+        ("passages", "--margin 1", "margin must be from 0 to below 1, got 1"),
+        ("passages", "--indexes whole", "Unknown option"),
     ],
 )
-def test_a_mistake_about_a_task_is_one_line(
-    run: Run, model: Path, beir: Path, questions: Path, task: str, options: str, said: str
+def test_a_mistake_is_one_line(
+    run: Run, save_tiny: Callable[..., Path], place: Path, task: str, options: str, said: str
 ) -> None:
     Path("empty").mkdir()
-    known = {"beir": beir, "questions": questions}
-    usual = "--treatments plain --metrics mrr"
-    typed = ["evaluate", model, known.get(task, task), *usual.split(), *options.split()]
-    run(*typed).is_one_line(said)
+    named = place / task if task.startswith("asked") else task
+    typed = ["evaluate", save_tiny("bert", "mean"), named]
+    run(*typed, "--metrics", "mrr", *shlex.split(options)).is_one_line(said)
 
 
 def test_a_search_of_mteb_is_shown(
-    run: Run,
-    model: Path,
-    search: Callable[..., Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    run: Run, usual: Typed, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the command line, with a local task in place of the one that is named."""
+    """With a collection in place of the task that is named."""
+    pytest.importorskip("mteb")
     monkeypatch.setattr(
-        "fairspan.retrieval.mteb_reading.find_task", lambda name, **options: search()
+        "fairspan.retrieval.mteb_reading.read_mteb",
+        lambda name, language: read_beir(place / "asked"),
     )
-    done = run("evaluate", model, "mteb:TinySearch", "--treatments", TREATMENTS, "--out", "here").ok
-    assert "5 queries" in done.out
-    assert read_log(tmp_path / "here").header.searched.documents == 14
+    verb, model, *_ = usual
+    done = run(verb, model, "mteb:Tiny", "--treatments", "plain", "--json").ok
+    assert json.loads(done.out)["task"]["source"] == "mteb:Tiny"
+    again = run(verb, model, "mteb:Tiny", "--treatments", "plain").ok
+    assert "8 queries among 8 documents" in again.out
+    assert again.err.startswith("loading "), "the task is read again"

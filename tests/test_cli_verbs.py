@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -112,6 +113,15 @@ def test_every_example_in_help_can_be_parsed(run: Run, words: tuple[str, ...]) -
         command, _, rest = app.parse_args(shlex.split(line.partition("fairspan ")[2]))
         assert command.__name__ == "call"
         assert not rest
+
+
+@pytest.mark.parametrize(("verb", "most"), [("evaluate", 26), ("tune", 20)])
+def test_searches_have_few_options(run: Run, verb: str, most: int) -> None:
+    """As their help lists them, arguments and --help aside."""
+    shown = run(verb, "--help").ok.out.partition("╭─ Data")[2]
+    options = re.findall(r"^│ (--[a-z-]+)", shown, flags=re.MULTILINE)
+    assert len(options) > most - 5, "the premise"
+    assert len(options) <= most, options
 
 
 @pytest.mark.parametrize("words", [*COMMANDS, *VERBS_OF_CORPUS], ids=" ".join)

@@ -489,9 +489,9 @@ def test_the_name_of_a_run_is_made_of_what_decides_the_result(
 
 @pytest.mark.slow
 def test_a_forecast_counts_what_a_run_embeds(make_tiny: Make, corpus: str) -> None:
-    """Tokens whose spectra are computed are read once more; a baseline has none."""
+    """Tokens whose spectra are computed are read once more; averaged chunks have none."""
     asked: dict[str, Any] = {"corpus": corpus, "lengths": [10, 20], "documents": 5, "spectra": 2}
-    asked |= {"temperatures": [1.0], "treatments": ["last2avg"], "progress": False}
+    asked |= {"temperatures": [1.0], "treatments": ["chunk-mean"], "progress": False}
     model = make_tiny("bert", "mean")
     found = STUDY.forecast(CollapseOptions(model, **asked))
     ready = prepared(model, **asked)
@@ -503,7 +503,7 @@ def test_a_forecast_counts_what_a_run_embeds(make_tiny: Make, corpus: str) -> No
     assert found.tokens == 2 * sum(count + 2 for count in counts) + analysed > 0
     longest = max(text.tokens for text in texts)
     assert found.scope == f"28 texts of up to {longest} tokens × 2 treatments"
-    work = ready.work(lambda treatment: on_trial(ready.subject, treatment, ready.fit))
+    work = ready.work(lambda treatment: on_trial(ready.subject, treatment))
     assert work[0].seconds() > 0 == work[1].seconds()
 
 
@@ -539,7 +539,7 @@ def test_a_forecast_counts_what_a_run_embeds(make_tiny: Make, corpus: str) -> No
         ({"labelled_documents": 9}, "so labelled_documents would do nothing"),
         ({"labelled": "x.jsonl", "labelled_documents": 3}, "of at least 4, got 3"),
         ({"spectra": 0, "layers": "all"}, "so layers would do nothing"),
-        ({"treatments": ["last2avg"], "fit_corpus": "x.jsonl"}, "fit_corpus"),
+        ({"treatments": ["last2avg"]}, "the treatment 'last2avg' was removed"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )

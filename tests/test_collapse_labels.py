@@ -1,4 +1,4 @@
-"""A study of length that also classifies, and its baselines whitening and last2avg."""
+"""A study of length that also classifies, under temperatures and averaged chunks."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import fairspan
-from fairspan.errors import CorpusError, DesignError
-from fairspan.model.baselines import last_two
+from fairspan.errors import DesignError
 from fairspan.runs.identity import Identity
 from fairspan.runs.log import RunLog
 from fairspan.studies.collapse.prepare import PreparedCollapse
@@ -42,15 +41,13 @@ def sentences(rng: np.random.Generator, count: int, own: Sequence[str]) -> str:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Ten articles to cut, 120 labelled texts of two classes, and 90 other articles to fit on."""
+    """Ten articles to cut, and 120 labelled texts of two classes."""
     folder = tmp_path_factory.mktemp("files")
     rng = np.random.default_rng(5)
     rows: dict[str, list[dict[str, Any]]] = {
-        name: [
-            {"id": f"{name[0]}{n}", "text": sentences(rng, 16, WORDS), "language": "en"}
-            for n in range(count)
+        "articles": [
+            {"id": f"a{n}", "text": sentences(rng, 16, WORDS), "language": "en"} for n in range(10)
         ]
-        for name, count in (("articles", 10), ("others", 90))
     }
     words = (WORDS[50:70], WORDS[:20])
     rows["labelled"] = [
@@ -77,11 +74,9 @@ def options(files: dict[str, str], **changes: Any) -> dict[str, Any]:
 def log(
     model: SentenceTransformer, files: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> RunLog:
-    """Two temperatures and both baselines, with spectra."""
+    """Two temperatures and averaged chunks, with spectra."""
     folder = tmp_path_factory.mktemp("study")
-    given = options(
-        files, treatments=["last2avg", "whitening"], fit_corpus=files["others"], spectra=1
-    )
+    given = options(files, treatments=["chunk-mean-8"], spectra=1)
     return collapse(model, **given, out=folder / "run", store=folder / "s.sqlite")
 
 
@@ -106,24 +101,19 @@ def told(encode: Callable[..., Any], ready: PreparedCollapse) -> dict[int, tuple
 def test_accuracy_and_entropy_by_hand(
     log: RunLog, model: SentenceTransformer, files: dict[str, str]
 ) -> None:
-    """Under a temperature, and under the model that averages two layers."""
     ready = prepared(model, **options(files))
     rows = log.frame("classification").to_dicts()
     found = {(one["treatment"], one["measure"], one["length"], one["against"]): one for one in rows}
-    models = {
-        STRONG: fairspan.calibrate(model, "tempscale", temperature=0.5),
-        "last2avg": last_two(model),
-    }
-    for name, one in models.items():
-        for length, (accuracy, entropy) in told(one.encode_document, ready).items():
-            correct = found[name, "correct", length, None]
-            change = found[name, "correct", length, PLAIN]
-            unsure = found[name, "entropy", length, None]["estimate"]
-            assert correct["estimate"] == pytest.approx(accuracy, abs=CLOSE)
-            assert unsure == pytest.approx(entropy, abs=1e-3)
-            assert correct["low"] <= correct["estimate"] <= correct["high"]
-            plain = found[PLAIN, "correct", length, None]["estimate"]
-            assert change["estimate"] == pytest.approx(correct["estimate"] - plain, abs=1e-12)
+    strong = fairspan.calibrate(model, "tempscale", temperature=0.5)
+    for length, (accuracy, entropy) in told(strong.encode_document, ready).items():
+        correct = found[STRONG, "correct", length, None]
+        change = found[STRONG, "correct", length, PLAIN]
+        unsure = found[STRONG, "entropy", length, None]["estimate"]
+        assert correct["estimate"] == pytest.approx(accuracy, abs=CLOSE)
+        assert unsure == pytest.approx(entropy, abs=1e-3)
+        assert correct["low"] <= correct["estimate"] <= correct["high"]
+        plain = found[PLAIN, "correct", length, None]["estimate"]
+        assert change["estimate"] == pytest.approx(correct["estimate"] - plain, abs=1e-12)
     # Something can be learnt.
     assert max(one["estimate"] for key, one in found.items() if key[1] == "correct") > 0.6
 
@@ -164,28 +154,17 @@ def test_no_document_is_trained_on_and_tested(
     assert labelled.labels.tolist() == [str(int(name[1:]) % 2) for name in documents]
     rows = log.rows.filter(pl.col("measure") == "correct")
     tested = [set(own["document"]) for own in rows.partition_by("treatment")]
-    assert len(tested) == 4
+    assert len(tested) == 3
     assert all(own == tested[0] for own in tested)
     assert tested[0] == {f"t{n}" for n in range(120)} - trained
 
 
-def test_baselines(log: RunLog, model: SentenceTransformer, files: dict[str, str]) -> None:
-    """A whitening is fitted on what is not measured; a baseline has no spectra."""
-    rows = log.frame("geometry").filter(measure="cosine", length=10).to_dicts()
+def test_averaged_chunks_have_no_spectra(log: RunLog) -> None:
+    rows = log.frame("geometry").filter(measure="cosine", length=40).to_dicts()
     means = {one["treatment"]: one["estimate"] for one in rows if one["against"] is None}
-    assert abs(means["whitening"]) < abs(means[PLAIN]) / 2
-    assert means["last2avg"] != means[PLAIN]
+    assert means["chunk-mean-8"] != means[PLAIN]
     assert set(log.frame("spectra")["treatment"]) == {PLAIN, STRONG}
-    assert any(note.startswith("last2avg: its attention") for note in log.notes)
-    assert any("fitted on" in note for note in log.notes)
-    given = options(files, temperatures=[1.0], treatments=["whitening"])
-    ready = prepared(model, **given, fit_corpus=files["others"])
-    assert ready.labelled is not None
-    measured = {text.text for text in (*ready.cuts.texts, *ready.labelled.cuts.texts)}
-    assert len(ready.fit.texts) >= 2 * 32
-    assert not measured & {text.text for text in ready.fit.texts}
-    with pytest.raises(CorpusError, match="fit_corpus"):
-        prepared(model, **given)
+    assert any(note.startswith("chunk-mean-8: its attention") for note in log.notes)
 
 
 def test_labels_belong_to_the_name_of_a_run(

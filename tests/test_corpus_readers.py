@@ -198,7 +198,7 @@ def test_what_is_not_read_in_a_folder_is_named(tmp_path: Path) -> None:
     assert len(corpus) == 1
     assert "2 .csv, 2 .txt, 2 hidden, 1 .json, 1 .markdown, 1 .md," in corpus.notes[0]
     assert "texts are read where no .jsonl or .parquet file is beside them" in corpus.notes[0]
-    assert f"{corpus.notes[0]}) has 1 documents" in said_by(TuneOptions(corpus=str(tmp_path)).check)
+    assert corpus.notes[0] in said_by(TuneOptions(corpus=str(tmp_path)).check)
 
 
 def test_a_text_that_is_not_utf_8_is_left_out_and_named(tmp_path: Path) -> None:
@@ -243,14 +243,10 @@ def test_every_study_takes_a_path_and_reads_it_once(
 ) -> None:
     """Files are counted that are opened until everything is ready, as the command line does it."""
     corpus = write_articles(tmp_path / "corpus", 64)
-    fitted = write_articles(tmp_path / "fitted", 64)
     asked: dict[str, Any] = {"corpus": corpus, **verb.asked}
-    if verb is not TUNE:
-        asked |= {"treatments": ["whitening-4"], "fit_corpus": fitted}
-        asked = {name: asked[name] for name in asked if name not in ("measures", "indexes")}
+    asked.pop("measures", None)  # some need another pooling
     options = import_module(f"fairspan.studies.{verb.name}.options")
     kind = getattr(options, f"{verb.name.capitalize()}Options")
-    task = {"tasks" if verb is TUNE else "task": name for name in verb.positional}
     read: list[str] = []
     read_file = source.read_file
 
@@ -259,7 +255,7 @@ def test_every_study_takes_a_path_and_reads_it_once(
         return read_file(label, path, *position)
 
     monkeypatch.setattr(source, "read_file", counted)
-    chosen = kind(model=make_tiny(), progress=False, **task, **asked)
+    chosen = kind(model=make_tiny(), progress=False, **asked)
     assert chosen.checked
     import_module(f"fairspan.studies.{verb.name}.run").STUDY.ready(chosen, Silent())
     assert len(read) == len({*read})

@@ -355,7 +355,7 @@ def test_a_text_that_the_model_cuts_is_refused(make_tiny: Make) -> None:
         encoder_of(model).with_spans([Text(text, 22, ((0, len(text)),))])
 
 
-def test_late_chunks_are_refused_where_there_are_no_token_embeddings(make_tiny: Make) -> None:
+def test_retention_is_refused_where_there_are_no_token_embeddings(make_tiny: Make) -> None:
     class Pooled(SentenceTransformer):
         def forward(self, features: dict[str, Any], **options: Any) -> Any:
             return {"sentence_embedding": torch.ones(len(features["input_ids"]), 3)}
@@ -363,7 +363,7 @@ def test_late_chunks_are_refused_where_there_are_no_token_embeddings(make_tiny: 
     model = Pooled(modules=list(make_tiny("bert", "mean").children()), device="cpu")
     with pytest.raises(UnsupportedModel, match="retention needs token embeddings"):
         encoder_of(model).with_spans([Text("w1 w2", 4, ((0, 2),))])
-    with pytest.raises(UnsupportedModel, match="need token embeddings, which list does not offer"):
+    with pytest.raises(UnsupportedModel, match="needs token embeddings, which list does not offer"):
         ObjectEncoder([]).with_spans([Text("w1 w2", 4, ((0, 2),))])  # type: ignore[arg-type]
 
 

@@ -15,6 +15,9 @@ import pytest
 
 import fairspan
 from fairspan import Endpoint, FairspanError, UnsupportedModel
+from fairspan.model.level import general_texts
+from fairspan.studies.audit.options import AuditOptions
+from fairspan.studies.audit.run import STUDY
 from tests.commands import Commands, Run, files_in
 from tests.embedding_server import Server, Words, embed, serving
 from tests.saying import said_by
@@ -60,7 +63,7 @@ def test_the_same_as_an_object_that_encodes(server: Server, corpus: str, verb: s
     near = measure(Words(), **asked, out="near")
     far = measure(Endpoint(server.url, "words"), **asked, out="far")
     assert values(near).equals(values(far))
-    assert set(far.rows["treatment"]) == {"plain", "chunk-mean"}
+    assert set(far.rows["treatment"]) - {"keywords"} == {"plain", "chunk-mean"}
     assert far.header.token_unit == "characters"
     assert all(text.startswith(("w1 ", "w2 ")) for text in server.texts)
     assert server.twice == 0, (
@@ -73,16 +76,18 @@ def test_the_same_as_an_object_that_encodes(server: Server, corpus: str, verb: s
     assert described["prompt_tokens"] == sum(len(text.split()) for text in server.texts)
 
 
-def test_lengths_of_queries_are_in_tokens_of_about_four_letters(corpus: str) -> None:
-    """On the default corpus, whose sentences are longer than 60 characters."""
-    asked = {"sets": 4, "metrics": ["mrr"], "progress": False}
-    passages = fairspan.evaluate(Words(), **asked, out="passages")
-    pages = fairspan.evaluate(Words(), "pages", editions=1, **asked, out="pages")
-    for log in (passages, pages):
-        lengths = log.rows["query_tokens"]
-        assert 120 < lengths.max() <= 240
-        assert lengths.min() > 28, "seven tokens of four letters"
-    assert passages.header.searched.documents == 4
+def test_an_endpoint_pays_for_no_reference(server: Server, corpus: str) -> None:
+    """Keywords cost nothing; vectors of chunks are measured only if they are asked for."""
+    asked: dict[str, Any] = {**EVALUATE, "corpus": corpus, "treatments": ["plain"]}
+    endpoint = Endpoint(server.url, "words")
+    log = fairspan.evaluate(endpoint, **asked)
+    arms = log.rows.select("treatment", "part").unique(maintain_order=True).rows()
+    assert arms == [("plain", "whole"), ("plain", "fused"), ("keywords", "keywords")]
+    texts = log.header.searched.queries + log.header.searched.documents
+    # And a document without its end, to see whether it is read.
+    assert texts <= len(server.texts) <= texts + 1
+    log = fairspan.evaluate(endpoint, **{**asked, "vectors": ["1", "2"]})
+    assert {"whole", "parts-2"} <= set(log.rows["part"])
 
 
 def test_nothing_is_asked_for_twice(server: Server, corpus: str) -> None:
@@ -176,8 +181,24 @@ def test_a_collection_whose_documents_are_cut_is_measured_so(
     log = fairspan.evaluate(endpoint, f"beir:{task}", **asked, progress=False)
     (note,) = [note for note in log.header.notes if "to the end" in note]
     assert note.startswith("the endpoint does not read the longest document (")
-    with pytest.raises(FairspanError, match="to the end"):
-        fairspan.evaluate(endpoint, f"beir:{task}", **asked, too_long="leave-out", progress=False)
+
+
+def test_texts_that_a_common_direction_is_found_from_are_counted_once(
+    server: Server, corpus: str
+) -> None:
+    names = ["chunk-mean", "chunk-mean+level=true", "chunk-mean-100+level=true"]
+    options = AuditOptions(
+        Endpoint(server.url, "words"), corpus=corpus, **{**AUDIT, "treatments": names}
+    )
+    texts = general_texts()
+    averaged, level, others = (row["tokens"] for row in STUDY.forecast(options).rows)
+    assert averaged == others == level - sum(map(len, texts))
+    assert len(set(server.texts) & set(texts)) < len(texts) / 2, "only a sample is sent"
+    log = audit(server, corpus, treatments=names)
+    assert set(texts) <= set(server.texts)
+    (note,) = log.header.notes
+    assert note.startswith(f"{len(texts)} general texts that come with fairspan are embedded once")
+    assert set(log.rows["treatment"]) == set(names)
 
 
 def test_a_model_that_changes_is_noted(server: Server, corpus: str) -> None:
@@ -196,8 +217,8 @@ def test_a_model_that_changes_is_noted(server: Server, corpus: str) -> None:
             "so that only plain, chunk-mean and chunk-mean+level=true can be measured: omit",
         ),
         (
-            {"treatments": ["whitening", "chunk-mean+temperature=0.8"]},
-            "omit whitening, chunk-mean+temperature=0.8.",
+            {"treatments": ["paper", "chunk-mean+temperature=0.8"]},
+            "omit paper, chunk-mean+temperature=0.8.",
         ),
         ({"measures": ["representation", "retention"]}, "omit retention."),
     ],

@@ -22,6 +22,8 @@ FLOORS = [
     "encoding exporting",
     "retrieval",
     "runs",
+    "studies/audit studies/collapse studies/evaluate studies/inspect",
+    "studies/tune",
     "studies",
     "embedding serving",
     "fairspan",
@@ -30,20 +32,20 @@ FLOORS = [
 # Thousands of characters that a room may have. One that needs more takes it from another.
 ROOM = {
     "attention": 150,
-    "calibration": 40,
+    "calibration": 39,
     "cli": 75,
     "corpus": 96,
     "design": 40,
     "embedding": 67,
     "encoding": 107,
     "exporting": 29,
-    "model": 139,
+    "model": 133,
     "report": 80,
-    "retrieval": 120,
-    "runs": 119,
+    "retrieval": 72,
+    "runs": 97,
     "serving": 77,
-    "stats": 87,
-    "studies": 415,
+    "stats": 75,
+    "studies": 339,
 }
 FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor.split()}
 
@@ -59,6 +61,11 @@ def room_of(parts: tuple[str, ...]) -> str:
     return "/".join(parts[:2]) if parts[0] == "studies" and len(parts) > 2 else parts[0]
 
 
+def floor_of(room: str) -> int:
+    """A study has a floor of its own where it builds on another one."""
+    return FLOOR[room if room in FLOOR else room.split("/")[0]]
+
+
 def test_no_room_imports_upwards_or_sideways() -> None:
     wrong = []
     for file in sorted(SOURCE.rglob("*.py")):
@@ -68,7 +75,7 @@ def test_no_room_imports_upwards_or_sideways() -> None:
         for node in nodes(file):
             if isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "fairspan":
                 other = room_of((*str(node.module).split(".")[1:], "fairspan"))
-                if other != room and FLOOR[other.split("/")[0]] >= FLOOR[room.split("/")[0]]:
+                if other != room and floor_of(other) >= floor_of(room):
                     wrong.append(f"{file.relative_to(SOURCE)} imports {node.module}")
     assert wrong == []
 

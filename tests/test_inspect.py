@@ -495,7 +495,7 @@ def test_what_cannot_be_read_is_told_in_one_line(
         ("w1. w2.", {"parts": 1}, "at least 2"),
         ("w1. w2.", {"parts": 9}, "cannot have 9 parts"),
         ("w1\nw2", {"borders": "page"}, "borders must be one of"),
-        (["w1", "w2"], {"treatments": ["whitening"]}, "fitted on a corpus"),
+        (["w1", "w2"], {"treatments": ["chunk-mean"]}, "has no single pass"),
         (["w1", " "], {}, "segment 2: 'text' is empty"),
     ],
 )

@@ -24,9 +24,10 @@ from fairspan.runs.identity import key_of
 from fairspan.runs.options import DISPLAY_ONLY, StudyOptions
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.collapse.options import CollapseOptions
-from fairspan.studies.evaluate.options import EvaluateOptions
+from fairspan.studies.evaluate.options import EvaluateOptions, SearchOptions
 from fairspan.studies.tune.options import TuneOptions
 from tests.commands import ROOT
+from tests.searches import write_beir
 from tests.verbs import TUNE, VERBS, Verb
 
 
@@ -55,8 +56,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def measured(verb: Verb, **changes: Any) -> RunLog:
-    task = dict(zip(("task",), verb.positional, strict=False))
-    asked = {"corpus": "corpus", **task, **verb.asked, "progress": False, **changes}
+    asked = {"corpus": "corpus", **verb.asked, "progress": False, **changes}
     return verb.measure("model", **asked)
 
 
@@ -136,9 +136,51 @@ def of_version(monkeypatch: pytest.MonkeyPatch, library: str, number: str) -> It
         yield
 
 
+def collection(folder: Path) -> Path:
+    """Two splits of judgements, and a corpus."""
+    documents = [{"id": f"d{number}", "text": f"w{number} w1"} for number in range(3)]
+    queries = [{"id": f"q{n}", "text": f"w{n}", "document": f"d{n}"} for n in range(3)]
+    write_beir(folder, documents, queries)
+    shutil.copy(folder / "qrels" / "test.tsv", folder / "qrels" / "dev.tsv")
+    return folder
+
+
+@pytest.mark.parametrize("kind", [EvaluateOptions, TuneOptions], ids=lambda kind: kind.verb)
+def test_a_search_depends_on_the_files_of_its_collection(
+    here: Path, kind: type[SearchOptions]
+) -> None:
+    """Also if it is named by one of its splits."""
+    folder = collection(here / "asked")
+    named = [str(folder), f"beir:{folder}", str(folder / "qrels" / "dev.tsv")]
+    keys = {name: key_of(kind("model", name)) for name in named}
+    assert None not in keys.values()
+    assert len(set(keys.values())) == len(named)
+    for file in ("corpus.jsonl", "queries.jsonl", "qrels/dev.tsv"):
+        (folder / file).write_text((folder / file).read_text("utf-8") + "\n", "utf-8")
+        changed = {name: key_of(kind("model", name)) for name in named}
+        assert not {*changed.values()} & {*keys.values()}, file
+        keys = changed
+
+
+def test_a_guard_decides_a_key_by_its_files(here: Path) -> None:
+    folder = collection(here / "asked")
+    options = TuneOptions("model", corpus="corpus", guards=[str(folder)])
+    before = key_of(options)
+    (folder / "queries.jsonl").write_text("", "utf-8")
+    assert None not in (before, key_of(options))
+    assert key_of(options) != before
+
+
+@pytest.mark.parametrize("asked", [{"task": "mteb:SciFact"}, {"guards": "mteb:SciFact"}])
+def test_a_task_of_mteb_has_no_key(here: Path, asked: dict[str, Any]) -> None:
+    """No file says whether its data have changed, so that it is read again."""
+    kind = TuneOptions if "guards" in asked else EvaluateOptions
+    assert key_of(kind("model")) is not None, "the premise"
+    assert key_of(kind("model", **asked)) is None
+
+
 OPTIONS = [AuditOptions, CollapseOptions, EvaluateOptions, TuneOptions]
 VALUES = {"treatments": ["paper"], "candidates": ["paper"], "temperatures": [0.5]}
-VALUES["temperature_grid"] = [0.5]
 
 
 @pytest.mark.parametrize("kind", OPTIONS, ids=lambda kind: kind.verb)
@@ -175,8 +217,7 @@ def test_the_window_of_every_treatment_is_in_the_name(here: Path) -> None:
     file = next((here / "model").rglob("sentence_bert_config.json"))
     settings = json.loads(file.read_text("utf-8"))
     evaluate, tune = VERBS[1], TUNE
-    own = {"treatments": ["none", "tiles-8"], "indexes": ["whole"]}
-    own |= {"task": "passages", "size": 4, "sets": 12, "too_long": "cut"}
+    own = {"treatments": ["none", "tiles-8"], "sets": 12}
     runs = []
     for length in (64, 32):
         file.write_text(json.dumps({**settings, "max_seq_length": length}), "utf-8")
@@ -215,9 +256,9 @@ print("heavy:", sorted(heavy), file=sys.stderr)
 """
 
 
-def test_a_command_answers_without_torch(here: Path) -> None:
+@pytest.mark.parametrize("verb", [VERBS[0], *SLOW], ids=lambda verb: verb.name)
+def test_a_command_answers_without_torch(verb: Verb, here: Path) -> None:
     """In a process of its own, after the same call in this one."""
-    verb = VERBS[0]
     log = measured(verb)
     command = [sys.executable, "-c", _COMMAND, *verb.typed(), "--json"]
     ended = subprocess.run(

@@ -34,8 +34,9 @@ from fairspan.model import Level, level
 from fairspan.model.build import common_direction
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.level import level_of
-from fairspan.runs import subject as subject_module
-from fairspan.runs.subject import level_note, open_subject
+from fairspan.runs import levelling
+from fairspan.runs.levelling import find_common, level_note
+from fairspan.runs.subject import open_subject
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.serving.desk import open_desk
 from tests.test_export import read, run_graph
@@ -623,7 +624,7 @@ def test_averaged_chunks_of_a_closed_model(
     """Means of the plain vectors of chunks, level with what the general texts have in common. These
     are embedded as other texts are, and the chunks' own vectors are those of averages not level."""
     general = [words(12, number) for number in range(30)]
-    monkeypatch.setattr(subject_module, "general_texts", lambda: general)
+    monkeypatch.setattr(levelling, "general_texts", lambda: general)
     model = Closed(plain)
     subject = open_subject(model, name="closed")
     texts = [Text(words(count, count), 0) for count in (30, 9)]
@@ -631,10 +632,13 @@ def test_averaged_chunks_of_a_closed_model(
     def embed(encoder: Any, asked: Any) -> np.ndarray:
         return np.stack(encoder.vectors(asked))
 
-    averaged = subject.under(as_treatment("chunk-mean-40"), embed=embed).documents
+    treatments = [as_treatment(name) for name in ("chunk-mean-40", "chunk-mean-40+level=true")]
+    assert find_common(subject, treatments[0], embed) is None
     assert not set(general) & set(model.asked)
-    level = subject.under(as_treatment("chunk-mean-40+level=true"), embed=embed).documents
+    found = find_common(subject, treatments[1], embed)
     assert set(general) <= set(model.asked)
+    averaged = subject.under(treatments[0]).documents
+    level = subject.under(treatments[1], common=found).documents
     common = fairspan.fit_level(plain.encode(general))
     expected = common.level(embed(averaged, texts))
     assert np.abs(embed(level, texts) - expected).max() <= ROUNDING
@@ -719,14 +723,11 @@ def test_a_run_finds_it_once(plain: SentenceTransformer, monkeypatch: pytest.Mon
     monkeypatch.setattr("fairspan.model.build.find_direction", find)
     subject = open_subject(plain, name="tiny")
 
-    def embed(encoder: Any, texts: Any) -> np.ndarray:
-        return np.stack(encoder.vectors(texts))
-
     names = ["plain+level=true", "tiles-64+level=true", "chunk-mean-16+level=true", "tiles-64"]
     text = Text(words(300, 7), 302)
     for prompt in ("", "w2 "):
         subject = subject.with_prompts(prompt)
-        treated = [subject.under(as_treatment(name), embed=embed) for name in names]
+        treated = [subject.under(as_treatment(name)) for name in names]
         for under in treated:
             (vector,) = under.documents.vectors([text])
             _ = under.segments, under.queries
@@ -737,8 +738,6 @@ def test_a_run_finds_it_once(plain: SentenceTransformer, monkeypatch: pytest.Mon
                 assert np.abs(made - expected.share).max() < ROUNDING
         assert isinstance(treated[2].documents, ChunkEncoder)
     assert prompts == ["", "w2 "]
-    subject.under(as_treatment("last2avg+level=true"), embed=embed).documents.vectors([text])
-    assert len(prompts) == 3, "another model"
 
 
 def test_contextual_vectors_of_spans_are_level(plain: SentenceTransformer) -> None:
@@ -767,11 +766,9 @@ def test_the_page_shows_the_served_direction(plain: SentenceTransformer) -> None
 
 @pytest.mark.parametrize("verb", VERBS[:2], ids=lambda verb: verb.name)
 def test_studies_compare_it(verb: Verb, place: Path, tmp_path: Path) -> None:
-    """Retention and late chunks, whose vectors come from tokens, too."""
+    """Retention, whose vectors come from tokens, too."""
     names = ["plain", "fair+short_texts=leave", "tiles-16+level=true"]
     asked = {**verb.asked, "treatments": names, "corpus": str(place / "corpus")}
-    if verb.name == "evaluate":
-        asked |= {"task": "pages", "indexes": ["whole", "chunk-mean", "late-max"]}
     log = verb.measure(str(place / "model"), out=tmp_path / "log", progress=False, **asked)
     assert [entry["name"] for entry in log.spec["treatments"]][:3] == names
     assert log.header.status == "complete"

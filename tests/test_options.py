@@ -54,9 +54,9 @@ def test_sources_are_what_is_read() -> None:
 @pytest.mark.parametrize(
     ("asked", "used", "sources"),
     [
-        ({}, "corpus languages sets query_tokens", ["sample", "passages"]),
-        ({"task": "mteb:SciFact"}, "language split", ["mteb:SciFact"]),
-        ({"task": "mine", "languages": ["de", "en"]}, "languages split", ["mine"]),
+        ({}, "corpus languages sets query_words", ["long-sample", "passages"]),
+        ({"task": "mteb:SciFact"}, "languages", ["mteb:SciFact"]),
+        ({"task": "mine", "languages": ["de"]}, "languages", ["mine"]),
     ],
     ids=["passages", "mteb", "languages"],
 )

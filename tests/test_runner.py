@@ -10,7 +10,7 @@ import signal
 import sys
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,7 +28,6 @@ from fairspan.encoding.store import Store
 from fairspan.errors import DesignError, FairspanError
 from fairspan.report.view import View
 from fairspan.runs import log as logs
-from fairspan.runs.fit_part import FitPart
 from fairspan.runs.folder import locked
 from fairspan.runs.header import FORMAT, Header
 from fairspan.runs.log import RunLog
@@ -76,7 +75,6 @@ class Options(StudyOptions):
 class Ready:
     subject: Subject
     options: Options
-    fit: FitPart = field(default_factory=FitPart)
     scope: str = ""
 
     @property
@@ -411,7 +409,7 @@ def called(verb: Verb, place: Path, folder: Path, **changes: Any) -> RunLog:
     own = {"corpus": str(place / "corpus"), "name": "model", "progress": False}
     own |= {"out": folder / "run", "store": folder / "store.sqlite"}
     model = SentenceTransformer(str(place / "model"), device="cpu")
-    return verb.measure(model, *verb.positional, **{**verb.asked, **own, **changes})
+    return verb.measure(model, **{**verb.asked, **own, **changes})
 
 
 @pytest.mark.parametrize(
@@ -462,7 +460,7 @@ def test_a_forecast_and_a_run_count_the_same_tokens(
     options = import_module(f"fairspan.studies.{verb.name}.options")
     asked = {"corpus": str(place / "corpus"), "progress": False, **verb.asked}
     model = SentenceTransformer(str(place / "model"), device="cpu")
-    chosen = getattr(options, f"{verb.name.title()}Options")(model, *verb.positional, **asked)
+    chosen = getattr(options, f"{verb.name.title()}Options")(model, **asked)
     study = import_module(f"fairspan.studies.{verb.name}.run").STUDY
     expected = study.forecast(chosen).tokens
     first, again = Recorder(), Recorder()

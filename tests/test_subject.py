@@ -320,5 +320,5 @@ def test_the_default_model_has_its_name_however_it_was_loaded() -> None:
 
 
 def test_a_corpus_may_be_a_path() -> None:
-    assert EvaluateOptions(corpus=Path("somewhere")).searched.corpus == "somewhere"
-    assert TuneOptions(corpus=Path("somewhere")).searched[0].corpus == "somewhere"
+    for options in (EvaluateOptions, TuneOptions):
+        assert options(corpus=Path("somewhere")).sources == ["somewhere", "passages"]

@@ -148,6 +148,9 @@ def test_tables(table: dict[str, Any], wanted: Calibration | Treatment) -> None:
         ({"name": "mine"}, "there is no treatment 'mine'"),
         ({"name": "mine", "preset": "papre"}, "no treatment 'papre'"),
         ({"name": "mine", "colour": 1}, "no field 'colour'"),
+        ("whitening", "the treatment 'whitening' was removed: papers/baselines.py has it as a"),
+        ("whitening-256+temperature=0.8", "the treatment 'whitening' was removed"),
+        ({"name": "last2avg", "temperature": 0.8}, "the treatment 'last2avg' was removed"),
         (7, "got 7"),
         (None, "got None"),
     ],
@@ -157,6 +160,17 @@ def test_what_is_no_treatment_is_one_line(given: Any, said: str) -> None:
         as_treatment(given)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("chunk-mean", 128), ("chunk-mean-64+level=true", 64), ("chunk-mean-window", "window")],
+)
+def test_averaged_chunks(name: str, size: int | str) -> None:
+    treatment = as_treatment(name)
+    assert (treatment.chunks, treatment.acts, treatment.chunk_size()) == (True, True, size)
+    assert treatment.baseline == name.partition("+")[0]
+    assert Treatment.from_dict(json.loads(json.dumps(treatment.to_dict()))) == treatment
 
 
 @pytest.mark.parametrize(

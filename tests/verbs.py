@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +69,6 @@ class Verb:
     name: str
     asked: Mapping[str, Any]
     others: Sequence[Mapping[str, Any]]
-    positional: Sequence[str] = field(default=())
 
     @property
     def measure(self) -> Callable[..., fairspan.RunLog]:
@@ -83,7 +82,7 @@ class Verb:
 
     def typed(self, **changes: Any) -> list[str]:
         """The same on the command line, for the model and the corpus in the working folder."""
-        typed = [self.name, "model", *self.positional]
+        typed = [self.name, "model"]
         asked = {"corpus": "corpus", **self.asked, **changes}
         for keyword, value in ((one, asked[one]) for one in asked if one in self.known):
             option = keyword.replace("_", "-")
@@ -105,9 +104,8 @@ VERBS = [
     ),
     Verb(
         "evaluate",
-        {"size": 2, "sets": 5, "metrics": ["mrr"], "indexes": ["whole", "late-max"], **SMALL},
+        {"sets": 5, "metrics": ["mrr"], **SMALL},
         OTHERS,
-        ["pages"],
     ),
     Verb(
         "collapse",
@@ -118,7 +116,7 @@ VERBS = [
 ]
 TUNE = Verb(
     "tune",
-    {"candidates": GRID, "metric": "mrr", "batch_tokens": 100},
-    [{"seed": 1}, {"candidates": ["paper"]}, {"margin": 0.05}],
+    {"candidates": GRID, "metrics": ["mrr"], "batch_tokens": 100},
+    [{"margin": 0.05}, {"candidates": ["paper"]}, {"seed": 1}],
 )
 """A tuning: it searches with candidates, and has no option for treatments."""

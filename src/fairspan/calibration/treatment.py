@@ -9,8 +9,7 @@ A name is a base and changes of it. White space around bases, fields and values 
     published = digits , "-" , layers ;  (* IRF's names: the basket size and the layers *)
     layers    = "last_half" | "last" | "all" | digits ;
     by side   = "q " , number , ", d " , number ;  (* temperatures of queries and documents *)
-    baseline  = "last2avg" | "whitening" , [ "-" , count ]
-              | "chunk-mean" , [ "-" , ( count | "window" ) ] ;
+    baseline  = "chunk-mean" , [ "-" , ( count | "window" ) ] ;
     field     = a field of `Calibration` | "baskets" | "tiles" | "chunks" ;
     value     = JSON or other text, without "+" ;  (* of the last three fields: "segments" *)
     count     = digits that do not begin with 0 ;
@@ -41,7 +40,8 @@ DEFAULT_TREATMENTS = (PLAIN, DEFAULT)
 CLOSED_TREATMENTS = (PLAIN, "chunk-mean")
 """The default for a model that only gives vectors, which allows no other."""
 CHUNK_TOKENS = 128
-_BASELINES = ("whitening", "last2avg", "chunk-mean")
+_CHUNKS = "chunk-mean"
+_REMOVED = ("whitening", "last2avg")
 _NUMBER = r"(\d*\.?\d+(?:e-?\d+)?)"
 # How a treatment gets what it cuts a document into.
 _CUTS = {
@@ -57,9 +57,8 @@ class Treatment:
 
     Attributes:
         by_segments: whether a document's baskets, tiles or chunks are its segments, where known.
-        baseline: what is calibrated in place of the plain model: "last2avg"; "whitening", fitted on
-            documents for both sides, of which "whitening-256" keeps 256 dimensions; "chunk-mean",
-            the mean of the vectors of a document's chunks, of at most 64 tokens in "chunk-mean-64".
+        baseline: "chunk-mean" for documents as the mean of the vectors of their chunks, which have
+            at most 64 tokens in "chunk-mean-64".
     """
 
     name: str
@@ -69,26 +68,19 @@ class Treatment:
 
     @property
     def acts(self) -> bool:
-        return self.calibration.acts or self.baseline is not None
-
-    @property
-    def whitens(self) -> bool:
-        return (self.baseline or "").startswith("whitening")
+        return self.calibration.acts or self.chunks
 
     @property
     def chunks(self) -> bool:
         """Whether a document is embedded chunk by chunk."""
-        return (self.baseline or "").startswith("chunk-mean")
-
-    @property
-    def number(self) -> int | None:
-        """The number at the end of the baseline: dimensions of a whitening, tokens of a chunk."""
-        suffix = (self.baseline or "").rpartition("-")[2]
-        return int(suffix) if suffix.isdecimal() else None
+        return self.baseline is not None
 
     def chunk_size(self, default: int = CHUNK_TOKENS) -> int | str:
         """Most tokens in a chunk, or "window" for what the plain model reads."""
-        return "window" if self.baseline == "chunk-mean-window" else self.number or default
+        suffix = (self.baseline or "").rpartition("-")[2]
+        if suffix == "window":
+            return suffix
+        return int(suffix) if suffix.isdecimal() else default
 
     @property
     def for_documents(self) -> Calibration:
@@ -167,12 +159,6 @@ def name_sides(temperature: PerSide) -> str:
     return f"q {query.removesuffix('.0')}, d {document.removesuffix('.0')}"
 
 
-def require_use_of_fit(fit_corpus: str | None, treatments: Sequence[Treatment]) -> None:
-    """Raise if a corpus was named to fit on, and no treatment is fitted."""
-    if fit_corpus is not None and not any(treatment.whitens for treatment in treatments):
-        raise DesignError("no treatment is fitted, so fit_corpus would do nothing: omit it.")
-
-
 def _read_table(table: Mapping[str, Any]) -> Treatment:
     """A treatment from a table such as {"name": "mine", "preset": "fair", "temperature": 0.9}."""
     changes = dict(table)
@@ -197,7 +183,7 @@ def _parse(written: str, name: str, more: Mapping[str, Any]) -> Treatment:
             raise DesignError(f"{cut} can be {allowed}, got {value!r}.")
     base = _parse_base(word)
     if base is None:
-        bases = f"{', '.join([*PRESETS, *_BASELINES])} or a name such as tiles-64 or 128-last_half"
+        bases = f"{', '.join([*PRESETS, _CHUNKS])} or a name such as tiles-64 or 128-last_half"
         change = "change fields with +, as in paper+basket_size=64"
         raise DesignError(f"there is no treatment {written!r}: begin with {bases}, and {change}.")
     calibration, baseline = base
@@ -217,9 +203,14 @@ def _parse_base(word: str) -> tuple[Calibration, str | None] | None:
     if by_side := re.fullmatch(f"q {_NUMBER}, ?d {_NUMBER}", word):
         query, document = map(float, by_side.groups())
         return PRESETS[PLAIN].but(temperature=PerSide(query, document)), None
-    numbered = stem in ("whitening", "chunk-mean") and is_count(suffix)
-    if numbered or word in (*_BASELINES, "chunk-mean-window"):
+    if word == _CHUNKS or (stem == _CHUNKS and (suffix == "window" or is_count(suffix))):
         return PRESETS[PLAIN], word
+    removed = word.partition("-")[0]
+    if removed in _REMOVED:
+        raise DesignError(
+            f"the treatment {removed!r} was removed: papers/baselines.py has it as a function that "
+            "returns a SentenceTransformer."
+        )
     return None
 
 

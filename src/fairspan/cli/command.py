@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 GROUPS = {
     "Options": "",
-    "Data": "corpus languages language mixed sizes sets opening lengths natural documents labelled "
-    "labelled_documents parts guards side text_field id_field only_longer_than_window",
-    "Measurement": "treatments candidates temperatures measures vectors metrics metric margin",
+    "Data": "corpus languages mixed sizes sets query_words opening lengths natural documents "
+    "labelled labelled_documents guards side text_field id_field only_longer_than_window",
+    "Measurement": "treatments candidates temperatures measures vectors metrics margin",
     "Model": "endpoint endpoint_model preset calibration tile_size max_seq_length device",
-    "Run": "out strict picture dry_run verbose fail_if as_json",
+    "Run": "out picture dry_run verbose fail_if as_json",
     "Advanced": "",
 }
 """The groups of `--help` and their options, in order. Other parameters of a command's function are
@@ -45,8 +45,10 @@ _EXAMPLES = {
 _COMMA = re.compile(r",(?![^\[{]*[\]}])(?! ?d [\d.])")
 
 
-def command(*classes: type) -> Callable[[Callable[..., None]], App]:
+def command(*classes: type, omitted: Sequence[str] = ()) -> Callable[[Callable[..., None]], App]:
     """Turn a function into a command, with the fields of `classes` as further options.
+
+    Those that are `omitted` are for Python only.
 
     The function is called with what was typed and nothing else, so that each default is written
     once. Docstrings are the help. If two sources have an option of one name, the first counts.
@@ -55,6 +57,7 @@ def command(*classes: type) -> Callable[[Callable[..., None]], App]:
     def build(verb: Callable[..., None]) -> App:
         """The command of a function."""
         parameters = _parameters(verb, classes)
+        parameters = {name: item for name, item in parameters.items() if name not in omitted}
         arguments = [name for name, option in parameters.items() if _is_argument(option)]
 
         def call(*values: Any, **typed: Any) -> None:
@@ -140,7 +143,8 @@ def _reading(parameter: inspect.Parameter, *, is_argument: bool) -> tuple[Any, d
         if is_argument or parameter.name in _REPEATED:
             return list[kind] | None, {}
         metavar = "A,B,…" if kind is str else "1,2,…"
-        return Any, {"converter": partial(_read_list, parameter.name, kind), "metavar": metavar}
+        read_as = str if "str" in listed else kind
+        return Any, {"converter": partial(_read_list, parameter.name, read_as), "metavar": metavar}
     if kind is int and "str" in listed:
         return Any, {"converter": _number_or_word, "metavar": "INT|WORD"}
     return (bool if kind is bool else kind | None), {}

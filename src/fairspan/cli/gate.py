@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fairspan.calibration.treatment import AnyTreatment, as_treatments, shown_name
+from fairspan.calibration.treatment import PLAIN, AnyTreatment, as_treatments, shown_name
 from fairspan.cli.command import words
 from fairspan.cli.showing import say
 from fairspan.errors import DesignError
@@ -37,6 +37,9 @@ def read_conditions(
         raise DesignError(
             f"fail_if takes {', '.join(choices)} here, got {', '.join(wrong) or 'nothing'}."
         )
+    _refuse_baseline(
+        verb, conditions, PLAIN if not treatments else as_treatments(treatments)[0].name
+    )
     if treatments is not None:
         names = [treatment.name for treatment in as_treatments(treatments)]
         _require_named(conditions, names)
@@ -47,6 +50,17 @@ def read_conditions(
                 f"and only {names[0]} is named: name two."
             )
     return conditions
+
+
+def _refuse_baseline(verb: str, conditions: Sequence[str], baseline: str) -> None:
+    """Raise if a condition names what others are compared with, so that it could never be met."""
+    for condition in conditions:
+        compares = verb == "evaluate" or condition.endswith("worse")
+        if compares and verb != "compare" and condition.rpartition(":")[0] == baseline:
+            raise DesignError(
+                f"fail_if={condition} can never be met, since {baseline} is what others are "
+                "compared with: name another treatment."
+            )
 
 
 def _kind(condition: str) -> str:
@@ -74,8 +88,7 @@ def fail_on_run(log: RunLog, conditions: Sequence[str]) -> None:
     from fairspan.studies.logs import changes
 
     if log.verb != "audit":
-        # The documents-only form of a treatment has no verdict of its own.
-        fail_on_changes(changes(log), conditions, log.measured[:1])
+        fail_on_changes(changes(log), conditions)
         return
     _require_named(conditions, log.measured)
     reasons = _verdicts(log, conditions)
@@ -86,12 +99,9 @@ def fail_on_run(log: RunLog, conditions: Sequence[str]) -> None:
     _end(reasons)
 
 
-def fail_on_changes(
-    compared: Sequence[Change], conditions: Sequence[str], others: Sequence[str] = ()
-) -> None:
-    """The same for what a comparison found; conditions may also name `others`, never compared."""
-    judged = [change.second.treatment for change in compared]
-    _require_named(conditions, list(dict.fromkeys([*others, *judged])))
+def fail_on_changes(compared: Sequence[Change], conditions: Sequence[str]) -> None:
+    """The same for what a comparison found."""
+    _require_named(conditions, list(dict.fromkeys(change.second.treatment for change in compared)))
     _end(_reasons(compared, conditions))
 
 

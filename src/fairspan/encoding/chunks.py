@@ -255,7 +255,8 @@ class ChunkEncoder(Encoder):
         """What is cut into chunks on its own: the text, or each of its segments."""
         if not self._by_segments or len(text.borders) < 2:
             return [text]
-        spans = pairwise((*text.borders, len(text.text)))
+        # What stands before the first border, such as a title, belongs to the first segment.
+        spans = pairwise((0, *text.borders[1:], len(text.text)))
         segments = [text.text[start:end].strip() for start, end in spans]
         return [Text(segment, 0, language=text.language) for segment in segments]
 

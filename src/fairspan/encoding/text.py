@@ -68,7 +68,7 @@ class Encoder:
     def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
         """The vector of each text, [d], and those of its spans, [spans, d], from the same pass."""
         raise UnsupportedModel(
-            "retention and late chunks need token embeddings, which "
+            "retention needs token embeddings, which "
             f"{type(self.model).__name__} does not offer here: omit them."
         )
 

@@ -63,13 +63,15 @@ def print_table(console: Console, table: Table) -> None:
 
 
 def cards(view: View, width: int = 80) -> RenderableType:
-    """One line for each treatment."""
+    """The first sentence of each treatment, and below it what else is brief."""
     grid = RichTable.grid(padding=(0, 2))
     grid.add_column(overflow="fold", max_width=max(20, width // 3))
     grid.add_column(overflow="fold")
     for card in view.cards:
         first = ": ".join(part for part in (card.badge, *card.sentences[:1]) if part)
         grid.add_row(Text(card.name, style="bold"), Text(first, style=COLOURS[card.tone]))
+        for sentence in card.sentences[1 : card.brief]:
+            grid.add_row("", Text(sentence))
     return grid
 
 

@@ -15,12 +15,16 @@ FEW_BARS = 4
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A verdict or advice on one treatment: a word for the badge, and sentences that say why."""
+    """A verdict or advice on one treatment: a word for the badge, and sentences that say why.
+
+    The terminal shows the first `brief` sentences.
+    """
 
     name: str
     badge: str
     tone: Tone
     sentences: tuple[str, ...]
+    brief: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,33 +1,34 @@
-"""Tasks in BEIR's layout, with the metadata of `docs/tasks.md`, and XQuAD with positions."""
+"""Tasks in BEIR's layout, with the metadata of `docs/tasks.md`."""
 
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairspan.corpus.corpus import Corpus
 from fairspan.corpus.rows import decode, lines
 from fairspan.corpus.sentences import Span
 from fairspan.errors import CorpusError
-from fairspan.retrieval.entries import Entry, entries_by_id, read_entries
+from fairspan.retrieval.entries import Entry, entries_by_id
 from fairspan.retrieval.task import (
     FIFTHS,
     Evidence,
     Passage,
     Query,
     RetrievalTask,
-    make_task,
     same_texts,
 )
 
 _HEADERS = ("query-id", "query_id", "qid")
 
 
-def read_beir(folder: Path, *, split: str = "test", language: str | None = None) -> RetrievalTask:
+def read_beir(
+    folder: Path, *, split: str | None = None, language: str | None = None
+) -> RetrievalTask:
     """A folder with `corpus.jsonl`, `queries.jsonl` and `qrels/{split}.tsv`; each may be gzipped.
 
-    Only queries with a relevant document in the split are taken, and none in another `language`,
-    which is that of texts whose metadata name none.
+    The split is the only one, or "test", unless it is named. Only queries with a relevant document
+    in the split are taken, and none in another `language`, which is that of texts whose metadata
+    name none.
     """
     corpus_file = _file_in(folder, "corpus.jsonl")
     query_file = _file_in(folder, "queries.jsonl")
@@ -35,7 +36,8 @@ def read_beir(folder: Path, *, split: str = "test", language: str | None = None)
     documents = {id: _document(id, entry, usual) for id, entry in entries_by_id(corpus_file, "_id")}
     entries = dict(entries_by_id(query_file, "_id"))
     texts = {id: document.passage.text for id, document in documents.items()}
-    judged, notes = _read_judgements(_qrels(folder, split), texts, entries.keys())
+    qrels = _qrels(folder, split)
+    judged, notes = _read_judgements(qrels, texts, entries.keys())
     queries = []
     evidence = {}
     other_languages = set[str]()
@@ -59,7 +61,7 @@ def read_beir(folder: Path, *, split: str = "test", language: str | None = None)
         f"Queries not in {language!r}, left out": len(judged) - len(queries),
     }
     return RetrievalTask(
-        f"{folder.resolve().name}-{split}",
+        f"{folder.resolve().name}-{qrels.name.partition('.tsv')[0]}",
         tuple(queries),
         passages,
         relevant={query.id: judged[query.id] for query in queries},
@@ -138,7 +140,7 @@ def _evidence(
     if fifth is None:
         return name, None
     middle = len(document.passage.text) * (2 * fifth + 1) // (2 * FIFTHS)
-    return name, Evidence(name, middle, middle + 1, fifth)
+    return name, Evidence(name, middle, middle + 1, fifth, exact=False)
 
 
 def _fifth(metadata: Entry) -> int | None:
@@ -226,50 +228,12 @@ def _file_in(folder: Path, name: str) -> Path:
     return files[0]
 
 
-def _qrels(folder: Path, split: str) -> Path:
+def _qrels(folder: Path, split: str | None) -> Path:
+    """The judgements of a split: by default the only one, or "test"."""
     splits = sorted({path.name.partition(".tsv")[0] for path in folder.glob("qrels/*.tsv*")})
-    if split not in splits:
-        raise CorpusError(
-            f"{folder} has no qrels/{split}.tsv. Splits there: {', '.join(splits) or 'none'}."
-        )
-    return _file_in(folder / "qrels", f"{split}.tsv")
-
-
-def files_of_positions(folder: Path) -> dict[str, Path]:
-    """The file of each language in a folder of XQuAD with positions; none in another folder."""
-    files = {}
-    for file in sorted(folder.glob("[!.]*.jsonl")):
-        first = next(read_entries(file), None)
-        if first is not None and first.has("start_in_article"):
-            files[file.stem] = file
-    return files
-
-
-def read_positions(file: Path, language: str) -> RetrievalTask:
-    """The questions of one language, on the articles in the folder `documents` beside the file."""
-    folder = file.parent.resolve()
-    articles = folder / "documents"
-    if not articles.is_dir():
-        raise CorpusError(
-            f"{folder} has questions but no articles: put the corpus that has them into "
-            f"{articles}, as a copy or a link."
-        )
-    corpus = Corpus.read(articles, [language])
-    texts = {id: corpus.text(id, language) for id in corpus.ids()}
-    paragraphs: dict[str, set[Span]] = {id: set() for id in texts}
-    questions = []
-    for id, entry in entries_by_id(file, "qid"):
-        article = entry.id("article")
-        if article not in texts:
-            raise entry.fault(f"there is no article {article!r} in {corpus.name} ({language}).")
-        answer = entry.text("answer")
-        start = entry.whole("start_in_article")
-        end = start + len(answer)
-        entry.require_inside(texts[article], article, start, end, answer)
-        opening = start - entry.whole("start_in_paragraph")
-        paragraphs[article].add((opening, opening + entry.whole("paragraph_chars")))
-        query = Query(id, entry.text("question"), language, article)
-        questions.append((query, Evidence(article, start, end)))
-    spans = {id: tuple(sorted(places)) for id, places in paragraphs.items()}
-    passages = [Passage(id, text, language, spans[id]) for id, text in texts.items()]
-    return make_task(f"{folder.name}-{language}", passages, questions, corpus.notes)
+    chosen = split or (splits[0] if len(splits) == 1 else "test")
+    if chosen not in splits:
+        listed = ", ".join(splits) or "none"
+        hint = f" Name one, such as {folder}/qrels/{splits[0]}.tsv." if splits else ""
+        raise CorpusError(f"{folder} has no qrels/{chosen}.tsv. Splits there: {listed}.{hint}")
+    return _file_in(folder / "qrels", f"{chosen}.tsv")

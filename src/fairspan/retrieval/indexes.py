@@ -1,25 +1,25 @@
-"""What an index holds of a document: one vector of the whole, or vectors of its chunks."""
+"""What an index keeps of a document: one vector, or one for each of several parts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from fairspan.calibration.calibration import WIDEST_WINDOW
-from fairspan.corpus.sentences import Span
 from fairspan.design.lengths import TokenCounter
-from fairspan.encoding.chunks import chunk_documents, grouped, room_of
 from fairspan.encoding.parts import PartRule, part_spans
 from fairspan.encoding.text import Text
-from fairspan.model.averages import mean_vector, unit
+from fairspan.model.averages import unit
 from fairspan.retrieval.rough_tokens import in_tokens
 from fairspan.retrieval.task import Passage
 
-INDEXES = ("whole", "chunk-mean", "chunk-max", "late-max", "parts-K")
-"""One vector of the document; the mean of its chunks' vectors, each embedded alone; a vector for
-each chunk, of which the best counts: embedded alone, or pooled from one pass over the document; and
-a vector for each of at most K parts of equal length, or of as many as it takes ("parts-all")."""
+WHOLE = "whole"
 ONE_PER_CHUNK = "parts-all"
+"""A vector for every chunk that the plain model reads."""
+KEYWORDS = "keywords"
+"""No vectors; the treatment of such a search has the same name."""
+FUSED = "fused"
+"""Vectors of whole documents and keywords together."""
 ALL_PARTS = 2**31 - 1
 """The most vectors of an index that has as many as it takes."""
 
@@ -36,12 +36,12 @@ class Vectors:
 
 
 def most_vectors(index: str) -> int | None:
-    """How many vectors an index has of a document at most; None for chunks, and for other words.
+    """How many vectors an index has of a document at most; None for other words.
 
-    >>> most_vectors("parts-4"), most_vectors("whole"), most_vectors("late-max")
+    >>> most_vectors("parts-4"), most_vectors("whole"), most_vectors("keywords")
     (4, 1, None)
     """
-    if index == "whole":
+    if index == WHOLE:
         return 1
     word = index.removeprefix("parts-")
     if word == "all" and word != index:
@@ -51,7 +51,7 @@ def most_vectors(index: str) -> int | None:
 
 def index_of(vectors: int | str) -> str:
     """The index of a document that has so many vectors, or "all"."""
-    return "whole" if str(vectors) == "1" else f"parts-{vectors}"
+    return WHOLE if str(vectors) == "1" else f"parts-{vectors}"
 
 
 def index_words(index: str) -> str:
@@ -63,14 +63,12 @@ def index_words(index: str) -> str:
     most = most_vectors(index)
     if most == ALL_PARTS:
         return "one vector per chunk"
-    if most == 1:
-        return "one vector per document"
-    return index if most is None else f"{most} vectors per document"
+    return "one vector per document" if most == 1 else f"{most} vectors per document"
 
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """What an index has to embed of each document by id; with spans where chunks are pooled."""
+    """What an index has to embed of each document, by id."""
 
     kind: str
     texts: Mapping[str, tuple[Text, ...]]
@@ -81,73 +79,38 @@ class IndexPlan:
 
 
 def plan_index(
-    kind: str,
-    documents: Sequence[Passage],
-    lengths: Mapping[str, int],
-    counter: TokenCounter,
-    size: int | str,
+    kind: str, documents: Sequence[Passage], lengths: Mapping[str, int], counter: TokenCounter
 ) -> IndexPlan:
-    """What an index of this kind has to embed of documents, with chunks of at most `size` tokens.
-
-    The whole vector of a document longer than the model reads is that of its beginning; chunks
-    cover all of it.
-    """
-    if kind == "whole":
-        wholes = {text.id: (_whole(text, lengths[text.id]),) for text in documents}
-        return IndexPlan(kind, wholes)
-    planned: dict[str, list[Text]] = {}
-    texts = [Text(document.text, 0, language=document.language) for document in documents]
-    most = most_vectors(kind)
-    if most is not None:
-        tokens = in_tokens(counter)
-        fits = min(tokens.window or WIDEST_WINDOW, WIDEST_WINDOW)
-        chunked = part_spans([text.text for text in texts], tokens, PartRule(most), fits)
-    else:
-        chunked = chunk_documents(texts, counter, size)
-    for document, chunks in zip(documents, chunked, strict=True):
-        if kind == "late-max":
-            planned[document.id] = _passes(document, chunks, lengths[document.id], counter)
-        else:
-            planned[document.id] = [Text(document.text[slice(*chunk)], 0) for chunk in chunks]
-    counts = iter(counter.count_whole([text.text for parts in planned.values() for text in parts]))
-    counted = {}
-    for id, parts in planned.items():
-        counted[id] = tuple(replace(text, length=next(counts)) for text in parts)
-    return IndexPlan(kind, counted)
-
-
-def _whole(document: Passage, length: int, spans: tuple[Span, ...] = ()) -> Text:
-    borders = tuple(start for start, _ in document.spans)
-    return Text(document.text, length, spans, borders, document.language)
-
-
-def _passes(
-    document: Passage, chunks: Sequence[Span], length: int, counter: TokenCounter
-) -> list[Text]:
-    """A document with its chunks as spans, in as few texts as the model can read; not counted."""
-    if counter.window is None or length <= counter.window:
-        return [_whole(document, 0, tuple(chunks))]
-    sizes = counter.count([document.text[slice(*span)] for span in chunks])
-    passes = []
-    # One token more for the white space between chunks.
-    for run in grouped(zip(chunks, sizes, strict=True), room_of(counter), between=1):
-        first = run[0][0]
-        last = run[-1][1]
-        spans = tuple((start - first, end - first) for start, end in run)
-        passes.append(Text(document.text[first:last], 0, spans, language=document.language))
-    return passes
-
-
-def assemble(
-    kind: str, stored: Sequence[Sequence[np.ndarray]], dimension: int, *, normalise: bool
-) -> Vectors:
-    """An index from the stored vectors of each document's texts; those of spans share one row."""
-    documents = [
-        np.concatenate([vector.reshape(-1, dimension) for vector in vectors]) for vectors in stored
+    """What an index of this kind has to embed; a whole document is cut where the model ends."""
+    if kind == WHOLE:
+        return IndexPlan(kind, {text.id: (_whole(text, lengths[text.id]),) for text in documents})
+    tokens = in_tokens(counter)
+    fits = min(tokens.window or WIDEST_WINDOW, WIDEST_WINDOW)
+    rule = PartRule(most_vectors(kind))
+    spans_of = part_spans([text.text for text in documents], tokens, rule, fits)
+    parts = [
+        [document.text[slice(*span)] for span in spans]
+        for document, spans in zip(documents, spans_of, strict=True)
     ]
-    if kind.endswith("mean"):
-        documents = [mean_vector(vectors, normalise=normalise) for vectors in documents]
-    elif normalise:
+    counts = iter(counter.count_whole([text for texts in parts for text in texts]))
+    return IndexPlan(
+        kind,
+        {
+            document.id: tuple(Text(text, next(counts)) for text in texts)
+            for document, texts in zip(documents, parts, strict=True)
+        },
+    )
+
+
+def _whole(document: Passage, length: int) -> Text:
+    borders = tuple(start for start, _ in document.spans)
+    return Text(document.text, length, borders=borders, language=document.language)
+
+
+def assemble(stored: Sequence[Sequence[np.ndarray]], *, normalise: bool) -> Vectors:
+    """An index from the stored vectors of each document's parts."""
+    documents = [np.stack(vectors) for vectors in stored]
+    if normalise:
         documents = [unit(vectors) for vectors in documents]
     counts = [len(vectors) for vectors in documents]
     owners = None if max(counts) == 1 else np.repeat(np.arange(len(documents)), counts)

@@ -22,13 +22,13 @@ from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.window import window_of
 from fairspan.retrieval.measured import measure_task
 from fairspan.retrieval.mteb_reading import mteb_library
-from fairspan.retrieval.source import PASSAGES, TaskOptions, find_source
+from fairspan.retrieval.source import PASSAGES, TaskOptions, TaskSource
 from fairspan.retrieval.task import RetrievalTask
 
 # The passages of the embedded essays, and what mteb wants to know of them.
-_REVISION = "baed2f60301f9435111383ba206e465d9a11edcf69e3c2d64c108d4db882d428"
+_REVISION = "ee0cdc1f568f723c3c6b0a543d2c916462036494226275b8386a467a758486cf"
 _FEDERALIST: dict[str, Any] = {
-    "name": "FederalistPassageRetrieval",
+    "name": "FederalistPassageRetrieval.v2",
     "description": "Passages cut out of essays search for the rest; also scored by their position.",
     "reference": "https://en.wikipedia.org/wiki/The_Federalist_Papers",
     "date": ("1787-10-27", "1788-08-16"),
@@ -105,34 +105,20 @@ def _revision(model: SentenceTransformer, parts: Sequence[Any], prompts: Any) ->
     return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:16]
 
 
-class _Words(Characters):
-    """Five characters each, so that passages are the same for all models and scripts."""
-
-    unit = "words of five characters"
-
-    def count(self, texts: Sequence[str]) -> list[int]:
-        return [-(-len(text) // 5) for text in texts]
-
-
 def mteb_task(task: str = PASSAGES, *, eval_langs: Sequence[str] = ("und",), **options: Any) -> Any:
     """A search for `mteb.evaluate`, which also gives "ndcg_at_10_position_1" to 5, by fifths.
 
     Args:
         task: "passages", or a folder whose queries say where their answers are.
         eval_langs: as mteb writes them, such as "deu-Latn".
-        options: as in `fairspan.evaluate`, such as `corpus`, `sets` and `seed`; `query_tokens` are
-            words.
+        options: as in `fairspan.evaluate`: `corpus`, `languages`, `sets`, `query_words`, `seed`.
     """
     mteb = mteb_library()
-    words = _Words()
-    tasks = find_source(task, TaskOptions(**options)).read(words)
-    searched = tasks[0]
-    positions = measure_task(searched, words, words, too_long="cut").positions
-    if len(tasks) > 1 or not positions:
-        raise CorpusError(
-            f"mteb needs one index with known positions: {task} has {len(tasks)} with "
-            f"{len(positions)}."
-        )
+    searched = TaskSource(task, TaskOptions(**options)).task
+    letters = Characters("")
+    positions = measure_task(searched, letters, letters).positions
+    if not positions:
+        raise CorpusError(f"queries of {task} do not say where their answers are.")
     if any(gain % 1 for gains in searched.relevant.values() for gain in gains.values()):
         raise CorpusError(f"mteb takes gains that are whole numbers, and {task} has others.")
     revision = searched.fingerprint
@@ -153,7 +139,7 @@ def mteb_task(task: str = PASSAGES, *, eval_langs: Sequence[str] = ("und",), **o
         )
 
         def load_data(self, **_: Any) -> None:
-            fifths = {query: position.group for query, position in positions.items()}
+            fifths = {query: position.fifth for query, position in positions.items()}
             self.dataset = {"default": {"test": _tables(searched, fifths)}}
             self.data_loaded = True
 

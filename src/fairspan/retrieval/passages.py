@@ -1,299 +1,253 @@
 """Passages as queries: what is cut out of a document asks for the rest of it."""
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import cycle, islice
+from itertools import pairwise
 
 import numpy as np
 
 from fairspan.corpus.corpus import Corpus
-from fairspan.corpus.segment import UNKNOWN, few
-from fairspan.corpus.sentences import sentences
-from fairspan.design.lengths import TokenCounter
+from fairspan.corpus.segment import UNKNOWN, Segment
+from fairspan.corpus.sentences import Span, sentences
 from fairspan.errors import CorpusError
-from fairspan.retrieval.articles import Article, find_runs
-from fairspan.retrieval.measured import measure_task
-from fairspan.retrieval.task import (
-    FIFTHS,
-    LEAST_TOKENS,
-    Evidence,
-    Passage,
-    Query,
-    RetrievalTask,
-    make_task,
-)
+from fairspan.report.text import counted
+from fairspan.retrieval.task import FIFTHS, Evidence, Passage, Query, RetrievalTask, same_texts
+from fairspan.retrieval.words import count_words, first_words
 
-# Fifths take turns in this order: two that follow each other are not neighbours in a document.
-_TURNS = (0, 2, 4, 1, 3)
-# Draws from one document, and how many likely ones are measured before it is given up.
-_DRAWS = 2000
-_TRIES = 20
-_MOST_PASSAGES = 10
+LEAST_WORDS = 6
+"""Of a passage: fewer do not say what is looked for."""
+MOST_WORDS = 60
+"""Of a passage; longer ones leave too little of a document."""
+ENOUGH_WORDS = 30
+"""Of a passage, after which it takes no further sentence."""
+LONG = 750
+"""Words of a document from which on every fifth is asked about."""
+MOST_DRAWN = 225_000
+"""Words of all documents, unless their number is asked for and beyond the least number of them."""
+LEAST_DOCUMENTS = 100
+MOST_DOCUMENTS = 1000
 
-_SURPLUS = 3
-"""Times as many documents as needed are looked at for passages, which takes long."""
-_CHARACTERS = 4
-"""Of a token, about."""
-
-Cut = tuple[Passage, list[tuple[Query, Evidence]]]
-"""A document without its passages, and these as queries."""
+Cut = tuple[int, int]
+"""The first sentence of a passage, and the one after its last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """How many documents are used unless a number is asked for.
+@dataclass(frozen=True)
+class Article:
+    """A document in sentences, from which passages can be cut out."""
 
-    Attributes:
-        most_tokens: how many tokens they may have together, if there are more than `least` of them.
-        documents: how many there are at most.
-    """
+    segment: Segment
+    spans: tuple[Span, ...]
+    words: tuple[int, ...]
 
-    most_tokens: float = 300_000
-    least: int = 100
-    documents: int | None = 1000
+    @classmethod
+    def of(cls, segment: Segment) -> "Article":
+        spans = tuple(sentences(segment.text, _language(segment)))
+        return cls(segment, spans, tuple(count_words(segment.text[slice(*span)]) for span in spans))
+
+    @property
+    def name(self) -> str:
+        """Its id, with its language where that is known."""
+        language = _language(self.segment)
+        return f"{self.segment.id}/{language}" if language else self.segment.id
+
+    @cached_property
+    def plain_sentences(self) -> list[str]:
+        """Its sentences with one space for any white space."""
+        return [" ".join(self.segment.text[slice(*span)].split()) for span in self.spans]
+
+    def zones(self) -> list[range]:
+        """The sentences that one passage each is cut out of: all, or those of every fifth.
+
+        The first sentence of a zone stays, so that passages do not touch.
+        """
+        ends = np.cumsum(self.words)
+        if not len(ends) or ends[-1] < LONG:
+            return [range(1, len(self.spans))]
+        starts = ends - self.words
+        borders = np.arange(FIFTHS + 1) * ends[-1] / FIFTHS
+        return [
+            range(int(np.searchsorted(starts, low)) + 1, int(np.searchsorted(ends, high, "right")))
+            for low, high in pairwise(borders)
+        ]
+
+    def cuts(self, zone: range, repeated: Mapping[str, int]) -> list[Cut]:
+        """Runs of sentences in a zone that can be cut out, one from each sentence on.
+
+        A run ends after 30 words, and has at most a fifth of all words. No sentence of it stands
+        elsewhere too, but for very short ones.
+        """
+        most = min(MOST_WORDS, sum(self.words) // FIFTHS)
+        runs = []
+        for first in zone:
+            stop = first
+            length = 0
+            while stop < zone.stop and length < ENOUGH_WORDS:
+                if length + self.words[stop] > most:
+                    break
+                if self.words[stop] >= LEAST_WORDS and repeated[self.plain_sentences[stop]] > 1:
+                    break
+                length += self.words[stop]
+                stop += 1
+            if length >= LEAST_WORDS:
+                runs.append((first, stop))
+        return runs
+
+    def without(self, cuts: Sequence[Cut]) -> tuple[str, dict[int, Span]]:
+        """The text without these sentences, and where the others are in it, by number."""
+        gone = {number for cut in cuts for number in range(*cut)}
+        text = self.segment.text
+        rest = text[: self.spans[0][0]]
+        places: dict[int, Span] = {}
+        last = None
+        for number, (start, end) in enumerate(self.spans):
+            if number in gone:
+                continue
+            if last is not None:
+                rest += self._gap(last, number)
+            places[number] = len(rest), len(rest) + end - start
+            rest += text[start:end]
+            last = number
+        return rest, places
+
+    def _gap(self, before: int, after: int) -> str:
+        """The greatest break among the white space between two sentences."""
+        around = pairwise(self.spans[before : after + 1])
+        gaps = [self.segment.text[end:start] for (_, end), (start, _) in around]
+        return max(gaps, key=lambda gap: (gap.count("\n"), len(gap)))
 
 
 @dataclass(frozen=True)
 class PassageDraw:
     """Draws passages, each of which asks for the document that it was cut out of.
 
-    A passage consists of whole sentences and is no longer than a fifth of its document. It is in no
-    document of the index, and none of its sentences of 8 tokens or more is. The evidence is the
-    sentence before it and the one after it. Every fifth has equally many queries, to within one:
-    over all documents, and over those that the model reads whole. Of a longer one the fifths are
-    those of what the model reads, as if it were shortened.
+    All documents are in the index, in all languages. A document of 750 words or more has a passage
+    in every fifth, a shorter one has one, where there are sentences for it. A query is the first
+    words of its passage, of which nothing is left in the index. Everything is measured in words, so
+    that it does not depend on a model.
 
     Attributes:
-        tokens: length of the longest passage.
-        per_document: passages of a document, each from another fifth: 1 to 5.
-        documents: how many to use at most, drawn at random; None for all.
-        most_tokens, least: as in `Budget`.
-        tokens_each: long documents have a passage for so many tokens, up to ten.
+        query_words: of the longest query.
+        documents: how many to draw, translations counted once; None for all, or as many as have
+            225,000 words, from 100 to 1,000.
     """
 
-    counter: TokenCounter
-    tokens: int = 60
-    per_document: int = 3
+    query_words: int
     documents: int | None = None
     seed: int = 0
-    most_tokens: float = float("inf")
-    least: int = 0
-    tokens_each: float = 250
 
-    def tasks(self, corpus: Corpus, languages: Sequence[str]) -> tuple[RetrievalTask, ...]:
-        chosen = corpus.select(languages)
-        looked_at = self._sampled(chosen)
-        return tuple(
-            self._task(looked_at, language, len(chosen.ids([language])))
-            for language in chosen.languages
+    def task(self, corpus: Corpus) -> RetrievalTask:
+        """The index of a corpus, and its passages."""
+        ids = self._drawn(corpus)
+        there = len({segment.id for segment in corpus.segments})
+        articles = [Article.of(segment) for segment in corpus.segments if segment.id in ids]
+        # Sorted, so that nothing depends on the order of files.
+        articles.sort(key=lambda article: article.name)
+        repeated = Counter(line for article in articles for line in set(article.plain_sentences))
+        for article in articles:
+            within = Counter(article.plain_sentences)
+            repeated.update({line: count for line, count in within.items() if count > 1})
+        documents = []
+        asked: list[tuple[Query, Evidence]] = []
+        unasked = 0
+        for article in articles:
+            document, queries = self._cut(article, repeated)
+            documents.append(document)
+            asked += queries
+            unasked += not queries
+        if len({query.cluster for query, _ in asked}) < 2:
+            raise CorpusError(
+                f"passages can be cut out of {len(articles) - unasked} of "
+                f"{counted(len(articles), 'document')} of {corpus.label}, and a search needs 2: a "
+                f"document needs sentences of {LEAST_WORDS} to {MOST_WORDS} words, and 5 times as "
+                "many words in all. Use longer documents."
+            )
+        notes = list(corpus.notes)
+        if unasked:
+            are = "is" if unasked == 1 else "are"
+            notes.append(
+                f"{unasked:,} of {len(articles):,} documents {are} only in the index: too short, "
+                "or without sentences to cut out"
+            )
+        same = _siblings(articles)
+        return RetrievalTask(
+            f"passages from {corpus.name}",
+            queries=tuple(query for query, _ in asked),
+            documents=tuple(documents),
+            relevant={query.id: {where.document: 1.0} for query, where in asked},
+            evidence={query.id: where for query, where in asked},
+            left_out={
+                query.id: same[where.document] for query, where in asked if same[where.document]
+            },
+            notes=(*notes, *same_texts(documents)),
+            drawn=len(ids) if len(ids) < there else None,
+            drawn_from=there if len(ids) < there else None,
         )
 
-    def _sampled(self, corpus: Corpus) -> Corpus:
-        """More documents than are needed, drawn at random if they are limited."""
-        if self.most_tokens == float("inf"):
-            return corpus
-        characters: Counter[str] = Counter()
+    def _drawn(self, corpus: Corpus) -> set[str]:
+        """The ids of the documents that are searched."""
+        texts: dict[str, list[str]] = defaultdict(list)
         for segment in corpus.segments:
-            characters[segment.id] += len(segment.text)
-        ids = sorted(characters)
-        drawn = [ids[number] for number in np.random.default_rng(self.seed).permutation(len(ids))]
-        totals = np.cumsum([characters[id] for id in drawn])
-        enough = int(np.searchsorted(totals, _SURPLUS * _CHARACTERS * self.most_tokens)) + 1
-        count = min(_SURPLUS * (self.documents or len(ids)), max(enough, _SURPLUS * self.least))
-        kept = set(drawn[:count])
-        segments = tuple(segment for segment in corpus.segments if segment.id in kept)
-        return replace(corpus, segments=segments)
+            texts[segment.id].append(segment.text)
+        ids = sorted(texts)
+        shuffled = [ids[place] for place in np.random.default_rng(self.seed).permutation(len(ids))]
+        if self.documents is not None:
+            return set(shuffled[: self.documents])
+        drawn: set[str] = set()
+        words = 0
+        for id in shuffled[:MOST_DOCUMENTS]:
+            words += sum(map(count_words, texts[id]))
+            if words > MOST_DRAWN and len(drawn) >= LEAST_DOCUMENTS:
+                break
+            drawn.add(id)
+        return drawn
 
-    @cached_property
-    def _room(self) -> float:
-        """How many tokens of a document's text the model reads."""
-        window = self.counter.window
-        return float("inf") if window is None else window - self.counter.count_whole([""])[0]
+    def _cut(
+        self, article: Article, repeated: Mapping[str, int]
+    ) -> tuple[Passage, list[tuple[Query, Evidence]]]:
+        """A document without its passages, and these as queries."""
+        language = _language(article.segment)
+        chosen = dict(self._chosen(article, repeated))
+        if not chosen:
+            return Passage(article.name, article.segment.text, language), []
+        text, places = article.without(list(chosen))
+        asked = []
+        for (first, stop), fifth in chosen.items():
+            passage = article.segment.text[article.spans[first][0] : article.spans[stop - 1][1]]
+            body = first_words(passage, self.query_words)
+            query = Query(f"{article.name}/{first + 1}", body, language, article.segment.id)
+            # What is left of it stands around the gap.
+            after = places.get(stop, places[first - 1])
+            asked.append((query, Evidence(article.name, places[first - 1][0], after[1], fifth)))
+        return Passage(article.name, text, language), asked
 
-    def _task(self, corpus: Corpus, language: str, total: int) -> RetrievalTask:
-        """The task of one language, which has `total` documents."""
-        articles, left_out = self._usable(corpus, language)
-        rng = np.random.default_rng(self.seed)
-        shuffled = [articles[number] for number in rng.permutation(len(articles))]
-        cuts, failed = self._draw_all(shuffled, language, rng)
-        used = len(cuts)
-        tried = used + len(failed)
-        documents = f"documents{_in_language(language)}"
-        if used < 2:
-            raise CorpusError(
-                f"{self.per_document} passages with text between them can be cut out of {used} of "
-                f"{tried} {documents}, and a search needs 2: use longer documents, or cut out "
-                "fewer or shorter passages."
-            )
-        if failed:
-            left_out["too few places to cut out passages"] = failed
-        notes = _reasons(left_out, language)
-        is_drawn = tried < len(shuffled) or len(corpus.ids([language])) < total
-        if is_drawn:
-            notes.append(f"{used} of {total} {documents} were drawn")
-        too_long = sum(article.too_long for article, _ in cuts)
-        if too_long:
-            notes.append(
-                f"{too_long} of {used} {documents} are too long for the model, and their passages "
-                f"are from the first {self.counter.window} {self.counter.unit}"
-            )
-        name = corpus.name if language == UNKNOWN else f"{corpus.name}, {language}"
-        passages = [document for _, (document, _) in cuts]
-        queries = [query for _, (_, asked) in cuts for query in asked]
-        task = make_task(f"passages from {name}", passages, queries, (*corpus.notes, *notes))
-        unusable = tuple(id for ids in left_out.values() for id in ids)
-        return replace(task, drawn_from=total if is_drawn else None, left_out=unusable)
-
-    def _draw_all(
-        self, shuffled: Sequence[Article], language: str, rng: np.random.Generator
-    ) -> tuple[list[tuple[Article, Cut]], list[str]]:
-        """The documents that passages were cut out of, and those that they could not be."""
-        everything = "\n".join(_spaced(article.text) for article in shuffled)
-        count = self._number_drawn(shuffled)
-        drawn = [*shuffled[:count]]
-        # One that nothing can be cut out of is replaced by another that is as much too long.
-        spare = {
-            too_long: iter([rest for rest in shuffled[count:] if rest.too_long == too_long])
-            for too_long in (False, True)
-        }
-        # Turns go on from one document to the next, so that documents of about one length are
-        # balanced, and those that remain without the too long ones.
-        drawn.sort(key=lambda article: (article.too_long, article.tokens))
-        turns = cycle(np.roll(_TURNS, rng.integers(FIFTHS)).tolist())
-        waiting = list[int]()
-        cuts: list[tuple[Article, Cut]] = []
-        failed = list[str]()
-        while drawn:
-            article = drawn.pop(0)
-            by_length = int(min(article.tokens, self._room) // self.tokens_each)
-            count = max(self.per_document, min(_MOST_PASSAGES, by_length))
-            waiting += islice(turns, max(0, count - len(waiting)))
-            cut = self._draw(article, language, sorted(waiting[:count]), everything, rng)
-            if cut is None:
-                failed.append(article.id)
-                drawn[:0] = islice(spare[article.too_long], 1)
-                continue
-            cuts.append((article, cut))
-            del waiting[:count]
-        return cuts, failed
-
-    def _number_drawn(self, articles: Sequence[Article]) -> int:
-        tokens = np.cumsum([article.tokens for article in articles])
-        few_enough = max(self.least, int(np.searchsorted(tokens, self.most_tokens, side="right")))
-        return min(few_enough, self.documents or few_enough)
-
-    def _usable(self, corpus: Corpus, language: str) -> tuple[list[Article], dict[str, list[str]]]:
-        """The documents with passages in all fifths, and the others by what they lack."""
-        # Sorted, so that a draw does not depend on the order of files.
-        ids = sorted(corpus.ids([language]))
-        # Of documents with the same text, the first.
-        by_text = {_spaced(corpus.text(id, language)): id for id in reversed(ids)}
-        texts = {id: corpus.text(id, language) for id in sorted(by_text.values())}
-        spans = {id: sentences(text, language) for id, text in texts.items()}
-        flat = [texts[id][start:end] for id, borders in spans.items() for start, end in borders]
-        lengths = np.array(self.counter.count(flat), dtype=np.int64)
-        times = Counter(map(_spaced, flat))
-        repeated = np.array([times[_spaced(sentence)] > 1 for sentence in flat], dtype=bool)
-        repeated &= lengths >= LEAST_TOKENS
-        articles = []
-        short = list[str]()
-        uneven = list[str]()
-        seen = 0
-        for id, borders in spans.items():
-            part = slice(seen, seen + len(borders))
-            seen = part.stop
-            total = int(lengths[part].sum())
-            if len(borders) < FIFTHS or total < FIFTHS * LEAST_TOKENS:
-                short.append(id)
-                continue
-            longest = min(self.tokens, int(min(total, self._room)) // FIFTHS)
-            # A document slightly longer than the window fits without its passages.
-            too_long = total - self.per_document * longest / 2 > self._room
-            reach = self._room + self.per_document * longest
-            runs = find_runs(lengths[part], repeated[part], longest, reach)
-            article = Article(id, texts[id], borders, lengths[part], runs, too_long)
-            if article.has_all_fifths(self._room):
-                articles.append(article)
-            else:
-                uneven.append(id)
-        unit = self.counter.unit
-        reasons = {
-            "same text as another document": [id for id in ids if id not in texts],
-            f"fewer than {FIFTHS} sentences or {FIFTHS * LEAST_TOKENS} {unit}": short,
-            f"a fifth of the document has no sentence of {LEAST_TOKENS} to {self.tokens} {unit} "
-            "that occurs only there": uneven,
-        }
-        left_out = {reason: names for reason, names in reasons.items() if names}
-        if len(articles) < 2:
-            advice = "Add longer documents, or raise query_tokens."
-            if not short and np.isfinite(self._room):
-                advice = (
-                    f"Only {self._room:.0f} {unit} of each are read: add a treatment that reads "
-                    "them whole, such as fair, cut them (too_long=cut), or raise max_seq_length."
-                )
-            raise CorpusError(
-                f"passages need 2 documents to cut them out of, and {corpus.label} has "
-                f"{'; '.join([f'{len(articles)}', *_reasons(left_out, language)])}. {advice}"
-            )
-        return articles, left_out
-
-    def _draw(
-        self,
-        article: Article,
-        language: str,
-        wanted: Sequence[int],
-        everything: str,
-        rng: np.random.Generator,
-    ) -> Cut | None:
-        """A document without one passage from each wanted fifth; None if it has none such."""
-        # Measuring a draw takes long, so that fifths are first estimated.
-        draws = _DRAWS if len(wanted) <= FIFTHS else 10 * _DRAWS
-        drawn = np.sort(rng.integers(len(article.runs), size=(draws, len(wanted))), axis=1)
-        likely = (article.estimated_fifths(drawn, self._room) == wanted).all(1)
-        for runs in drawn[likely][:_TRIES]:
-            document, queries = article.cut_out(article.runs[runs].tolist(), language)
-            texts = [query.text for query, _ in queries]
-            if any(everything.count(_spaced(text)) > 1 for text in texts):
-                continue
-            if not all(LEAST_TOKENS <= count <= self.tokens for count in self.counter.count(texts)):
-                continue
-            if self._fifths(article, document, queries) == wanted:
-                return document, queries
-        return None
-
-    def _fifths(
-        self, article: Article, document: Passage, queries: Sequence[tuple[Query, Evidence]]
-    ) -> list[int]:
-        """The fifths of the queries as an evaluation counts them; none if `too_long` is wrong."""
-        # Far more than is read of the document; counting all of a long one takes its time.
-        enough = int(np.searchsorted(article.lengths.cumsum(), 2 * self._room))
-        end = article.sentences[: enough + 1][-1][1]
-        probe = replace(document, text=document.text[:end])
-        task = make_task(document.id, [probe], queries)
-        try:
-            measured = measure_task(task, self.counter, self.counter, too_long="shorten")
-        except CorpusError:
-            return []
-        is_cut = measured.task.documents[0].text != probe.text
-        positions = measured.positions.values() if is_cut == article.too_long else ()
-        return [position.group - 1 for position in positions]
+    def _chosen(
+        self, article: Article, repeated: Mapping[str, int]
+    ) -> Iterator[tuple[Cut, int | None]]:
+        """A random passage of each zone that has one, and its fifth if zones are fifths."""
+        # Of each document alone, so that it does not change with what else is drawn.
+        rng = np.random.default_rng([self.seed, zlib.crc32(article.name.encode())])
+        zones = article.zones()
+        for number, zone in enumerate(zones):
+            cuts = article.cuts(zone, repeated)
+            if cuts:
+                yield cuts[rng.integers(len(cuts))], number if len(zones) > 1 else None
 
 
-def _spaced(text: str) -> str:
-    """A text with one space for any white space."""
-    return " ".join(text.split())
+def _siblings(articles: Sequence[Article]) -> dict[str, frozenset[str]]:
+    """By document the others that hold what it holds: its translations, and copies of its text."""
+    groups: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for article in articles:
+        groups["id", article.segment.id].add(article.name)
+        groups["text", " ".join(article.segment.text.split())].add(article.name)
+    siblings: dict[str, set[str]] = {article.name: set() for article in articles}
+    for names in groups.values():
+        for name in names:
+            siblings[name] |= names - {name}
+    return {name: frozenset(others) for name, others in siblings.items()}
 
 
-def _reasons(left_out: Mapping[str, Sequence[str]], language: str) -> list[str]:
-    """What documents lack that are not used, and their names."""
-    where = _in_language(language)
-    return [
-        f"{len(names)}{where} left out ({reason}): {few(names)}"
-        for reason, names in left_out.items()
-    ]
-
-
-def _in_language(language: str) -> str:
-    return "" if language == UNKNOWN else f" in {language}"
+def _language(segment: Segment) -> str:
+    return "" if segment.language == UNKNOWN else segment.language

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from fairspan.design.lengths import TokenCounter
 
 _BYTES = 4
@@ -20,7 +22,12 @@ class RoughTokens:
     count_whole = count
 
     def starts(self, texts: Sequence[str]) -> list[Sequence[int]]:
-        return [range(0, len(text), _BYTES) for text in texts]
+        """The character that has the first byte of each token."""
+        starts: list[Sequence[int]] = []
+        for text, tokens in zip(texts, self.count(texts), strict=True):
+            ends = np.cumsum([len(character.encode()) for character in text])
+            starts.append(np.searchsorted(ends, _BYTES * np.arange(tokens), side="right").tolist())
+        return starts
 
     def cut(self, texts: Sequence[str], length: int) -> list[str]:
         kept = [text.encode()[: _BYTES * length] for text in texts]

@@ -3,20 +3,18 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 
 from fairspan.corpus.sentences import Span
 from fairspan.errors import CorpusError
 
 FIFTHS = 5
-LEAST_TOKENS = 8
-"""Of a query that is taken from a text: fewer do not say what is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What is searched for. Queries of one cluster, such as an article, are not independent."""
+    """What is searched for. Queries of one cluster, such as a document, are not independent."""
 
     id: str
     text: str
@@ -36,27 +34,29 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Where a document answers a query: characters of its text, and the fifth from 0 if known."""
+    """Where a document answers a query: characters of its text, and the fifth from 0 if given.
+
+    `exact` is False where only the fifth is known; the characters are the middle of it.
+    """
 
     document: str
     start: int
     end: int
     fifth: int | None = None
+    exact: bool = field(default=True, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class RetrievalTask:
-    """One index to search, and the queries it is searched with.
+    """One index, and the queries it is searched with.
 
     Attributes:
         relevant: for each query the gain of every document that answers it.
         evidence: where each query's answer is, if that is known.
-        edition: which of several indexes of the same queries this is, from 0.
-        lead, later: the languages of a page's first segment and of its later ones.
+        left_out: for some queries, documents that do not count, such as translations of the answer.
         notes: what a reader of results should know about how the task was made.
-        drawn_from: how many documents the corpus has, if not all of them are searched.
-        left_out: names of documents that no passage could be cut out of.
-        across: "mixed" if every document is in one of several languages, "parallel" if in all.
+        drawn: how many documents were drawn, if not all, translations counted once.
+        drawn_from: how many there are, counted likewise.
     """
 
     name: str
@@ -64,13 +64,10 @@ class RetrievalTask:
     documents: tuple[Passage, ...]
     relevant: Mapping[str, Mapping[str, float]]
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
-    edition: int = 0
-    lead: str = ""
-    later: str = ""
+    left_out: Mapping[str, frozenset[str]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    drawn: int | None = None
     drawn_from: int | None = None
-    left_out: tuple[str, ...] = ()
-    across: str = ""
 
     def __post_init__(self) -> None:
         for kind, texts in (("queries", self.queries), ("documents", self.documents)):
@@ -87,25 +84,9 @@ class RetrievalTask:
             evidence = self.evidence.get(query.id)
             where = None if evidence is None else astuple(evidence)
             gains = sorted(self.relevant[query.id].items())
-            digest.update(json.dumps([*astuple(query), gains, where]).encode())
+            left_out = sorted(self.left_out.get(query.id, ()))
+            digest.update(json.dumps([*astuple(query), gains, where, left_out]).encode())
         return digest.hexdigest()
-
-
-def make_task(
-    name: str,
-    documents: Sequence[Passage],
-    queries: Sequence[tuple[Query, Evidence]],
-    notes: tuple[str, ...] = (),
-) -> RetrievalTask:
-    """A task in which every query is answered by the document that has its evidence."""
-    return RetrievalTask(
-        name,
-        queries=tuple(query for query, _ in queries),
-        documents=tuple(documents),
-        relevant={query.id: {where.document: 1.0} for query, where in queries},
-        evidence={query.id: where for query, where in queries},
-        notes=notes + same_texts(documents),
-    )
 
 
 def same_texts(documents: Iterable[Passage]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from fairspan.errors import FairspanError
 from fairspan.runs.facts import measured_on
 from fairspan.runs.header import Header
 from fairspan.runs.log import RunLog
-from fairspan.stats.equivalence import LossKind
+from fairspan.stats.gains import is_worse
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +41,15 @@ class Change:
     first: Arm
     second: Arm
     measure: str
-    kind: LossKind
+    kind: str
     numbers: str
     languages: bool = False
 
     @property
     def condition(self) -> str:
-        return f"language-{self.kind}" if self.languages else self.kind
+        """What `fail_if` calls it."""
+        kind = "worse" if is_worse(self.kind) else self.kind
+        return f"language-{kind}" if self.languages else kind
 
     @property
     def name(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fairspan.calibration.level import CommonDirection
 from fairspan.calibration.treatment import Treatment
 from fairspan.encoding.chunks import innermost
 from fairspan.encoding.encoder import Encoder, Text
@@ -18,8 +19,8 @@ from fairspan.encoding.fill import Tally, fill, tokens_read, unasked
 from fairspan.encoding.store import Store, default_store
 from fairspan.errors import FairspanError
 from fairspan.report.text import duration
-from fairspan.runs.fit_part import FitPart
 from fairspan.runs.header import USUAL_CHARACTERS, Sending
+from fairspan.runs.levelling import level_pairs
 from fairspan.runs.prepared import Prepared, Work
 from fairspan.runs.subject import Pair, Subject, Treated, batch_budget
 
@@ -85,7 +86,7 @@ def forecast(prepared: Prepared) -> Forecast:
         tokens=sum(row["tokens"] for row in rows),
         seconds=None if sending else sum(row["seconds"] or 0.0 for row in rows),
         sending=sending,
-        notes=(*prepared.notes, *prepared.fit.notes),
+        notes=tuple(prepared.notes),
     )
 
 
@@ -98,7 +99,7 @@ def _counted(prepared: Prepared) -> list[tuple[Work, int]]:
     """The stages of a run, and the tokens that each reads."""
     counted: set[bytes] = set()
     stages = []
-    for stage in prepared.work(partial(on_trial, prepared.subject, fit=prepared.fit)):
+    for stage in prepared.work(partial(on_trial, prepared.subject)):
         new = [(encoder, unasked(encoder, texts, counted)) for encoder, texts in stage.pairs]
         stages.append((stage, stage.analysed + sum(tokens_read(*pair) for pair in new)))
     return stages
@@ -114,15 +115,13 @@ def _predicted_seconds(stage: Work, tokens: int) -> float | None:
     return seconds + embedded / _tokens_per_second(*timed) if embedded else seconds
 
 
-def on_trial(subject: Subject, treatment: Treatment, fit: FitPart) -> Treated:
-    """The model under a treatment, fitted on random vectors, which takes as long to embed."""
-    return subject.under(treatment, fit=fit, embed=_random_vectors, lasting=False)
-
-
-def _random_vectors(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
-    """[texts, dimension], vectors to fit on that need no embedding."""
-    (vector,) = encoder.vectors(texts[:1])
-    return np.random.default_rng(0).standard_normal((len(texts), len(vector)))
+def on_trial(subject: Subject, treatment: Treatment) -> Treated:
+    """The model under a treatment, level with any direction, which takes as long."""
+    common = None
+    for encoder, texts in level_pairs(subject, treatment):
+        (vector,) = encoder.vectors(texts[:1])
+        common = CommonDirection(np.eye(1, len(vector))[0], share=0.5)
+    return subject.under(treatment, common=common, lasting=False)
 
 
 def _tokens_per_second(encoder: Encoder, texts: Sequence[Text]) -> float:
@@ -135,15 +134,6 @@ def _tokens_per_second(encoder: Encoder, texts: Sequence[Text]) -> float:
         seconds += _seconds(encoder, middle)
         tokens += tokens_read(encoder, middle)
     return tokens / seconds
-
-
-def relative_time(first: Encoder, second: Encoder, texts: Sequence[Text], rounds: int = 3) -> float:
-    """The time of the second for texts of medium length, relative to the first: a median."""
-    middle = _middle(texts)
-    for encoder in (first, second):
-        _seconds(encoder, middle)
-    took = [[_seconds(encoder, middle) for encoder in (first, second)] for _ in range(rounds)]
-    return float(np.median([after / before for before, after in took]))
 
 
 def _seconds(encoder: Encoder, texts: Sequence[Text]) -> float:

@@ -101,19 +101,14 @@ class TaskInfo:
 
     Attributes:
         clusters: groups of queries that share documents.
-        positions: what evidence is counted by: "segments", "fifths", or None.
-        languages: those of queries and documents, if several are searched at once.
     """
 
     source: str
     names: list[str]
     fingerprints: list[str] | None = optional()
-    indexes: int | None = optional()
     queries: int
     documents: int
-    positions: str | None = None
     clusters: int | None = optional()
-    languages: list[str] | None = optional()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,20 +125,6 @@ class WindowInfo:
     window: int | None
     count: int
     cut: int
-
-
-@dataclass(frozen=True, slots=True)
-class IndexCost:
-    """What an index takes; `seconds` is None where all vectors were stored already."""
-
-    treatment: str
-    index: str
-    documents: int
-    tokens: int
-    seconds: float | None
-    vectors: int
-    bytes: int
-    searched_documents: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +219,15 @@ class Header:
 
     def part(self, kind: type[Entries]) -> Entries:
         """The entries that only this study has, as its dataclass."""
-        return self.study if isinstance(self.study, kind) else read_entries(kind, self.study)
+        if isinstance(self.study, kind):
+            return self.study
+        try:
+            return read_entries(kind, self.study)
+        except ValueError as error:
+            raise FairspanError(
+                f"the run {self.run} was measured by another version of fairspan, and is not read "
+                f"by this one ({error}): run its command again."
+            ) from None
 
     def to_json(self) -> dict[str, Any]:
         return {"format": FORMAT, **as_json(self)}

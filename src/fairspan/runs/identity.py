@@ -42,7 +42,7 @@ class Identity:
         calibrations: those that the model has before any treatment.
         windows: tokens that are read, by treatment and kind of text; None for any number.
         counted: tokens that texts may have, by side.
-        texts: hashes of everything that was read: corpora, tasks, labels, texts to fit on.
+        texts: hashes of everything that was read: corpora, tasks, labels.
     """
 
     verb: str
@@ -77,7 +77,7 @@ class Identity:
             calibrations=subject.calibrations,
             windows=windows,
             counted={side: counter.window for side, counter in subject.counters.items()},
-            texts=[*prepared.text_hashes, *prepared.fit.text_hashes],
+            texts=prepared.text_hashes,
             options=options.decisive,
             versions={"fairspan": version("fairspan"), **_engine_versions()},
         )
@@ -130,10 +130,12 @@ def _source_state(source: str) -> Any:
     """The files of a corpus or a task; raise if it is not on this machine."""
     kind, colon, place = source.partition(":")
     if kind == "mteb" and colon:
-        return version("mteb")
-    if source in ("pages", "passages"):
+        raise FileNotFoundError(source)  # no file says whether its data have changed
+    if source == "passages":
         return []
-    name = place if kind in ("beir", "pages", "passages") and colon else source
+    name = place if kind == "beir" and colon else source
+    if Path(name).parent.name == "qrels":  # judgements stand for their collection
+        name = str(Path(name).parent.parent)
     return _state_of(EMBEDDED.get(name, Path(name).expanduser()))
 
 

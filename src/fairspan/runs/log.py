@@ -214,13 +214,16 @@ def folder_of(path: Path | str) -> Path:
 class LogWriter:
     """Writes a run's folder. Every write replaces a whole file, so a crash leaves the one before.
 
-    A complete log is kept until its replacement is complete.
+    A complete log is kept until its replacement is complete, and one that was interrupted until the
+    replacement has rows.
     """
 
     def __init__(self, folder: Path, header: Header) -> None:
         self.folder = folder
         self.header = header
-        self._waits = (folder / HEADER).exists() and read_header(folder).complete
+        before = read_header(folder) if (folder / HEADER).exists() else None
+        self._waits = before is not None and before.complete
+        self._keeps_rows = before is not None and before.rows > 0
         self._tables: list[pl.DataFrame] = []
         self._write_header()
 
@@ -230,6 +233,7 @@ class LogWriter:
 
     def add(self, rows: pl.DataFrame) -> None:
         self._tables.append(rows)
+        self._keeps_rows = False
         if not self._waits:
             self._write(ROWS, self.rows.write_parquet)
         self.header = replace(self.header, rows=self.header.rows + len(rows))
@@ -245,7 +249,7 @@ class LogWriter:
         self._write_header()
 
     def _write_header(self) -> None:
-        if self._waits:
+        if self._waits or self._keeps_rows:
             return
         text = json.dumps(self.header.to_json(), indent=2, ensure_ascii=False) + "\n"
         self._write(HEADER, lambda partial: partial.write_text(text, "utf-8"))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from fairspan.calibration.treatment import Treatment
-from fairspan.runs.fit_part import FitPart
 from fairspan.runs.header import Header
 from fairspan.runs.options import StudyOptions
 from fairspan.runs.subject import Pair, Subject, Treated
@@ -40,10 +39,6 @@ class Prepared(Protocol):
 
     @property
     def options(self) -> StudyOptions: ...
-
-    @property
-    def fit(self) -> FitPart:
-        """Texts for treatments that are fitted."""
 
     @property
     def text_hashes(self) -> list[Any]:

@@ -31,8 +31,6 @@ SCHEMA: dict[str, pl.DataType] = {
     "query": pl.String(),
     "query_tokens": pl.Int32(),
     "depth": pl.Int32(),
-    # Only of searches across languages: `language` is the query's, and `segment` the question.
-    "document_language": pl.String(),
 }
 
 

@@ -21,6 +21,7 @@ from fairspan.runs.folder import HEADER, locked
 from fairspan.runs.forecast import Forecast, forecast, plan_sending, total_tokens
 from fairspan.runs.header import Header, Timings, read_header
 from fairspan.runs.identity import Identity, key_of
+from fairspan.runs.levelling import find_common
 from fairspan.runs.log import DEFAULT_RUNS, LogWriter, RunLog, known_log, read_log
 from fairspan.runs.options import StudyOptions
 from fairspan.runs.prepared import Prepared
@@ -60,7 +61,8 @@ class Run(Embedder):
             self.header.notes.append(text)
 
     def under(self, treatment: Treatment) -> Treated:
-        return self.subject.under(treatment, fit=self.prepared.fit, embed=self.embed)
+        common = find_common(self.subject, treatment, self.embed)
+        return self.subject.under(treatment, common=common)
 
     def announce(self, pairs: Iterable[Pair]) -> None:
         """Say what is going to be sent to an endpoint, if the model is one."""
@@ -222,7 +224,7 @@ def _header(prepared: Prepared, name: str) -> Header:
         seed=options.asked.get("seed", 0),
         spec=options.asked,
         sources=options.sources,
-        notes=[*prepared.notes, *prepared.fit.notes],
+        notes=list(prepared.notes),
     )
     return prepared.describe(header)
 

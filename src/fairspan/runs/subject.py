@@ -13,8 +13,8 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.calibration import PRESETS, Calibration, Side
-from fairspan.calibration.level import CommonDirection, fit_level
-from fairspan.calibration.treatment import CHUNK_TOKENS, PLAIN, Treatment, as_treatment
+from fairspan.calibration.level import CommonDirection
+from fairspan.calibration.treatment import CHUNK_TOKENS, PLAIN, Treatment
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.chunks import ChunkEncoder, chunk_tokens
 from fairspan.encoding.encoder import (
@@ -31,16 +31,13 @@ from fairspan.encoding.fill import Tally, fill, unasked
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters, counter_of, prompt_of, window_of
 from fairspan.errors import DesignError, UnsupportedModel, require_whole
-from fairspan.model.baselines import fit_whitening, last_two, whiten
 from fairspan.model.build import common_direction
 from fairspan.model.card import places_of
 from fairspan.model.fingerprint import fingerprint
-from fairspan.model.level import general_texts
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_with_limit
 from fairspan.model.source import PACKAGE
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.window import ANY_LENGTH
-from fairspan.runs.fit_part import FitPart
 from fairspan.runs.header import EndpointInfo, ModelInfo, TransformerInfo
 from fairspan.runs.identity import vector_prefix
 from fairspan.runs.options import named
@@ -50,7 +47,7 @@ _TEXTS: dict[Side, str] = {"document": "documents", "query": "queries"}
 Pair = tuple[Encoder, Sequence[Text]]
 """Texts with what embeds them."""
 Embed = Callable[[Encoder, Sequence[Text]], np.ndarray]
-"""[texts, dimension], the vectors of texts to fit on."""
+"""[texts, dimension], the vectors of texts."""
 
 CHUNK_CHARACTERS = 4 * CHUNK_TOKENS
 """A chunk's length for a model without a tokenizer: English has about four characters per token."""
@@ -91,10 +88,10 @@ class Treated:
     """A model under a treatment.
 
     Attributes:
-        model: what is calibrated: the plain model, or the baseline made of it.
+        model: what is calibrated.
         fingerprint: what the keys of its vectors begin with.
         normalise: whether chunks and their mean are set to length 1, for comparison by cosine.
-        directions: those of the subject.
+        directions: what is known of those of the subject, by the prompt of documents.
     """
 
     model: SentenceTransformer | Encodes
@@ -102,7 +99,7 @@ class Treated:
     treatment: Treatment
     prompts: Mapping[str, str]
     normalise: bool
-    directions: dict[tuple[str, str], CommonDirection]
+    directions: dict[str, CommonDirection]
 
     @cached_property
     def documents(self) -> Encoder:
@@ -153,16 +150,15 @@ class Treated:
 
     @property
     def common(self) -> CommonDirection:
-        """What vectors are made level with, found once for a model and a prompt of documents.
+        """What vectors are made level with, found once for each prompt of documents.
 
         Raises:
             FairspanError: if the model has none, or cannot be read plain.
         """
         prompt = self.prompts["document"]
-        key = (self.fingerprint, prompt)
-        if key not in self.directions:
-            self.directions[key] = common_direction(self.model, prompt=prompt)
-        return self.directions[key]
+        if prompt not in self.directions:
+            self.directions[prompt] = common_direction(self.model, prompt=prompt)
+        return self.directions[prompt]
 
 
 @dataclass(frozen=True)
@@ -182,8 +178,8 @@ class Subject:
         prompts: what is put before the texts of each side, "document" and "query".
         asked: the window that was asked for; None for the model's own.
         limit: the model's own limit in tokens, if it was loaded here.
-        directions: what vectors are made level with, as far as it is known, by the fingerprint of
-            what is calibrated and the prompt of documents.
+        directions: what vectors are made level with, as far as it is known, by the prompt of
+            documents.
     """
 
     name: str
@@ -193,7 +189,7 @@ class Subject:
     treatments: tuple[Treatment, ...] = ()
     whole: bool = False
     limit: int | None = None
-    directions: dict[tuple[str, str], CommonDirection] = field(default_factory=dict)
+    directions: dict[str, CommonDirection] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
@@ -325,64 +321,18 @@ class Subject:
         return self.model
 
     def under(
-        self,
-        treatment: Treatment,
-        *,
-        embed: Embed,
-        fit: FitPart | None = None,
-        lasting: bool = True,
+        self, treatment: Treatment, *, common: CommonDirection | None = None, lasting: bool = True
     ) -> Treated:
-        """The model under a treatment, which may be fitted on what `embed` makes of `fit`.
+        """The model under a treatment; a model that is not loaded needs `common` to be level.
 
         For `lasting` keys of vectors the weights are hashed.
         """
         prefix = vector_prefix(self.fingerprint) if lasting and self.fingerprint else ""
         is_cosine = self.similarity == "cosine"
-        plain = Treated(self.model, prefix, treatment, self.prompts, is_cosine, self.directions)
-        fingerprint = f"{prefix} {treatment.baseline}"
-        if treatment.whitens:
-            vectors = embed(plain.documents, (fit or FitPart()).texts)
-            whitening = fit_whitening(vectors, dimensions=treatment.number)
-            fingerprint += f" {whitening.fingerprint}"
-            return replace(plain, model=whiten(self.model, whitening), fingerprint=fingerprint)
-        if treatment.baseline == "last2avg":
-            return replace(plain, model=last_two(self.model), fingerprint=fingerprint)
-        if treatment.for_documents.level and not self.is_open:
-            general = _general_texts(self.prompts["document"])
-            alone = replace(plain, treatment=as_treatment(PLAIN)).documents
-            common = fit_level(embed(alone, general))
-            return replace(plain, directions={(prefix, self.prompts["document"]): common})
-        # Chunks are embedded by the plain model, as in an index of chunks.
-        return plain
-
-
-def fit_pairs(
-    treatment: Treatment, fit: FitPart, under: Callable[[Treatment], Treated]
-) -> list[Pair]:
-    """What a treatment is fitted on, with what embeds it."""
-    if treatment.whitens:
-        return [(under(replace(treatment, baseline=None)).documents, fit.texts)]
-    if not treatment.for_documents.level:
-        return []
-    plain = under(as_treatment(PLAIN))
-    if isinstance(plain.model, SentenceTransformer):
-        return []
-    return [(plain.documents, _general_texts(plain.prompts["document"]))]
-
-
-def _general_texts(prompt: str) -> list[Text]:
-    """What the common direction of a model that is not loaded is found from."""
-    texts = general_texts()
-    return [Text(*pair) for pair in zip(texts, Characters(prompt).count_whole(texts), strict=True)]
-
-
-def level_note(subject: Subject, treatments: Sequence[Treatment]) -> list[str]:
-    """That a model that is not loaded embeds texts which are not in the corpus."""
-    if subject.is_open or not any(treatment.for_documents.level for treatment in treatments):
-        return []
-    count = len(general_texts())
-    paid = f"{count} general texts that come with fairspan are embedded once"
-    return [f"{paid}, to find the direction that level vectors share"]
+        directions = self.directions
+        if common is not None:
+            directions = {self.prompts["document"]: common}
+        return Treated(self.model, prefix, treatment, self.prompts, is_cosine, directions)
 
 
 def _answered(endpoint: Endpoint) -> EndpointInfo:

@@ -6,7 +6,6 @@ from dataclasses import replace
 from fairspan.calibration.treatment import CLOSED_TREATMENTS, Treatment
 from fairspan.encoding.chunks import chunk_tokens
 from fairspan.errors import UnsupportedModel
-from fairspan.model.baselines import last_two
 from fairspan.runs.subject import Subject
 
 
@@ -22,14 +21,14 @@ def refuse_unsuited(
     Tokens are compared with whole vectors under those `on_tokens`. What is asked for `beyond` them,
     only a SentenceTransformer can do.
     """
-    for treatment in treatments:
-        if treatment.chunks:
-            chunk_tokens(treatment.chunk_size(), replace(subject, treatments=()).counter)
+    in_chunks = [treatment for treatment in treatments if treatment.chunks]
+    for treatment in in_chunks:
+        chunk_tokens(treatment.chunk_size(), replace(subject, treatments=()).counter)
     if not subject.is_open:
         _refuse_closed(subject, treatments, beyond)
         return
-    for treatment in treatments:
-        _refuse_open(subject, treatment, on_tokens, beyond)
+    for treatment in in_chunks:
+        _refuse_chunks(treatment, on_tokens, beyond)
 
 
 def _refuse_closed(
@@ -49,24 +48,16 @@ def _refuse_closed(
         )
 
 
-def _refuse_open(
-    subject: Subject, treatment: Treatment, on_tokens: Sequence[Treatment], beyond: Sequence[str]
+def _refuse_chunks(
+    treatment: Treatment, on_tokens: Sequence[Treatment], beyond: Sequence[str]
 ) -> None:
-    """Raise if a SentenceTransformer cannot be measured under a treatment."""
-    if treatment.baseline == "last2avg":
-        last_two(subject.model)
-    truncated = getattr(subject.model, "truncate_dim", None)
-    if treatment.whitens and truncated is not None:
-        raise UnsupportedModel(
-            f"truncate_dim={truncated} would truncate the vectors after they are whitened: load "
-            "the model without it, and keep fewer dimensions of the whitening."
-        )
-    if (treatment.whitens or treatment.chunks) and treatment in on_tokens:
+    """Raise if averaged chunks cannot be measured in this way."""
+    if treatment in on_tokens:
         raise UnsupportedModel(
             f"vectors of {treatment.name} are not comparable with token vectors: omit it, or omit "
-            "retention and late chunks."
+            "retention."
         )
-    if treatment.chunks and "attention" in beyond:
+    if "attention" in beyond:
         raise UnsupportedModel(
             f"{treatment.name} reads a document in several passes, which have no attention in "
             "common: omit it, or omit attention."

@@ -28,8 +28,8 @@ def windows_of(
 def window_notes(
     windows: Sequence[WindowInfo], unit: str, more: Mapping[str, str] | None = None
 ) -> list[str]:
-    """What was cut in words, with `more` by treatment; nothing where all windows are equal."""
-    if len({info.window for info in windows}) < 2:
+    """What was cut in words, with `more` by treatment; nothing where all read all of the same."""
+    if len({info.window for info in windows}) < 2 and not any(info.cut for info in windows):
         return []
     by_words: dict[str, list[str]] = {}
     for name in dict.fromkeys(info.treatment for info in windows):

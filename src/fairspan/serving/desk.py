@@ -122,10 +122,8 @@ def open_desk(model: SentenceTransformer, name: str | None = None) -> Desk:
     # A copy has a tokenizer of its own, so that counting and a pass do not share one.
     running = open_subject(copy_sharing_weights(model), name=name)
     if common is not None:
-        running.directions["", running.prompts["document"]] = common
-    treated = [
-        running.under(treatment, embed=_nothing_fitted, lasting=False) for treatment in treatments
-    ]
+        running.directions[running.prompts["document"]] = common
+    treated = [running.under(treatment, lasting=False) for treatment in treatments]
     return Desk(subject, tuple(treated))
 
 
@@ -136,7 +134,3 @@ def _plain(model: SentenceTransformer) -> SentenceTransformer:
     for module, served in pairs:
         set_window(module, Window.of(served, tiled=True), tiled=True)
     return plain
-
-
-def _nothing_fitted(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
-    raise AssertionError("a calibration is fitted on nothing")

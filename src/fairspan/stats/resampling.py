@@ -32,7 +32,8 @@ class PositionSums:
 
     @property
     def observed(self) -> Floats:
-        return self.means(np.ones(len(self.sums)))
+        # Column by column in one order, so that equal columns have equal means to the last bit.
+        return share(self.sums.sum(0), self.counts.sum(0))
 
     @property
     def left_out(self) -> Floats:
@@ -147,18 +148,6 @@ def combined(estimate: float, variances: Sequence[float], freedoms: Sequence[flo
     total = parts.sum()
     pooled = total**2 / (parts**2 / freedom).sum() if total > 0 else freedom.sum()
     return t_interval(estimate, float(np.sqrt(total)), float(pooled))
-
-
-def mean_interval(intervals: Sequence[Interval]) -> Interval:
-    """The mean of estimates from independent samples."""
-    count = len(intervals)
-    if count == 1:
-        return intervals[0]
-    return combined(
-        sum(interval.estimate for interval in intervals) / count,
-        [(interval.standard_error / count) ** 2 for interval in intervals],
-        [interval.degrees_of_freedom for interval in intervals],
-    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

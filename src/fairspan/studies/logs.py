@@ -13,6 +13,7 @@ from fairspan.report.render import require_page
 from fairspan.report.table import Table
 from fairspan.report.text import model_name
 from fairspan.report.view import Section, View
+from fairspan.retrieval.source import PASSAGES
 from fairspan.runs import log as logs
 from fairspan.runs.arms import Change
 from fairspan.runs.facts import source_name
@@ -158,11 +159,11 @@ def _labels(runs: Sequence[RunLog]) -> dict[str, str]:
 
 
 def _measured_on(log: RunLog) -> str:
-    """The corpus; or the task, for pages with the corpus that they are built from."""
+    """The corpus; or the task, for passages with the corpus that they are cut out of."""
     header = log.header
     corpus = header.corpus.name if header.corpus else log.spec.get("corpus")
     names = [] if header.task is None else [source_name(header.task.source)]
-    if corpus and (header.task is None or header.task.source == "pages"):
+    if corpus and (header.task is None or header.task.source == PASSAGES):
         names.append(model_name(corpus))
     return " of ".join(names)
 

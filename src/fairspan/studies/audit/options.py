@@ -7,15 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from fairspan.calibration.treatment import (
-    AnyTreatment,
-    Treatment,
-    as_treatments,
-    require_use_of_fit,
-)
+from fairspan.calibration.treatment import AnyTreatment, Treatment, as_treatments
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.design import Design
-from fairspan.design.plan import LanguagePlan, choose_plans, languages_of
+from fairspan.design.plan import LanguagePlan, choose_plans
 from fairspan.errors import DesignError, require_list, require_whole
 from fairspan.runs.options import StudyOptions, default_treatments, source
 
@@ -35,14 +30,12 @@ class AuditOptions(StudyOptions, Design):
         mixed: languages of mixed documents as lead:later, such as de:en (the first segment German,
             all later ones English), or all.
         treatments: what is compared, the baseline first: plain, fair, tiles-64, paper,
-            retrieval, 128-last_half, paper+basket_size=64, whitening, last2avg, chunk-mean, … By
-            default plain and fair, or plain and chunk-mean for an endpoint. In Python also
-            calibrations and tables of fields.
+            retrieval, 128-last_half, paper+basket_size=64, chunk-mean, … By default plain and fair,
+            or plain and chunk-mean for an endpoint. In Python also calibrations and tables of
+            fields.
         measures: what is measured: representation, retention, attention, fidelity.
         partial: omit segments that lack a translation, instead of refusing the corpus.
         prompt: text put before every document. By default the model's own.
-        fit_corpus: corpus that whitening is fitted on. By default the segments that are in no
-            document.
         attention_documents: number of documents of each size and plan whose attention is read.
         attention_basket_size: number of tokens in each basket whose attention is read.
         margin: differences between positions below it count as fair.
@@ -58,7 +51,6 @@ class AuditOptions(StudyOptions, Design):
     measures: Sequence[str] = ("representation",)
     partial: bool = False
     prompt: str | None = None
-    fit_corpus: str | None = source()
     attention_documents: int = 20
     attention_basket_size: int = 128
     margin: float = 0.02
@@ -72,9 +64,8 @@ class AuditOptions(StudyOptions, Design):
 
         Design.__post_init__(self)
         self.name_sources()
-        for name in ("corpus", "fit_corpus"):
-            if not isinstance(getattr(self, name), str | None):
-                raise DesignError(f"{name} must be a name or a path, got {getattr(self, name)!r}.")
+        if not isinstance(self.corpus, str):
+            raise DesignError(f"corpus must be a name or a path, got {self.corpus!r}.")
         mixed = [self.mixed] if isinstance(self.mixed, str) else self.mixed
         lists = {"languages": self.languages or (), "mixed": mixed, "measures": self.measures}
         for name, texts in lists.items():
@@ -89,8 +80,9 @@ class AuditOptions(StudyOptions, Design):
             raise DesignError(f"measures must name at least one of {', '.join(MEASURES)}.")
         for measure in self.measures:
             _require_among("measures", measure, MEASURES)
-        if "fidelity" in self.measures:
-            _require_one_space(self.all_treatments)
+        first, *others = self.all_treatments
+        if "fidelity" in self.measures and not others:
+            raise DesignError(f"fidelity compares treatments with {first.name}: name one more.")
         _require_among("inference", self.inference, INFERENCES)
         if self.published is not None:
             _require_among("published", self.published, PUBLISHED)
@@ -98,7 +90,6 @@ class AuditOptions(StudyOptions, Design):
             require_whole(name, getattr(self, name))
         if not isinstance(self.margin, int | float) or not 0 < self.margin < 1:
             raise DesignError(f"margin must be between 0 and 1, got {self.margin!r}.")
-        require_use_of_fit(self.fit_corpus, self.all_treatments)
 
     @cached_property
     def all_treatments(self) -> tuple[Treatment, ...]:
@@ -111,30 +102,10 @@ class AuditOptions(StudyOptions, Design):
         """The language plans, and the corpus in their languages."""
         return choose_plans(self.corpus, self.languages, self.mixed, partial=self.partial)
 
-    @cached_property
-    def fitting(self) -> Corpus:
-        """The corpus that whitening is fitted on."""
-        plans, corpus = self.planned_corpus
-        if self.fit_corpus is None:
-            return corpus
-        return Corpus.read(self.fit_corpus, languages_of(plans), partial=True)
-
     def check(self) -> None:
-        _ = self.fitting
+        _ = self.planned_corpus
 
 
 def _require_among(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
         raise DesignError(f"{name} must be among {', '.join(choices)}, got {value!r}.")
-
-
-def _require_one_space(treatments: Sequence[Treatment]) -> None:
-    """Raise unless the vectors of documents can be compared with those of the first treatment."""
-    first, *others = treatments
-    if not others:
-        raise DesignError(f"fidelity compares treatments with {first.name}: name one more.")
-    whitened = [treatment.name for treatment in treatments if treatment.whitens]
-    if whitened:
-        raise DesignError(
-            f"vectors of {whitened[0]} are in another space: omit it, or omit fidelity."
-        )

@@ -14,11 +14,11 @@ from fairspan.design.plan import LanguagePlan, languages_of
 from fairspan.encoding.encoder import Text, refuse_other_spaces
 from fairspan.encoding.tokens import ModelTokens, read_text
 from fairspan.errors import DesignError
-from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.header import CorpusInfo, Header, WindowInfo
+from fairspan.runs.levelling import level_note, level_pairs
 from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
-from fairspan.runs.subject import Pair, Subject, Treated, fit_pairs, level_note
+from fairspan.runs.subject import Pair, Subject, Treated
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.audit.measures import AuditEntries, Unseen
@@ -27,14 +27,13 @@ from fairspan.studies.audit.options import AuditOptions
 
 @dataclass(frozen=True)
 class PreparedAudit:
-    """An audit that is ready to run; treatments are fitted on the texts of `fit`."""
+    """An audit that is ready to run."""
 
     subject: Subject
     options: AuditOptions
     corpus: Corpus
     plans: tuple[LanguagePlan, ...]
     documents: Documents
-    fit: FitPart
 
     @property
     def text_hashes(self) -> list[Any]:
@@ -129,8 +128,8 @@ class PreparedAudit:
     ) -> tuple[Pair, ...]:
         """Everything that is embedded under a treatment, with what embeds it."""
         treated = under(treatment)
-        fitted = fit_pairs(treatment, self.fit, under)
-        return (*fitted, (treated.segments, self.segments), (treated.documents, self.texts))
+        level = level_pairs(self.subject, treatment)
+        return (*level, (treated.segments, self.segments), (treated.documents, self.texts))
 
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
         treatments = self.options.all_treatments
@@ -164,15 +163,7 @@ def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -
     documents = build_documents(material, plans, options, counter)
     if beyond:
         _refuse_cut(subject, documents, beyond[0])
-    fit = choose_fit_part(
-        treatments,
-        subject.model,
-        counter,
-        options.fitting,
-        documents.segments.values(),
-        seed=options.seed,
-    )
-    return PreparedAudit(subject, options, corpus, plans, documents, fit)
+    return PreparedAudit(subject, options, corpus, plans, documents)
 
 
 def _refuse_cut(subject: Subject, documents: Documents, measure: str) -> None:

@@ -32,7 +32,7 @@ def published_frame(log: RunLog) -> pl.DataFrame:
     hub_name = model_name(log.model).rpartition("/")[2].lower()
     same = [name for name, on_hub in MODELS.items() if hub_name.startswith(on_hub)]
     asked = [Treatment.from_dict(entry) for entry in log.spec["treatments"]]
-    calibrations = [treatment.calibration for treatment in asked if treatment.baseline is None]
+    calibrations = [treatment.calibration for treatment in asked if not treatment.chunks]
     rows = published_coefficients()
     names = rows["treatment"].unique()
     treatments = [name for name in names if as_treatment(name).calibration in calibrations]

@@ -8,13 +8,7 @@ from functools import cached_property
 from typing import ClassVar, Literal, get_args
 
 from fairspan.calibration.calibration import DEFAULT, check_temperature
-from fairspan.calibration.treatment import (
-    PLAIN,
-    AnyTreatment,
-    Treatment,
-    as_treatments,
-    require_use_of_fit,
-)
+from fairspan.calibration.treatment import PLAIN, AnyTreatment, Treatment, as_treatments
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.cuts import Start
 from fairspan.design.plan import in_first_language
@@ -41,8 +35,8 @@ class CollapseOptions(StudyOptions):
             them.
         temperatures: softmax temperatures to compare; 1 is the unmodified model. An empty list
             leaves only `treatments`.
-        treatments: more treatments to compare, as in an audit, such as paper or whitening. By
-            default fair.
+        treatments: more treatments to compare, as in an audit, such as paper or chunk-mean.
+            By default fair.
         documents: largest number of documents; in each bin with `natural`.
         start: where a cut begins: random, at any sentence, or beginning, of the document.
         tolerance: how far a text may be from the length asked for, as a share of it.
@@ -51,8 +45,6 @@ class CollapseOptions(StudyOptions):
         layers: layers whose σ_a is computed: last, last_half or all.
         labelled: JSONL file of texts and labels to classify at every length.
         labelled_documents: largest number of labelled texts; in each bin with `natural`.
-        fit_corpus: corpus that whitening is fitted on. By default the segments that are in no
-            measured text.
         margin: slopes of the mean cosine per doubling of length below it count as none. Over four
             doublings, as from 25 to 400 tokens, the default is the margin of an audit.
         prompt: text put before every document. By default the model's own.
@@ -73,7 +65,6 @@ class CollapseOptions(StudyOptions):
     layers: Layers = "last"
     labelled: str | None = source()
     labelled_documents: int = 600
-    fit_corpus: str | None = source()
     margin: float = 0.005
     prompt: str | None = None
     seed: int = 0
@@ -108,7 +99,6 @@ class CollapseOptions(StudyOptions):
                 raise DesignError(
                     f"{treatment.name} makes segments baskets, and these texts have none: omit it."
                 )
-        require_use_of_fit(self.fit_corpus, self.all_treatments)
         self._refuse_idle()
 
     def _refuse_idle(self) -> None:
@@ -139,14 +129,6 @@ class CollapseOptions(StudyOptions):
         return corpus, language
 
     @cached_property
-    def fitting(self) -> Corpus:
-        """The corpus that whitening is fitted on."""
-        corpus, language = self.spoken_corpus
-        if self.fit_corpus is None:
-            return corpus
-        return Corpus.read(self.fit_corpus, [language], partial=True)
-
-    @cached_property
     def labelled_texts(self) -> tuple[Corpus, dict[str, str]] | None:
         """The texts to classify, and their labels by id; None if there are none."""
         from fairspan.studies.collapse.classification import read_labelled
@@ -156,7 +138,7 @@ class CollapseOptions(StudyOptions):
         return read_labelled(self.labelled, self.spoken_corpus[1])
 
     def check(self) -> None:
-        _ = self.labelled_texts, self.fitting
+        _ = self.labelled_texts, self.spoken_corpus
 
 
 def at_temperature(value: float) -> str:
@@ -168,7 +150,7 @@ def at_temperature(value: float) -> str:
 def temperature_of(treatment: Treatment) -> float | None:
     """The temperature of a treatment that sets one for all texts and does nothing else."""
     calibration = treatment.calibration
-    if calibration.sides != "both" or treatment.baseline is not None:
+    if calibration.sides != "both" or treatment.chunks:
         return None
     value = calibration.temperature
     plain = not calibration.but(temperature=1.0).acts

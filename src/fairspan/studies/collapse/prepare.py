@@ -18,12 +18,11 @@ from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.encoder import Text
 from fairspan.encoding.spectra import spectra
 from fairspan.errors import DesignError, UnsupportedModel
-from fairspan.runs.fit_part import FitPart, choose_fit_part
 from fairspan.runs.header import CorpusInfo, Header
 from fairspan.runs.identity import hash_of
 from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
-from fairspan.runs.subject import Subject, Treated, fit_pairs
+from fairspan.runs.subject import Subject, Treated
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note
 from fairspan.studies.collapse.classification import training_part
@@ -57,7 +56,6 @@ class PreparedCollapse:
     cuts: Cuts
     pairs: list[Pair]
     labelled: Labelled | None
-    fit: FitPart
 
     @property
     def text_hashes(self) -> list[Any]:
@@ -118,9 +116,8 @@ class PreparedCollapse:
         seconds: Callable[[], float] | None = None
         for treatment in self.options.all_treatments:
             encoder = under(treatment).documents
-            pairs = (*fit_pairs(treatment, self.fit, under), (encoder, self.texts))
-            line = Work(treatment.name, pairs)
-            if tokens and treatment.baseline is None:
+            line = Work(treatment.name, ((encoder, self.texts),))
+            if tokens and not treatment.chunks:
                 seconds = seconds or cache(partial(self._spectra_seconds, encoder.model))
                 line = replace(line, analysed=tokens, seconds=seconds)
             lines.append(line)
@@ -151,7 +148,7 @@ def prepare_collapse(
     subject: Subject, options: CollapseOptions, progress: Progress
 ) -> PreparedCollapse:
     """Read and cut, without embedding anything."""
-    model = subject.transformer("a study of length")
+    subject.transformer("a study of length")
     treatments = options.all_treatments
     subject = subject.with_prompts(options.prompt).reading(treatments, whole=True)
     refuse_unsuited(subject, treatments)
@@ -169,14 +166,11 @@ def prepare_collapse(
         )
     cut = partial(cut, language=language, counter=counter, seed=options.seed)
     cuts = _large_enough(cut(corpus, documents=options.documents))
-    tested = {text.text for text in cuts.texts}
     labelled = None
     if options.labelled_texts is not None:
         cut_labelled = partial(cut, documents=options.labelled_documents)
         labelled = _cut_labelled(*options.labelled_texts, cut_labelled, options.seed)
-        tested |= {labelled.corpus.text(text.document, language) for text in labelled.cuts.texts}
-    fit = choose_fit_part(treatments, model, counter, options.fitting, tested, seed=options.seed)
-    return PreparedCollapse(subject, options, corpus, cuts, repeated_pairs(counter), labelled, fit)
+    return PreparedCollapse(subject, options, corpus, cuts, repeated_pairs(counter), labelled)
 
 
 def _cut_labelled(

@@ -73,7 +73,7 @@ def _rows(prepared: PreparedCollapse, run: Run, treatment: Treatment) -> pl.Data
             run.note(f"{treatment.name}: {note}")
         tested = [labelled.cuts.texts[place] for place in np.flatnonzero(~labelled.train)]
         rows.append(rows_by_text(tested, values, **label))
-    if prepared.analysed and treatment.baseline is not None:
+    if prepared.analysed and treatment.chunks:
         same = "its attention is that of the model under it, and was not analysed"
         run.note(f"{treatment.name}: {same}")
     elif prepared.analysed:

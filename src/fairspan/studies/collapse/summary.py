@@ -14,7 +14,7 @@ from fairspan.stats.distributions import holm
 from fairspan.stats.equivalence import documents_needed, judge_change
 from fairspan.stats.geometry import MEASURES, cosine_without, slope_weights
 from fairspan.stats.intervals import Interval
-from fairspan.stats.queries import query_change, query_effects
+from fairspan.stats.queries import query_changes, query_means
 from fairspan.stats.resampling import Jackknife, influences
 from fairspan.studies.collapse import theory
 from fairspan.studies.collapse.entries import CollapseEntries
@@ -181,13 +181,10 @@ def classification(rows: pl.DataFrame, names: Sequence[str], *, seed: int) -> In
         before = first["value"].to_numpy()
         for name in names:
             values = rows.filter(measure=measure, treatment=name)["value"].to_numpy()
-            rng = np.random.default_rng(seed)
             compared: dict[str | None, Sequence[Interval]] = {}
-            compared[None] = query_effects(values, groups + 1, clusters, rng=rng).groups
+            compared[None] = query_means(values, groups + 1, clusters)[1:]
             if name != names[0]:
-                rng = np.random.default_rng(seed)
-                change = query_change(before, values, groups + 1, clusters, rng=rng)
-                compared[names[0]] = change.groups
+                compared[names[0]] = query_changes(before, values, groups + 1, clusters)[1:]
             for against, by_length in compared.items():
                 for length, interval in zip(lengths.tolist(), by_length, strict=True):
                     intervals[name, measure, length, against] = interval

@@ -1,4 +1,4 @@
-"""`Shown`: the frames of an evaluation as charts and tables show them; charts by position."""
+"""`Shown`: the frames of an evaluation as charts and tables show them; its charts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +11,11 @@ import polars as pl
 from fairspan.report.chart import Chart, Panel, Point, Series, point
 from fairspan.report.frames import interval, values_of
 from fairspan.report.style import COLOURS
-from fairspan.report.text import model_name, number, p_value, with_bounds
-from fairspan.retrieval.source import PAGES, PASSAGES
+from fairspan.report.text import model_name, number, with_bounds
+from fairspan.retrieval.indexes import FUSED, WHOLE
+from fairspan.retrieval.source import PASSAGES
 from fairspan.runs.log import RunLog
-from fairspan.studies.evaluate.depths import recalls_of
+from fairspan.studies.evaluate.entries import EvaluateEntries
 from fairspan.studies.evaluate.measures import SearchArm
 
 
@@ -31,19 +32,13 @@ class Shown:
         names = [str(SearchArm(*pair)) for pair in rows.select("treatment", "index").rows()]
         return rows.with_columns(pl.Series("arm", names, pl.String))
 
-    def of_metric(self, name: str, *conditions: pl.Expr) -> pl.DataFrame:
-        """The same for the first metric, of all plans together unless the conditions name one."""
-        chosen = conditions or (pl.col("plan") == "",)
-        return self.frame(name, pl.col("metric") == self.metrics[0], *chosen)
+    def of_metric(self, name: str) -> pl.DataFrame:
+        """The same for the first metric."""
+        return self.frame(name, pl.col("metric") == self.metrics[0])
 
     @cached_property
     def metrics(self) -> list[str]:
         return values_of(self.frames["quality"], "metric")
-
-    @cached_property
-    def plans(self) -> list[str]:
-        """The language plans, where there are several."""
-        return [plan for plan in values_of(self.frames["quality"], "plan") if plan]
 
     @cached_property
     def arms(self) -> list[str]:
@@ -51,23 +46,27 @@ class Shown:
 
     @cached_property
     def treatments(self) -> list[str]:
-        return values_of(self.frames["quality"], "treatment")
+        """Those that were measured."""
+        return [name for name in self.log.measured if name in self.log.treatments]
+
+    @cached_property
+    def drawn(self) -> list[str]:
+        """The arms of charts, as many as there are colours: vectors and keywords, then both for the
+        last treatment."""
+        alone = values_of(self.frame("quality", pl.col("index") != FUSED), "arm")
+        fused = values_of(self.frame("quality", pl.col("index") == FUSED), "arm")
+        return [*alone[: len(COLOURS) - 1], *fused[-1:]]
 
     @property
-    def drawn(self) -> list[str]:
-        """As many arms as there are colours, those of whole documents first."""
-        return self.arms[: len(COLOURS)]
+    def entries(self) -> EvaluateEntries:
+        return self.log.header.part(EvaluateEntries)
 
     @property
     def where(self) -> str:
         """The model and the task as titles name them."""
         task = self.log.header.searched
-        name = task.names[0] if len(task.names) == 1 else PurePath(task.source).name
+        name = task.names[0] if self.entries.kind == PASSAGES else PurePath(task.source).name
         return f"{model_name(self.log.model)} on {name}"
-
-    @property
-    def unit(self) -> str:
-        return "segment" if self.log.header.searched.positions == "segments" else "fifth"
 
     def series(
         self,
@@ -81,11 +80,11 @@ class Shown:
         The arms are those that are drawn, unless some are named.
         """
         series = []
-        numbers = self.arms if arms is None else arms
-        for arm in (arm for arm in arms or self.drawn if arm in rows["arm"]):
-            by_label = {row[column]: row for row in rows.filter(arm=arm).iter_rows(named=True)}
-            points = tuple(self._point(by_label.get(label), label) for label in labels)
-            series.append(Series(arm, numbers.index(arm), points))
+        for place, arm in enumerate(self.drawn if arms is None else arms):
+            if arm in rows["arm"]:
+                by_label = {row[column]: row for row in rows.filter(arm=arm).iter_rows(named=True)}
+                points = tuple(self._point(by_label.get(label), label) for label in labels)
+                series.append(Series(arm, place, points))
         return tuple(series)
 
     def _point(self, row: Mapping[str, Any] | None, label: str) -> Point | None:
@@ -98,33 +97,26 @@ class Shown:
             f"{row['queries']:,} queries",
         ]
         if row["change_estimate"] is not None:
-            tested = f", p {p_value(row['p_value'])}" if "p_value" in row else ""
+            before = SearchArm(self.treatments[0], FUSED if row["index"] == FUSED else WHOLE)
             change = with_bounds(interval(row, "change_"), "+.3f")
-            lines.insert(2, f"against {self.arms[0]}: {change}{tested}")
+            lines.insert(2, f"against {before}: {change}")
         return point(interval(row), "\n".join(lines))
 
 
-def position_chart(shown: Shown) -> Chart:
-    """Quality by position of the evidence, of the first index: one panel for each plan."""
-    metric = shown.metrics[0]
-    first = shown.of_metric("quality")["index"][0]
-    together = "all plans" if shown.plans else "all queries"
-    panels = []
-    for plan in ("", *shown.plans):
-        rows = shown.of_metric("positions", pl.col("plan") == plan, pl.col("index") == first)
-        labels = tuple(values_of(rows, "position"))
-        queries = shown.of_metric("quality", pl.col("plan") == plan)["queries"][0]
-        drawn = shown.series(rows, "position", labels)
-        panels.append(Panel(plan or together, labels, drawn, detail=f"{queries:,} queries"))
+def group_chart(shown: Shown, name: str, column: str, axis: str, title: str) -> Chart:
+    """The first metric of every arm by groups of queries."""
+    rows = shown.frame(name)
+    labels = tuple(values_of(rows, column))
+    panel = Panel("all queries", labels, shown.series(rows, column, labels))
     return Chart(
-        "search-by-position",
-        "What is found, by position of the evidence",
+        f"found-by-{column}",
+        title,
         "bars",
-        f"{shown.unit} with the evidence",
-        metric,
-        tuple(panels),
+        axis,
+        shown.metrics[0],
+        (panel,),
         subtitle=shown.where,
-        brief="depths" not in shown.frames,
+        brief=name == "lengths" and "depths" not in shown.frames,
     )
 
 
@@ -146,7 +138,7 @@ def depth_chart(shown: Shown) -> Chart:
         for name, window in windows.items()
     }
     # There is such a frame only if the baseline has a window.
-    edge = _edge(starts, windows[shown.log.treatments[0]] or 0)
+    edge = _edge(starts, windows[shown.treatments[0]] or 0)
     panel = Panel(
         "all queries",
         (*(f"< {start:,}" for start in starts[1:]), f"≥ {starts[-1]:,}"),
@@ -184,26 +176,19 @@ def found_words(metric: str) -> str:
 
 
 def _before_and_after(shown: Shown, metric: str) -> str:
-    """How many queries each arm finds the document of, and why this cut-off is shown."""
-    rows = shown.frame("quality", pl.col("metric") == metric, pl.col("plan") == "")
+    """How many queries each arm finds the document of."""
+    rows = shown.frame("quality", pl.col("metric") == metric)
+    rows = rows.filter(pl.col("arm").is_in(shown.drawn))
     names = rows["arm"].to_list()
-    # Only of these tasks every query has one document to find.
-    if shown.log.header.searched.source in (PASSAGES, PAGES):
+    # Only of passages every query has one document to find.
+    if shown.entries.kind == PASSAGES:
         counts = [f"{round(count):,}" for count in rows["estimate"] * rows["queries"]]
-        what = "passages" if shown.log.header.searched.source == PASSAGES else "queries"
-        counts[0] += f" of {rows['queries'][0]:,} {what}"
+        counts[0] += f" of {rows['queries'][0]:,} passages"
     else:
         counts = [number(share, ".0%") for share in rows["estimate"]]
         counts[0] += " of what answers a query"
-    separator = "; " if any("," in name for name in names) else ", "
-    by_arm = separator.join(f"{count} with {arm}" for count, arm in zip(counts, names, strict=True))
-    words = f"{found_words(metric)}: {by_arm}"
-    cuts = [name.partition("@")[2] for name in recalls_of(shown.log)]
-    if len(cuts) > 1:
-        words += (
-            f" (of the cut-offs {', '.join(cuts)}, the one at which {names[0]} is closest to 60 %)"
-        )
-    return words
+    by_arm = ", ".join(f"{count} with {arm}" for count, arm in zip(counts, names, strict=True))
+    return f"{found_words(metric)}: {by_arm}"
 
 
 def _edge(starts: Sequence[int], window: int) -> float:
@@ -216,7 +201,7 @@ def _edge(starts: Sequence[int], window: int) -> float:
 
 def overall_chart(shown: Shown) -> Chart:
     """Every metric over all queries."""
-    rows = shown.frame("quality", pl.col("plan") == "")
+    rows = shown.frame("quality")
     metrics = tuple(shown.metrics)
     detail = f"{rows['queries'][0]:,} queries"
     return Chart(

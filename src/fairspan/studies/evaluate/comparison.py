@@ -1,94 +1,126 @@
 """Two treatments on the same queries, from one evaluation or from two."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 
 from fairspan.errors import FairspanError
 from fairspan.report.frames import columns_of, frame_of
 from fairspan.report.table import CHANGE, P_VALUE, Column, Table
 from fairspan.report.text import with_bounds
+from fairspan.retrieval.indexes import WHOLE
 from fairspan.runs.arms import Arm, Change, pairs_to_compare
 from fairspan.runs.log import RunLog
-from fairspan.runs.search_rows import SHARE
 from fairspan.stats.distributions import holm
-from fairspan.stats.equivalence import size_words
-from fairspan.stats.queries import QueryChange
-from fairspan.studies.evaluate import measures
-from fairspan.studies.evaluate.measures import QUERY_KEYS, RANK, Columns, SearchArm
-from fairspan.studies.evaluate.verdicts import judge, judge_treatments
+from fairspan.studies.evaluate.measures import (
+    QUERY_KEYS,
+    Columns,
+    Compared,
+    Groups,
+    SearchArm,
+    by_window,
+    compared,
+    metrics_of,
+    value_groups,
+    window_of,
+)
+from fairspan.studies.evaluate.verdicts import groups_of, verdict_of, verdicts_of
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """One metric in one index: the second side minus the first, over all queries and by group."""
+    """Two arms on the queries that both asked of the same documents, in one metric and index."""
 
+    before: Arm
+    after: Arm
     index: str
     metric: str
-    groups: tuple[str, ...]
-    change: QueryChange
+    rows: pl.DataFrame
+
+    def sides(self, groups: Groups | None) -> tuple[Compared, Compared]:
+        """Both, and the change from the first one in the second."""
+        first = SearchArm(self.before.treatment, self.index)
+        second = SearchArm(self.after.treatment, self.index)
+        values = self.rows.with_columns(value="value_second")
+        before = compared(first, self.rows, groups, None)
+        return before, compared(second, values, groups, before.values)
+
+    @property
+    def label(self) -> Columns:
+        """The columns of a frame that say what is compared."""
+        arms = SearchArm(f"{self.before.treatment} → {self.after.treatment}", self.index)
+        return {
+            "first_run": self.before.log.run,
+            "second_run": self.after.log.run,
+            "first_treatment": self.before.treatment,
+            "second_treatment": self.after.treatment,
+            "treatments": str(arms),
+            "index": self.index,
+            "metric": self.metric,
+        }
 
 
 def compare(
     first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None
 ) -> list[Table]:
-    """The paired changes over all queries and by position or pair of languages, as tables.
+    """The paired changes over all queries, by length and by fifth of the document, as tables.
 
     Without `treatments`, one of each side, those of one run are compared with its first, and those
     of two runs each with itself.
     """
-    _refuse_benchmarks(first, second)
-    overall = list[Columns]()
-    by_group = list[Columns]()
-    group = "languages" if measures.languages_of(first) else "position"
-    for before, after in pairs_to_compare(first, second, treatments):
-        for paired in compare_searches(before, after):
-            change = paired.change
-            searched = SearchArm(f"{before.treatment} → {after.treatment}", paired.index)
-            labels = {
-                "first_run": before.log.run,
-                "second_run": after.log.run,
-                "first_treatment": before.treatment,
-                "second_treatment": after.treatment,
-                "treatments": str(searched),
-                "index": paired.index,
-                "metric": paired.metric,
-            }
-            tested = {"queries": change.counts.queries, "p_value": change.p_value}
-            overall.append({**labels, **tested, **measures.change_columns(change)})
-            for name, count, group_change in zip(
-                paired.groups, change.counts.group_queries, change.groups, strict=True
-            ):
-                counted = {group: name, "queries": count}
-                by_group.append({**labels, **counted, **columns_of(group_change, "change_")})
+    pairs = [
+        paired for pair in pairs_to_compare(first, second, treatments) for paired in _pairs(*pair)
+    ]
     runs = "" if second is None or first.run == second.run else f" ({first.run} → {second.run})"
     columns = {"queries": Column("queries", form=",d"), "change": CHANGE}
-    more = {"p_value": P_VALUE, "psi_change": Column("change of PSI [95 %]", form="+.3f")}
     tables = [
         Table.from_frame(
             "search-changes",
             f"Changes on the same queries{runs}",
-            frame_of(overall),
+            frame_of([row for paired in pairs for row in _rows(paired, None, "")]),
             heads=("treatments", "metric"),
-            columns={**columns, **more},
+            columns={**columns, "p_value": P_VALUE},
             grouped=1,
             brief=True,
         )
     ]
-    if by_group:
-        of = "query and document" if group == "languages" else "the evidence"
-        table = Table.from_frame(
-            f"search-changes-by-{group}",
-            f"Changes by {group} of {of}{runs}",
-            frame_of(by_group),
-            heads=("treatments", "metric", group),
-            columns=columns,
-            grouped=2,
-        )
-        tables.append(table)
+    for column, words in (("length", "length"), ("position", "fifth")):
+        rows = [row for paired in pairs for row in _rows(paired, _grouped(paired, column), column)]
+        if rows:
+            table = Table.from_frame(
+                f"search-changes-by-{column}",
+                f"Changes by {words} of the document{runs}",
+                frame_of(rows),
+                heads=("treatments", "metric", column),
+                columns=columns,
+                grouped=2,
+            )
+            tables.append(table)
     return tables
+
+
+def _grouped(paired: Paired, column: str) -> Groups | None:
+    """The queries by what their documents are: short or long for the first model, or by fifth."""
+    if column == "length":
+        return by_window(paired.rows, window_of(paired.before.log))
+    return value_groups(paired.rows[column])
+
+
+def _rows(paired: Paired, groups: Groups | None, column: str) -> list[Columns]:
+    """A row for all queries, or for each group if there is a column of groups."""
+    if column and groups is None:
+        return []
+    _, after = paired.sides(groups)
+    names = groups.names if groups else ("",)
+    rows = []
+    for place, name in enumerate(names, start=1 if groups else 0):
+        change = after.changes[place] if after.changes else None
+        label = {**paired.label, **({column: name} if column else {})}
+        counted = {"queries": after.counts[place][0]}
+        p_value = {} if column or change is None else {"p_value": change.p_value}
+        rows.append({**label, **counted, **p_value, **columns_of(change, "change_")})
+    return rows
 
 
 def changes(
@@ -102,89 +134,57 @@ def changes(
     The treatments of one run have the verdicts that the run shows on whole documents; a gain in
     other pairs has to pass Holm's correction for all of them.
     """
-    _refuse_benchmarks(first, second)
     allowed = float(first.spec["margin"]) if margin is None else margin
-    pairs = pairs_to_compare(first, second, treatments)
-    shown: list[Change] = []
-    if second is None and treatments is None:
-        shown = _shown_verdicts(first, allowed)
-        if all(arm.index == "whole" for arm in measures.arms_of(first)):
-            return shown
-    compared = []
-    for pair in pairs:
-        searches = compare_searches(*pair)
-        shared = {search.metric for search in searches}
-        metric = next(name for name in measures.metrics_of(first) if name in shared)
-        compared += [
-            (pair, search)
-            for search in searches
-            if search.metric == metric and not (shown and search.index == "whole")
-        ]
-    p_values = holm(np.array([search.change.p_value for _, search in compared]))
-    p_psi = holm(np.array([search.change.p_psi for _, search in compared]))
-    judged = []
-    for (pair, search), p, q in zip(compared, p_values, p_psi, strict=True):
-        kind = judge(search.change, p, q, allowed)
-        where = "" if search.index == "whole" else f", {search.index}"
-        change = search.change.overall
-        words = f"{search.metric}{where} {with_bounds(change, '+.3f')}"
-        words += size_words(kind, -change.high, allowed)
-        judged.append(Change(*pair, search.metric, kind, words))
-    return shown + judged
-
-
-def _refuse_benchmarks(*logs: RunLog | None) -> None:
-    """Raise if mteb scored a run: there are no queries to compare."""
-    for log in logs:
-        if log is not None and measures.is_benchmark(log):
-            raise FairspanError(
-                f"the run {log.run} has one score of mteb per task, and no queries to compare in "
-                "pairs: its own tables compare the treatments."
-            )
-
-
-def _shown_verdicts(log: RunLog, margin: float) -> list[Change]:
-    """The verdicts on whole documents that the run shows, as changes from its first treatment."""
-    results = measures.first_metric_of(log)
-    baseline = Arm(log, results[0].arm.treatment)
     shown = []
-    for verdict in judge_treatments(log, results, margin):
-        metric = verdict.result.metric
-        bounds = with_bounds(verdict.change, "+.3f")
-        words = f"{verdict.form}{metric} {bounds}{verdict.size(margin)}"
-        shown.append(Change(baseline, Arm(log, verdict.treatment), metric, verdict.verdict, words))
+    if second is None and treatments is None:
+        metric = metrics_of(first)[0]
+        for verdict in verdicts_of(first, allowed):
+            arms = (Arm(first, first.measured[0]), Arm(first, verdict.treatment))
+            shown.append(Change(*arms, metric, verdict.verdict, " ".join(verdict.sentences)))
+    pairs = [
+        paired
+        for pair in pairs_to_compare(first, second, treatments)
+        for paired in _first_metric(_pairs(*pair), metrics_of(first))
+        if not (shown and paired.index == WHOLE)
+    ]
+    sides = [paired.sides(by_window(paired.rows, window_of(first))) for paired in pairs]
+    p_values = holm([after.changes[0].p_value for _, after in sides if after.changes])
+    for paired, (before, after), p in zip(pairs, sides, p_values, strict=True):
+        groups = groups_of(before, after, float(p), allowed)
+        numbers = "; ".join(f"{group.name} {with_bounds(group.change, '+.3f')}" for group in groups)
+        where = "" if paired.index == WHOLE else f", {paired.index}"
+        words = f"{paired.metric}{where}: {numbers}"
+        shown.append(Change(paired.before, paired.after, paired.metric, verdict_of(groups), words))
     return shown
 
 
-def compare_searches(before: Arm, after: Arm) -> list[Paired]:
-    """After minus before, on the queries that both asked of the same documents, index by index."""
-    runs = f"{before.log.run} and {after.log.run}"
-    first = _metric_rows(before)
-    # In another draw a page of this name may have something else at the query's position.
-    placed = ["position"] if first["lead"].null_count() < len(first) else []
-    joined = first.join(
+def _first_metric(pairs: Iterator[Paired], metrics: Sequence[str]) -> list[Paired]:
+    """Those of the first metric that is shared."""
+    listed = list(pairs)
+    shared = {paired.metric for paired in listed}
+    metric = next(name for name in metrics if name in shared)
+    return [paired for paired in listed if paired.metric == metric]
+
+
+def _pairs(before: Arm, after: Arm) -> Iterator[Paired]:
+    """After minus before, metric by metric and index by index."""
+    joined = _metric_rows(before).join(
         _metric_rows(after),
-        on=["measure", "part", *QUERY_KEYS, *placed],
+        on=["measure", "part", *QUERY_KEYS],
         suffix="_second",
-        nulls_equal=True,
         maintain_order="left",
     )
     if joined.is_empty():
         raise FairspanError(
-            f"{runs} have no query in common: paired differences need the same task, seed and "
-            "metrics."
+            f"{before.log.run} and {after.log.run} have no query in common: paired differences "
+            "need the same task, seed and metrics."
         )
-    languages = measures.languages_of(before.log)
-    seed = before.log.header.seed
     parts = joined.partition_by("measure", "part", as_dict=True, maintain_order=True)
-    compared = []
     for (metric, index), rows in parts.items():
-        names, groups = measures.query_groups(rows, languages)
-        change = measures.change_of(rows, rows["value_second"].to_numpy(), groups, seed)
-        compared.append(Paired(str(index), str(metric), names, change))
-    return compared
+        yield Paired(before, after, str(index), str(metric), rows)
 
 
 def _metric_rows(side: Arm) -> pl.DataFrame:
-    is_metric = ~pl.col("measure").is_in([RANK, SHARE])
-    return side.log.rows.filter(is_metric, treatment=side.treatment)
+    return side.log.rows.filter(
+        pl.col("measure").is_in(metrics_of(side.log)), treatment=side.treatment
+    )

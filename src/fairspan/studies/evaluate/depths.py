@@ -5,54 +5,45 @@ import numpy as np
 from fairspan.runs.header import TaskInfo
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.measures import (
-    LEAST_QUERIES,
     Columns,
+    Groups,
     arms_of,
-    compare_groups,
-    merged,
+    compare_arms,
     metrics_of,
     sorted_rows,
 )
 
+LEAST_QUERIES = 20
+"""At a depth; fewer are counted with those beside them."""
 _MOST_STEPS = 12
-_AIM = 0.6
-"""What the baseline finds in a picture that has room for gains and for losses."""
 _MOST_CHANCE = 1 / 3
 
 
 def by_depth(log: RunLog) -> list[Columns]:
     """A row for each arm and step of tokens before the evidence; none if all read all evidence."""
-    metric = _hit_metric(log)
+    metric = hit_metric(log)
     baseline = arms_of(log)[0]
     windows = [info for info in log.header.windows or () if info.texts == "evidence"]
     window = next((info.window for info in windows if info.treatment == baseline.treatment), None)
-    column = sorted_rows(log.rows.filter(measure=metric), baseline)["depth"]
+    column = sorted_rows(log, metric, baseline)["depth"]
     if not window or not any(info.cut for info in windows) or column.null_count() == len(column):
         return []
     depths = column.fill_null(-1).to_numpy()
     starts = depth_steps(depths[depths >= 0], window)
-    groups = np.where(depths < 0, 0, np.searchsorted(starts, depths, side="right"))
+    codes = np.where(depths < 0, 0, np.searchsorted(starts, depths, side="right"))
     chance = chance_of(log.header.searched, metric)
-    counts = np.bincount(groups)[1:].tolist()
-    steps = []
-    for start, end, count in zip(starts, [*starts[1:], None], counts, strict=True):
-        step = {"metric": metric, "plan": "", "tokens_from": start, "tokens_to": end}
-        steps.append({**step, "chance": chance, "queries": count})
-    return compare_groups(log, metric, groups, steps)
+    steps = [
+        {"metric": metric, "tokens_from": start, "tokens_to": end, "chance": chance}
+        for start, end in zip(starts, [*starts[1:], None], strict=True)
+    ]
+    groups = Groups(tuple(map(str, starts)), codes)
+    return [row for result in compare_arms(log, metric, groups) for row in result.records(steps)]
 
 
 def chance_of(task: TaskInfo, metric: str) -> float | None:
     """What a random ranking has of a recall."""
     name, _, first = metric.partition("@")
-    return min(1.0, int(first) / _index_size(task)) if name == "recall" else None
-
-
-def _index_size(task: TaskInfo) -> float:
-    """How many documents a query is searched among.
-
-    Across languages, the mixed indexes that are measured have every document in one of them.
-    """
-    return task.documents / (len(task.languages or ()) or task.indexes or 1)
+    return min(1.0, int(first) / task.documents) if name == "recall" else None
 
 
 def recalls_of(log: RunLog) -> list[str]:
@@ -62,16 +53,27 @@ def recalls_of(log: RunLog) -> list[str]:
     return [name for name in recalls if (chance_of(task, name) or 0) <= _MOST_CHANCE] or recalls[:1]
 
 
-def _hit_metric(log: RunLog) -> str:
-    """The recall of which the baseline is closest to .6; without any, the first metric."""
-    baseline = arms_of(log)[0]
+def hit_metric(log: RunLog) -> str:
+    """The recall with the deepest cut-off; without any, the first metric."""
     recalls = recalls_of(log)
+    return (
+        max(recalls, key=lambda name: int(name.partition("@")[2]))
+        if recalls
+        else metrics_of(log)[0]
+    )
 
-    def distance(metric: str) -> float:
-        values = sorted_rows(log.rows.filter(measure=metric), baseline)["value"].to_numpy()
-        return abs(float(values.mean()) - _AIM)
 
-    return min(recalls, key=distance) if recalls else metrics_of(log)[0]
+def merged(counts: np.ndarray) -> list[int]:
+    """A number from 1 for each of the bins; neighbours share one until it has 20 queries."""
+    numbers = list[int]()
+    inside = LEAST_QUERIES
+    left = int(np.sum(counts))
+    for count in np.asarray(counts).tolist():
+        is_new = not numbers or (inside >= LEAST_QUERIES and left >= LEAST_QUERIES)
+        numbers.append((numbers[-1] if numbers else 0) + is_new)
+        inside = count if is_new else inside + count
+        left -= count
+    return numbers
 
 
 def depth_steps(depths: np.ndarray, window: int) -> list[int]:

@@ -1,64 +1,47 @@
 """`PreparedEvaluation`: queries and documents are read, and nothing is embedded yet."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-from fairspan.calibration.treatment import Treatment
-from fairspan.encoding.tokens import ModelTokens
-from fairspan.errors import CorpusError
+from fairspan.calibration.treatment import PLAIN, Treatment, as_treatment
+from fairspan.encoding.encoder import Text
+from fairspan.errors import CorpusError, UnsupportedModel
+from fairspan.retrieval.clusters import link_queries
 from fairspan.retrieval.indexes import ONE_PER_CHUNK, IndexPlan
-from fairspan.retrieval.languages import combine_languages
-from fairspan.retrieval.measured import MeasuredTask
-from fairspan.retrieval.source import PAGES, PASSAGES, LanguageSource, PassageSource
-from fairspan.retrieval.splitting import link_queries
-from fairspan.runs.fit_part import FitPart, choose_fit_part
+from fairspan.retrieval.measured import measure_task
+from fairspan.retrieval.source import PASSAGES
 from fairspan.runs.header import Header, TaskInfo, WindowInfo
+from fairspan.runs.levelling import level_note, level_pairs
 from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
-from fairspan.runs.searching import Searching, measure_tasks, refuse_similarity, usual_way
-from fairspan.runs.subject import Pair, Subject, Treated, fit_pairs, level_note
+from fairspan.runs.subject import Pair, Subject, Treated
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note, window_notes, windows_of
-from fairspan.studies.evaluate.haystack import among_words
-from fairspan.studies.evaluate.measures import EvaluateEntries
+from fairspan.studies.evaluate.entries import EvaluateEntries
 from fairspan.studies.evaluate.options import EvaluateOptions
-
-_LENGTH = (
-    "queries have up to {} tokens; tune uses shorter ones, so it finds less in the same documents"
-)
-_NO_POSITIONS = (
-    "across languages, results are not shown by position of the evidence: "
-    "evaluate one language for that"
-)
+from fairspan.studies.evaluate.searching import Searching
 
 
 @dataclass(frozen=True)
 class PreparedEvaluation:
-    """An evaluation that is ready to run: a task for each index, and texts to fit on."""
+    """An evaluation that is ready to run."""
 
     subject: Subject
     options: EvaluateOptions
-    tasks: tuple[MeasuredTask, ...]
-    fit: FitPart
-
-    @cached_property
-    def searching(self) -> Searching:
-        options = self.options
-        way = options.too_long or options.searched.too_long or usual_way(self.tasks[0].task)
-        may_cut = way == "cut" or (options.task == PASSAGES and options.too_long is None)
-        return Searching(
-            self.subject, self.tasks, options.metrics, options.chunk_tokens, may_cut=may_cut
-        )
+    searching: Searching
 
     @cached_property
     def plans(self) -> dict[str, IndexPlan]:
         """What each index embeds; no reference if each document is one chunk."""
-        plans = {index: self.searching.plan(index) for index in self.options.kinds}
-        if self.options.indexes is None and len(plans) > 1:
+        kinds = {
+            kind: None
+            for treatment in self.options.all_treatments
+            for kind in self.options.indexes_of(treatment)
+        }
+        plans = {kind: self.searching.plan(kind) for kind in kinds}
+        if not self.options.compares_vectors and len(plans) > 1:
             chunks = plans[ONE_PER_CHUNK]
             if len(chunks.flat) == len(chunks.texts):
                 del plans[ONE_PER_CHUNK]
@@ -73,15 +56,15 @@ class PreparedEvaluation:
     ) -> tuple[Pair, ...]:
         """Everything that is embedded for a treatment, with what embeds it."""
         treated = under(treatment)
-        fitted = fit_pairs(treatment, self.fit, under)
         indexes = [(treated.documents, plan.flat) for plan in self.plans_of(treatment)]
-        return (*fitted, (treated.queries, self.searching.queries()), *indexes)
+        queries: list[Text] = list(dict.fromkeys(self.searching.queries))
+        return (*level_pairs(self.subject, treatment), (treated.queries, queries), *indexes)
 
     def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
         """One line per treatment, with how far it reads and how many documents it cuts."""
         facts = {
             info.treatment: {"reads": info.window, "cut": info.cut}
-            for info in self._windows
+            for info in self.windows
             if info.texts == "documents"
         }
         return [
@@ -91,78 +74,64 @@ class PreparedEvaluation:
 
     @property
     def scope(self) -> str:
-        queries = f"{len(self.searching.queries()):,} queries in {self._task.clusters:,} clusters"
+        task = self.searching.measured.task
         count = len(self.options.all_treatments)
         treatments = f" × {count} treatments" if count > 1 else ""
-        among = among_words(self._task, self._entries, self.options.corpus)
-        return f"{queries} {among}{treatments}"
+        return f"{len(task.queries):,} queries among {len(task.documents):,} documents{treatments}"
 
     @cached_property
-    def _windows(self) -> list[WindowInfo]:
+    def windows(self) -> list[WindowInfo]:
         return windows_of(self.subject, self.options.all_treatments, self.searching.lengths())
 
     @property
     def text_hashes(self) -> list[Any]:
-        return [measured.task.fingerprint for measured in self.tasks]
-
-    @cached_property
-    def _task(self) -> TaskInfo:
-        """What is searched, as the log says it."""
-        tasks = [measured.task for measured in self.tasks]
-        languages = self._languages
-        positions = "fifths" if tasks[0].evidence and not languages else None
-        return TaskInfo(
-            source=self.options.task,
-            names=[task.name for task in tasks],
-            queries=sum(len(task.queries) for task in (tasks[:1] if languages else tasks)),
-            documents=len({document.id for task in tasks for document in task.documents}),
-            fingerprints=[task.fingerprint for task in tasks],
-            indexes=len(tasks),
-            clusters=len(self.searching.clusters),
-            positions="segments" if tasks[0].lead else positions,
-            languages=languages or None,
-        )
-
-    @cached_property
-    def _languages(self) -> list[str]:
-        """Those that are searched across."""
-        task = self.tasks[0].task
-        return list(dict.fromkeys(query.language for query in task.queries if task.across))
+        return [self.searching.measured.task.fingerprint]
 
     @property
-    def _entries(self) -> EvaluateEntries:
-        """What the log says of documents that are not searched."""
-        tasks = [measured.task for measured in self.tasks]
-        drawn_from = None
-        if any(task.drawn_from for task in tasks):
-            drawn_from = round(np.mean([task.drawn_from or len(task.documents) for task in tasks]))
-        left_out = [name for task in tasks for name in task.left_out]
-        return EvaluateEntries(drawn_from=drawn_from, left_out=left_out)
+    def info(self) -> TaskInfo:
+        """What is searched, as the log says it."""
+        task = self.searching.measured.task
+        return TaskInfo(
+            source=self.options.task,
+            names=[task.name],
+            queries=len(task.queries),
+            documents=len(task.documents),
+            fingerprints=[task.fingerprint],
+            clusters=len(self.searching.answers.clusters),
+        )
+
+    @property
+    def entries(self) -> EvaluateEntries:
+        """What only the log of an evaluation says, before anything is indexed."""
+        task = self.searching.measured.task
+        searched = self.options.searched
+        of_mteb = "a task of mteb" if searched.is_of_mteb else "questions"
+        return EvaluateEntries(
+            window=self.subject.window(as_treatment(PLAIN)),
+            kind=PASSAGES if searched.name == PASSAGES else of_mteb,
+            drawn=task.drawn,
+            drawn_from=task.drawn_from,
+        )
 
     @property
     def notes(self) -> list[str]:
-        of_tasks = (note.rstrip(".") for measured in self.tasks for note in measured.task.notes)
-        windows = window_notes(self._windows, self.subject.counter.unit)
-        level = level_note(self.subject, self.options.all_treatments)
-        notes = [*windows, *dict.fromkeys(of_tasks), *level]
-        return ["; ".join(notes)] if notes else []
+        """One fact a line."""
+        notes = [
+            *window_notes(self.windows, self.subject.counter.unit),
+            *self.searching.measured.task.notes,
+            *limit_note(self.subject, self.searching.lengths()["documents"]),
+            *level_note(self.subject, self.options.all_treatments),
+        ]
+        if not self.subject.is_open:
+            notes.append(
+                "how much the model reads is not known, so short and long documents are not told "
+                "apart"
+            )
+        return [note.rstrip(".") for note in notes]
 
     def describe(self, header: Header) -> Header:
         """The header with the task and how far it is read."""
-        tasks = [measured.task for measured in self.tasks]
-        details = limit_note(self.subject, self.searching.lengths()["documents"])
-        if self._languages and tasks[0].evidence:
-            details.append(_NO_POSITIONS)
-        if isinstance(self.options.searched, PassageSource):
-            details.append(_LENGTH.format(self.options.query_tokens))
-        plans = dict.fromkeys(f"{task.lead}:{task.later}" for task in tasks if task.lead)
-        return replace(
-            header,
-            task=self._task,
-            plans=list(plans),
-            windows=self._windows,
-            study=replace(self._entries, details=details),
-        )
+        return replace(header, task=self.info, windows=self.windows, study=self.entries)
 
 
 def prepare_evaluation(
@@ -170,53 +139,32 @@ def prepare_evaluation(
 ) -> PreparedEvaluation:
     """Read, draw and measure, without embedding anything."""
     subject = subject.with_prompts(options.prompt, options.query_prompt)
-    # Pages and shortened documents fit under every treatment; of other texts some are cut.
-    fitting = options.task == PAGES or options.too_long not in (None, "cut")
-    subject = subject.reading(options.all_treatments, whole=fitting and not subject.set_further)
-    refuse_similarity(subject, options.kinds)
-    compared = options.compared
-    late = [index for index in options.kinds if index.startswith("late")]
-    on_tokens = [item for item in compared if {*late} & {*options.indexes_of(item)}]
-    refuse_unsuited(subject, compared, on_tokens=on_tokens, beyond=late)
+    subject = subject.reading(options.all_treatments)
+    if subject.similarity not in ("cosine", "dot"):
+        raise UnsupportedModel(
+            f"this model compares vectors by {subject.similarity}: only cosine and dot can be "
+            "searched exactly."
+        )
+    refuse_unsuited(subject, options.all_treatments)
     progress.stage("reading the task")
-    source = options.searched
-    too_long = options.too_long or source.too_long
-    by_chunks = options.too_long is None and ONE_PER_CHUNK in options.kinds
-    counter = subject.counter
-    is_cut = isinstance(source, PassageSource) and (by_chunks or too_long == "cut")
-    if is_cut and isinstance(counter, ModelTokens):
-        # Passages are from all of a document, also where no treatment reads it whole.
-        counter.window = subject.asked
-    tasks = measure_tasks(subject, source.read(counter), too_long)
-    if isinstance(source, LanguageSource):
-        tasks = combine_languages(tasks, seed=options.seed)
-    tasks = link_queries(tasks)
-    _refuse_unknown_segments(options, tasks)
-    prepared = PreparedEvaluation(subject, options, tasks, _fit_part(options, subject, tasks))
-    if len(prepared.searching.clusters) < 2:
+    task = link_queries(options.searched.task)
+    counters = subject.counters
+    measured = measure_task(task, counters["document"], counters["query"])
+    searching = Searching(subject, measured, tuple(options.metrics))
+    prepared = PreparedEvaluation(subject, options, searching)
+    _refuse_unknown_segments(prepared)
+    if len(searching.answers.clusters) < 2:
         raise CorpusError(
             "all queries are about one document, and errors need 2: add queries about others."
         )
     return prepared
 
 
-def _fit_part(options: EvaluateOptions, subject: Subject, tasks: Sequence[MeasuredTask]) -> FitPart:
-    """The texts that whitening is fitted on; none of them is searched or asked."""
-    if not any(treatment.whitens for treatment in options.compared):
-        return FitPart()
-    searched = [measured.task for measured in tasks]
-    tested = {query.text for task in searched for query in task.queries}
-    for document in {document for task in searched for document in task.documents}:
-        # A page has the beginning of a segment, and the corpus has its end as well.
-        tested |= {document.text, *(document.text[slice(*span)] for span in document.spans)}
-    model = (subject.model, subject.counter)
-    return choose_fit_part(options.compared, *model, options.fitting, tested, seed=options.seed)
-
-
-def _refuse_unknown_segments(options: EvaluateOptions, tasks: Sequence[MeasuredTask]) -> None:
+def _refuse_unknown_segments(prepared: PreparedEvaluation) -> None:
     """Raise if a treatment needs segments of documents that have none."""
-    by_segments = [treatment.name for treatment in options.compared if treatment.by_segments]
-    without = sum(not document.spans for measured in tasks for document in measured.task.documents)
+    by_segments = [item.name for item in prepared.options.all_treatments if item.by_segments]
+    documents = prepared.searching.documents.values()
+    without = sum(not document.spans for document in documents)
     if by_segments and without:
         raise CorpusError(
             f"{by_segments[0]} makes every segment a basket, and of {without} documents the "

@@ -1,114 +1,102 @@
-"""`frames_of` an evaluation's log: verdicts, quality overall and by group, by length, and costs."""
+"""`frames_of` an evaluation's log: verdicts, quality overall and by group, and costs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from itertools import product
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from fairspan.report.frames import columns_of, frame_of, in_order
+from fairspan.report.frames import frame_of
+from fairspan.retrieval.indexes import WHOLE
 from fairspan.runs.log import RunLog
-from fairspan.studies.evaluate import measures
+from fairspan.stats.gains import word_of
+from fairspan.stats.queries import shortfall
 from fairspan.studies.evaluate.depths import by_depth
-from fairspan.studies.evaluate.languages import language_figures
-from fairspan.studies.evaluate.measures import Columns, Result, SearchArm, languages_of, metrics_of
-from fairspan.studies.evaluate.temperatures import grid_of
+from fairspan.studies.evaluate.entries import EvaluateEntries
+from fairspan.studies.evaluate.measures import (
+    Columns,
+    Groups,
+    arms_of,
+    compare_arms,
+    groups_by,
+    length_groups,
+    metrics_of,
+    sorted_rows,
+)
+from fairspan.studies.evaluate.ranking import RANK
 from fairspan.studies.evaluate.vectors import vector_rows
-from fairspan.studies.evaluate.verdicts import NO_VERDICTS, verdicts_of
+from fairspan.studies.evaluate.verdicts import Verdict, verdicts_of
 
 # The share of queries or documents that count as shortest or longest (LC §5).
 _FIFTH = 0.2
-ALL_TYPES = "mean of types"
-ALL_TASKS = "mean of tasks"
+_VERDICTS: dict[str, Any] = {
+    **dict.fromkeys(("treatment", "verdict", "sentence", "short", "long"), pl.String),
+    **dict.fromkeys(("documents", "documents_needed"), pl.Int64),
+}
 
 
 def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
     """All statistics of a log by name, without empty frames except for the verdicts."""
-    frames = _scores(log) if measures.is_benchmark(log) else _searches(log)
+    metric = metrics_of(log)[0]
+    verdicts = verdicts_of(log)
+    rows: dict[str, Sequence[Mapping[str, Any]]] = {
+        "quality": _quality(log, verdicts),
+        "lengths": _lengths(log, metric),
+        "positions": _by_group(log, metric, groups_by(log, metric, "position"), "position"),
+        "languages": _by_group(log, metric, groups_by(log, metric, "language"), "language"),
+        "depths": by_depth(log),
+        "by_length": _by_length(log),
+        "costs": [asdict(cost) for cost in log.header.part(EvaluateEntries).costs],
+        "vectors": vector_rows(log) if len(log.spec.get("vectors") or ()) > 1 else [],
+        "windows": [asdict(info) for info in log.header.windows or ()],
+    }
+    frames = {"verdicts": pl.DataFrame([item.record for item in verdicts], _VERDICTS)}
+    frames |= {name: frame_of(listed) for name, listed in rows.items() if listed}
     model = pl.lit(log.model).alias("model")
     return {name: frame.select(model, pl.all()) for name, frame in frames.items()}
 
 
-def _searches(log: RunLog) -> dict[str, pl.DataFrame]:
-    """What searches found."""
-    results = measures.results_of(log)
-    languages = languages_of(log)
-    groups = [row for result in results for row in _groups(result, languages)]
-    rows: dict[str, Sequence[Mapping[str, Any]]] = {
-        "quality": [_quality(result) for result in results],
-        "language_pairs" if languages else "positions": groups,
-        "languages": language_figures(log, metrics_of(log)),
-        "temperatures": _temperatures(log, results),
-        "depths": by_depth(log),
-        "by_length": _by_length(log),
-        "costs": _costs(log, results),
-        "vectors": _vectors(log, results),
-        "windows": [asdict(info) for info in log.header.windows or ()],
-    }
-    frames = {"verdicts": verdicts_of(log, results)}
-    return frames | {name: frame_of(listed) for name, listed in rows.items() if listed}
-
-
-def _quality(result: Result) -> Columns:
-    """The row of one metric of one arm over all queries."""
-    effects = result.effects
-    return {
-        **result.labels,
-        "queries": effects.counts.queries,
-        "clusters": effects.counts.clusters,
-        **columns_of(effects.overall),
-        **columns_of(effects.psi, "psi_"),
-        **columns_of(effects.harmonic, "harmonic_"),
-        "p_value": result.p_value,
-        "p_psi": result.p_psi,
-        **measures.change_columns(result.change),
-    }
-
-
-def _groups(result: Result, languages: Sequence[str]) -> list[Columns]:
-    """A row for each position of the evidence, or for each pair of query and document language."""
-    labels: list[Columns] = [{"position": group} for group in result.groups]
-    if languages:
-        pairs = {measures.pair_name(pair): pair for pair in product(languages, repeat=2)}
-        names = ("query_language", "document_language")
-        labels = [dict(zip(names, pairs[group], strict=True)) for group in result.groups]
-    counted = zip(labels, result.effects.counts.group_queries, strict=True)
-    labels = [{**result.labels, **label, "queries": count} for label, count in counted]
-    return measures.group_rows(labels, result.effects, result.change)
-
-
-def _temperatures(log: RunLog, results: Sequence[Result]) -> list[Columns]:
-    """The first metric by the temperatures of queries and documents, if there is such a grid."""
-    grid = grid_of(log)
+def _quality(log: RunLog, verdicts: Sequence[Verdict]) -> list[Columns]:
+    """Every metric of every arm over all queries; p values only where there is a verdict."""
+    p_values = {verdict.treatment: verdict.p_value for verdict in verdicts}
+    metrics = metrics_of(log)
+    fifths = groups_by(log, metrics[0], "position")
     rows = []
-    for arm, result in measures.first_results(results).items():
-        if arm.treatment in grid and arm.index == "whole":
-            query, document = grid[arm.treatment]
-            pair = {"query_temperature": query, "document_temperature": document}
-            rows.append({**_quality(result), **pair})
+    for metric in metrics:
+        for result in compare_arms(log, metric, fifths):
+            (row,) = result.records([{"metric": metric}], first=0)
+            judged = metric == metrics[0] and result.arm.index == WHOLE
+            means = np.array([mean.estimate for mean in result.means[1:]])
+            row["p_value"] = p_values.get(result.arm.treatment) if judged else None
+            row["psi"] = float(shortfall(means)) if len(means) > 1 else None
+            rows.append(row)
     return rows
 
 
-def _vectors(log: RunLog, results: Sequence[Result]) -> list[Columns]:
-    """The first metric by the number of vectors per document, if that was compared."""
-    if measures.references_of(log):
+def _lengths(log: RunLog, metric: str) -> list[Columns]:
+    """The first metric for documents that fit into the window, and for those that exceed it."""
+    groups = length_groups(log, metric)
+    if groups is None:
         return []
-    costs = log.header.part(measures.EvaluateEntries).costs
-    by_arm = {SearchArm(cost.treatment, cost.index): cost for cost in costs}
     margin = float(log.spec["margin"])
-    return vector_rows(measures.first_results(results), by_arm, margin)
+    labels = [{"metric": metric, "length": name} for name in groups.names]
+    rows = []
+    for result in compare_arms(log, metric, groups):
+        judged = result.changes is not None and result.arm.index == WHOLE
+        for place, row in enumerate(result.records(labels), start=1):
+            change = result.changes[place] if judged and result.changes else None
+            row["word"] = word_of(change, margin) if change and row["queries"] else None
+            rows += [row] if row["queries"] else []
+    return rows
 
 
-def _costs(log: RunLog, results: Sequence[Result]) -> list[Columns]:
-    """What each index takes and finds. Seconds are None where all vectors were stored already."""
-    entries = log.header.part(measures.EvaluateEntries)
-    costs = {SearchArm(cost.treatment, cost.index): asdict(cost) for cost in entries.costs}
-    return [
-        {**costs[arm], "metric": result.metric, "estimate": result.effects.overall.estimate}
-        for arm, result in measures.first_results(results).items()
-    ]
+def _by_group(log: RunLog, metric: str, groups: Groups | None, column: str) -> list[Columns]:
+    """A row for each arm and group of queries."""
+    if groups is None:
+        return []
+    labels = [{"metric": metric, column: name} for name in groups.names]
+    return [row for item in compare_arms(log, metric, groups) for row in item.records(labels)]
 
 
 def _by_length(log: RunLog) -> list[Columns]:
@@ -118,57 +106,22 @@ def _by_length(log: RunLog) -> list[Columns]:
     """
     names = ("shortest queries", "longest queries")
     rows = _length_groups(log, metrics_of(log)[0], "query_tokens", names)
-    if measures.RANK in log.rows["measure"]:
-        rows += _length_groups(log, measures.RANK, "tokens", ("longest documents",))
-    return rows
+    return rows + _length_groups(log, RANK, "tokens", ("longest documents",))
 
 
 def _length_groups(log: RunLog, measure: str, column: str, names: tuple[str, ...]) -> list[Columns]:
     """A row for each arm and group, the longest last; none if lengths are alike."""
-    rows = measures.sorted_rows(log.rows.filter(measure=measure), measures.arms_of(log)[0])
-    lengths = rows[column].to_numpy()
+    lengths = sorted_rows(log, measure, arms_of(log)[0])[column].to_numpy()
+    if not len(lengths):
+        return []
     low, high = np.quantile(lengths, [_FIFTH, 1 - _FIFTH])
     if low == high:
         return []
-    groups = np.where(lengths >= high, len(names), np.where(lengths <= low, len(names) - 1, 0))
+    codes = np.where(lengths >= high, len(names), np.where(lengths <= low, len(names) - 1, 0))
     labels = list[Columns]()
     for number, name in enumerate(names, start=1):
-        inside = lengths[groups == number]
+        inside = lengths[codes == number]
         tokens = {"tokens_from": int(inside.min()), "tokens_to": int(inside.max())}
-        labels.append({"group": name, "measure": measure, "count": len(inside), **tokens})
-    return measures.compare_groups(log, measure, groups, labels)
-
-
-def _scores(log: RunLog) -> dict[str, pl.DataFrame]:
-    """Scores of mteb by task and by type; types have only tasks that all treatments have."""
-    names = {"type": "part", "task": "document", "measure": "measure", "treatment": "treatment"}
-    tasks = log.rows.select(
-        **{name: pl.col(column) for name, column in names.items()}, score="value"
-    )
-    tasks = in_order(tasks, "type", "task")
-    complete = tasks.filter(pl.len().over("task") == len(log.measured))
-    types = _means(complete, "type", "treatment")
-    if types["type"].n_unique() > 1:
-        of_types = _means(types, "treatment").with_columns(type=pl.lit(ALL_TYPES))
-        of_tasks = _means(complete, "treatment").with_columns(type=pl.lit(ALL_TASKS))
-        of_types = of_types.with_columns(tasks=of_tasks["tasks"])
-        types = pl.concat([types, of_types, of_tasks], how="diagonal")
-    first = log.measured[0]
-    by_type = _compared(types, "type", first)
-    return {"verdicts": NO_VERDICTS, "types": by_type, "tasks": _compared(tasks, "task", first)}
-
-
-def _means(frame: pl.DataFrame, *keys: str) -> pl.DataFrame:
-    """Mean scores by these columns, with the number of tasks."""
-    grouped = frame.group_by(keys, maintain_order=True)
-    return grouped.agg(pl.len().alias("tasks"), pl.col("score").mean())
-
-
-def _compared(frame: pl.DataFrame, key: str, first: str) -> pl.DataFrame:
-    """The frame with changes against the first treatment, which has none."""
-    baseline = frame.filter(treatment=first).select(key, before="score")
-    joined = frame.join(baseline, on=key, how="left", maintain_order="left")
-    change = pl.when(pl.col("treatment") != first).then(pl.col("score") - pl.col("before"))
-    joined = joined.with_columns(change=change)
-    share = pl.when(pl.col("before") != 0).then(pl.col("change") / pl.col("before").abs())
-    return joined.with_columns(relative=share).drop("before")
+        labels.append({"group": name, "measure": measure, **tokens})
+    groups = Groups(names, codes)
+    return [row for item in compare_arms(log, measure, groups) for row in item.records(labels)]

@@ -1,21 +1,29 @@
 """How many vectors a document needs: quality by the number of parts that an index keeps of it."""
 
-from collections.abc import Mapping
 from dataclasses import asdict, replace
 from math import ceil
 
-import numpy as np
 import polars as pl
 
 from fairspan.report.chart import Chart, Panel, on_log_axis
 from fairspan.report.frames import columns_of
-from fairspan.report.table import Column, Table
+from fairspan.report.table import CHANGE, Column, Table
 from fairspan.report.text import number
 from fairspan.report.view import Section
 from fairspan.retrieval.indexes import ALL_PARTS, most_vectors
-from fairspan.runs.header import IndexCost
+from fairspan.runs.log import RunLog
+from fairspan.stats.intervals import Interval
+from fairspan.stats.queries import query_changes
 from fairspan.studies.evaluate.charts import Shown
-from fairspan.studies.evaluate.measures import Columns, Result, SearchArm, change_columns
+from fairspan.studies.evaluate.entries import EvaluateEntries
+from fairspan.studies.evaluate.measures import (
+    Columns,
+    Compared,
+    SearchArm,
+    compare_arms,
+    metrics_of,
+    sorted_rows,
+)
 
 _PER = 10_000
 """Documents that the size of an index is given for."""
@@ -26,47 +34,65 @@ _INTRO = (
 )
 
 
-def vector_rows(
-    results: Mapping[SearchArm, Result], costs: Mapping[SearchArm, IndexCost], margin: float
-) -> list[Columns]:
+def vector_rows(log: RunLog) -> list[Columns]:
     """The first metric and the size of the index, by treatment and number of vectors.
 
-    The fewest of a treatment that lose less than the margin against one per chunk are `enough`.
-    Empty if indexes do not differ in the number of parts.
+    `change` is from the number of vectors that finds most. The fewest that are shown to lose less
+    than the margin against it are `enough`; none, if that cannot be told.
     """
+    metric = metrics_of(log)[0]
+    costs = log.header.part(EvaluateEntries).costs
+    by_arm = {SearchArm(cost.treatment, cost.index): cost for cost in costs}
+    compared = [item for item in compare_arms(log, metric) if item.arm in by_arm]
     rows: list[Columns] = []
-    for arm, result in results.items():
-        most = most_vectors(arm.index)
-        if most is None:
-            continue
-        cost = costs[arm]
-        per_document = cost.vectors / cost.searched_documents
-        of_vectors = cost.bytes / cost.searched_documents * _PER / 1e6
-        rows.append(
-            {
-                **asdict(arm),
-                "metric": result.metric,
-                "queries": result.effects.counts.queries,
-                "vectors": most,
-                "vectors_per_document": per_document,
-                **columns_of(result.effects.overall),
-                "p_value": result.p_value,
-                **change_columns(result.change),
-                "mb_float32": of_vectors,
-                "mb_int8": of_vectors / 4,
-            }
-        )
-    for row in rows:
-        others = {
-            other["vectors"]: other["estimate"]
-            for other in rows
-            if other["treatment"] == row["treatment"]
-        }
-        least = others.get(ALL_PARTS, np.inf) - margin
-        fewest = min((most for most, estimate in others.items() if estimate >= least), default=None)
-        row["enough"] = row["vectors"] == fewest
-    kinds = {row["index"] for row in rows}
-    return rows if len(kinds) > 1 else []
+    for treatment in log.measured:
+        counts = [item for item in compared if item.arm.treatment == treatment]
+        counts.sort(key=_most)
+        best = max(counts, key=lambda item: item.means[0].estimate)
+        own_rows = []
+        for item in counts:
+            cost = by_arm[item.arm]
+            size = cost.bytes / cost.documents * _PER / 1e6
+            change = None if item is best else _change(log, metric, best, item)
+            own_rows.append(
+                {
+                    **asdict(item.arm),
+                    "metric": metric,
+                    "queries": item.counts[0][0],
+                    "vectors": _most(item),
+                    "vectors_per_document": cost.vectors / cost.documents,
+                    **columns_of(item.means[0]),
+                    **columns_of(change, "change_"),
+                    "mb_float32": size,
+                    "mb_int8": size / 4,
+                }
+            )
+        rows += _marked(own_rows, float(log.spec["margin"]))
+    return rows
+
+
+def _most(item: Compared) -> int:
+    return most_vectors(item.arm.index) or 0
+
+
+def _change(log: RunLog, metric: str, best: Compared, item: Compared) -> Interval:
+    """The paired change from the best number of vectors."""
+    clusters = sorted_rows(log, metric, item.arm)["set"].to_numpy()
+    return query_changes(best.values, item.values, [0] * len(clusters), clusters)[0]
+
+
+def _marked(rows: list[Columns], margin: float) -> list[Columns]:
+    """The rows of a treatment, of which the fewest vectors that are shown to be enough say so.
+
+    The best number itself is enough where all smaller ones are shown to find less.
+    """
+    best = next(row for row in rows if row["change_estimate"] is None)
+    fewer = [row for row in rows if row["vectors"] < best["vectors"]]
+    enough = [row for row in fewer if (row["change_low"] or -1.0) > -margin]
+    if not enough and all((row["change_high"] or 0.0) < 0 for row in fewer):
+        enough = [best]
+    fewest = min((row["vectors"] for row in enough), default=None)
+    return [{**row, "enough": row["vectors"] == fewest} for row in rows]
 
 
 def vectors_section(shown: Shown) -> Section:
@@ -82,15 +108,13 @@ def vectors_section(shown: Shown) -> Section:
         heads={"asked": "vectors", "treatment": "treatment"},
         columns={
             "estimate": "mean [95 %]",
+            "change": replace(CHANGE, name="against the best [95 %]"),
             "vectors_per_document": Column("per document", form=".1f"),
             "mb_float32": Column("MB", form=",.1f"),
             "mb_int8": Column("int8", form=",.1f"),
         },
         grouped=1,
-        notes=(
-            f"MB: of {_PER:,} documents, in float32 and in int8",
-            *_enough(frame.filter("enough"), shown),
-        ),
+        notes=(f"MB: of {_PER:,} documents, in float32 and in int8", *enough_words(shown)),
         brief=True,
     )
     return Section("How many vectors", _INTRO, charts=(_chart(shown, frame),), tables=(table,))
@@ -109,7 +133,6 @@ def _chart(shown: Shown, frame: pl.DataFrame) -> Chart:
     labels = tuple(per_document)
     last = shown.treatments[-1]
     enough = frame.filter("enough", pl.col("asked") != labels[-1], treatment=last)["asked"]
-    words = f"within {shown.log.spec['margin']:g} of one per chunk ({last})"
     # Short, since the last label ends with the axis.
     axis = tuple(
         label if label.isdecimal() else f"all ({number(count, '.1f')})"
@@ -118,13 +141,16 @@ def _chart(shown: Shown, frame: pl.DataFrame) -> Chart:
     panel = Panel(
         "all queries",
         axis,
-        shown.series(frame, "asked", labels, arms=shown.treatments),
+        # Changes from the best number are in the table.
+        shown.series(
+            frame.with_columns(change_estimate=None), "asked", labels, arms=shown.treatments
+        ),
         detail=f"{frame['queries'][0]:,} queries",
         places=on_log_axis(list(per_document.values())),
     )
     for label in enough:
         place = panel.spots[labels.index(label)]
-        panel = replace(panel, edge=(place, f"{label} {words}"))
+        panel = replace(panel, edge=(place, f"{label} is enough ({last})"))
     return Chart(
         "vectors",
         "How many vectors a document needs",
@@ -133,16 +159,29 @@ def _chart(shown: Shown, frame: pl.DataFrame) -> Chart:
         metric,
         (panel,),
         subtitle=shown.where,
-        fixed=(0.0, ceil(10 * max(frame["high"])) / 10),
+        fixed=(0.0, ceil(10 * max(frame["high"].fill_nan(None).fill_null(frame["estimate"]))) / 10),
         brief=True,
     )
 
 
-def _enough(rows: pl.DataFrame, shown: Shown) -> list[str]:
+def enough_words(shown: Shown) -> list[str]:
     """How many vectors are enough, treatment by treatment."""
     margin = shown.log.spec["margin"]
-    return [
-        f"{row['treatment']}: the fewest vectors within {margin:g} of one per chunk: "
-        f"{row['asked']} ({row['mb_float32']:,.1f} MB)"
-        for row in rows.sort(pl.col("treatment").cast(pl.Enum(shown.treatments))).to_dicts()
-    ]
+    words = []
+    for treatment in shown.treatments:
+        rows = (
+            shown.frame("vectors").filter(treatment=treatment).with_columns(asked=_asked("vectors"))
+        )
+        enough = rows.filter("enough").to_dicts()
+        if enough:
+            row = enough[0]
+            words.append(
+                f"{treatment}: enough are {row['asked']} ({row['mb_float32']:,.1f} MB), the fewest "
+                f"that are shown to lose at most {margin:g} against the best number"
+            )
+        else:
+            words.append(
+                f"{treatment}: these documents cannot tell how many are enough: no number is shown "
+                f"to lose at most {margin:g} against the best"
+            )
+    return words

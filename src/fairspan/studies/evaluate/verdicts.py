@@ -1,157 +1,257 @@
-"""`verdicts_of` an evaluation: whether a treatment finds more, and why."""
+"""`Verdict`: whether a treatment finds more, for short and for long documents, and why."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
 
 import numpy as np
-import polars as pl
 
-from fairspan.report.text import number, with_bounds
+from fairspan.report.text import counted, number, with_bounds
+from fairspan.retrieval.indexes import FUSED, WHOLE
+from fairspan.retrieval.source import PASSAGES
 from fairspan.runs.log import RunLog
-from fairspan.runs.windows import cut_words
-from fairspan.stats.equivalence import LossKind, judge_loss, size_words
+from fairspan.stats.distributions import holm
+from fairspan.stats.gains import (
+    FEW_CLUSTERS,
+    Word,
+    clusters_to_decide,
+    combined_word,
+    word_of,
+)
 from fairspan.stats.intervals import Interval
-from fairspan.stats.queries import FEW_CLUSTERS, QueryChange, clusters_to_decide
-from fairspan.studies.evaluate.measures import Result, SearchArm, first_results, languages_of
-from fairspan.studies.evaluate.options import DOCUMENTS_ONLY
+from fairspan.studies.evaluate.entries import EvaluateEntries, IndexCost
+from fairspan.studies.evaluate.measures import (
+    LONG,
+    SHORT,
+    Columns,
+    Compared,
+    SearchArm,
+    compare_arms,
+    length_groups,
+    metrics_of,
+    window_of,
+)
 
-_SCHEMA: dict[str, Any] = {
-    **dict.fromkeys(("treatment", "verdict", "sentence"), pl.String),
-    **dict.fromkeys(("clusters", "more_clusters"), pl.Int64),
-}
-NO_VERDICTS = pl.DataFrame(schema=_SCHEMA)
-_ORDER = get_args(LossKind)
+_HALF = 0.5
+"""Of the gain that vectors have alone: where less is left beside keywords, this is said."""
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
-    """The verdict on a treatment, and the result of the form that it is about."""
+class Group:
+    """Queries about short or about long documents: what is found, and what that shows."""
+
+    name: str
+    queries: int
+    documents: int
+    before: float
+    after: float
+    change: Interval
+    word: Word
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the log shows of one treatment against the first one.
+
+    Attributes:
+        verdict: the word on all documents, unless short or long ones lose.
+        groups: all queries, then short and long documents, where there are both.
+        p_value: of the change over all queries, corrected by Holm for several treatments.
+        documents_needed: how many in all would decide it; None if that is not open, or no realistic
+            number would.
+        sentences: the same in words, the most important first.
+    """
 
     treatment: str
-    result: Result
-    verdict: LossKind
+    verdict: str
+    groups: tuple[Group, ...]
+    p_value: float
+    documents_needed: int | None
+    sentences: tuple[str, ...]
 
     @property
-    def form(self) -> str:
-        """What sentences begin with if the verdict is on documents only."""
-        return "" if self.result.arm.treatment == self.treatment else "documents only: "
+    def overall(self) -> Group:
+        return self.groups[0]
+
+    def word(self, name: str) -> Word | None:
+        return next((group.word for group in self.groups if group.name == name), None)
 
     @property
-    def change(self) -> Interval:
-        assert self.result.change is not None
-        return self.result.change.overall
-
-    def size(self, margin: float) -> str:
-        """How a loss compares with the margin, where the verdict does not say it."""
-        return size_words(self.verdict, -self.change.high, margin)
-
-
-def verdicts_of(log: RunLog, results: Sequence[Result]) -> pl.DataFrame:
-    """One row for each treatment of whole documents but the first.
-
-    `more_clusters` is about how many more would decide or confirm it; 0 if these are enough.
-    """
-    margin = float(log.spec["margin"])
-    baseline = results[0]
-    rows = []
-    for judged in judge_treatments(log, results, margin):
-        result = judged.result
-        sentence = judged.form + _sentence(log, baseline, result, judged.size(margin))
-        sentence += _cuts(log, baseline.arm, result.arm)
-        more, advice = _more_clusters(result, judged.verdict, margin)
-        clusters = result.effects.counts.clusters
-        rows.append((judged.treatment, judged.verdict, sentence + advice, clusters, more))
-    return pl.DataFrame(rows, _SCHEMA, orient="row")
+    def record(self) -> Columns:
+        """The row of the frame `verdicts`."""
+        return {
+            "treatment": self.treatment,
+            "verdict": self.verdict,
+            "sentence": " ".join(self.sentences),
+            "short": self.word(SHORT),
+            "long": self.word(LONG),
+            "documents": self.overall.documents,
+            "documents_needed": self.documents_needed,
+        }
 
 
-def judge_treatments(log: RunLog, results: Sequence[Result], margin: float) -> Iterator[Judged]:
-    """The verdicts on the treatments of whole documents, which are shown and which fail a run."""
-    first = first_results(results)
-    for arm, result in first.items():
-        # Documents-only forms belong to the verdict on the treatment itself, if that was measured.
-        is_form = arm.name != arm.treatment and arm.name in log.treatments
-        if is_form or arm.index != "whole" or result.change is None:
-            continue
-        documents_only = first.get(SearchArm(arm.treatment + DOCUMENTS_ONLY, arm.index))
-        chosen = _better_form(result, documents_only, margin)
-        yield Judged(arm.treatment, chosen, _judge_result(chosen, margin))
+def verdicts_of(log: RunLog, margin: float | None = None) -> list[Verdict]:
+    """The verdict on each treatment of whole documents but the first."""
+    allowed = float(log.spec["margin"]) if margin is None else margin
+    metric = metrics_of(log)[0]
+    compared = list(compare_arms(log, metric, length_groups(log, metric)))
+    arms = {result.arm: result for result in compared}
+    judged = [result for result in compared if result.arm.index == WHOLE]
+    if not judged or judged[0].changes is not None:
+        return []
+    before, *others = judged
+    p_values = holm([result.changes[0].p_value for result in others if result.changes])
+    return [
+        _verdict(log, arms, before, result, float(p), allowed)
+        for result, p in zip(others, p_values, strict=True)
+    ]
 
 
-def judge(change: QueryChange, p_value: float, p_psi: float, margin: float) -> LossKind:
-    """A loss is shown by its interval; a gain also by p values corrected for several arms."""
-    overall = change.overall
-    verdict = judge_loss(-overall.high, -overall.low, margin, "not worse")
-    gains = overall.low > 0 and p_value < 0.05
-    # The weakest position has to gain more than is lost over all of them.
-    weakest_gains = change.worst.low > max(0.0, -overall.estimate)
-    fairer = change.psi.estimate < 0 and weakest_gains and p_psi < 0.05
-    within = verdict in ("not worse", "slightly worse")
-    return "better" if within and (gains or fairer) else verdict
+def _verdict(
+    log: RunLog,
+    arms: dict[SearchArm, Compared],
+    before: Compared,
+    after: Compared,
+    p_value: float,
+    margin: float,
+) -> Verdict:
+    """The verdict on one treatment, in a word and in sentences."""
+    groups = groups_of(before, after, p_value, margin)
+    overall, *by_length = groups
+    needed = None
+    if overall.word == "inconclusive":
+        needed = clusters_to_decide(overall.change, overall.documents, margin)
+    cost = _cost_of(log, after.arm)
+    fused = [arms.get(SearchArm(side.arm.treatment, FUSED)) for side in (before, after)]
+    sentences = [
+        f"{metrics_of(log)[0]} {_numbers(overall)}{_fewer(overall, log)}.",
+        *(_group_sentence(group, window_of(log)) for group in by_length),
+        "" if by_length else _all_alike(after.counts, window_of(log)),
+        _beside_keywords(overall.change, fused),
+        _open(overall, needed, log),
+        _unchanged(cost, overall.word),
+    ]
+    spoken = tuple(filter(None, sentences))
+    return Verdict(after.arm.treatment, verdict_of(groups), groups, p_value, needed, spoken)
 
 
-def _judge_result(result: Result, margin: float) -> LossKind:
-    assert result.change is not None
-    return judge(result.change, result.p_value, result.p_psi, margin)
+def groups_of(
+    before: Compared, after: Compared, p_value: float, margin: float
+) -> tuple[Group, ...]:
+    """All queries, then short and long documents where there are some of both."""
+    assert after.changes is not None
+    names = ("all documents", SHORT, LONG)
+    present = [place for place, (queries, _) in enumerate(after.counts) if queries]
+    groups = []
+    for place in present if len(present) == len(names) else [0]:
+        change = after.changes[place]
+        queries, documents = after.counts[place]
+        group = Group(
+            names[place],
+            queries,
+            documents,
+            before.means[place].estimate,
+            after.means[place].estimate,
+            change,
+            # Only the verdict on all is about several treatments at once.
+            word_of(change, margin, None if place else p_value),
+        )
+        groups.append(group)
+    return tuple(groups)
 
 
-def _better_form(both: Result, documents_only: Result | None, margin: float) -> Result:
-    """The form with the better verdict; if both are "better", the one that finds more."""
-    if documents_only is None:
-        return both
-    rank = _ORDER.index(_judge_result(both, margin))
-    other_rank = _ORDER.index(_judge_result(documents_only, margin))
-    both_better = rank == other_rank == len(_ORDER) - 1
-    finds_more = documents_only.effects.overall.estimate > both.effects.overall.estimate
-    return documents_only if other_rank > rank or (both_better and finds_more) else both
+def verdict_of(groups: Sequence[Group]) -> str:
+    """The word on all queries, unless short or long documents lose."""
+    overall, *by_length = groups
+    words = {group.name: group.word for group in by_length}
+    return combined_word(overall.word, words.get(SHORT), words.get(LONG))
 
 
-def _more_clusters(result: Result, verdict: str, margin: float) -> tuple[int | None, str]:
-    """About how many more clusters would decide or confirm a verdict, and this in words."""
-    assert result.change is not None
-    clusters = result.effects.counts.clusters
-    change = result.change.overall
-    settled = change.high <= margin if verdict == "not worse" else verdict != "inconclusive"
-    few = f"; only {clusters} clusters of queries" if clusters < FEW_CLUSTERS else ""
-    more = 0 if settled and not few else clusters_to_decide(change, clusters, margin)
-    if not more:
-        return more, few
-    what = f"{few}: about {more:,} more" if few else f"; about {more:,} more clusters of queries"
-    return more, f"{what} would {'confirm it' if settled else 'decide'}"
+def _cost_of(log: RunLog, arm: SearchArm) -> IndexCost | None:
+    costs = log.header.part(EvaluateEntries).costs
+    keys = (arm.treatment, arm.index)
+    return next((cost for cost in costs if (cost.treatment, cost.index) == keys), None)
 
 
-def _sentence(log: RunLog, before: Result, after: Result, size: str) -> str:
-    """The change of the metric with its size, and of its weakest group where there are groups."""
-    assert after.change is not None
-    effects = (before.effects, after.effects)
-    means = " → ".join(number(arm.overall.estimate) for arm in effects)
-    words = f"{after.metric} {means} ({with_bounds(after.change.overall, '+.3f')}{size})"
-    if all(np.isfinite(arm.psi.estimate) for arm in effects):
-        weakest = " → ".join(number(min(mean.estimate for mean in arm.groups)) for arm in effects)
-        psi = " → ".join(number(arm.psi.estimate, ".2f") for arm in effects)
-        words += f", {_weakest(log, before, after)} {weakest}, PSI {psi}"
-    return words
+def _numbers(group: Group) -> str:
+    means = f"{number(group.before)} → {number(group.after)}"
+    return f"{means} ({with_bounds(group.change, '+.3f')})"
 
 
-def _weakest(log: RunLog, *results: Result) -> str:
-    """What the group is called in which least is found."""
-    if not languages_of(log):
-        return "weakest position"
-    names = dict.fromkeys(
-        result.groups[int(np.argmin([mean.estimate for mean in result.effects.groups]))]
-        for result in results
-    )
-    return f"weakest languages ({'; then '.join(names)})"
+def _group_sentence(group: Group, window: int | None) -> str:
+    """What one group finds."""
+    fits = "at most" if group.name == SHORT else "more than"
+    of = f"{group.name} ({fits} {window:,} tokens; {counted(group.documents, 'document')})"
+    return f"{of}: {_numbers(group)}, {group.word}."
 
 
-def _cuts(log: RunLog, *arms: SearchArm) -> str:
-    """How many documents each of the two treatments did not read whole, if any."""
-    unit = log.header.token_unit
-    windows = [info for info in log.header.windows or () if info.texts == "documents"]
-    infos = [info for arm in arms for info in windows if info.treatment == arm.treatment]
-    if not any(info.cut for info in infos):
+def _all_alike(counts: Sequence[tuple[int, int]], window: int | None) -> str:
+    """That all documents are short, or all are long."""
+    if window is None:
         return ""
-    cuts = [cut_words(info, unit) or "no document was cut" for info in infos]
-    if len(set(cuts)) == 1:
-        return f"; {cuts[0]} under both"
-    return "".join(f"; {info.treatment}: {cut}" for info, cut in zip(infos, cuts, strict=True))
+    what = "exceed" if counts[-1][0] else "fit into"
+    return f"All documents that are asked about {what} the window of {window:,} tokens."
+
+
+def _beside_keywords(alone: Interval, fused: Sequence[Compared | None]) -> str:
+    """What the treatment gains where vectors are fused with keywords."""
+    before, after = fused
+    if before is None or after is None or after.changes is None:
+        return ""
+    change = after.changes[0]
+    means = " → ".join(number(side.means[0].estimate) for side in (before, after))
+    words = f"Beside keywords: {means} ({with_bounds(change, '+.3f')})"
+    if alone.low > 0:
+        if change.low <= 0:
+            words += ", no gain is shown"
+        elif change.estimate < _HALF * alone.estimate:
+            words += ", less than half of the gain is left"
+    return f"{words}."
+
+
+def _fewer(group: Group, log: RunLog) -> str:
+    """A warning if there are few documents."""
+    if group.documents >= FEW_CLUSTERS:
+        return ""
+    return f", from {_clusters(group.documents, log)} only"
+
+
+def _open(group: Group, needed: int | None, log: RunLog) -> str:
+    """What would decide."""
+    if group.word != "inconclusive":
+        return ""
+    if needed is None:
+        return f"No realistic number of {_clusters(2, log)[2:]} would decide it."
+    return f"{_clusters(group.documents, log)}; {documents_advice(needed, log)} would decide it."
+
+
+def _clusters(count: int, log: RunLog) -> str:
+    """What queries are drawn with: documents, or the clusters of one's own questions."""
+    is_drawn = log.header.part(EvaluateEntries).kind == PASSAGES
+    return counted(count, "document" if is_drawn else "cluster") + (
+        "" if is_drawn else " of queries"
+    )
+
+
+def documents_advice(needed: int, log: RunLog) -> str:
+    """How to have so many documents: by drawing more, if there are more."""
+    entries = log.header.part(EvaluateEntries)
+    if entries.drawn_from is None:
+        return f"about {_clusters(needed, log)}"
+    # Some documents are only in the index, and some are translations.
+    task = log.header.searched
+    drawn = entries.drawn or task.documents
+    sets = int(np.ceil(needed * drawn / (task.clusters or drawn)))
+    there = "" if sets <= entries.drawn_from else f" (there are {entries.drawn_from:,})"
+    return f"`--sets {sets}`{there}"
+
+
+def _unchanged(cost: IndexCost | None, word: Word) -> str:
+    """That few documents are read differently, so that little can change."""
+    if cost is None or cost.changed is None:
+        return ""
+    if cost.changed == 0:
+        but = "so nothing can change" if word == "the same" else "only queries differ"
+        return f"No document has another vector, {but}."
+    if cost.changed < cost.documents:
+        return f"{cost.changed:,} of {counted(cost.documents, 'document')} have another vector."
+    return ""

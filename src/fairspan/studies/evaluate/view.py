@@ -1,46 +1,44 @@
-"""What an evaluation shows: verdicts, then quality by position, overall, by index and by length."""
+"""What an evaluation shows: verdicts, then quality by depth, length and overall, and costs."""
 
 from dataclasses import replace
 
 import polars as pl
 
-from fairspan.corpus.readers import SAMPLE
 from fairspan.report.frames import interval, values_of
-from fairspan.report.table import CHANGE, P_VALUE, VERDICTS, Column, Table
+from fairspan.report.table import CHANGE, P_VALUE, Column, Table, Tone
 from fairspan.report.text import model_name, number, with_bounds
-from fairspan.report.view import FEW_BARS, Card, Section, View
+from fairspan.report.view import Card, Section, View
+from fairspan.retrieval.indexes import KEYWORDS, ONE_PER_CHUNK
+from fairspan.retrieval.passages import LEAST_WORDS
+from fairspan.retrieval.source import PASSAGES
 from fairspan.runs.log import RunLog
-from fairspan.studies.evaluate.benchmark_view import benchmark_view
-from fairspan.studies.evaluate.charts import Shown, depth_chart, overall_chart, position_chart
-from fairspan.studies.evaluate.haystack import among_words, drawn_notes
-from fairspan.studies.evaluate.language_view import ARMS, TEST, language_section
-from fairspan.studies.evaluate.measures import RANK, EvaluateEntries, is_benchmark, references_of
+from fairspan.stats.gains import is_worse
+from fairspan.studies.evaluate.charts import Shown, depth_chart, group_chart, overall_chart
+from fairspan.studies.evaluate.entries import EvaluateEntries
+from fairspan.studies.evaluate.ranking import RANK
 from fairspan.studies.evaluate.summary import frames_of
-from fairspan.studies.evaluate.temperatures import grid_section
-from fairspan.studies.evaluate.vectors import vectors_section
+from fairspan.studies.evaluate.vectors import enough_words, vectors_section
+from fairspan.studies.evaluate.verdicts import verdicts_of
 
-PSI = (
-    "PSI: 1 − smallest/largest mean of a position, or of a pair of languages; harmonic: their "
-    "harmonic mean"
-)
+ARMS = "searched with"
+TONES: dict[str, Tone] = {"better": "good", "inconclusive": "open"}
+_FEW = 100
+"""Documents that search is much easier among than in most indexes."""
+_NEARLY_ALL = 0.9
 METHODS = (
-    """Every query is searched among all documents of its index by exact inner products; equal
-    scores are always ranked in the same way. A position is where the evidence of a query is in its
-    document.""",
+    """Every query is searched among all documents by exact inner products; equal scores are always
+    ranked in the same way. Keywords are BM25 (k1 1.5, b 0.75), without stemming. "and keywords":
+    both rankings fused by reciprocal ranks (k = 60), as databases do; changes of these are against
+    the first treatment with keywords.""",
     """Treatments are compared with the first one on the same queries. Clusters of queries share a
-    page, an article or a document. Intervals of means resample whole clusters. Intervals of changes
-    are t intervals with the jackknife error over clusters, which hold with few clusters as well.
-    p values come from exchanging the two sides at random and are corrected by Holm for the number
-    of arms.""",
-    """Better needs a significant overall gain, or one at the weakest position. Worse is a loss
-    beyond the margin: the whole interval is. Not worse means that such a loss is ruled out, and
-    slightly worse that it is and a smaller one is shown.
-    Treatments are measured on documents and queries, and on documents only. The verdict says if
-    there are fewer than 30 clusters.""",
-    """Across languages, the verdict looks at the weakest pair of languages instead of the weakest
-    position. PEER is the p value of the Kruskal–Wallis test that documents in all languages have
-    the same expected rank, averaged over queries; it is taken over the documents that do not answer
-    the query. Rank ratios are of geometric means.""",
+    document. Intervals are t intervals with the jackknife error over clusters. p values are
+    corrected by Holm for the number of treatments.""",
+    """Better: the interval of the change is above 0 (p < 0.05). Worse: it is below 0, and a loss
+    beyond the margin is not ruled out; slightly worse: it is below 0, and all of it is within the
+    margin. Not worse: a loss beyond the margin is ruled out, and neither gain nor loss is shown.
+    Inconclusive: such a loss is not ruled out. Short documents fit into the plain model's window,
+    long ones exceed it: if either are worse, the verdict says so.""",
+    """PSI: 1 − smallest/largest mean of a fifth of the documents.""",
 )
 _MEANS: dict[str, Column | str] = {
     "queries": Column("queries", form=",d"),
@@ -51,86 +49,107 @@ _MEANS: dict[str, Column | str] = {
 
 def view_of(log: RunLog) -> View:
     """Everything an evaluation has to show."""
-    frames = frames_of(log)
-    if is_benchmark(log):
-        return benchmark_view(log, frames)
-    shown = Shown(log, frames)
+    _ = log.header.part(EvaluateEntries)  # which runs of older versions lack
+    shown = Shown(log, frames_of(log))
     parts = {
         "vectors": vectors_section,
-        "languages": language_section,
-        "temperatures": grid_section,
         "depths": _by_depth,
-        "positions": _by_position,
         "quality": _overall,
+        "lengths": _by_window,
+        "positions": _by_position,
+        "languages": _by_language,
         "costs": _costs,
         "by_length": _by_length,
     }
+    if "lengths" in shown.frames and shown.frames["lengths"]["length"].n_unique() < 2:
+        del parts["lengths"]
     if "vectors" in shown.frames:
         # So many arms are readable in tables only.
         parts = {name: parts[name] for name in ("vectors", "costs")}
     sections = [section(shown) for frame, section in parts.items() if frame in shown.frames]
-    first = sections[0]
-    switch = tuple(shown.treatments if "vectors" in shown.frames else shown.arms)
-    methods = METHODS if "languages" in shown.frames else METHODS[:-1]
-    entries = log.header.part(EvaluateEntries)
-    details = [f"{detail[0].upper()}{detail[1:]}." for detail in entries.details]
+    switch = tuple(shown.treatments if "vectors" in shown.frames else shown.drawn)
     return View(
         title=f"What search finds with {model_name(log.model)}",
-        heading=_heading(log),
+        heading=_heading(shown),
         cards=_cards(shown),
         sections=tuple(sections),
         frames=shown.frames,
-        picture=first.heats[0].name if first.heats else first.charts[0].name,
-        notes=(*log.notes, *drawn_notes(log)),
+        picture=sections[0].charts[0].name,
+        remarks=tuple(enough_words(shown)) if "vectors" in shown.frames else (),
+        notes=(*log.notes, *_easy(shown)),
         switch=switch,
-        all_first=len(switch) <= FEW_BARS,
-        methods=(*(" ".join(words.split()) for words in methods), *details),
+        all_first=True,
+        methods=tuple(" ".join(words.split()) for words in METHODS),
     )
 
 
-def _heading(log: RunLog) -> str:
+def _heading(shown: Shown) -> str:
     """Where, and how much was searched in which time."""
+    log = shown.log
     task = log.header.searched
+    drawn = shown.entries.drawn_from
+    among = f"{task.documents:,} documents"
+    if drawn is not None and shown.entries.drawn not in (None, task.documents):
+        among += f" ({shown.entries.drawn:,} and their translations), drawn from {drawn:,}"
+    elif drawn is not None:
+        among += f", drawn from {drawn:,}"
     seconds = log.header.timings.seconds
-    among = among_words(task, log.header.part(EvaluateEntries), log.spec.get("corpus", SAMPLE))
-    counted = [f"{task.queries:,} queries {among}"]
-    counted += [f"{task.indexes} indexes"] if task.indexes and task.indexes > 1 else []
-    counted += [f"{seconds:.0f} s"] if seconds is not None else []
-    return f"{log.where}: {', '.join(counted)}"
+    took = "" if seconds is None else f", {seconds:.0f} s"
+    return f"{log.where}: {task.queries:,} queries among {among}{took}"
+
+
+def _easy(shown: Shown) -> list[str]:
+    """That fewer documents make search easier, or that nearly everything is found."""
+    if shown.entries.kind != PASSAGES:
+        return []
+    count = shown.log.header.searched.documents
+    notes = []
+    if shown.entries.drawn_from is not None or count < _FEW:
+        easier = "fewer documents make search easier: expect less in an index of more than"
+        notes.append(f"{easier} {count:,}")
+    first = shown.of_metric("quality").row(0, named=True)
+    words = shown.log.spec.get("query_words", 0)
+    if first["estimate"] > _NEARLY_ALL and words > 2 * LEAST_WORDS:
+        notes.append(
+            f"{first['arm']} finds nearly everything, which leaves little to gain: shorter queries "
+            f"show more (`--query-words {words // 2}`)"
+        )
+    return notes
+
+
+def tone_of(verdict: str) -> Tone:
+    """The colour of a verdict."""
+    return "bad" if is_worse(verdict) else TONES.get(verdict, "plain")
 
 
 def _cards(shown: Shown) -> tuple[Card, ...]:
-    """The baseline, then the verdict on each treatment."""
-    first = shown.of_metric("quality").row(0, named=True)
-    words = f"{first['metric']} {with_bounds(interval(first))}"
-    verdicts = shown.frames["verdicts"]
-    if "temperatures" in shown.frames:
-        verdicts = _without_all_but_best(verdicts, shown.frames["temperatures"])
-    judged = [
-        Card(name, verdict, VERDICTS[verdict], (sentence,))
-        for name, verdict, sentence in verdicts.select("treatment", "verdict", "sentence").rows()
-    ]
-    baseline = Card(first["arm"], "baseline", "plain", (words,))
-    references = map(str, references_of(shown.log))
-    return (baseline, *judged, *(_reference(shown, arm) for arm in references))
+    """The baseline, the verdict on each treatment, and the references."""
+    quality = shown.of_metric("quality")
+    first = quality.row(0, named=True)
+    cards = [_card(first, "baseline")]
+    for verdict in verdicts_of(shown.log):
+        sentences = verdict.sentences
+        tone = tone_of(verdict.verdict)
+        cards.append(Card(verdict.treatment, verdict.verdict, tone, sentences, len(sentences)))
+    if "vectors" in shown.frames:
+        return tuple(cards)
+    references = quality.filter(pl.col("index").is_in([ONE_PER_CHUNK, KEYWORDS]))
+    return (*cards, *(_card(row, "reference", _size(shown, row)) for row in references.to_dicts()))
 
 
-def _reference(shown: Shown, arm: str) -> Card:
-    """What one vector per chunk finds and takes, without a verdict."""
-    quality = shown.of_metric("quality").filter(arm=arm).row(0, named=True)
-    cost = shown.frame("costs").filter(arm=arm).row(0, named=True)
-    vectors = number(cost["vectors"] / cost["searched_documents"], ".1f")
-    words = (
-        f"{quality['metric']} {with_bounds(interval(quality))}, with {vectors} vectors per document"
-    )
-    return Card(arm, "reference", "plain", (words,))
+def _card(row: dict[str, object], badge: str, more: str = "") -> Card:
+    """What something finds that has no verdict."""
+    words = f"{row['metric']} {with_bounds(interval(row))}{more}"
+    return Card(str(row["arm"]), badge, "plain", (words,))
 
 
-def _without_all_but_best(verdicts: pl.DataFrame, grid: pl.DataFrame) -> pl.DataFrame:
-    """Verdicts without those on temperatures, but for the pair that finds most."""
-    best = grid.sort("estimate")["treatment"][-1]
-    others = grid.filter(pl.col("treatment") != best)["treatment"]
-    return verdicts.filter(~pl.col("treatment").is_in(others.to_list()))
+def _size(shown: Shown, row: dict[str, object]) -> str:
+    """How many vectors a reference stores, or whom the queries favour."""
+    if row["index"] != ONE_PER_CHUNK:
+        drawn = shown.entries.kind == PASSAGES
+        return "; a passage shares more words with its document than a question" if drawn else ""
+    cost = shown.frame("costs").filter(arm=row["arm"]).row(0, named=True)
+    return f", with {number(cost['vectors'] / cost['documents'], '.1f')} vectors per document"
 
 
 def _by_depth(shown: Shown) -> Section:
@@ -139,7 +158,8 @@ def _by_depth(shown: Shown) -> Section:
         depth=pl.format("{}–{}", "tokens_from", pl.col("tokens_to") - 1)
     )
     rows = rows.with_columns(pl.col("depth").fill_null(pl.format("{} and more", "tokens_from")))
-    table = _group_table(shown, "depths", rows, {"arm": ARMS, "depth": "tokens before it"})
+    title = f"{rows['metric'][0]} by depth of the evidence"
+    table = _group_table(shown, "depths", rows, title, {"depth": "tokens before it"})
     intro = (
         "How often search finds the right document, by how many tokens of it come before the "
         "evidence. What a vector does not contain cannot be found."
@@ -147,66 +167,85 @@ def _by_depth(shown: Shown) -> Section:
     return Section("Found by depth", intro, charts=(depth_chart(shown),), folded=(table,))
 
 
-def _group_table(shown: Shown, name: str, rows: pl.DataFrame, heads: dict[str, str]) -> Table:
-    """Means and changes by depth or position."""
-    title = f"{rows['metric'][0]} by {name.removesuffix('s')} of the evidence ({shown.where})"
-    grouped = len(heads) - 1
-    return Table.from_frame(name, title, rows, heads=heads, columns=_MEANS, grouped=grouped)
+def _group_table(
+    shown: Shown, name: str, rows: pl.DataFrame, title: str, head: dict[str, str]
+) -> Table:
+    """Means and changes by groups of queries."""
+    heads = {"arm": ARMS, **head}
+    title = f"{title} ({shown.where})"
+    return Table.from_frame(name, title, rows, heads=heads, columns=_MEANS, grouped=1)
+
+
+def _by_window(shown: Shown) -> Section:
+    """What is found of short and of long documents."""
+    rows = shown.frame("lengths")
+    window = shown.entries.window or 0
+    table = _group_table(
+        shown, "lengths", rows, f"{shown.metrics[0]} of short and long documents", {"length": ""}
+    )
+    intro = (
+        f"Short documents fit into the plain model's window of {window:,} tokens, long ones exceed "
+        "it. All are in one index."
+    )
+    title = "Short and long documents"
+    chart = group_chart(shown, "lengths", "length", "documents", title)
+    return Section(title, intro, charts=(chart,), tables=(replace(table, brief=True),))
 
 
 def _by_position(shown: Shown) -> Section:
     """What is found by the position of the evidence."""
-    metric = shown.metrics[0]
-    plans = {"plan": "plan"} if shown.plans else {}
-    rows = shown.frame("positions", pl.col("metric") == metric)
-    heads = {**plans, "arm": ARMS, "position": shown.unit}
-    table = _group_table(shown, "positions", rows, heads)
-    return Section(
-        "Search by position",
-        f"Bars are the mean {metric} of the queries with evidence there, with 95 % intervals from "
-        "resampling whole clusters of queries. Lower bars mean that evidence there is harder to "
-        "find.",
-        charts=(position_chart(shown),),
-        folded=(table,),
+    rows = shown.frame("positions")
+    title = f"{shown.metrics[0]} by fifth of the document"
+    table = _group_table(shown, "positions", rows, title, {"position": "fifth"})
+    chart = group_chart(shown, "positions", "position", "fifth with the evidence", "Found by fifth")
+    intro = "Lower bars mean that what stands there is harder to find."
+    return Section("Search by position", intro, charts=(chart,), folded=(table,))
+
+
+def _by_language(shown: Shown) -> Section:
+    """What is found of documents in each language."""
+    rows = shown.frame("languages")
+    title = f"{shown.metrics[0]} by language of the document"
+    table = _group_table(shown, "languages", rows, title, {"language": "language"})
+    chart = group_chart(
+        shown, "languages", "language", "language of the document", "Found by language"
     )
+    intro = "All languages are in one index; translations of what is asked for do not count."
+    tables = (replace(table, brief=True),)
+    return Section("Search by language", intro, charts=(chart,), tables=tables)
 
 
 def _overall(shown: Shown) -> Section:
     """Every arm over all queries: the first metric with its change, means of the others."""
     first, *others = shown.metrics
     frame = shown.of_metric("quality")
-    frame = frame.with_columns(
-        mean="estimate", PSI="psi_estimate", harmonic_mean="harmonic_estimate"
-    )
     for metric in others:
-        rows = shown.frame("quality", pl.col("metric") == metric, pl.col("plan") == "")
+        rows = shown.frame("quality", pl.col("metric") == metric)
         means = rows.select("arm", pl.col("estimate").alias(metric))
         frame = frame.join(means, on="arm", maintain_order="left")
-    columns = {"mean": Column("mean", first)}
+    frame = frame.with_columns(mean="estimate")
+    columns: dict[str, Column | str] = {"mean": Column("mean", first)}
     columns |= {"change": replace(CHANGE, group=first), "p_value": replace(P_VALUE, group=first)}
-    grouped = frame["PSI"].is_not_nan().any()
-    if grouped:
-        columns["PSI"] = Column("PSI", first, form=".2f")
-        columns["harmonic_mean"] = Column("harmonic", first)
+    if frame["psi"].is_not_null().any():
+        columns["psi"] = Column("PSI", first, form=".2f")
     table = Table.from_frame(
         "quality",
         f"Search ({shown.where})",
         frame,
         heads={"arm": ARMS},
         columns={**columns, **{metric: Column(metric) for metric in others}},
-        notes=(*([TEST] if len(shown.arms) > 1 else []), *([PSI] if grouped else [])),
-        brief="temperatures" not in shown.frames,
+        brief=True,
     )
     intro = "Means over all queries, with 95 % intervals."
     return Section("Search overall", intro, charts=(overall_chart(shown),), tables=(table,))
 
 
 def _costs(shown: Shown) -> Section:
-    """What each index costs, and what it finds."""
+    """What each index costs, and what it changes."""
     frame = shown.frame("costs")
     took = ["stored" if seconds is None else f"{seconds:.0f}" for seconds in frame["seconds"]]
     frame = frame.with_columns(
-        (pl.col("vectors") / pl.col("searched_documents")).alias("vectors per document"),
+        (pl.col("vectors") / pl.col("documents")).alias("vectors per document"),
         (pl.col("bytes") / 2**20).alias("MiB"),
         pl.Series("time", took, pl.String),
     )
@@ -220,10 +259,13 @@ def _costs(shown: Shown) -> Section:
             "MiB": Column("MiB", form=".1f"),
             "tokens": Column("tokens read", form=",d"),
             "time": "seconds",
-            "estimate": shown.metrics[0],
+            "changed": Column("other vectors", form=",d"),
+            "distance": Column("mean distance", form=".3f"),
         },
-        notes=("seconds: to embed the documents; stored: the vectors were already in the store",),
-        brief=frame["index"].n_unique() > 1 and "vectors" not in shown.frames,
+        notes=(
+            "seconds: to embed the documents; stored: the vectors were already in the store",
+            "other vectors: documents whose vector changes; distance: 1 − cosine",
+        ),
     )
     return Section("Indexes and their costs", tables=(table,))
 
@@ -233,7 +275,7 @@ def _by_length(shown: Shown) -> Section:
     frame = shown.frame("by_length")
     measure = pl.col("measure").replace(RANK, "mean rank")
     counted = pl.format(
-        "{} of the {} ({} of {}–{} tokens)", measure, "group", "count", "tokens_from", "tokens_to"
+        "{} of the {} ({} of {}–{} tokens)", measure, "group", "queries", "tokens_from", "tokens_to"
     )
     order = pl.Enum(values_of(frame, "group"))
     table = Table.from_frame(

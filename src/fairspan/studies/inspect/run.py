@@ -78,11 +78,11 @@ def inspect(
     """
     shown = as_progress(progress)
     for treatment in as_treatments((PLAIN,) if treatments is None else treatments):
-        if treatment.whitens or treatment.chunks:
-            reason = "has no single pass over a document"
-            if treatment.whitens:
-                reason = "is fitted on a corpus"
-            raise DesignError(f"{treatment.name} {reason} and cannot be inspected: run an audit.")
+        if treatment.chunks:
+            raise DesignError(
+                f"{treatment.name} has no single pass over a document and cannot be inspected: run "
+                "an audit."
+            )
     loading = Loading(max_seq_length, device, dtype, trust_remote_code)
     if parts is not None:
         require_whole("parts", parts, least=2)
@@ -101,7 +101,7 @@ def inspect(
     with Store(":memory:") as store:
         embedder = Embedder(store, budget, Tally(), shown)
         embed = embedder.embed
-        treated = [subject.under(treatment, embed=embed, lasting=False) for treatment in chosen]
+        treated = [subject.under(treatment, lasting=False) for treatment in chosen]
         shown.start(len(chosen) * sum(subject.counter.count_whole([lens.text, *lens.texts])))
         try:
             return look_through(lens, subject, treated, embed, name=name, read=embedder.read)

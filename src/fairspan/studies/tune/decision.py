@@ -1,147 +1,106 @@
-"""`Decision`: which treatment to use, by the rule of METHODS §11."""
+"""`Decision`: which treatment to use, from the evaluations of a tuning."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import polars as pl
 
-from fairspan.calibration.treatment import PLAIN, Treatment, as_treatment
-from fairspan.retrieval.indexes import index_of
+from fairspan.calibration.treatment import PLAIN
+from fairspan.retrieval.indexes import WHOLE
 from fairspan.runs.header import Header
-from fairspan.stats.choice import Choice, Finding, Sample, choose, gain, judge, lacking, make_sample
-from fairspan.stats.intervals import Interval
+from fairspan.runs.log import RunLog
+from fairspan.stats.choice import CrossCheck, cross_check, prefer
+from fairspan.stats.gains import is_worse
+from fairspan.studies.evaluate.measures import SearchArm, metrics_of, sorted_rows
+from fairspan.studies.evaluate.verdicts import Verdict, verdicts_of
+from fairspan.studies.evaluate.view import view_of as view_of_evaluation
 from fairspan.studies.tune.entries import TuneEntries
-
-Answer = Literal["use", "probably", "keep"]
-_ANSWERS: dict[Finding, Answer] = {"use": "use", "probably": "probably"}
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to use, and the numbers that led to it.
+    """What to use, and what led to it.
 
     Attributes:
-        treatments: by name, all that were measured on the tasks.
-        samples, guards: results by task and by guard.
-        lost: the candidates that lose on a guard, with the guard and the change there.
-        choice: among the other candidates; None if there are none.
-        unguarded: the treatments that the guards are still to be measured under.
+        verdicts: on every candidate, as `evaluate` gives them.
+        lost: candidates that lose on a guard, with the guard and its verdict there.
+        guarded: the verdicts on the choice on all guards.
+        name: what to use; None if no candidate is shown to help.
+        unguarded: what is still to be measured on the guards before that is known.
     """
 
-    margin: float
-    treatments: Mapping[str, Treatment]
-    samples: Mapping[str, Sample]
-    guards: Mapping[str, Sample]
-    lost: Mapping[str, tuple[str, Interval]]
-    choice: Choice | None = None
-    finding: Finding = "loss"
-    unguarded: tuple[str, ...] = ()
+    verdicts: Mapping[str, Verdict]
+    lost: Mapping[str, tuple[str, Verdict]]
+    guarded: Mapping[str, Verdict]
+    name: str | None = None
+    unguarded: str | None = None
+    check: CrossCheck | None = None
 
     @property
-    def name(self) -> str:
-        return self.choice.name if self.choice else PLAIN
-
-    @property
-    def answer(self) -> Answer:
-        return _ANSWERS.get(self.finding, "keep")
-
-    @property
-    def advised(self) -> str:
-        """The choice if it is better or probably better, otherwise the plain model."""
-        return PLAIN if self.answer == "keep" else self.name
-
-    @property
-    def must_not_lose(self) -> dict[str, Sample]:
-        """The guards, and the tasks if there are several."""
-        return {**(self.samples if len(self.samples) > 1 else {}), **self.guards}
-
-    @property
-    def changes(self) -> dict[str, Interval]:
-        """What the choice changes where it must not lose."""
-        if self.choice is None:
-            return {}
-        samples = self.must_not_lose.items()
-        return {task: gain([sample], PLAIN, self.choice.name) for task, sample in samples}
-
-    @property
-    def doubtful(self) -> dict[str, Interval]:
-        """Those of the changes that may be a loss beyond the margin."""
-        changes = self.changes.items()
-        return {task: change for task, change in changes if not change.low > -self.margin}
-
-    def more_needed(self) -> tuple[str, int]:
-        """What would settle an open question, and how many more; 0 where that is not known."""
-        choice = self.choice
-        if choice is None or self.finding in ("use", "no gain"):
-            return "", 0
-        if choice.gain.low > 0 and self.doubtful:
-            samples = self.must_not_lose
-            more = {
-                task: lacking(change, samples[task].clusters, change.estimate + self.margin) or 0
-                for task, change in self.doubtful.items()
-            }
-            task = max(more, key=more.__getitem__)
-            return f"queries in {task}", more[task]
-        _, change = best_candidate(choice)
-        if self.finding == "probably":
-            gains = (choice.gain, choice.gains[choice.name])
-            change = max(gains, key=lambda interval: interval.standard_error)
-        gap = max(change.estimate, self.margin - change.estimate)
-        clusters = sum(sample.clusters for sample in self.samples.values())
-        return "documents", lacking(change, clusters, gap) or 0
+    def best(self) -> Verdict:
+        """The verdict on the choice, or else on the candidate that gains most and loses nowhere."""
+        if self.name is not None:
+            return self.verdicts[self.name]
+        harmless = [item for item in self.verdicts.values() if not is_worse(item.verdict)]
+        kept = [item for item in harmless if item.treatment not in self.lost]
+        listed = kept or harmless or [*self.verdicts.values()]
+        return max(listed, key=lambda verdict: verdict.overall.change.estimate)
 
 
-def best_candidate(choice: Choice) -> tuple[str, Interval]:
-    """The candidate that gains most of those that change anything, and its gain."""
-    return max(
-        choice.gains.items(), key=lambda item: (item[1].standard_error > 0, item[1].estimate)
+def evaluation_of(log: RunLog, number: int = 0) -> RunLog:
+    """One of a tuning's evaluations as a log of its own: that of the task, or of a guard."""
+    evaluated = log.header.part(TuneEntries).evaluated[number]
+    header = replace(
+        log.header, task=evaluated.task, windows=evaluated.windows, study=evaluated.entries
     )
+    rows = log.rows.filter(pl.col("task") == number)
+    return replace(log, header=header, rows=rows, show=view_of_evaluation)
 
 
-def decide(rows: pl.DataFrame, header: Header) -> Decision:
-    """The decision from the rows and the header of a log, as far as they go."""
-    searched = header.part(TuneEntries).tasks
-    guard_names = [task.name for task in searched if task.is_guard]
-    rows = rows.filter(part=index_of(1))
-    measured = set(rows.select("task", "treatment").unique().rows())
-    results = {
-        task.name: sample_of(rows.filter(task=task.name), "treatment")
-        for task in searched
-        if (task.name, PLAIN) in measured
-    }
-    guards = {name: results.pop(name) for name in guard_names if name in results}
-    samples = list(results.values())
-    asked = {table["name"]: Treatment.from_dict(table) for table in header.spec["treatments"]}
-    treatments = {name: asked.get(name) or as_treatment(name) for name in samples[0].sums}
-    candidates = [name for name in asked if name != PLAIN and not asked[name].chunks]
-    lost: dict[str, tuple[str, Interval]] = {}
-    decision = Decision(float(header.spec["margin"]), treatments, results, guards, lost)
-    # A candidate that loses on a guard makes room for the next.
-    while left := [name for name in candidates if name not in lost]:
-        choice = choose(samples, PLAIN, left, header.seed)
-        chosen = replace(decision, choice=choice)
-        pairs = [(guard, name) for name in (PLAIN, choice.name) for guard in guard_names]
-        unguarded = dict.fromkeys(name for guard, name in pairs if (guard, name) not in measured)
-        if unguarded:
-            return replace(chosen, finding="open", unguarded=tuple(unguarded))
-        changes = chosen.changes
-        finding = judge(choice, list(changes.values()), decision.margin)
-        if finding != "loss":
-            return replace(chosen, finding=finding)
-        guard = min(changes, key=lambda task: changes[task].high)
-        lost[choice.name] = (guard, changes[guard])
+def decide(log: RunLog) -> Decision:
+    """The decision from the rows so far.
+
+    Of the candidates that `evaluate` shows to be better, and that lose on no guard, it takes the
+    one that changes least within the margin of the best.
+    """
+    main = evaluation_of(log)
+    margin = float(log.spec["margin"])
+    verdicts = {verdict.treatment: verdict for verdict in verdicts_of(main)}
+    distances = _distances(main.header)
+    guards = [evaluation_of(log, n) for n in range(1, len(log.header.part(TuneEntries).evaluated))]
+    decision = Decision(verdicts, {}, {})
+    better = [name for name, verdict in verdicts.items() if verdict.verdict == "better"]
+    while left := [name for name in better if name not in decision.lost]:
+        quality = {name: verdicts[name].overall.after for name in left}
+        name = prefer(quality, distances, margin)
+        if any(name not in guard.measured for guard in guards):
+            return replace(decision, unguarded=name)
+        guarded = {
+            guard.header.searched.names[0]: verdict
+            for guard in guards
+            for verdict in verdicts_of(guard)
+            if verdict.treatment == name
+        }
+        losses = [(guard, item) for guard, item in guarded.items() if is_worse(item.verdict)]
+        if not losses:
+            check = _cross_check(main, left, distances, margin)
+            return replace(decision, name=name, guarded=guarded, check=check)
+        decision = replace(decision, lost={**decision.lost, name: losses[0]})
     return decision
 
 
-def sample_of(rows: pl.DataFrame, arm: str) -> Sample:
-    """The results of every arm, which that column names, on the same queries of a task."""
-    ordered = rows.sort(arm, "lead", "later", "order", "query", nulls_last=True)
-    by_arm = {str(rows[arm][0]): rows for rows in ordered.partition_by(arm)}
-    queries = next(iter(by_arm.values()))
-    # By the position of the evidence, from 1; 0 where it is not known.
-    groups = queries["position"].rank("dense").fill_null(0).cast(pl.Int64).to_numpy()
-    values = {name: rows["value"].to_numpy() for name, rows in by_arm.items()}
-    return make_sample(values, groups, queries["set"].to_numpy())
+def _distances(header: Header) -> dict[str, float]:
+    """How far each candidate moves documents."""
+    return {cost.treatment: cost.distance or 0.0 for cost in header.study.costs}
+
+
+def _cross_check(
+    log: RunLog, names: list[str], distances: Mapping[str, float], margin: float
+) -> CrossCheck:
+    metric = metrics_of(log)[0]
+    tables = {name: sorted_rows(log, metric, SearchArm(name, WHOLE)) for name in (PLAIN, *names)}
+    values = {name: table["value"].to_numpy() for name, table in tables.items()}
+    clusters = tables[PLAIN]["set"].to_numpy()
+    return cross_check(values, clusters, PLAIN, names, distances, margin, log.header.seed)

@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from fairspan.runs.header import IndexCost
+from fairspan.runs.header import TaskInfo, WindowInfo
+from fairspan.studies.evaluate.entries import EvaluateEntries
 
 
 @dataclass(frozen=True, slots=True)
-class SearchedTask:
-    """A task or a guard; `positions` are "segments" or "fifths" of documents."""
+class Evaluated:
+    """One evaluation of a tuning, of the task or of a guard, as the header of its log says it."""
 
-    name: str
-    role: str
-    clusters: int
-    queries: int
-    documents: int
-    positions: str
-
-    @property
-    def is_guard(self) -> bool:
-        return self.role == "guard"
+    task: TaskInfo
+    windows: list[WindowInfo]
+    entries: EvaluateEntries
 
 
 @dataclass(frozen=True, slots=True)
 class TuneEntries:
-    """What is searched, and what became known while the run went on.
+    """The evaluation of the task, and those of the guards."""
 
-    Attributes:
-        query_tokens: by task, the length of its longest queries; None if they were not shortened.
-        costs: of the choice: `time` relative to the plain model's, the share of the text that the
-            plain model `read`, the number of `documents` and of those whose vectors `changed`;
-            empty where the plain model is kept.
-        indexes: by task, what indexes of several vectors per document take; empty if one vector per
-            chunk is one per document.
-    """
-
-    tasks: list[SearchedTask]
-    query_tokens: dict[str, int | None] = field(default_factory=dict)
-    costs: dict[str, float] = field(default_factory=dict)
-    indexes: list[IndexCost] = field(default_factory=list)
+    evaluated: list[Evaluated]

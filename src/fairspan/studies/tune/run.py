@@ -1,138 +1,107 @@
-"""`tune`: which treatment to use, chosen by half of the documents and confirmed by the rest."""
+"""`tune`: which treatment to use for one's documents, if any."""
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-import numpy as np
 import polars as pl
 
-from fairspan.calibration.treatment import PLAIN, as_treatment
+from fairspan.calibration.treatment import PLAIN, Treatment
 from fairspan.encoding.calling import call_of
-from fairspan.retrieval.indexes import ONE_PER_CHUNK, index_words
-from fairspan.runs.forecast import relative_time
+from fairspan.runs.header import Header
 from fairspan.runs.log import RunLog
+from fairspan.runs.prepared import Work
+from fairspan.runs.progress import Progress
 from fairspan.runs.study import Run, Study
-from fairspan.runs.subject import Treated
-from fairspan.studies.tune.decision import Decision, decide
-from fairspan.studies.tune.entries import TuneEntries
+from fairspan.runs.subject import Subject, Treated
+from fairspan.studies.evaluate.prepare import PreparedEvaluation, prepare_evaluation
+from fairspan.studies.evaluate.run import search_all
+from fairspan.studies.tune.decision import decide
+from fairspan.studies.tune.entries import Evaluated, TuneEntries
 from fairspan.studies.tune.options import TuneOptions
-from fairspan.studies.tune.prepare import (
-    PreparedTuning,
-    TunedTask,
-    prepare_tuning,
-    reference,
-)
 from fairspan.studies.tune.view import view_of, write_results
 
-EASY = 0.8
-"""Queries of which the plain model finds more are shortened."""
-_SAME = 1e-4
-"""Vectors that differ by less are the same up to rounding."""
+
+@dataclass(frozen=True)
+class PreparedTuning:
+    """A tuning that is ready to run: the evaluation of the task, and those of the guards."""
+
+    subject: Subject
+    options: TuneOptions
+    evaluations: tuple[PreparedEvaluation, ...]
+
+    @property
+    def text_hashes(self) -> list[Any]:
+        return [text_hash for item in self.evaluations for text_hash in item.text_hashes]
+
+    @property
+    def notes(self) -> list[str]:
+        main, *guards = self.evaluations
+        of_guards = [f"{item.info.names[0]}: {note}" for item in guards for note in item.notes]
+        return [*main.notes, *of_guards]
+
+    @property
+    def scope(self) -> str:
+        guards = len(self.evaluations) - 1
+        more = f", and {guards} guard{'s' if guards > 1 else ''}" if guards else ""
+        return f"{self.evaluations[0].scope}{more}"
+
+    def describe(self, header: Header) -> Header:
+        evaluated = [Evaluated(item.info, item.windows, item.entries) for item in self.evaluations]
+        header = self.evaluations[0].describe(header)
+        return replace(header, study=TuneEntries(evaluated))
+
+    def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
+        """Every candidate on the task, then the plain model and one candidate on each guard."""
+        main, *guards = self.evaluations
+        work = main.work(under)
+        for guard in guards:
+            name = guard.info.names[0]
+            work += [replace(item, name=f"{name}: {item.name}") for item in guard.work(under)[:2]]
+        return work
 
 
-class Tuning:
-    """A tuning while it runs; what is measured next is decided by the rows so far."""
-
-    def __init__(self, prepared: PreparedTuning, run: Run) -> None:
-        self.prepared = prepared
-        self.run = run
-        self.entries = run.header.part(TuneEntries)
-        self.treatments = {item.name: item for item in prepared.options.all_treatments}
-        self.under = cache(run.under)
-
-    def measure(self) -> None:
-        """Every candidate on the tasks, the choice on the guards, and chunks to compare it with."""
-        tasks = self.prepared.tasks
-        for task in tasks:
-            self.entries.query_tokens[task.name] = self._query_tokens(task)
-        self._search(list(self.treatments), tasks)
-        decision = self._decide()
-        while decision.unguarded:
-            self._search(decision.unguarded, self.prepared.guards)
-            decision = self._decide()
-        window = self.prepared.subject.window(self.treatments[PLAIN])
-        chunks = reference(self.treatments[decision.name], window)
-        if chunks not in self.treatments:
-            self._search([chunks], tasks)
-        self._search_parts(decision.advised)
-        if decision.answer != "keep":
-            self.entries.costs.update(self._costs(decision.name))
-
-    def _under(self, name: str) -> Treated:
-        return self.under(self.treatments.get(name) or as_treatment(name))
-
-    def _decide(self) -> Decision:
-        return decide(self.run.writer.rows, self.run.header)
-
-    def _search(self, names: Sequence[str], tasks: Sequence[TunedTask]) -> None:
-        """Search tasks or guards under some treatments, and log the rows of each treatment."""
-        lengths = self.entries.query_tokens
-        for name in names:
-            rows = [self._rows(task, name, lengths.get(task.name)) for task in tasks]
-            self.run.add(pl.concat(rows))
-
-    def _search_parts(self, advised: str) -> None:
-        """Search with several vectors per document: under what is advised; per chunk, plain."""
-        self.entries.indexes.clear()
-        for index in self.prepared.part_indexes:
-            treated = self._under(PLAIN if index == ONE_PER_CHUNK else advised)
-            for task in self.prepared.tasks:
-                searching = task.asking(self.entries.query_tokens[task.name])
-                self.run.progress.stage(f"{index_words(index)}: {task.name}")
-                plan = task.part_plans[index]
-                rows, cost = searching.index_and_search(self.run, treated, plan)
-                self.run.add(rows.with_columns(task=pl.lit(task.name)))
-                self.entries.indexes.append(cost)
-
-    def _rows(self, task: TunedTask, name: str, tokens: int | None) -> pl.DataFrame:
-        """The rows of a task under a treatment, with queries of at most so many tokens."""
-        treated = self._under(name)
-        searching = task.asking(tokens)
-        self.run.progress.stage(f"{name}: {task.name}")
-        self.run.fill(treated.queries, searching.queries())
-        rows, _ = searching.index_and_search(self.run, treated, task.plan)
-        return rows.with_columns(task=pl.lit(task.name))
-
-    def _query_tokens(self, task: TunedTask) -> int | None:
-        """The length of the longest queries of which the plain model does not find nearly all."""
-        for tokens in task.lengths:
-            if self._rows(task, PLAIN, tokens)["value"].to_numpy().mean() <= EASY:
-                break
-        return tokens
-
-    def _costs(self, name: str) -> dict[str, float]:
-        """The time relative to the plain model's, and the documents whose vectors change."""
-        plain = self._under(PLAIN).documents
-        treated = self._under(name).documents
-        texts = list(dict.fromkeys(text for task in self.prepared.tasks for text in task.plan.flat))
-        before = np.stack(self.run.read([plain.key(text) for text in texts]))
-        after = np.stack(self.run.read([treated.key(text) for text in texts]))
-        lengths = np.array([text.length for text in texts])
-        read = np.minimum(lengths, plain.window or lengths).sum() / lengths.sum()
-        return {
-            "time": round(relative_time(plain, treated, texts), 3),
-            "read": round(float(read), 4),
-            "documents": len(texts),
-            "changed": int((np.abs(before - after).max(1) > _SAME).sum()),
-        }
+def _prepare(subject: Subject, options: TuneOptions, progress: Progress) -> PreparedTuning:
+    """Read and measure, without embedding anything."""
+    subject.transformer("tune")
+    _ = options.checked
+    evaluations = [prepare_evaluation(subject, item, progress) for item in options.evaluations]
+    return PreparedTuning(evaluations[0].subject, options, tuple(evaluations))
 
 
-STUDY = Study(
-    prepare_tuning, lambda prepared, run: Tuning(prepared, run).measure(), view_of, write_results
-)
+def _measure(prepared: PreparedTuning, run: Run) -> None:
+    """Every candidate on the task; then the choice on the guards, until one does not lose there."""
+    _search(prepared, run, 0)
+    while name := decide(_log_of(run)).unguarded:
+        measured = set(run.writer.rows.filter(pl.col("task") > 0)["treatment"])
+        names = [item for item in (PLAIN, name) if item not in measured]
+        for number in range(1, len(prepared.evaluations)):
+            _search(prepared, run, number, names)
+
+
+def _search(
+    prepared: PreparedTuning, run: Run, number: int, names: Sequence[str] | None = None
+) -> None:
+    """Evaluate the task or a guard, under all treatments or those that are named."""
+    costs = run.header.part(TuneEntries).evaluated[number].entries.costs
+    for rows, cost in search_all(prepared.evaluations[number], run, names):
+        costs += [cost] if cost else []
+        run.add(rows.with_columns(task=pl.lit(number, pl.Int32)))
+
+
+def _log_of(run: Run) -> RunLog:
+    return RunLog(run.writer.folder, run.header, run.writer.rows, view_of)
+
+
+STUDY = Study(_prepare, _measure, view_of, write_results)
 
 
 @call_of(TuneOptions)
 def tune(options: TuneOptions) -> RunLog:
-    """Choose a treatment for a model and your documents, or none.
-
-    Passages are cut out of documents and used as queries for the rest. Each half of the documents
-    chooses a candidate, and the other half confirms it; neither the documents nor any guard may
-    lose the margin.
+    """Evaluate candidates on your documents, and choose one that is shown to help, or none.
 
     Returns:
         The log. Its folder also has the page `tune.html`, and `calibration.json`, which
-        `fairspan.calibrate` takes: that of the candidate that is better or probably better, or of
-        the plain model.
+        `fairspan.calibrate` takes: that of the choice, or of the plain model.
     """
     return STUDY(options)

@@ -1,157 +1,150 @@
-"""`view_of` a tuning: the answer first, what is found where, and every candidate."""
+"""`view_of` a tuning: the answer, then the evaluation that it rests on."""
 
-import polars as pl
+from dataclasses import replace
 
 from fairspan.calibration.treatment import PLAIN, Treatment
-from fairspan.report.chart import Chart, Panel, Series, point
-from fairspan.report.frames import interval, values_of
-from fairspan.report.table import CHANGE, VERDICTS, Column, Table
-from fairspan.report.text import bounds, model_name, number, with_bounds
+from fairspan.calibration.words import in_words
+from fairspan.report.frames import columns_of, frame_of
+from fairspan.report.table import CHANGE, VERDICTS, Table
+from fairspan.report.text import model_name, number, with_bounds
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.folder import write_calibration
 from fairspan.runs.log import RunLog
-from fairspan.studies.tune.entries import TuneEntries
-from fairspan.studies.tune.options import QUERY_TOKENS
-from fairspan.studies.tune.summary import frames_of
-from fairspan.studies.tune.vectors import vectors_section
+from fairspan.stats.gains import clusters_to_confirm, is_worse
+from fairspan.studies.evaluate.entries import IndexCost
+from fairspan.studies.evaluate.verdicts import Verdict, documents_advice
+from fairspan.studies.evaluate.view import view_of as view_of_evaluation
+from fairspan.studies.tune.decision import Decision, decide, evaluation_of
 
-TASK = (
-    "Passages were cut out of the documents, and ask for what is left of them. They were shortened "
-    "until the plain model finds no more than 0.8 of them, since what is always found shows "
-    "nothing."
-)
-SHORTENED = (
-    "queries have at most {} tokens, so that the plain model does not find nearly all; evaluate "
-    "asks with up to 60, so it finds more in the same documents"
-)
-RULE = (
-    "The documents were halved. Each half prefers the candidate that finds most in it, and the "
-    "other half confirms it, so that every document counts once and none judges what it chose. If "
-    "the halves prefer different candidates, figures are those of the better one on the half that "
-    "did not choose it. "
-    "Intervals are 95 %, by the jackknife over documents."
-)
-CHANGES = (
-    "change: from the plain model on the same queries, not corrected for the number of candidates"
-)
 PAGE = "tune.html"
+RULE = (
+    "A candidate is used if evaluate shows it to be better (95 %, corrected by Holm for the number "
+    "of candidates), neither short nor long documents lose, and no guard does. Of those within the "
+    "margin of the best, the one that moves the vectors of documents least is taken. "
+    "Cross-checked gain: the documents are halved at random, each half prefers one of these "
+    "candidates, and has the other half's choice."
+)
 
 
 def view_of(log: RunLog) -> View:
     """Everything that a tuning has to show."""
-    frames = frames_of(log)
-    _, chosen, word, sentence, *_ = frames["verdicts"].row(0)
-    lengths = log.header.part(TuneEntries).query_tokens
-    shortened = {name: most for name, most in lengths.items() if most and most < QUERY_TOKENS[0]}
-    asked = [f"{name}: {SHORTENED.format(most)}" for name, most in shortened.items()]
-    makers = {
-        "positions": _positions,
-        "guards": _guards,
-        "candidates": _candidates,
-        "vectors": vectors_section,
+    main = evaluation_of(log)
+    view = view_of_evaluation(main)
+    if log.status != "complete":
+        unknown = {"treatment": PLAIN, "verdict": "keep", "sentence": "Not decided yet."}
+        frames = {**view.frames, "verdicts": frame_of([unknown])}
+        return replace(view, cards=(), frames=frames)
+    decision = decide(log)
+    treatments = {item["name"]: Treatment.from_dict(item) for item in log.spec["treatments"]}
+    word = "keep" if decision.name is None else "use"
+    sentences = _answer(main, decision, treatments)
+    card = Card(decision.name or PLAIN, word, VERDICTS[word], sentences, len(sentences))
+    verdict = {
+        "model": log.model,
+        "treatment": decision.name or PLAIN,
+        "verdict": word,
+        "sentence": " ".join(sentences),
     }
-    sections = [make(log, frames[name]) for name, make in makers.items() if name in frames]
-    pictures = [name for name in ("positions", "candidates") if name in frames]
-    switch = values_of(frames["positions"], "treatment") if "positions" in frames else ()
-    return View(
-        title=f"Which treatment to use with {model_name(log.model)}",
-        heading=log.where,
-        cards=(Card(chosen, word, VERDICTS[word], (sentence,)),),
-        sections=tuple(sections),
-        frames=frames,
-        picture=next(iter(pictures), ""),
-        notes=(*log.notes, *asked),
-        switch=tuple(switch),
-        all_first=True,
-        methods=(TASK, RULE) if asked else (RULE,),
+    candidates = frame_of(
+        _candidate(item, decision, log.model) for item in decision.verdicts.values()
     )
-
-
-def _positions(log: RunLog, frame: pl.DataFrame) -> Section:
-    """What is found by the position of the evidence, before and after."""
-    metric = str(log.spec["metric"])
-    names = values_of(frame, "treatment")
-    tasks = values_of(frame, "task")
-    panels = []
-    for task in tasks:
-        rows = frame.filter(task=task)
-        series = []
-        for place, name in enumerate(names):
-            points = []
-            for row in rows.filter(treatment=name).to_dicts():
-                value = interval(row)
-                facts = f"{name}, position {row['group']}\n{with_bounds(value)}"
-                points.append(point(value, facts))
-            series.append(Series(name, place, tuple(points)))
-        labels = tuple(str(group) for group in values_of(rows, "group"))
-        panels.append(Panel(task, labels, tuple(series)))
-    infos = [info for info in log.header.part(TuneEntries).tasks if info.name in tasks]
-    of_parts = any(info.positions == "segments" for info in infos)
-    checked = "on the documents that did not choose it: all if both halves did, or else one half."
-    chart = Chart(
-        "positions",
-        "What is found, by where it stands in the document",
-        "bars",
-        "segment" if of_parts else "fifth of the document",
-        metric,
-        tuple(panels),
-        subtitle=_subtitle(log),
-        brief=True,
-    )
-    return Section("What is found where", f"As in the answer: {checked}", charts=(chart,))
-
-
-def _guards(log: RunLog, frame: pl.DataFrame) -> Section:
-    """What the choice changes on guards and tasks."""
-    table = Table.from_frame(
-        "guards",
-        "What must not get worse",
-        frame,
-        heads=("task", "treatment"),
-        columns={"change": Column(f"change of {log.spec['metric']} [95 %]", form="+.3f")},
-        notes=(f"a loss below {log.spec['margin']:g} counts as none",),
-    )
-    return Section("Guards", tables=(table,))
-
-
-def _candidates(log: RunLog, frame: pl.DataFrame) -> Section:
-    """How quality changes with every candidate."""
-    metric = str(log.spec["metric"])
-    columns: dict[str, Column | str] = {"quality": metric, "change": CHANGE}
-    if frame["psi"].is_finite().any():
-        columns["psi"] = Column("PSI", form=".2f")
-    columns["outcome"] = Column("", align="left")
+    frames = {**view.frames, "verdicts": frame_of([verdict]), "candidates": candidates}
     table = Table.from_frame(
         "candidates",
-        f"Every candidate on all documents ({model_name(log.model)})",
-        frame,
+        f"Candidates ({main.where})",
+        candidates,
         heads=("treatment",),
-        columns=columns,
-        notes=(CHANGES,),
-        brief=True,
+        columns={"verdict": "", "change": CHANGE, "guards": "guards"},
+        brief=len(decision.verdicts) > 1,
     )
-    rows = frame.filter(pl.col("treatment") != PLAIN).to_dicts()
-    points = []
-    for row in rows:
-        change = interval(row, "change_")
-        facts = (row["means"], f"{metric} {number(row['quality'])}", row["outcome"])
-        points.append(point(change, "\n".join(filter(None, facts)), bounds(change, "+.3f")))
-    series = Series(f"change of {metric}", -1, tuple(points))
-    chart = Chart(
-        "candidates",
-        "Which treatment finds more",
-        "rows",
-        "treatment",
-        series.name,
-        (Panel("all queries", tuple(row["treatment"] for row in rows), (series,)),),
-        subtitle=_subtitle(log),
-        form="+.3f",
+    return replace(
+        view,
+        title=f"Which treatment to use with {model_name(log.model)}",
+        cards=(card, *(item for item in view.cards if item.badge in ("baseline", "reference"))),
+        sections=(Section("Candidates", tables=(table,)), *view.sections),
+        frames=frames,
+        methods=(RULE, *view.methods),
     )
-    return Section("Every candidate", tables=(table,), charts=(chart,))
 
 
-def _subtitle(log: RunLog) -> str:
-    return f"{model_name(log.model)}, {log.header.searched.source}"
+def _answer(main: RunLog, decision: Decision, treatments: dict[str, Treatment]) -> tuple[str, ...]:
+    """What to do, why, and what it costs."""
+    best = decision.best
+    full = f"{best.treatment} ({in_words(treatments[best.treatment].calibration)})"
+    losses = [
+        f"{name} loses on {guard}: {item.sentences[0]}"
+        for name, (guard, item) in decision.lost.items()
+    ]
+    if decision.name is None:
+        return (f"No treatment is shown to help. {_best(main, best, full)}", *losses)
+    checked = decision.check
+    assert checked is not None
+    agreed = len(set(checked.preferred)) == 1
+    halves = (
+        ""
+        if agreed
+        else f"; one half prefers {checked.preferred[0]}, the other {checked.preferred[1]}"
+    )
+    doubts = [
+        f"On {guard}, a loss is not ruled out: {item.sentences[0]}"
+        for guard, item in decision.guarded.items()
+        if item.verdict == "inconclusive"
+    ]
+    sentences = (
+        f"Use {full}: {best.sentences[0]}",
+        f"Cross-checked gain: {with_bounds(checked.gain, '+.3f')}{halves}.",
+        *best.sentences[1:],
+        _cost(main, best.treatment),
+        *doubts,
+        *losses,
+    )
+    return tuple(filter(None, sentences))
+
+
+def _best(main: RunLog, best: Verdict, full: str) -> str:
+    """What comes closest, and what would decide."""
+    words = f"The best, {full}: {best.verdict}, {best.sentences[0]}"
+    if is_worse(best.verdict):
+        return " ".join([words, *best.sentences[1:]])
+    change = best.overall.change
+    margin = float(main.spec["margin"])
+    if change.high <= margin:
+        return f"{words} A gain above {margin:g} is ruled out."
+    needed = clusters_to_confirm(change, best.overall.documents)
+    if needed is None:
+        return f"{words} No realistic number of documents would show a gain."
+    return f"{words} {documents_advice(needed, main)} would show whether it gains that much."
+
+
+def _cost(main: RunLog, name: str) -> str:
+    """The time and the new vectors that the choice takes."""
+    costs: dict[str, IndexCost] = {cost.treatment: cost for cost in main.header.study.costs}
+    before = costs[PLAIN]
+    after = costs[name]
+    words = f"{after.changed or 0:,} of {after.documents:,} documents need a new vector"
+    if before.seconds and after.seconds:
+        words = (
+            f"Embedding takes {number(after.seconds / before.seconds, '.1f')} × the time; {words}"
+        )
+    return f"{words}; the index keeps its size."
+
+
+def _candidate(verdict: Verdict, decision: Decision, model: str) -> dict[str, object]:
+    """The row of a candidate."""
+    lost = decision.lost.get(verdict.treatment)
+    guards = f"loses on {lost[0]}" if lost else None
+    if verdict.treatment == decision.name and decision.guarded:
+        guards = "no loss"
+    return {
+        "model": model,
+        "treatment": verdict.treatment,
+        "verdict": verdict.verdict,
+        "quality": verdict.overall.after,
+        **columns_of(verdict.overall.change, "change_"),
+        "short": verdict.word("short documents"),
+        "long": verdict.word("long documents"),
+        "guards": guards,
+    }
 
 
 def write_results(log: RunLog) -> None:

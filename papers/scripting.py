@@ -1,0 +1,107 @@
+"""What the scripts of this folder share: options, progress, errors in one line, tables."""
+
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Any
+
+import polars as pl
+from cyclopts import App, CycloptsError, Parameter, Token
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from fairspan.errors import FairspanError, MissingExtra
+
+
+def _split(kind: Any, tokens: Sequence[Token]) -> list[Any]:
+    """What was typed with commas, as a list."""
+    [item] = kind.__args__
+    return [item(word.strip()) for word in tokens[-1].value.split(",")]
+
+
+def _join(values: Sequence[Any]) -> str:
+    return ",".join(map(str, values))
+
+
+_LISTED = Parameter(converter=_split, n_tokens=1, negative="", show_default=_join)
+Words = Annotated[Sequence[str], _LISTED]
+Numbers = Annotated[Sequence[float], _LISTED]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Prompts:
+    """What is put before texts, in place of the model's own prompts.
+
+    Attributes:
+        prompt: Put before every document. By default the model's own prompt.
+        query_prompt: Put before every query. By default the model's own prompt.
+    """
+
+    prompt: str | None = None
+    query_prompt: str | None = None
+
+    def open(self, model: str) -> SentenceTransformer:
+        """The model of that name or in that folder."""
+        say(f"loading {model} …")
+        loaded = fairspan.load(model)
+        for side, text in (("document", self.prompt), ("query", self.query_prompt)):
+            if text is not None:
+                loaded.prompts[side] = text
+        return loaded
+
+
+OWN_PROMPTS = Prompts()
+
+
+def make_app(docstring: str | None) -> App:
+    """The command of a script, which its docstring explains."""
+    return App(
+        # Terminals wrap paragraphs; lines that are indented stay as they are.
+        help=re.sub(r"(?<=\S)\n(?=\S)", " ", docstring or ""),
+        help_flags="--help",
+        help_format="plaintext",
+        version_flags=(),
+        exit_on_error=False,
+        print_error=False,
+        suppress_keyboard_interrupt=False,
+        result_action="return_value",
+    )
+
+
+def run(app: App, typed: Sequence[str] | None = None) -> None:
+    """Run a script: a mistake is one line on stderr, with exit code 2."""
+    try:
+        app(typed)
+    except (FairspanError, CycloptsError) as error:
+        say(f"{Path(sys.argv[0]).name}: {' '.join(str(error).split())}")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        say("interrupted: the same command continues from here.")
+        sys.exit(130)
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def require(package: str) -> None:
+    """Raise before hours of work, not after them, if a package is missing."""
+    if find_spec(package) is None:
+        raise MissingExtra(f"this script needs {package}: pip install {package}")
+
+
+def print_table(frame: pl.DataFrame) -> None:
+    """Print all rows and columns of a frame, and nothing about it."""
+    with pl.Config(
+        tbl_formatting="NOTHING",
+        tbl_hide_dataframe_shape=True,
+        tbl_hide_column_data_types=True,
+        tbl_rows=-1,
+        tbl_cols=-1,
+        tbl_width_chars=1000,
+    ):
+        print(frame)

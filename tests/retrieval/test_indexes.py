@@ -1,0 +1,79 @@
+"""What an index embeds of a document, and the vectors that it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from fairspan.encoding.text import Text
+from fairspan.encoding.tokens import Characters, ModelTokens
+from fairspan.retrieval.indexes import (
+    ALL_PARTS,
+    ONE_PER_CHUNK,
+    WHOLE,
+    assemble,
+    index_of,
+    index_words,
+    most_vectors,
+    plan_index,
+)
+from fairspan.retrieval.task import Passage
+from tests.tiny import words
+
+Make = Callable[..., SentenceTransformer]
+
+
+def test_names() -> None:
+    for asked, index, most, spoken in (
+        (1, WHOLE, 1, "one vector per document"),
+        ("4", "parts-4", 4, "4 vectors per document"),
+        ("all", ONE_PER_CHUNK, ALL_PARTS, "one vector per chunk"),
+    ):
+        assert index_of(asked) == index
+        assert most_vectors(index) == most
+        assert index_words(index) == spoken
+    for other in ("keywords", "fused", "parts-", "parts-0", "parts-x", "all", "4"):
+        assert most_vectors(other) is None
+
+
+def test_what_each_index_embeds(make_tiny: Make) -> None:
+    """A model that reads 20 tokens, two of them special: of 33 words two parts are enough, however
+    many are asked for; whole documents keep their borders and their language."""
+    counter = ModelTokens(make_tiny(max_position_embeddings=20))
+    texts = {"short": words(12, 1), "long": words(33, 2)}
+    documents = [Passage("short", texts["short"], "en", ((0, 10), (11, 30)))]
+    documents.append(Passage("long", texts["long"], "en"))
+    lengths = {"short": 14, "long": 35}
+    whole = plan_index(WHOLE, documents, lengths, counter)
+    assert whole.texts == {
+        "short": (Text(texts["short"], 14, borders=(0, 11), language="en"),),
+        "long": (Text(texts["long"], 35, language="en"),),
+    }
+    for index in ("parts-2", "parts-4", ONE_PER_CHUNK):
+        plan = plan_index(index, documents, lengths, counter)
+        assert plan.texts["short"] == (Text(texts["short"], 14),)
+        parts = plan.texts["long"]
+        assert " ".join(part.text for part in parts) == texts["long"]
+        assert sorted(part.length for part in parts) == [18, 19]
+        assert plan.flat == [*plan.texts["short"], *parts]
+
+
+def test_characters_are_cut_by_rough_tokens() -> None:
+    """A text of 100 characters has 25 tokens, which fit into one part."""
+    plan = plan_index("parts-2", [Passage("d", "a" * 100)], {"d": 100}, Characters())
+    assert [text.text for text in plan.flat] == ["a" * 100]
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+def test_vectors_and_their_owners(normalise: bool) -> None:
+    three, four = np.array([3.0, 4.0], np.float32), np.array([0.0, 2.0], np.float32)
+    index = assemble([[three], [three, four]], normalise=normalise)
+    expected = [[0.6, 0.8], [0.6, 0.8], [0, 1]] if normalise else [[3, 4], [3, 4], [0, 2]]
+    np.testing.assert_allclose(index.vectors, expected, atol=1e-7)
+    assert index.vectors.dtype == np.float32
+    assert index.owners is not None
+    assert index.owners.tolist() == [0, 1, 1]
+    assert assemble([[three], [four]], normalise=normalise).owners is None
