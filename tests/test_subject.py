@@ -21,7 +21,7 @@ from fairspan.cli.options import Remote
 from fairspan.errors import CorpusError, DesignError, UnsupportedModel
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_model
-from fairspan.runs.header import ModelInfo
+from fairspan.runs.header import ModelInfo, WindowInfo
 from fairspan.runs.progress import Silent, TqdmProgress, as_progress
 from fairspan.runs.subject import Subject, open_subject
 from fairspan.runs.suited import refuse_unsuited
@@ -309,6 +309,9 @@ def test_texts_beyond_the_limit_that_a_model_comes_with(tmp_path: Path) -> None:
     assert limit_note(within, [10, 40]) == []
     (note,) = limit_note(beyond, [10, 41, 300])
     assert "comes with a limit of 40 tokens, and 2 of 3 documents are longer" in note
+    for stops, reads in (([40, 30], False), ([40, 41], True), ([40, None], True)):
+        windows = [WindowInfo("t", "documents", stop, 3, 0) for stop in stops]
+        assert bool(limit_note(beyond, [10, 41, 300], windows=windows)) == reads
     assert limit_note(open_subject(beyond.model), [300]) == [], (
         "of an object nobody knows what it came with"
     )

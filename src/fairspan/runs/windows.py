@@ -41,10 +41,20 @@ def window_notes(
     return [f"{', '.join(names)}: {words}" for words, names in by_words.items()]
 
 
-def limit_note(subject: Subject, lengths: Sequence[int], texts: str = "documents") -> list[str]:
-    """A note if texts exceed the model's own limit, although it can read them."""
+def limit_note(
+    subject: Subject,
+    lengths: Sequence[int],
+    texts: str = "documents",
+    windows: Sequence[WindowInfo] = (),
+) -> list[str]:
+    """A note if texts exceed the model's own limit, and are read beyond it in one of the windows.
+
+    Without windows, all texts are read whole.
+    """
     longer = 0 if subject.limit is None else sum(length > subject.limit for length in lengths)
-    if not longer:
+    reads = [info.window for info in windows if info.texts == texts]
+    all_stop = reads and all(window and window <= (subject.limit or 0) for window in reads)
+    if not longer or all_stop:
         return []
     note = (
         f"{subject.name} comes with a limit of {subject.limit:,} tokens, and {longer:,} of "

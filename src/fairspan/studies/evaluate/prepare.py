@@ -119,7 +119,7 @@ class PreparedEvaluation:
         notes = [
             *window_notes(self.windows, self.subject.counter.unit),
             *self.searching.measured.task.notes,
-            *limit_note(self.subject, self.searching.lengths()["documents"]),
+            *limit_note(self.subject, self.searching.lengths()["documents"], windows=self.windows),
             *level_note(self.subject, self.options.all_treatments),
         ]
         if not self.subject.is_open:

@@ -54,7 +54,13 @@ def view_of(log: RunLog) -> View:
         f"Candidates ({main.where})",
         candidates,
         heads=("treatment",),
-        columns={"verdict": "", "change": CHANGE, "guards": "guards"},
+        columns={
+            "verdict": "",
+            "change": CHANGE,
+            "short": "short documents",
+            "long": "long documents",
+            "guards": "guards",
+        },
         brief=len(decision.verdicts) > 1,
     )
     return replace(
