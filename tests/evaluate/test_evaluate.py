@@ -419,10 +419,12 @@ def test_what_all_treatments_cut_alike_is_noted_too(
 def test_reading_beyond_the_models_limit_is_noted(
     make_tiny: Make, graded: Collection, evaluate: Evaluate, tmp_path: Path
 ) -> None:
-    """A model of 600 positions that comes with a limit of 22 tokens, and reads all of them."""
+    """A model of 600 positions that comes with a limit of 22 tokens; tiles read everything."""
     folder = tmp_path / "model"
     narrow(make_tiny("bert", "mean")).save_pretrained(str(folder), create_model_card=False)
-    log = evaluate(str(folder))
+    cut = evaluate(str(folder), treatments=["plain", B8], out=tmp_path / "cut")
+    assert not any("may itself explain" in note for note in cut.notes)
+    log = evaluate(str(folder), treatments=["plain", "tiles-16"], out=tmp_path / "whole")
     longer = sum(len(text.split()) > WINDOW - 2 for text in graded.documents.values())
     (note,) = [note for note in log.notes if "may itself explain" in note]
     assert f"comes with a limit of 22 tokens, and {longer} of 15 documents are longer" in note
