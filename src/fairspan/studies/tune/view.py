@@ -49,18 +49,15 @@ def view_of(log: RunLog) -> View:
         _candidate(item, decision, log.model) for item in decision.verdicts.values()
     )
     frames = {**view.frames, "verdicts": frame_of([verdict]), "candidates": candidates}
+    of_groups = {
+        name: name for name in ("short", "long", "guards") if candidates[name].is_not_null().any()
+    }
     table = Table.from_frame(
         "candidates",
         f"Candidates ({main.where})",
         candidates,
         heads=("treatment",),
-        columns={
-            "verdict": "",
-            "change": CHANGE,
-            "short": "short documents",
-            "long": "long documents",
-            "guards": "guards",
-        },
+        columns={"verdict": "", "change": CHANGE, **of_groups},
         brief=len(decision.verdicts) > 1,
     )
     return replace(
