@@ -119,9 +119,8 @@ class Page(HTMLParser):
 
     @property
     def notes(self) -> list[str]:
-        return [unescape(note) for note in re.findall(r'<p class="note">(.*?)</p>', self.source)][
-            1:
-        ]
+        lists = re.findall(r'<div class="note">(.*?)</div>', self.source)
+        return [unescape(note) for notes in lists for note in re.findall(r"<p>(.*?)</p>", notes)]
 
     def switch(self, run: int) -> tuple[list[str], list[str]]:
         """The choices of a run's switch, and those that it opens with."""
@@ -413,7 +412,7 @@ def test_an_unfinished_run_says_so_first(tmp_path: Path, status: str, how: str) 
     page = page_of(tmp_path, log)
     said = f"this run {how}: 1 of 3 treatments were measured"
     expected = [said, "another note"] if how else ["another note"]
-    assert page.notes == ["<br>".join(expected)], "one note a line"
+    assert page.notes == expected
     assert log.to_dict()["notes"] == expected
     shown = io.StringIO()
     print_view(Console(width=200, file=shown), log.view)
