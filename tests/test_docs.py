@@ -18,7 +18,6 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from fairspan.calibration.treatment import as_treatments
 from fairspan.cli import app, refuse_empty
-from fairspan.errors import FairspanError
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -143,17 +142,6 @@ def commands_on(page: Path) -> list[list[str]]:
 def test_commands_on_a_page_are_accepted(page: Path) -> None:
     for words in commands_on(page):
         accept(words)
-
-
-def test_options_on_the_page_of_collapse_are_accepted() -> None:
-    [shown] = re.findall(
-        r"`(--temperatures \"\" [^`]*)`", (ROOT / "docs" / "collapse.md").read_text("utf-8")
-    )
-    options = accept(["collapse", "MODEL", *shlex.split(shown)])
-    assert options["temperatures"] == []
-    assert options["treatments"] == ["tiles-64+temperature=1", "tiles-64"]
-    with pytest.raises(FairspanError, match="is empty"):
-        accept(["collapse", "MODEL", "--treatments", ""])
 
 
 def accept(words: list[str]) -> dict[str, Any]:

@@ -210,10 +210,14 @@ def _fewest(decided: Callable[[int], bool], least: int = 1) -> int | None:
     return number if number <= MOST else None
 
 
-def judge_change(change: Interval, margin: float) -> Kind:
-    """Whether a single change is within ±margin, by the tests of `decide`."""
+def judge_change(change: Interval, margin: float, changes: int = 1) -> Kind:
+    """Whether a change is within ±margin, by the tests of `decide`.
+
+    If one of several `changes` is enough for a verdict of "biased", they share its 5 %.
+    """
+    level = 1 - (1 - LEVEL) / (2 * changes)
     inside = -margin < change.lower() and change.upper() < margin
-    beyond = change.lower(0.975) > margin or change.upper(0.975) < -margin
+    beyond = change.lower(level) > margin or change.upper(level) < -margin
     return _kind(inside, beyond)
 
 
