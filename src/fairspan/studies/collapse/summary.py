@@ -90,7 +90,7 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
     text = {"treatment": pl.String, "verdict": pl.String, "sentence": pl.String}
     keys = {"treatment": pl.String, "measure": pl.String, "length": pl.Int64}
     numbers = dict.fromkeys(("estimate", "low", "high"), pl.Float64)
-    values = [(*key, one.estimate, one.low, one.high) for key, one in intervals.items()]
+    values = [(*key, value.estimate, value.low, value.high) for key, value in intervals.items()]
     lengths = log.header.part(CollapseEntries).lengths
     names = [length_name(log, entry.length) for entry in lengths]
     columns = {"treatment": pl.String, "sentence": pl.String}
@@ -204,15 +204,15 @@ def _verdict(
 
 def evidence(log: RunLog, intervals: Intervals, treatment: str) -> str:
     """What is seen in cosines and, if it is known, in scores."""
-    shortest, *_, longest = (entry.length for entry in log.header.part(CollapseEntries).lengths)
+    lengths = [entry.length for entry in log.header.part(CollapseEntries).lengths]
     protocol = (
         "the same documents, cut" if is_paired(log) else "whole documents by their own length"
     )
 
     def ends(measure: str) -> str:
-        means = [intervals[treatment, measure, length].estimate for length in (shortest, longest)]
-        at = [length_name(log, length) for length in (shortest, longest)]
-        return f"{number(means[0])} at {at[0]} tokens, {number(means[1])} at {at[1]}"
+        means = [number(intervals[treatment, measure, length].estimate) for length in lengths]
+        at = [length_name(log, length) for length in lengths]
+        return f"{means[0]} at {at[0]} tokens, {means[-1]} at {at[-1]}"
 
     def slope(measure: str) -> str:
         return f"{with_bounds(intervals[treatment, measure, None], '+.4f')} per doubling of length"

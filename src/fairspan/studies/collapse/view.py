@@ -91,6 +91,7 @@ class _Shown:
         return self.frames["geometry"].filter(pl.col("length").is_not_null())
 
     def table(self) -> Table:
+        """A row for each measure and treatment, a column for each length."""
         wide = self.values.pivot(
             "length", index=["measure", "treatment"], values="estimate", maintain_order=True
         )
