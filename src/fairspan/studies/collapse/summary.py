@@ -12,9 +12,8 @@ from fairspan.runs.log import RunLog
 from fairspan.stats.arrays import round_up
 from fairspan.stats.distributions import holm
 from fairspan.stats.equivalence import Kind, documents_needed, judge_change
-from fairspan.stats.geometry import cosine_without, slope_weights
+from fairspan.stats.geometry import jackknife_means, slope_weights
 from fairspan.stats.intervals import Interval
-from fairspan.stats.resampling import Jackknife, influences
 from fairspan.studies.collapse.entries import CollapseEntries
 
 Intervals = dict[tuple[str, str, int | None], Interval]
@@ -69,11 +68,12 @@ class Slopes:
     def outlook(self, documents: int) -> str:
         """How many further documents would decide what is open."""
         opens = [slope for name, slope in self.of.items() if self.kind(name) == "inconclusive"]
-        needed = [documents_needed(slope, self.margin, documents) or np.inf for slope in opens]
-        if max(needed) == np.inf:
+        needed = [documents_needed(slope, self.margin, documents, len(self.of)) for slope in opens]
+        counts = [count for count in needed if count is not None]
+        if len(counts) < len(needed):
             close = f"too close to the margin of ±{self.margin:g}"
             return f"{close} for any realistic number of documents to decide"
-        count = int(max(needed))
+        count = max(counts)
         return f"about {round_up(count)} more document{'' if count == 1 else 's'} would decide"
 
 
@@ -136,10 +136,16 @@ def geometry(
         if names[0] not in having:
             continue
         measured = [name for name in names if name in having]
-        sample = _jackknife(rows, measure, measured, lengths, paired=paired)
-        count = len(measured) * len(lengths)
+        parts = rows.filter(measure=measure).sort("document")
+        by_part = parts.partition_by("treatment", "part", as_dict=True)
+        keys = [(name, str(length)) for name in measured for length in lengths]
+        values = [by_part[key]["value"].to_numpy() for key in keys]
+        places = np.arange(len(keys)).reshape(len(measured), len(lengths))
+        # Without pairs, only the texts of one length are of the same documents everywhere.
+        samples = [places.ravel()] if paired else list(places.T)
+        sample = jackknife_means(values, samples, of_pairs=measure == "cosine")
         # Weights [treatments, lengths, count] of contrasts that are one estimate.
-        units = np.eye(count).reshape(len(measured), len(lengths), count)
+        units = np.eye(len(keys))[places]
         for name, of_name in zip(measured, units, strict=True):
             for length, unit in zip(lengths, of_name, strict=True):
                 intervals[name, measure, length] = sample.contrast(unit)
@@ -151,31 +157,6 @@ def geometry(
                     in_scores = float(sample.estimates[0]) * slope
                     intervals[name, "score", None] = sample.contrast(in_scores)
     return intervals
-
-
-def _jackknife(
-    rows: pl.DataFrame, measure: str, names: Sequence[str], lengths: Sequence[int], *, paired: bool
-) -> Jackknife:
-    """A measure by treatment and length, [treatments · lengths], and every document's influence."""
-    kept = rows.filter(measure=measure).sort("document")
-    parts = {
-        key: part["value"].to_numpy()
-        for key, part in kept.partition_by("treatment", "part", as_dict=True).items()
-    }
-    values = [parts[name, str(length)] for name in names for length in lengths]
-    if measure == "cosine":
-        without = [cosine_without(cosines) for cosines in values]
-    else:
-        # The common direction counts as fixed.
-        without = [(part.sum() - part) / (len(part) - 1) for part in values]
-    columns = np.arange(len(values)).reshape(len(names), len(lengths))
-    samples = []
-    # Without pairs, only the texts of one length are of the same documents under every treatment.
-    for group in [columns.ravel()] if paired else columns.T:
-        sample = np.zeros((len(without[group[0]]), len(values)))
-        sample[:, group] = influences(np.stack([without[column] for column in group], axis=1))
-        samples.append(sample)
-    return Jackknife(np.array([part.mean() for part in values]), tuple(samples))
 
 
 def slopes_of(log: RunLog, intervals: Intervals) -> dict[str, Slopes]:
