@@ -84,32 +84,24 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
     each doubling of length adds; of the measure "score", to the score of a text for every query by
     its share of the common direction.
     """
-    intervals = geometry(log.rows, log.measured, _tokens(log), paired=is_paired(log))
+    study = log.header.part(CollapseEntries)
+    intervals = geometry(log.rows, log.measured, _tokens(log), paired=study.paired)
     slopes = slopes_of(log, intervals)
-    verdicts = [(name, *_verdict(log, intervals, name, slopes.get(name))) for name in log.measured]
+    verdicts = [
+        (name, *_verdict(study, intervals, name, slopes.get(name))) for name in log.measured
+    ]
     text = {"treatment": pl.String, "verdict": pl.String, "sentence": pl.String}
     keys = {"treatment": pl.String, "measure": pl.String, "length": pl.Int64}
     numbers = dict.fromkeys(("estimate", "low", "high"), pl.Float64)
     values = [(*key, value.estimate, value.low, value.high) for key, value in intervals.items()]
-    lengths = log.header.part(CollapseEntries).lengths
-    names = [length_name(log, entry.length) for entry in lengths]
+    lengths = pl.DataFrame(study.lengths).with_columns(name=pl.Series(study.names.values()))
     columns = {"treatment": pl.String, "sentence": pl.String}
     return {
         "verdicts": pl.DataFrame(verdicts, text, orient="row"),
-        "lengths": pl.DataFrame(lengths).with_columns(name=pl.Series(names)),
+        "lengths": lengths,
         "geometry": pl.DataFrame(values, {**keys, **numbers}, orient="row"),
         "suggestion": pl.DataFrame([advice(log, slopes)], columns, orient="row"),
     }
-
-
-def is_paired(log: RunLog) -> bool:
-    """Whether every length has the same documents."""
-    return log.header.part(CollapseEntries).paired
-
-
-def length_name(log: RunLog, length: int) -> str:
-    """A length in tokens, or both ends of a bin of natural lengths."""
-    return str(length) if is_paired(log) else f"{length}–{length + 99}"
 
 
 def _tokens(log: RunLog) -> dict[int, float]:
@@ -169,31 +161,27 @@ def slopes_of(log: RunLog, intervals: Intervals) -> dict[str, Slopes]:
 
 
 def _verdict(
-    log: RunLog, intervals: Intervals, treatment: str, slopes: Slopes | None
+    study: CollapseEntries, intervals: Intervals, treatment: str, slopes: Slopes | None
 ) -> tuple[Kind, str]:
     """Whether vectors depend on the length of their texts: one word, and a sentence."""
     if slopes is None:
         return "inconclusive", "one length only: nothing to compare"
-    seen = evidence(log, intervals, treatment)
+    seen = evidence(study, intervals, treatment)
     if slopes.verdict == "biased":
         return "biased", f"{slopes.words}; {seen}"
     if slopes.verdict == "fair":
         return "fair", f"{seen}; within the margin of ±{slopes.margin:g}"
-    texts = [entry.texts for entry in log.header.part(CollapseEntries).lengths]
-    return "inconclusive", f"{slopes.outlook(min(texts) if is_paired(log) else sum(texts))}; {seen}"
+    return "inconclusive", f"{slopes.outlook(study.documents)}; {seen}"
 
 
-def evidence(log: RunLog, intervals: Intervals, treatment: str) -> str:
+def evidence(study: CollapseEntries, intervals: Intervals, treatment: str) -> str:
     """What is seen in cosines and, if it is known, in scores."""
-    lengths = [entry.length for entry in log.header.part(CollapseEntries).lengths]
-    protocol = (
-        "the same documents, cut" if is_paired(log) else "whole documents by their own length"
-    )
+    protocol = "the same documents, cut" if study.paired else "whole documents by their own length"
 
     def ends(measure: str) -> str:
-        means = [number(intervals[treatment, measure, length].estimate) for length in lengths]
-        at = [length_name(log, length) for length in lengths]
-        return f"{means[0]} at {at[0]} tokens, {means[-1]} at {at[-1]}"
+        (short, first), *_, (long, last) = study.names.items()
+        means = [number(intervals[treatment, measure, length].estimate) for length in (short, long)]
+        return f"{means[0]} at {first} tokens, {means[1]} at {last}"
 
     def slope(measure: str) -> str:
         return f"{with_bounds(intervals[treatment, measure, None], '+.4f')} per doubling of length"

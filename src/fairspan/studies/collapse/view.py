@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import polars as pl
 
@@ -14,7 +13,8 @@ from fairspan.report.text import model_name, with_bounds
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.folder import write_calibration
 from fairspan.runs.log import RunLog
-from fairspan.studies.collapse.summary import frames_of, is_paired
+from fairspan.studies.collapse.entries import CollapseEntries
+from fairspan.studies.collapse.summary import frames_of
 
 OVERVIEW = "length-overview"
 # With fewer documents, intervals of skewed distributions are too narrow (tests/test_geometry.py).
@@ -48,16 +48,17 @@ def view_of(log: RunLog) -> View:
     """What a study's log has to show."""
     frames = frames_of(log)
     shown = _Shown(log, frames)
-    names = list(shown.labels.values())
+    study = log.header.part(CollapseEntries)
     texts = frames["lengths"]["texts"].to_list()
     notes = list(log.notes)
     if min(texts) < FEW:
         few = f"{min(texts)} documents: with fewer than {FEW}, intervals may be too narrow"
         notes.append(few)
-    kind = "cut to" if is_paired(log) else "of"
+    kind = "cut to" if study.paired else "of"
+    names = ", ".join(study.names.values())
     return View(
         title=f"What length does to {model_name(log.model)}",
-        heading=f"{log.where}: {max(texts)} documents {kind} {', '.join(names)} tokens",
+        heading=f"{log.where}: {max(texts)} documents {kind} {names} tokens",
         cards=tuple(
             Card(name, word, VERDICTS[word], (sentence,))
             for name, word, sentence in frames["verdicts"].rows()
@@ -80,10 +81,9 @@ class _Shown:
     log: RunLog
     frames: Mapping[str, pl.DataFrame]
 
-    @cached_property
+    @property
     def labels(self) -> dict[int, str]:
-        """The lengths, and what they are called."""
-        return dict(self.frames["lengths"].select("length", "name").rows())
+        return self.log.header.part(CollapseEntries).names
 
     @property
     def values(self) -> pl.DataFrame:
