@@ -203,21 +203,22 @@ RISING = above(0, 0.05, 0.1, 0.15)
         pytest.param(
             {PLAIN: FLAT, STRONG: FLAT},
             None,
-            "To m, long texts are neither more nor less alike than short ones, and an index does "
-            "not prefer them. Nothing has to be done.",
+            "To m, long texts are neither more nor less alike than short ones. An index neither "
+            "prefers nor neglects them. Nothing has to be done.",
             id="fair",
         ),
         pytest.param(
             {PLAIN: above(0, -0.05, -0.1, -0.15), STRONG: FLAT},
             None,
-            "To m, long texts are less alike than short ones, and an index does not prefer them. "
-            "Nothing has to be done.",
+            "To m, long texts are less alike than short ones. An index neither prefers nor "
+            "neglects them. Nothing has to be done.",
             id="less alike",
         ),
         pytest.param(
             {PLAIN: above(0, 0.0047, 0.0094, 0.0141), STRONG: FLAT},
             None,
-            "No harm is shown to come from length, nor shown to be absent.",
+            "It is not clear yet whether long texts are more alike to m than short ones. An index "
+            "neither prefers nor neglects them.",
             id="open",
         ),
     ],
@@ -244,8 +245,20 @@ def test_without_a_share_nothing_is_ruled_out(tmp_path: Path) -> None:
     log = study_of(tmp_path, {PLAIN: FLAT})
     assert log.verdicts["verdict"][0] == "fair"
     assert log.view.meaning == (
-        "No harm is shown to come from length, nor shown to be absent. "
-        "Whether an index prefers some was not measured."
+        "To m, long texts are neither more nor less alike than short ones. "
+        "Whether an index prefers or neglects them was not measured."
+    )
+
+
+def test_a_share_that_is_open_keeps_anything_from_being_ruled_out(tmp_path: Path) -> None:
+    """Cosines fall, and the share may do so by more than the margin."""
+    shares = {PLAIN: (0.9, 0.894, 0.888, 0.882)}
+    falling = above(0, -0.05, -0.1, -0.15)
+    log = study_of(tmp_path, {PLAIN: falling}, rows=share_rows_of(shares, 0.01))
+    assert log.verdicts["verdict"][0] == "biased"
+    assert log.view.meaning == (
+        "To m, long texts are less alike than short ones. "
+        "It is not clear yet whether an index prefers or neglects them."
     )
 
 

@@ -24,6 +24,17 @@ EFFECTS = {
     ("score", 1): "score higher for every query than short ones",
     ("score", -1): "score lower for every query than short ones",
 }
+ALIKE = {
+    "biased": "To {}, long texts are less alike than short ones.",
+    "fair": "To {}, long texts are neither more nor less alike than short ones.",
+    "inconclusive": "It is not clear yet whether long texts are more alike to {} than short ones.",
+}
+"""What is said of a model whose long texts are not shown to be more alike than short ones."""
+PREFERRED = {
+    "fair": "An index neither prefers nor neglects them.",
+    "inconclusive": "It is not clear yet whether an index prefers or neglects them.",
+    "unknown": "Whether an index prefers or neglects them was not measured.",
+}
 MEASURE_FIRST = "Before you change anything, measure with fairspan evaluate what search gains."
 _WORST: tuple[Kind, ...] = ("biased", "inconclusive", "fair")
 
@@ -202,12 +213,12 @@ def advice(log: RunLog, slopes: Mapping[str, Slopes]) -> tuple[str | None, str]:
     if plain.harms:
         treatment, sentence = enough(log, slopes)
         return treatment, f"To {model}, {plain.words}. {sentence} {MEASURE_FIRST}"
-    if "score" in plain.of and "inconclusive" not in map(plain.kind, plain.of):
-        alike = "less" if plain.effects else "neither more nor less"
-        seen = f"long texts are {alike} alike than short ones, and an index does not prefer them"
-        return None, f"To {model}, {seen}. Nothing has to be done."
-    unknown = "" if "score" in plain.of else " Whether an index prefers some was not measured."
-    return None, f"No harm is shown to come from length, nor shown to be absent.{unknown}"
+    cosine = plain.kind("cosine")
+    score = plain.kind("score") if "score" in plain.of else "unknown"
+    sentences = [ALIKE[cosine].format(model), PREFERRED[score]]
+    if cosine != "inconclusive" and score == "fair":
+        sentences.append("Nothing has to be done.")
+    return None, " ".join(sentences)
 
 
 def enough(log: RunLog, slopes: Mapping[str, Slopes]) -> tuple[str | None, str]:
