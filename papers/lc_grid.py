@@ -1,8 +1,9 @@
 """LC, Figures 9 and 15: nDCG@10 by the softmax temperatures of queries and of documents.
 
-LC is "Length-Induced Embedding Collapse" (ACL 2025). Data: mteb:LEMBQMSumRetrieval (Figure 9) and
-mteb:LEMBSummScreenFDRetrieval (Figure 15), which mteb downloads; or another search of mteb, or a
-folder in BEIR's layout. The picture shows changes relative to (1, 1), as in the paper.
+LC is "Length-Induced Embedding Collapse" (ACL 2025, arXiv 2410.24200). Data: of mteb, which
+downloads them, mteb:LEMBQMSumRetrieval (Figure 9) and mteb:LEMBSummScreenFDRetrieval (Figure 15);
+or another search of mteb, or a folder in BEIR's layout. The picture shows changes relative to
+(1, 1), as in the paper.
 
 Time: texts are embedded once per temperature, so 36 pairs take 6 passes over the data. QMSum (197
 documents, 1,527 queries) took 6 minutes with all-MiniLM-L6-v2 (256 tokens) on two CPU cores.
