@@ -1,8 +1,9 @@
 """LC, Figures 9 and 15: nDCG@10 by the softmax temperatures of queries and of documents.
 
-LC is "Length-Induced Embedding Collapse" (ACL 2025). Data: mteb:LEMBQMSumRetrieval (Figure 9) and
-mteb:LEMBSummScreenFDRetrieval (Figure 15), which mteb downloads; or another search of mteb, or a
-folder in BEIR's layout. The picture shows changes relative to (1, 1), as in the paper.
+LC is "Length-Induced Embedding Collapse" (ACL 2025, arXiv 2410.24200). Data: of mteb, which
+downloads them, mteb:LEMBQMSumRetrieval (Figure 9) and mteb:LEMBSummScreenFDRetrieval (Figure 15);
+or another search of mteb, or a folder in BEIR's layout. The picture shows changes relative to
+(1, 1), as in the paper.
 
 Time: texts are embedded once per temperature, so 36 pairs take 6 passes over the data. QMSum (197
 documents, 1,527 queries) took 6 minutes with all-MiniLM-L6-v2 (256 tokens) on two CPU cores.
@@ -13,9 +14,7 @@ Vectors are kept in OUT/vectors: an interrupted command continues.
     python papers/lc_grid.py all-MiniLM-L6-v2 scifact/ --temperatures 0.8,0.9,1
 """
 
-import hashlib
-import json
-import sys
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,24 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan.errors import CorpusError, DesignError, FairspanError
-from fairspan.model.fingerprint import fingerprint
 from fairspan.retrieval.beir import read_beir
 from fairspan.retrieval.metrics import gains_of, ndcg
 from fairspan.retrieval.mteb_reading import mteb_library
 from fairspan.retrieval.search import search
 from fairspan.retrieval.task import Passage, Query, RetrievalTask
-from scripting import OWN_PROMPTS, Numbers, Prompts, make_app, print_table, require, run, say
+from scripting import (
+    OWN_PROMPTS,
+    Numbers,
+    Prompts,
+    encoded,
+    folder_of,
+    kept,
+    make_app,
+    print_table,
+    require,
+    run,
+    temperature_presets,
+)
 
 DEPTH = 10
 METRIC = f"ndcg@{DEPTH}"
@@ -61,10 +71,7 @@ def main(
     require("matplotlib")
     if 1.0 not in temperatures:
         raise DesignError("changes are relative to temperature 1: add 1 to temperatures.")
-    calibrations = {
-        number: fairspan.Calibration.preset("tempscale").but(temperature=number)
-        for number in sorted(set(temperatures))
-    }
+    calibrations = temperature_presets(temperatures)
     searched = read_mteb(task[5:]) if task.startswith("mteb:") else read_beir(Path(task))
     loaded = prompts.open(model)
     grid = score_pairs(searched, embed(loaded, searched, calibrations, out / "vectors"))
@@ -102,10 +109,7 @@ def embed(
     model: SentenceTransformer, task: RetrievalTask, calibrations: dict[float, Any], store: Path
 ) -> dict[tuple[str, float], np.ndarray]:
     """Vectors [texts, d] of length 1 by side and temperature; those in the store are read there."""
-    of_model = [fingerprint(model), model.prompts, model.max_seq_length]
-    decisive = [fairspan.__version__, *of_model, task.fingerprint]
-    folder = store / hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:16]
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = folder_of(store, model, task.fingerprint)
     vectors = {}
     for number, calibration in calibrations.items():
         treated = fairspan.calibrate(model, calibration)
@@ -113,16 +117,10 @@ def embed(
             ("query", task.queries, treated.encode_query),
             ("document", task.documents, treated.encode_document),
         ):
+            what = f"temperature {number:g}, {side} side"
+            strings = [text.text for text in texts]
             file = folder / f"{side}-{number:g}.npy"
-            if not file.exists():
-                say(f"temperature {number:g}: {len(texts):,} texts, {side} side …")
-                bar = sys.stderr.isatty()
-                strings = [text.text for text in texts]
-                made = encode(strings, normalize_embeddings=True, show_progress_bar=bar)
-                # A file is complete, or has another name.
-                np.save(folder / "unfinished.npy", made)
-                (folder / "unfinished.npy").replace(file)
-            vectors[side, number] = np.load(file)
+            vectors[side, number] = kept(file, partial(encoded, encode, strings, what))
     return vectors
 
 

@@ -1,7 +1,8 @@
 """LC, Tables 1 and 6: scores of mteb's tasks by type, plain, with TempScale and two baselines.
 
-LC is "Length-Induced Embedding Collapse" (ACL 2025). Data: the paper's 40 tasks (Table 4), or any
-others of mteb, which downloads them; in English. "Avg." is the paper's, the mean over seven types.
+LC is "Length-Induced Embedding Collapse" (ACL 2025, arXiv 2410.24200). Data: the paper's 40 tasks
+(Table 4), or any others of mteb, which downloads them; in English. "Avg." is the paper's, the mean
+over seven types.
 
 Time: 500 documents and 300 queries of SciFact and 400 film reviews, under four treatments, took 8
 minutes of CPU time with all-MiniLM-L6-v2 (256 tokens). All 40 tasks were not measured: they embed

@@ -1,19 +1,23 @@
 """What the scripts of this folder share: options, progress, errors in one line, tables."""
 
+import hashlib
+import json
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import polars as pl
 from cyclopts import App, CycloptsError, Parameter, Token
 from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan.errors import FairspanError, MissingExtra
+from fairspan.model.fingerprint import fingerprint
 
 
 def _split(kind: Any, tokens: Sequence[Token]) -> list[Any]:
@@ -44,10 +48,12 @@ class Prompts:
     prompt: str | None = None
     query_prompt: str | None = None
 
-    def open(self, model: str) -> SentenceTransformer:
+    def open(self, model: str, max_seq_length: int | None = None) -> SentenceTransformer:
         """The model of that name or in that folder."""
         say(f"loading {model} …")
         loaded = fairspan.load(model)
+        if max_seq_length is not None:
+            loaded.max_seq_length = max_seq_length
         for side, text in (("document", self.prompt), ("query", self.query_prompt)):
             if text is not None:
                 loaded.prompts[side] = text
@@ -86,6 +92,36 @@ def run(app: App, typed: Sequence[str] | None = None) -> None:
 
 def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def folder_of(out: Path, model: SentenceTransformer, data: Any) -> Path:
+    """A folder in `out` for this model, its prompts and these data, as JSON can hold them."""
+    decisive = [fairspan.__version__, fingerprint(model), model.prompts, model.max_seq_length, data]
+    folder = out / hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def kept(file: Path, make: Callable[[], np.ndarray]) -> np.ndarray:
+    """The array of a file, which is made if there is none."""
+    if not file.exists():
+        # A file is complete, or has another name.
+        np.save(file.with_name("unfinished.npy"), make())
+        file.with_name("unfinished.npy").replace(file)
+    return np.asarray(np.load(file))
+
+
+def encoded(encode: Callable[..., Any], texts: Sequence[str], what: str) -> np.ndarray:
+    """Vectors [texts, d] of length 1, by a method of a model such as `encode_document`."""
+    say(f"{what}: {len(texts):,} texts …")
+    bar = sys.stderr.isatty()
+    return np.asarray(encode(list(texts), normalize_embeddings=True, show_progress_bar=bar))
+
+
+def temperature_presets(temperatures: Sequence[float]) -> dict[float, fairspan.Calibration]:
+    """A calibration for each of them, in ascending order."""
+    preset = fairspan.Calibration.preset("tempscale")
+    return {number: preset.but(temperature=number) for number in sorted(set(temperatures))}
 
 
 def require(package: str) -> None:

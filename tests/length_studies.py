@@ -42,7 +42,7 @@ def slope_of(values: Sequence[float], tokens: Sequence[float]) -> tuple[float, f
 def text_rows_of(
     curves: Curves, lengths: Sequence[int], tokens: Sequence[int]
 ) -> list[dict[str, Any]]:
-    """Rows whose mean cosines are the curves and mean distances twice them, all ± HALF.
+    """Rows whose mean cosines are the curves, all ± HALF.
 
     Documents deviate from the mean of a treatment and length in directions that are orthogonal to
     those of all others.
@@ -58,40 +58,35 @@ def text_rows_of(
         own = {"treatment": name, "part": str(lengths[place]), "tokens": tokens[place]}
         # Without document i the mean cosine is (Σ a − 2 a_i) / (N − 2).
         cosines = value + gap * (DOCUMENTS - 2) / 2
-        measured = {
-            "cosine": cosines,
-            "distance": np.full(DOCUMENTS, 2 * value),
-            "distance_without": 2 * value - gap,
-        }
-        for measure, values in measured.items():
-            rows += [
-                {**own, "measure": measure, "document": f"d{i:02}", "value": one}
-                for i, one in enumerate(values)
-            ]
+        rows += [
+            {**own, "measure": "cosine", "document": f"d{i:02}", "value": one}
+            for i, one in enumerate(cosines)
+        ]
     return rows
 
 
-def label_rows_of(curves: Curves, measure: str) -> list[dict[str, Any]]:
-    """Tested texts that all have the value of their curve."""
-    return [
-        {"treatment": name, "measure": measure, "part": str(length), "value": value}
-        | {"document": f"t{i}"}
-        for name, values in curves.items()
-        for length, value in zip(LENGTHS, values, strict=True)
-        for i in range(6)
-    ]
+def share_rows_of(curves: Curves, half: float = 1e-7) -> list[dict[str, Any]]:
+    """Rows with these mean shares, whose differences from the shortest texts are ± half."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for treatment, curve in curves.items():
+        for place, (length, value) in enumerate(zip(LENGTHS, curve, strict=True)):
+            gaps = rng.normal(size=DOCUMENTS)
+            gaps -= gaps.mean()
+            gaps *= half / stats.t.ppf(0.975, DOCUMENTS - 1) * DOCUMENTS**0.5 / gaps.std(ddof=1)
+            # The shortest texts are all alike, so that a difference is as wide as one length.
+            values = value + gaps * (place > 0)
+            rows += [
+                {"treatment": treatment, "measure": "share", "part": str(length)}
+                | {"document": f"d{number:02}", "value": float(one)}
+                for number, one in enumerate(values)
+            ]
+    return rows
 
 
 def rows_of(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     common = {"run": "r", "model": "m", "language": "en", "tokens": 9}
     return pl.DataFrame([{**dict.fromkeys(SCHEMA), **common, **row} for row in rows], schema=SCHEMA)
-
-
-def spectrum_row(
-    treatment: str, measure: str, document: str, length: int, layer: int, value: float
-) -> dict[str, Any]:
-    given = {"treatment": treatment, "measure": measure, "document": document, "part": str(length)}
-    return {**given, "layer": layer, "value": value}
 
 
 def study_of(
@@ -106,10 +101,7 @@ def study_of(
     **changes: Any,
 ) -> RunLog:
     """A study whose mean cosines are `curves`."""
-    names = [name for name in curves if name != "words"]
-    options = CollapseOptions(
-        temperatures=[], treatments=names if treatments is None else treatments
-    )
+    options = CollapseOptions(treatments=list(curves) if treatments is None else treatments)
     header = {
         "verb": "collapse",
         "run": "m-12345678",
@@ -134,17 +126,3 @@ def study_of(
 def above(*excess: float, base: float = 0.5) -> list[float]:
     """A curve by how far it lies above the shortest texts of the plain model."""
     return [base + value for value in excess]
-
-
-_BASES = {"hc_dc": 1, "filter_rate": -0.5, "sigma_a": 0.3, "sigma_s": 0.7}
-_BASES |= {"theorem_2": -0.2, "theorem_3": 0.35}
-_LAYERS = {"hc_dc": (0, 1, 2), "sigma_a": (1,)}
-SPECTRA = [
-    spectrum_row(treatment, measure, document, length, layer, value + length / 1000)
-    for treatment, shift in ((PLAIN, 0.0), (STRONG, 0.5))
-    for measure, base in _BASES.items()
-    for number, document in enumerate(("a", "b"))
-    for length in LENGTHS
-    for layer in _LAYERS.get(measure, (0, 1))
-    for value in [base + shift + 0.1 * layer + 0.01 * number]
-]

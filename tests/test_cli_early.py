@@ -121,8 +121,10 @@ MISTAKES = [
     (f"{TUNE} --metrics good", "there is no metric 'good': choose from ndcg@k, recall@k, mrr"),
     (f"{TUNE} --margin nan", "margin must be from 0 to below 1, got nan"),
     ("collapse model --corpus corpus --language xx", "has no language 'xx'"),
-    ("collapse model --corpus corpus --labelled nowhere.jsonl", "nowhere.jsonl"),
-    ("collapse model --corpus corpus --temperatures 2", "above 0 and at most 1, got 2"),
+    (
+        "collapse model --corpus corpus --treatments tempscale+temperature=2",
+        "above 0 and at most 1, got 2",
+    ),
     ("inspect model nowhere.md", "nowhere.md cannot be read"),
     ("inspect nowhere/at-all page.md", "nowhere/at-all could not be loaded: "),
     ("inspect model page.md --html file/page.html", "file/page.html cannot be written: "),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,12 @@ from fairspan.errors import DesignError
 from fairspan.model import level
 from fairspan.runs.log import RunLog
 from fairspan.stats.geometry import common_shares
-from fairspan.studies.collapse.options import WORDS
 from fairspan.studies.collapse.prepare import PreparedCollapse
 from fairspan.studies.collapse.run import collapse
-from fairspan.studies.collapse.view import NAMES
 from fairspan.studies.logs import read_log
 from tests.commands import forbid_encoding
-from tests.length_studies import DOCUMENTS, LENGTHS, PLAIN, above, study_of
-from tests.report_example import chart_of, printed, table_of
+from tests.length_studies import PLAIN
+from tests.report_example import chart_of
 from tests.test_collapse import BY_PADDING, geometry, prepared, write_corpus
 from tests.test_collapse import LENGTHS as CUT_LENGTHS
 from tests.test_level import ROUNDING, TEXTS
@@ -38,7 +36,7 @@ Make = Callable[..., SentenceTransformer]
 TILES = "tiles-16"
 LEVEL = "tiles-16+level=true"
 PROMPT = "w7 w8 "
-COMMON = "share of the direction that all vectors have in common"
+COMMON = "share of the common direction"
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,8 @@ def done(make_tiny: Make, tmp_path_factory: pytest.TempPathFactory) -> Done:
     folder = tmp_path_factory.mktemp("share")
     corpus = write_corpus(folder / "made", [14 + number % 3 for number in range(10)])
     model = make_tiny("bert", "mean")
-    options: dict[str, Any] = {"corpus": corpus, "lengths": CUT_LENGTHS, "temperatures": [1.0]}
-    options |= {"treatments": [TILES, LEVEL], "spectra": 0, "prompt": PROMPT}
+    options: dict[str, Any] = {"corpus": corpus, "lengths": CUT_LENGTHS, "prompt": PROMPT}
+    options |= {"treatments": [PLAIN, TILES, LEVEL]}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(level, "general_texts", lambda: TEXTS)
         log = collapse(
@@ -100,11 +98,10 @@ def test_it_is_the_cosine_with_one_direction_for_all_treatments(done: Done) -> N
             vectors = done.vectors(treatment, length)
             by_hand = vectors @ plain / np.linalg.norm(vectors, axis=1)
             assert done.values(treatment, length) == pytest.approx(by_hand, abs=BY_PADDING)
-            mean = found[treatment, "share", length, None]["estimate"]
+            mean = found[treatment, "share", length]["estimate"]
             assert mean == pytest.approx(by_hand.mean(), abs=BY_PADDING)
-    spread = [found[PLAIN, "share", length, None]["estimate"] for length in CUT_LENGTHS]
+    spread = [found[PLAIN, "share", length]["estimate"] for length in CUT_LENGTHS]
     assert np.ptp(spread) > 100 * BY_PADDING, "the lengths differ"
-    assert not {key for key in found if key[:2] == (WORDS, "share")}, "words are no such vectors"
 
 
 def test_level_vectors_have_the_same_share_at_every_length(done: Done) -> None:
@@ -113,24 +110,22 @@ def test_level_vectors_have_the_same_share_at_every_length(done: Done) -> None:
     share = (vectors @ direction_of(done.models[PLAIN]) / np.linalg.norm(vectors, axis=1)).mean()
     assert np.abs(values - share).max() < ROUNDING
     sentence = done.log.verdicts.filter(treatment=LEVEL)["sentence"].item()
-    assert sentence.endswith(f"; texts of every length have the same {COMMON}, {share:.3f}")
+    short, *_, long = CUT_LENGTHS
+    same = f"({COMMON} {share:.3f} at {short} tokens, {share:.3f} at {long})"
+    assert "score for every query +0.0000 [" in sentence.replace("−0.0000", "+0.0000")
+    assert same in sentence
 
 
 def test_intervals_are_those_of_a_paired_t_test(done: Done) -> None:
     """By scipy: leaving out one of n values of a mean gives the standard error of the mean."""
     found = geometry(done.log)
-    short, *_, long = CUT_LENGTHS
-    compared = {
-        (PLAIN, long, None): done.values(PLAIN, long),
-        (PLAIN, long, "shortest"): done.values(PLAIN, long) - done.values(PLAIN, short),
-        (TILES, long, PLAIN): done.values(TILES, long) - done.values(PLAIN, long),
-        (TILES, long, "short_baseline"): done.values(TILES, long) - done.values(PLAIN, short),
-    }
-    for (treatment, length, against), values in compared.items():
-        row = found[treatment, "share", length, against]
-        ends = stats.ttest_1samp(values, 0).confidence_interval(0.95)
-        expected = (values.mean(), ends.low, ends.high)
-        assert (row["estimate"], row["low"], row["high"]) == pytest.approx(expected, abs=1e-12)
+    for treatment in (PLAIN, TILES):
+        for length in CUT_LENGTHS:
+            values = done.values(treatment, length)
+            row = found[treatment, "share", length]
+            ends = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+            expected = (values.mean(), ends.low, ends.high)
+            assert (row["estimate"], row["low"], row["high"]) == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_report_needs_no_model(done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,8 +153,7 @@ def test_truncated_vectors_and_a_truncated_direction() -> None:
 def measured(model: Any, folder: Path, **options: Any) -> RunLog:
     """The least that is a study."""
     corpus = write_corpus(folder / "made", [14] * 6)
-    settings = {"lengths": [10, 20], "temperatures": [1.0], "spectra": 0, "progress": False}
-    settings["treatments"] = []
+    settings = {"lengths": [10, 20], "treatments": [PLAIN], "progress": False}
     places = {"corpus": corpus, "out": folder / "run", "store": folder / "s.sqlite"}
     return collapse(model, **{**settings, **places, **options})
 
@@ -176,7 +170,7 @@ def test_a_model_without_a_direction_is_noted(
     assert any(note.startswith(line) for note in log.notes)
     assert "share" not in set(log.frame("geometry")["measure"])
     assert len(chart_of(log.view, "length-overview").panels) == 1
-    assert "in common" not in log.verdicts["sentence"][0]
+    assert COMMON not in log.verdicts["sentence"][0]
 
 
 def test_texts_that_gave_the_direction_are_noted(make_tiny: Make, tmp_path: Path) -> None:
@@ -202,7 +196,7 @@ def test_a_model_without_attention_has_a_direction(
     log = measured(model, tmp_path, natural=True, lengths=None)
     vectors = model.encode(TEXTS).astype(np.float64)
     common = fairspan.fit_level(vectors)
-    ready = prepared(model, corpus=str(tmp_path / "made"), natural=True, treatments=[])
+    ready = prepared(model, corpus=str(tmp_path / "made"), natural=True, treatments=[PLAIN])
     texts = ready.cuts.texts
     by_hand = common_shares(model.encode([text.text for text in texts]), common.direction)
     values = log.rows.filter(measure="share")["value"].to_numpy()
@@ -212,7 +206,7 @@ def test_a_model_without_attention_has_a_direction(
 def test_a_model_that_is_level_keeps_its_direction(make_tiny: Make, tmp_path: Path) -> None:
     """The plain treatment is measured along the direction that the model came with."""
     fair = fairspan.calibrate(make_tiny("bert", "mean"), "plain", level=TEXTS)
-    log = measured(fair, tmp_path, temperatures=[], treatments=["plain+level=true"])
+    log = measured(fair, tmp_path, treatments=["plain+level=true"])
     values = log.rows.filter(measure="share")["value"].to_numpy()
     assert np.abs(values - level.level_of(fair).share).max() < ROUNDING
 
@@ -223,103 +217,3 @@ def test_an_exported_graph_has_none(make_tiny: Make, tmp_path: Path) -> None:
     log = measured(model, tmp_path)
     assert any("was not measured: the onnx backend runs" in note for note in log.notes)
     assert "share" not in set(log.rows["measure"])
-
-
-# Words and pictures
-
-
-def share_rows_of(curves: dict[str, Sequence[float]], half: float) -> list[dict[str, Any]]:
-    """Rows with these means, whose differences between two lengths have intervals of ± half."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for treatment, curve in curves.items():
-        for place, (length, value) in enumerate(zip(LENGTHS, curve, strict=True)):
-            gaps = rng.normal(size=DOCUMENTS)
-            gaps -= gaps.mean()
-            gaps *= half / stats.t.ppf(0.975, DOCUMENTS - 1) * DOCUMENTS**0.5 / gaps.std(ddof=1)
-            # The shortest texts are all alike, so that a difference is as wide as one length.
-            values = value + gaps * (place > 0)
-            rows += [
-                {"treatment": treatment, "measure": "share", "part": str(length)}
-                | {"document": f"d{number:02}", "value": float(one)}
-                for number, one in enumerate(values)
-            ]
-    return rows
-
-
-@pytest.mark.parametrize(
-    ("curve", "half", "said"),
-    [
-        pytest.param(
-            (0.9, 0.91, 0.93, 0.95),
-            0.01,
-            f"texts of 400 tokens have a larger {COMMON} than texts of 50 (+0.050 [+0.040, "
-            "+0.060]): all else equal, this is about +0.045 in their score for every query",
-            id="more",
-        ),
-        pytest.param(
-            (0.9, 0.91, 0.93, 0.85),
-            0.01,
-            f"texts of 400 tokens have a smaller {COMMON} than texts of 50 (−0.050 [−0.060, "
-            "−0.040]): all else equal, this is about −0.045 in their score for every query",
-            id="less",
-        ),
-        pytest.param(
-            (0.9, 0.91, 0.93, 0.909),
-            0.01,
-            f"it is not clear whether texts of 400 tokens have a larger or a smaller {COMMON} than "
-            "texts of 50 (+0.009 [−0.001, +0.019])",
-            id="unclear",
-        ),
-        pytest.param(
-            (0.9, 0.9, 0.9, 0.9),
-            1e-7,
-            f"texts of every length have the same {COMMON}, 0.900",
-            id="same",
-        ),
-    ],
-)
-def test_what_it_means_for_an_index(
-    tmp_path: Path, curve: tuple[float, ...], half: float, said: str
-) -> None:
-    """In the verdict, which keeps its word, and first on the page, which does not say that nothing
-    has to be done about texts that an index prefers."""
-    rows = share_rows_of({PLAIN: curve}, half)
-    log = study_of(tmp_path, {PLAIN: above(0, 0, 0, 0)}, rows=rows)
-    [(_, word, sentence)] = log.verdicts.rows()
-    assert word == "fair"
-    assert sentence.endswith(f"; within the margin of ±0.005; {said}")
-    meaning = log.view.meaning
-    assert f". {said[0].upper()}{said[1:]}. " in meaning
-    differs = "all else equal" in said
-    assert meaning.endswith("Nothing has to be done.") is not differs
-    assert ("Level vectors (level=true) have the same share at every length." in meaning) is differs
-
-
-def test_it_is_beside_the_cosine_in_tables_and_charts(tmp_path: Path) -> None:
-    curves = {PLAIN: (0.9, 0.91, 0.93, 0.95), TILES: (0.95, 0.95, 0.96, 0.97)}
-    cosines = {PLAIN: above(0, 0.05, 0.1, 0.2), TILES: above(0, 0, 0, 0), WORDS: [0.1] * 4}
-    log = study_of(tmp_path, cosines, rows=share_rows_of(curves, 0.01))
-    for name in ("length-overview", "length-similarity"):
-        cosine, share = chart_of(log.view, name).panels[:2]
-        assert (cosine.title, share.title) == (NAMES["cosine"], NAMES["share"])
-        for line in share.series:
-            drawn = [point.estimate for point in line.points if point]
-            assert drawn == pytest.approx(curves[line.name])
-        assert [line.name for line in share.series] == list(curves), "not the word control"
-    rows = {row.heads: row for row in table_of(log.view, "geometry").rows}
-    cells = rows[NAMES["share"], PLAIN].cells
-    assert [cell.text for cell in cells[:4]] == ["0.900", "0.910", "0.930", "0.950"]
-    assert cells[4].text.startswith("+0.0170 ["), "(3 · 0.05 + 0.02)/10"
-    shown = " ".join(printed(log.view).split())
-    assert NAMES["share"] in shown
-    assert "about +0.045 in their score for every query" in shown
-    assert "about +0.018 in their score for every query" in shown, "0.9 · 0.02: queries are plain"
-
-
-def test_runs_from_before_it_was_measured(tmp_path: Path) -> None:
-    """Nothing is said of it, nor compared with a first treatment that lacks it."""
-    rows = share_rows_of({TILES: (0.9,) * 4}, 0.01)
-    log = study_of(tmp_path, {PLAIN: above(0, 0, 0, 0), TILES: above(0, 0, 0, 0)}, rows=rows)
-    assert set(log.frame("geometry")["measure"]) == {"cosine", "distance"}
-    assert "in common" not in log.view.meaning

@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from fairspan.calibration.treatment import as_treatments
 from fairspan.cli import app, refuse_empty
-from fairspan.errors import FairspanError
+from tests.papers.conftest import PAPERS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -111,6 +111,14 @@ def page_of_commands() -> str:
     return str(app.generate_docs())
 
 
+def options_of_scripts() -> set[str]:
+    """Those of the commands in papers/."""
+    modules = [import_module(file.stem) for file in sorted(PAPERS.glob("*.py"))]
+    apps = [module.app for module in modules if hasattr(module, "app")]
+    arguments = [argument for app in apps for argument in app.assemble_argument_collection()]
+    return {name for argument in arguments for name in argument.names}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_options_on_a_page_exist(page: Path) -> None:
     """The site generates the page of commands."""
@@ -122,6 +130,7 @@ def test_options_on_a_page_exist(page: Path) -> None:
         "--data",
         "--page",
     }  # of `ray start` and `python -m benchmarks.measured`
+    known |= options_of_scripts()
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", page.read_text(encoding="utf-8"))) <= known
 
 
@@ -143,17 +152,6 @@ def commands_on(page: Path) -> list[list[str]]:
 def test_commands_on_a_page_are_accepted(page: Path) -> None:
     for words in commands_on(page):
         accept(words)
-
-
-def test_options_on_the_page_of_collapse_are_accepted() -> None:
-    [shown] = re.findall(
-        r"`(--temperatures \"\" [^`]*)`", (ROOT / "docs" / "collapse.md").read_text("utf-8")
-    )
-    options = accept(["collapse", "MODEL", *shlex.split(shown)])
-    assert options["temperatures"] == []
-    assert options["treatments"] == ["tiles-64+temperature=1", "tiles-64"]
-    with pytest.raises(FairspanError, match="is empty"):
-        accept(["collapse", "MODEL", "--treatments", ""])
 
 
 def accept(words: list[str]) -> dict[str, Any]:

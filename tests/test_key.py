@@ -180,7 +180,7 @@ def test_a_task_of_mteb_has_no_key(here: Path, asked: dict[str, Any]) -> None:
 
 
 OPTIONS = [AuditOptions, CollapseOptions, EvaluateOptions, TuneOptions]
-VALUES = {"treatments": ["paper"], "candidates": ["paper"], "temperatures": [0.5]}
+VALUES = {"treatments": ["paper"], "candidates": ["paper"]}
 
 
 @pytest.mark.parametrize("kind", OPTIONS, ids=lambda kind: kind.verb)

@@ -4,8 +4,10 @@ and figures that the page names."""
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -14,6 +16,7 @@ import pytest
 
 import fairspan
 from tests.commands import Run
+from tests.papers.conftest import Script, script  # noqa: F401
 from tests.test_corpus import write
 from tests.test_docs import ROOT, accept, commands_on, python_blocks
 from tests.verbs import article
@@ -30,12 +33,17 @@ SMALLER = {
         "--min-tokens": "5",
         "--max-tokens": "80",
     },
-    "collapse": {"--documents": "8", "--spectra": "1", "--labelled-documents": "12"},
+    "collapse": {"--documents": "8"},
+    "lc_theory": {"--layers": "last"},
+    "lc_map": {"--lengths": "10,40"},
 }
+# Those that need what mteb downloads; tests/papers has small tasks for them.
+DOWNLOADING = ("lc_mteb", "lc_grid")
 
 
 class Command(NamedTuple):
-    """What is typed after `fairspan`, and the tables and figures that are named after it."""
+    """What is typed after `fairspan`, or the name of a script and what is typed after it; and the
+    tables, figures and files that are named after an arrow."""
 
     words: list[str]
     names: list[str]
@@ -47,15 +55,32 @@ class Command(NamedTuple):
         return [smaller.get(before, word) for before, word in places]
 
 
+def named_in(rest: str) -> list[str]:
+    """What stands after the first arrow, up to the end of its sentence."""
+    arrow = re.search(r"^→ (.*?)\.(?:\s|$)", rest, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"`([\w.-]+)`", arrow[1]) if arrow else []
+
+
 def commands() -> Iterator[Command]:
-    """Those of the page; names stand after an arrow, up to the end of its sentence."""
+    """Those of the page."""
     after = re.split(r"^ {4}fairspan ", TEXT, flags=re.MULTILINE)[1:]
     for typed, rest in zip(commands_on(PAGE), after, strict=True):
-        arrow = re.search(r"^→ (.*?)\.(?:\s|$)", rest, flags=re.MULTILINE | re.DOTALL)
-        yield Command(typed, re.findall(r"`([\w-]+)`", arrow[1]) if arrow else [])
+        yield Command(typed, named_in(rest))
+
+
+def scripts() -> Iterator[Command]:
+    """Those of the page that need no downloads."""
+    for name, typed, rest in re.findall(
+        r"^ {4}python papers/(\w+)\.py (.*)\n((?:(?! {4}(?:python|fairspan) ).*\n)*)",
+        TEXT,
+        flags=re.MULTILINE,
+    ):
+        if name not in DOWNLOADING:
+            yield Command([name, *shlex.split(typed)], named_in(rest))
 
 
 COMMANDS = list(commands())
+SCRIPTS = list(scripts())
 MEASURED = [command for command in COMMANDS if "--out" in command.words]
 
 
@@ -70,7 +95,7 @@ def data(save_tiny: Callable[..., Path], tmp_path: Path) -> Path:
     texts = [article(n, 8 + 16 * (n % 2)) for n in range(70)]
     labelled = [{"text": text, "label": n % 3 % 2} for n, text in enumerate(texts)]
     (tmp_path / "nfcorpus").mkdir()
-    for name in ("imdb.jsonl", "nfcorpus/corpus.jsonl"):
+    for name in ("imdb.jsonl", "train.jsonl", "nfcorpus/corpus.jsonl"):
         write(tmp_path / name, labelled)
     write(tmp_path / "page.jsonl", [{"text": text} for text in texts[:3]])
     return tmp_path
@@ -108,6 +133,49 @@ def test_a_command_gives_what_is_named(command: Command, data: Path, run: Run) -
     view = fairspan.read_log(data / command.words[command.words.index("--out") + 1]).view
     shown = {part.name for part in (*view.tables(), *view.charts())}
     assert {*command.names} <= shown, sorted(shown)
+
+
+def test_every_script_is_on_the_page() -> None:
+    written = {file.stem for file in (ROOT / "papers").glob("lc_*.py")}
+    assert {command.words[0] for command in SCRIPTS} == written - {*DOWNLOADING}
+
+
+@pytest.mark.parametrize("command", SCRIPTS, ids=lambda command: command.words[0])
+def test_a_script_writes_what_is_named(
+    command: Command,
+    data: Path,
+    script: Script,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(data)
+    name, *typed = command.small
+    assert script(import_module(name), *typed).ok
+    folder = data / typed[typed.index("--out") + 1]
+    assert command.names
+    for file in command.names:
+        assert (folder / file).stat().st_size > 100, file
+
+
+def test_the_lines_that_write_imdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the fields of mteb's dataset, as the classification reads them."""
+    datasets = pytest.importorskip("datasets")
+    from lc_classification import read_labelled
+
+    def load(name: str, *, split: str) -> Any:
+        assert name == "mteb/imdb"
+        rows = [{"text": f"{split} {n}", "label": n, "label_text": str(n)} for n in range(2)]
+        return datasets.Dataset.from_list(rows)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    for line in re.findall(r"^ {4}python -c '(.*)'$", TEXT, flags=re.MULTILINE):
+        exec(line, {})
+    for file, split in (("imdb.jsonl", "test"), ("train.jsonl", "train")):
+        corpus, labels = read_labelled(tmp_path / file)
+        assert [segment.text for segment in corpus.segments] == [f"{split} 0", f"{split} 1"]
+        assert list(labels.values()) == ["0", "1"]
 
 
 @pytest.mark.slow

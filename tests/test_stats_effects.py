@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from fairspan.stats.equivalence import judge_loss
+from fairspan.stats.intervals import largest_growth
 from fairspan.stats.positions import (
     _limit_means,
     _permuted_means,
@@ -96,8 +97,7 @@ def test_a_paired_comparison_is_one_of_differences() -> None:
     assert found.estimate == pytest.approx(
         spread(other.means.estimate) - spread(first.means.estimate)
     )
-    # The limits by scipy's t tests: 12 differences in both directions, of which 4 can be the
-    # largest at once.
+    # The limits by scipy's t tests: 12 differences in both directions.
     before, after = (values.reshape(30, 4, 4).mean(1) for values in (rows.values, second))
     highs, lows = [], []
     for i, j in (pairs := list(permutations(range(4), 2))):
@@ -115,7 +115,7 @@ def test_a_paired_comparison_is_one_of_differences() -> None:
         gaps = [own - before[:, k] + before[:, m] for k, m in pairs]
         lows.append(
             min(
-                stats.ttest_1samp(gap, 0).confidence_interval(1 - 2 * 0.025 / 4 / 3).low
+                stats.ttest_1samp(gap, 0).confidence_interval(1 - 2 * 0.025 / 12 / 3).low
                 for gap in gaps
             )
         )
@@ -151,6 +151,25 @@ def test_sizes_mind_both_signs() -> None:
         assert (one.low, one.estimate, one.high) == pytest.approx(
             (alone.low, alone.estimate, alone.high), abs=1e-5
         )
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_a_growth_is_rarely_shown_where_there_is_none(n: int) -> None:
+    """Means that do not differ, known well before and badly after: the largest of several
+    differences rises above 0 by chance. 2.5 % of 2,000 have a standard error of 0.35 %."""
+    rng = default_rng(n)
+    pairs = list(permutations(range(n), 2))
+    weights = np.array([np.eye(n)[i] - np.eye(n)[j] for i, j in pairs])
+    after = weights @ weights.T
+    covariances = (1e-6 * after, after, 0 * after)
+    shown = [
+        largest_growth(
+            (1e-3 * weights @ rng.normal(size=n), weights @ rng.normal(size=n)), covariances, np.inf
+        ).low
+        > 0
+        for _ in range(2000)
+    ]
+    assert np.mean(shown) <= 0.025 + 3 * 0.0035
 
 
 LOSSES = {
@@ -204,7 +223,7 @@ def test_errors_of_a_gate_are_rare() -> None:
         assert lost > 0.02 or worse <= 4.6
         assert lost < 0.02 - 1e-12 or not_worse + fairer <= 4.6
         assert lost >= 0 or fairer >= 90
-        assert lost < 0.07 or worse >= 85
+        assert lost < 0.07 or worse >= 80
 
 
 def test_the_normal_limit_has_the_moments_of_permutations() -> None:

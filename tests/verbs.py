@@ -109,7 +109,7 @@ VERBS = [
     ),
     Verb(
         "collapse",
-        {"lengths": [10, 20, 40], "temperatures": [1.0, 0.5], "documents": 8, "spectra": 1}
+        {"lengths": [10, 20, 40], "documents": 8, "treatments": ["none", STRONG]}
         | {"batch_tokens": 25},
         OTHERS,
     ),

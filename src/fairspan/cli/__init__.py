@@ -18,8 +18,8 @@ _COMMANDS = (
     "inspect:inspect embed:embed serve:serve models:export runs:report corpus:corpus "
     "completion:completion"
 )
-# No prompt in place of the model's own, no title, and no temperatures beside the treatments.
-_MAY_BE_EMPTY = ("--prompt", "--query-prompt", "--title", "--temperatures")
+# No prompt in place of the model's own, and no title.
+_MAY_BE_EMPTY = ("--prompt", "--query-prompt", "--title")
 
 app = App(
     name="fairspan",

@@ -20,8 +20,8 @@ T = TypeVar("T")
 GROUPS = {
     "Options": "",
     "Data": "corpus languages mixed sizes sets query_words opening lengths natural documents "
-    "labelled labelled_documents guards side text_field id_field only_longer_than_window",
-    "Measurement": "treatments candidates temperatures measures vectors metrics margin",
+    "guards side text_field id_field only_longer_than_window",
+    "Measurement": "treatments candidates measures vectors metrics margin",
     "Model": "endpoint endpoint_model preset calibration tile_size max_seq_length device",
     "Run": "out picture dry_run verbose fail_if as_json",
     "Advanced": "",

@@ -43,21 +43,21 @@ def evaluate(**typed: Any) -> None:
     run_study(EvaluateOptions, typed)
 
 
-@command(CollapseOptions, Showing)
+@command(CollapseOptions, Showing, omitted=["name", "seed", "store", "batch_tokens", "verbose"])
 def collapse(**typed: Any) -> None:
-    """Measure whether a model makes long texts look similar, and what a temperature changes.
+    """Measure what length does to a model's vectors, and which treatments undo it.
 
-    The same documents are cut to several lengths, so that long and short texts are about the same
-    topics. With --natural whole documents are compared by their own length, as the length-collapse
-    paper does: the two can disagree, and every verdict says which was used. If one temperature is
-    enough at every length, the folder gets calibration.json, for fairspan calibrate.
+    Two things: whether long texts look more similar to each other than short ones, and whether they
+    score higher for every query. The same documents are cut to several lengths, so that long and
+    short texts are about the same topics. With --natural whole documents are compared by their own
+    length. If a treatment is enough, the folder gets calibration.json, for fairspan calibrate.
 
     For example:
 
         fairspan collapse
         fairspan collapse MODEL --lengths 50,100,200,400 --picture length.png
         fairspan collapse ibm-granite/granite-embedding-30m-english --corpus my_articles/ --dry-run
-        fairspan collapse all-MiniLM-L6-v2 --labelled reviews.jsonl --treatments paper,chunk-mean
+        fairspan collapse MODEL --treatments plain,tempscale+temperature=0.9,fair,chunk-mean
         fairspan collapse MODEL --corpus my_articles/ --natural --out natural
     """
     _say_calibration(run_study(CollapseOptions, typed), typed)

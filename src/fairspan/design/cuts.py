@@ -14,7 +14,6 @@ from fairspan.errors import DesignError
 
 Start = Literal["beginning", "random"]
 Counts = NDArray[np.int64]
-_BIN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +176,9 @@ def natural_lengths(
     *,
     documents: int | None = None,
     seed: int = 0,
+    width: int = 100,
 ) -> Cuts:
-    """Whole documents in bins of 100 tokens, [0, 100), …, as in LC Figs. 1 and 3.
+    """Whole documents in bins of `width` tokens, [0, 100), …, as in LC Figs. 1 and 3.
 
     Long documents may have other topics than short ones; `cut_documents` rules that out. At most
     `documents` are drawn for each bin. Those longer than the model's window are not used.
@@ -195,7 +195,7 @@ def natural_lengths(
     bins: dict[int, list[int]] = {}
     for number in np.random.default_rng(seed).permutation(len(ids)).tolist():
         if fits[number]:
-            bins.setdefault(counts[number] // _BIN * _BIN, []).append(number)
+            bins.setdefault(counts[number] // width * width, []).append(number)
     binned = []
     for begin in sorted(bins):
         for number in sorted(bins[begin][:documents]):

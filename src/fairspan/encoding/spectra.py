@@ -1,7 +1,7 @@
 """`spectra`: what the layers of a model leave of each text's token signals.
 
-LC §2 and METHODS §7: ‖HC‖/‖DC‖ of the hidden states, σ_a and σ_s of the attention, and the bounds
-of LC's theorems.
+LC §2 ("Length-Induced Embedding Collapse", 2025, arXiv 2410.24200): ‖HC‖/‖DC‖ of the hidden states,
+σ_a and σ_s of the attention.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,6 @@ from fairspan.attention.spectrum import sigma_a, sigma_s, signal_norms, value_no
 from fairspan.calibration.calibration import Layers, as_calibration
 from fairspan.encoding.recording import RecordingTransformer, record
 from fairspan.errors import UnsupportedModel
-from fairspan.stats.geometry import theorem_2_bound, theorem_3_bound
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,22 +67,6 @@ class Spectrum:
         """σ_s, the mean over heads, [layers]."""
         return np.asarray(self.sigma_s_of_heads.mean(axis=1))
 
-    @property
-    def theorem_2(self) -> np.ndarray | None:
-        """The bound of LC Theorem 2 on `filter_rate`, [layers]; None without `value_norms`."""
-        if self.value_norms is None:
-            return None
-        return theorem_2_bound(self.sigma_a_of_heads, self.value_norms)
-
-    @property
-    def theorem_3(self) -> np.ndarray:
-        """The bound of LC Theorem 3 on each head's σ_a, as their mean, [layers].
-
-        NaN in calibrated layers: the theorem is about a softmax that is not split into baskets.
-        """
-        bound = theorem_3_bound(self.tokens, self.sigma_s_of_heads).mean(axis=1)
-        return np.where(self.calibrated, np.nan, bound)
-
 
 def spectra(
     model: SentenceTransformer,
@@ -94,8 +77,7 @@ def spectra(
 ) -> Iterator[Spectrum]:
     """The spectrum of each text, in the order of the texts.
 
-    σ_a includes temperature and baskets: calibrated rows still sum to 1, which is all that Theorem
-    2 requires.
+    σ_a includes temperature and baskets: calibrated rows still sum to 1.
 
     Args:
         layers: the layers whose σ_a and σ_s are computed, which is slow: "last", "last_half",

@@ -80,11 +80,11 @@ def read_entries(path: Path) -> Iterator[Entry]:
         yield Entry(row.place, row.fields)
 
 
-def entries_by_id(path: Path, field: str, *, optional: bool = False) -> Iterator[tuple[str, Entry]]:
-    """Each entry with its id, which is its own, or its place if the id is `optional` and absent."""
+def entries_by_id(path: Path, field: str) -> Iterator[tuple[str, Entry]]:
+    """Each entry with its id."""
     places: dict[str, str] = {}
     for entry in read_entries(path):
-        id = entry.place if optional and not entry.has(field) else entry.id(field)
+        id = entry.id(field)
         if id in places:
             raise entry.fault(f"the id {id!r} was already used at {places[id]}.")
         places[id] = entry.place

@@ -101,7 +101,7 @@ def _counted(prepared: Prepared) -> list[tuple[Work, int]]:
     stages = []
     for stage in prepared.work(partial(on_trial, prepared.subject)):
         new = [(encoder, unasked(encoder, texts, counted)) for encoder, texts in stage.pairs]
-        stages.append((stage, stage.analysed + sum(tokens_read(*pair) for pair in new)))
+        stages.append((stage, sum(tokens_read(*pair) for pair in new)))
     return stages
 
 
@@ -110,9 +110,7 @@ def _predicted_seconds(stage: Work, tokens: int) -> float | None:
     timed = next((pair for pair in reversed(stage.pairs) if pair[1]), None)
     if timed is None:
         return None
-    seconds = stage.seconds()
-    embedded = tokens - stage.analysed
-    return seconds + embedded / _tokens_per_second(*timed) if embedded else seconds
+    return tokens / _tokens_per_second(*timed) if tokens else 0.0
 
 
 def on_trial(subject: Subject, treatment: Treatment) -> Treated:

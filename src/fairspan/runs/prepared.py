@@ -18,15 +18,11 @@ class Work:
 
     Attributes:
         pairs: texts with what embeds them. Speed is measured with the last pair that has texts.
-        analysed: tokens that are read once more, beside embedding.
-        seconds: measures how long that takes.
         facts: further columns, such as the number of documents.
     """
 
     name: str
     pairs: tuple[Pair, ...]
-    analysed: int = 0
-    seconds: Callable[[], float] = lambda: 0.0
     facts: Mapping[str, int | str | None] = field(default_factory=dict)
 
 

@@ -210,15 +210,21 @@ def _fewest(decided: Callable[[int], bool], least: int = 1) -> int | None:
     return number if number <= MOST else None
 
 
-def judge_change(change: Interval, margin: float) -> Kind:
-    """Whether a single change is within ±margin, by the tests of `decide`."""
+def judge_change(change: Interval, margin: float, changes: int = 1) -> Kind:
+    """Whether a change is within ±margin, by the tests of `decide`.
+
+    If one of several `changes` is enough for a verdict of "biased", they share its 5 %.
+    """
+    level = 1 - (1 - LEVEL) / (2 * changes)
     inside = -margin < change.lower() and change.upper() < margin
-    beyond = change.lower(0.975) > margin or change.upper(0.975) < -margin
+    beyond = change.lower(level) > margin or change.upper(level) < -margin
     return _kind(inside, beyond)
 
 
-def documents_needed(change: Interval, margin: float, documents: int) -> int | None:
-    """Further documents that decide whether a change is within ±margin, in 80 % of cases.
+def documents_needed(
+    change: Interval, margin: float, documents: int, changes: int = 1
+) -> int | None:
+    """Further documents that decide, as in `judge_change`, in 80 % of cases.
 
     It takes the estimate as the truth. Inside the margin a change has to be shown to be on the
     inner side of both ends, and one near 0 may miss either.
@@ -228,7 +234,7 @@ def documents_needed(change: Interval, margin: float, documents: int) -> int | N
     level = LEVEL
     if size > margin:
         gaps = [size - margin]
-        level = (1 + LEVEL) / 2
+        level = 1 - (1 - LEVEL) / (2 * changes)
     total = clusters_needed(change, gaps, documents, level)
     return None if total is None else max(1, total - documents)
 

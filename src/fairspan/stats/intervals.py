@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from math import isqrt
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -82,7 +81,7 @@ def largest_growth(
     so bootstrap and jackknife are too narrow. These 95 % limits are made of t tests of single
     differences. It grows by less than c if every b_i is less than c above 0 or some a_j: tests that
     share 2.5 %, of which a_i gets half. It grows by more than c if some b_i is more than c above
-    every a_j: at most n²/4 of the b_i can be the largest at once, and these share 2.5 %.
+    every a_j: the J of them share 2.5 %, since all are the largest where no two means differ.
 
     Args:
         covariances: [J, J], of a, of b, and of b with a.
@@ -100,6 +99,5 @@ def largest_growth(
     shares = np.full(gaps.shape, tail / (2 * count))
     np.fill_diagonal(shares[:, 1:], tail / 2)
     high = (gaps - t_quantile(shares, freedom) * errors).min(1).max()
-    ties = (isqrt(count) + 1) ** 2 // 4
-    low = (gaps + t_quantile(tail / (ties * families), freedom) * errors)[:, 1:].min(1).max()
+    low = (gaps + t_quantile(tail / (count * families), freedom) * errors)[:, 1:].min(1).max()
     return Interval(float(gaps[:, 1:].min(1).max()), float(low), float(high))

@@ -20,3 +20,16 @@ class CollapseEntries:
 
     lengths: list[Length]
     paired: bool
+
+    @property
+    def names(self) -> dict[int, str]:
+        """The lengths, or both ends of bins of natural lengths, in words."""
+        lengths = [entry.length for entry in self.lengths]
+        return {
+            length: str(length) if self.paired else f"{length}–{length + 99}" for length in lengths
+        }
+
+    @property
+    def documents(self) -> int:
+        counts = [entry.texts for entry in self.lengths]
+        return min(counts) if self.paired else sum(counts)

@@ -1,96 +1,118 @@
 """The statistics of a study of length, from the rows of its log, as tidy frames."""
 
 from collections.abc import Mapping, Sequence
-from math import log2
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
 from fairspan.calibration.treatment import Treatment
-from fairspan.report.text import number, with_bounds
+from fairspan.report.text import model_name, number, with_bounds
 from fairspan.runs.log import RunLog
 from fairspan.stats.arrays import round_up
 from fairspan.stats.distributions import holm
-from fairspan.stats.equivalence import documents_needed, judge_change
-from fairspan.stats.geometry import MEASURES, cosine_without, slope_weights
+from fairspan.stats.equivalence import Kind, documents_needed, judge_change
+from fairspan.stats.geometry import jackknife_means, slope_weights
 from fairspan.stats.intervals import Interval
-from fairspan.stats.queries import query_changes, query_means
-from fairspan.stats.resampling import Jackknife, influences
-from fairspan.studies.collapse import theory
 from fairspan.studies.collapse.entries import CollapseEntries
-from fairspan.studies.collapse.options import WORDS, temperature_of
 
-LABELS = ("correct", "entropy")
-Intervals = dict[tuple[str, str, int | None, str | None], Interval]
-"""By treatment, measure, length and what it is compared with."""
-# Level vectors differ by rounding.
-_SAME_SHARE = 0.0005
-_SCHEMA = {
-    "treatment": pl.String,
-    "measure": pl.String,
-    "length": pl.Int64,
-    "against": pl.String,
-    **dict.fromkeys(("estimate", "low", "high"), pl.Float64),
+Intervals = dict[tuple[str, str, int | None], Interval]
+"""By treatment, measure and length. Without a length, what each doubling of length adds."""
+EFFECTS = {
+    ("cosine", 1): "are more alike than short ones",
+    ("cosine", -1): "are less alike than short ones",
+    ("score", 1): "score higher for every query than short ones",
+    ("score", -1): "score lower for every query than short ones",
 }
+ALIKE = {
+    "biased": "To {}, long texts are less alike than short ones.",
+    "fair": "To {}, long texts are neither more nor less alike than short ones.",
+    "inconclusive": "It is not clear yet whether long texts are more alike to {} than short ones.",
+}
+"""What is said of a model whose long texts are not shown to be more alike than short ones."""
+PREFERRED = {
+    "fair": "An index neither prefers nor neglects them.",
+    "inconclusive": "It is not clear yet whether an index prefers or neglects them.",
+    "unknown": "Whether an index prefers or neglects them was not measured.",
+}
+MEASURE_FIRST = "Before you change anything, measure with fairspan evaluate what search gains."
+_WORST: tuple[Kind, ...] = ("biased", "inconclusive", "fair")
+
+
+@dataclass(frozen=True, slots=True)
+class Slopes:
+    """What a doubling of length adds to the mean cosine and, if known, to scores."""
+
+    of: Mapping[str, Interval]
+    margin: float
+
+    def kind(self, measure: str) -> Kind:
+        return judge_change(self.of[measure], self.margin, len(self.of))
+
+    @property
+    def verdict(self) -> Kind:
+        """The worst of them."""
+        return min(map(self.kind, self.of), key=_WORST.index)
+
+    @property
+    def p_value(self) -> float:
+        """Against one of them being beyond the margin."""
+        above = [slope.below(self.margin) for slope in self.of.values()]
+        below = [1 - slope.below(-self.margin) for slope in self.of.values()]
+        return max(above + below)
+
+    @property
+    def effects(self) -> list[tuple[str, int]]:
+        """What is shown to be beyond the margin, 1 for a rise and −1 for a fall."""
+        biased = [measure for measure in self.of if self.kind(measure) == "biased"]
+        return [(measure, 1 if self.of[measure].estimate > 0 else -1) for measure in biased]
+
+    @property
+    def words(self) -> str:
+        return "long texts " + " and ".join(EFFECTS[effect] for effect in self.effects)
+
+    @property
+    def harms(self) -> bool:
+        """Long texts that are less alike than short ones are easier to tell apart."""
+        return bool({*self.effects} - {("cosine", -1)})
+
+    def outlook(self, documents: int) -> str:
+        """How many further documents would decide what is open."""
+        opens = [slope for name, slope in self.of.items() if self.kind(name) == "inconclusive"]
+        needed = [documents_needed(slope, self.margin, documents, len(self.of)) for slope in opens]
+        counts = [count for count in needed if count is not None]
+        if len(counts) < len(needed):
+            close = f"too close to the margin of ±{self.margin:g}"
+            return f"{close} for any realistic number of documents to decide"
+        count = max(counts)
+        return f"about {round_up(count)} more document{'' if count == 1 else 's'} would decide"
 
 
 def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
     """All statistics by name.
 
-    `geometry` and `classification` have a row for each treatment, measure and length. `against` is
-    null for the value itself, and otherwise names what it is compared with: a treatment;
-    "shortest", the shortest texts of the same treatment; "short_baseline", the shortest texts of
-    the first treatment; or "doubling", for what each doubling of length adds.
+    `geometry` has a row for each treatment, measure and length. Without a length, the row is what
+    each doubling of length adds; of the measure "score", to the score of a text for every query by
+    its share of the common direction.
     """
-    rows = log.rows
-    margin = float(log.spec["margin"])
-    paired = log.header.part(CollapseEntries).paired
-    lengths = _lengths(log)
-    tokens = _tokens(log)
-    controls = [WORDS] if WORDS in rows["treatment"] else []
-    spread = geometry(rows, [*log.measured, *controls], tokens, paired=paired)
-    labels = classification(rows, log.measured, seed=log.header.seed)
-    geometry_frame = _frame(spread)
-    verdicts = []
-    for name in log.measured:
-        word, sentence = _verdict(spread, name, lengths, paired, margin)
-        _, effect = share_change(geometry_frame, name, lengths)
-        verdicts.append((name, word, f"{sentence}; {effect}" if effect else sentence))
-    advice = suggestion(_temperatures(log), spread, tokens, margin, log.treatments[0])
-    times = pl.col("part").cast(pl.Int64).alias("times")
+    study = log.header.part(CollapseEntries)
+    intervals = geometry(log.rows, log.measured, _tokens(log), paired=study.paired)
+    slopes = slopes_of(log, intervals)
+    verdicts = [
+        (name, *_verdict(study, intervals, name, slopes.get(name))) for name in log.measured
+    ]
+    text = {"treatment": pl.String, "verdict": pl.String, "sentence": pl.String}
+    keys = {"treatment": pl.String, "measure": pl.String, "length": pl.Int64}
+    numbers = dict.fromkeys(("estimate", "low", "high"), pl.Float64)
+    values = [(*key, value.estimate, value.low, value.high) for key, value in intervals.items()]
+    lengths = pl.DataFrame(study.lengths).with_columns(name=pl.Series(study.names.values()))
+    columns = {"treatment": pl.String, "sentence": pl.String}
     return {
-        "verdicts": pl.DataFrame(
-            verdicts, schema=["treatment", "verdict", "sentence"], orient="row"
-        ),
+        "verdicts": pl.DataFrame(verdicts, text, orient="row"),
         "lengths": lengths,
-        "geometry": geometry_frame,
-        "classification": _frame(labels),
-        "spectra": theory.spectra(rows, log.treatments),
-        "bounds": theory.bounds(rows),
-        "repeated": rows.filter(measure="repeated").select("treatment", times, cosine="value"),
-        "suggestion": pl.DataFrame(
-            [advice],
-            schema={"temperature": pl.Float64, "reason": pl.String},
-            orient="row",
-        ),
+        "geometry": pl.DataFrame(values, {**keys, **numbers}, orient="row"),
+        "suggestion": pl.DataFrame([advice(log, slopes)], columns, orient="row"),
     }
-
-
-def _frame(intervals: Intervals) -> pl.DataFrame:
-    rows = [(*key, value.estimate, value.low, value.high) for key, value in intervals.items()]
-    return pl.DataFrame(rows, schema=_SCHEMA, orient="row")
-
-
-def _lengths(log: RunLog) -> pl.DataFrame:
-    """Every length with its number of texts, mean tokens and name."""
-    entries = log.header.part(CollapseEntries)
-    names = [length_name(log, entry.length) for entry in entries.lengths]
-    return pl.DataFrame(entries.lengths).with_columns(name=pl.Series(names))
-
-
-def length_name(log: RunLog, length: int) -> str:
-    """A length in tokens, or both ends of a bin of natural lengths."""
-    return str(length) if log.header.part(CollapseEntries).paired else f"{length}–{length + 99}"
 
 
 def _tokens(log: RunLog) -> dict[int, float]:
@@ -105,197 +127,113 @@ def _tokens(log: RunLog) -> dict[int, float]:
 def geometry(
     rows: pl.DataFrame, names: Sequence[str], tokens: Mapping[int, float], *, paired: bool
 ) -> Intervals:
-    """Every measure of the vectors, and its differences; see `frames_of`.
+    """Every measure of the vectors by length, and what a doubling adds; see `frames_of`.
 
-    Differences between treatments are paired, and with `paired` those between lengths too. The
-    baseline is first in `names`, and the word control, if it was measured, last. A measure that the
-    baseline lacks is left out.
+    With `paired`, differences between lengths are. The baseline is first in `names`; a measure that
+    it lacks is left out.
     """
     lengths = list(tokens)
     intervals: Intervals = {}
-    for measure in MEASURES:
+    for measure in ("cosine", "share"):
         having = set(rows.filter(measure=measure)["treatment"])
         if names[0] not in having:
             continue
         measured = [name for name in names if name in having]
-        count = len(measured) * len(lengths)
+        parts = rows.filter(measure=measure).sort("document")
+        by_part = parts.partition_by("treatment", "part", as_dict=True)
+        keys = [(name, str(length)) for name in measured for length in lengths]
+        values = [by_part[key]["value"].to_numpy() for key in keys]
+        places = np.arange(len(keys)).reshape(len(measured), len(lengths))
+        # Without pairs, only the texts of one length are of the same documents everywhere.
+        samples = [places.ravel()] if paired else list(places.T)
+        sample = jackknife_means(values, samples, of_pairs=measure == "cosine")
         # Weights [treatments, lengths, count] of contrasts that are one estimate.
-        units = np.eye(count).reshape(len(measured), len(lengths), count)
-        sample = _jackknife(rows, measure, measured, lengths, paired=paired)
+        units = np.eye(len(keys))[places]
         for name, of_name in zip(measured, units, strict=True):
-            for place, length in enumerate(lengths):
-                unit = of_name[place]
-                contrasts: dict[str | None, np.ndarray] = {None: unit}
-                if place > 0:
-                    contrasts["shortest"] = unit - of_name[0]
-                if name != WORDS:
-                    contrasts["short_baseline"] = unit - units[0, 0]
-                if name not in (WORDS, names[0]):
-                    contrasts[names[0]] = unit - units[0, place]
-                for against, weights in contrasts.items():
-                    intervals[name, measure, length, against] = sample.contrast(weights)
+            for length, unit in zip(lengths, of_name, strict=True):
+                intervals[name, measure, length] = sample.contrast(unit)
             if len(lengths) > 1:
                 slope = slope_weights(list(tokens.values())) @ of_name
-                intervals[name, measure, None, "doubling"] = sample.contrast(slope)
+                intervals[name, measure, None] = sample.contrast(slope)
+                if measure == "share":
+                    # The shortest texts of the first treatment stand for queries.
+                    in_scores = float(sample.estimates[0]) * slope
+                    intervals[name, "score", None] = sample.contrast(in_scores)
     return intervals
 
 
-def _jackknife(
-    rows: pl.DataFrame, measure: str, names: Sequence[str], lengths: Sequence[int], *, paired: bool
-) -> Jackknife:
-    """A measure by treatment and length, [treatments · lengths], and every document's influence."""
-    kept = rows.filter(pl.col("measure").is_in([measure, f"{measure}_without"])).sort("document")
-    parts = {
-        key: part["value"].to_numpy()
-        for key, part in kept.partition_by("measure", "treatment", "part", as_dict=True).items()
-    }
-    keys = [(name, str(length)) for name in names for length in lengths]
-    values = [parts[measure, *key] for key in keys]
-    if measure == "cosine":
-        without = [cosine_without(cosines) for cosines in values]
-    elif measure in ("origin", "share"):
-        # The centre of all lengths and the common direction count as fixed: one document hardly
-        # moves them.
-        without = [(part.sum() - part) / (len(part) - 1) for part in values]
-    else:
-        without = [parts[f"{measure}_without", *key] for key in keys]
-    columns = np.arange(len(keys)).reshape(len(names), len(lengths))
-    samples = []
-    # Without pairs, only the texts of one length are of the same documents under every treatment.
-    for group in [columns.ravel()] if paired else columns.T:
-        sample = np.zeros((len(without[group[0]]), len(keys)))
-        sample[:, group] = influences(np.stack([without[column] for column in group], axis=1))
-        samples.append(sample)
-    return Jackknife(np.array([part.mean() for part in values]), tuple(samples))
-
-
-def classification(rows: pl.DataFrame, names: Sequence[str], *, seed: int) -> Intervals:
-    """Accuracy and entropy of the tested texts by length; their change from the first treatment."""
-    intervals: Intervals = {}
-    for measure in LABELS:
-        first = rows.filter(measure=measure, treatment=names[0])
-        if first.is_empty():
-            continue
-        lengths, groups = np.unique(first["part"].cast(pl.Int64), return_inverse=True)
-        clusters = first["document"].to_numpy()
-        before = first["value"].to_numpy()
-        for name in names:
-            values = rows.filter(measure=measure, treatment=name)["value"].to_numpy()
-            compared: dict[str | None, Sequence[Interval]] = {}
-            compared[None] = query_means(values, groups + 1, clusters)[1:]
-            if name != names[0]:
-                compared[names[0]] = query_changes(before, values, groups + 1, clusters)[1:]
-            for against, by_length in compared.items():
-                for length, interval in zip(lengths.tolist(), by_length, strict=True):
-                    intervals[name, measure, length, against] = interval
-    return intervals
+def slopes_of(log: RunLog, intervals: Intervals) -> dict[str, Slopes]:
+    """What each treatment is judged by; nothing if there is one length."""
+    judged: dict[str, dict[str, Interval]] = {}
+    for (name, measure, length), interval in intervals.items():
+        if length is None and measure in ("cosine", "score"):
+            judged.setdefault(name, {})[measure] = interval
+    return {name: Slopes(slopes, float(log.spec["margin"])) for name, slopes in judged.items()}
 
 
 def _verdict(
-    intervals: Intervals, treatment: str, lengths: pl.DataFrame, paired: bool, margin: float
-) -> tuple[str, str]:
-    """Whether the similarity of texts depends on their length: one word, and a sentence."""
-    if len(lengths) == 1:
+    study: CollapseEntries, intervals: Intervals, treatment: str, slopes: Slopes | None
+) -> tuple[Kind, str]:
+    """Whether vectors depend on the length of their texts: one word, and a sentence."""
+    if slopes is None:
         return "inconclusive", "one length only: nothing to compare"
-    slope = intervals[treatment, "cosine", None, "doubling"]
-    means = [intervals[treatment, "cosine", length, None].estimate for length in lengths["length"]]
-    begin, *_, end = lengths["name"]
-    protocol = "the same documents, cut" if paired else "whole documents by their own length"
-    seen = (
-        f"mean cosine {with_bounds(slope, '+.4f')} per doubling of length "
-        f"({number(means[0])} at {begin} tokens, {number(means[-1])} at {end}; {protocol})"
-    )
-    kind = judge_change(slope, margin)
-    if kind == "biased":
-        how = "more" if slope.estimate > 0 else "less"
-        return kind, f"long texts are {how} alike than short ones; {seen}"
-    if kind == "fair":
-        return kind, f"{seen}; within the margin of ±{margin:g}"
-    texts = lengths["texts"].to_list()
-    documents = min(texts) if paired else sum(texts)
-    needed = documents_needed(slope, margin, documents)
-    outlook = (
-        f"too close to the margin of ±{margin:g} for any realistic number of documents to decide"
-    )
-    if needed is not None:
-        plural = "" if needed == 1 else "s"
-        outlook = f"about {round_up(needed)} more document{plural} would decide"
-    return kind, f"{outlook}; {seen}"
+    seen = evidence(study, intervals, treatment)
+    if slopes.verdict == "biased":
+        return "biased", f"{slopes.words}; {seen}"
+    if slopes.verdict == "fair":
+        return "fair", f"{seen}; within the margin of ±{slopes.margin:g}"
+    return "inconclusive", f"{slopes.outlook(study.documents)}; {seen}"
 
 
-def share_change(frame: pl.DataFrame, treatment: str, lengths: pl.DataFrame) -> tuple[str, str]:
-    """How the share of the common direction changes with length, and what that does to scores.
+def evidence(study: CollapseEntries, intervals: Intervals, treatment: str) -> str:
+    """What is seen in cosines and, if it is known, in scores."""
+    protocol = "the same documents, cut" if study.paired else "whole documents by their own length"
 
-    The first is "same", "more", "less" or "unclear", of the longest texts compared with the
-    shortest. Both are empty if it is not known. The shortest texts of the first treatment stand for
-    queries.
-    """
-    shares = frame.filter(measure="share")
-    changes = shares.filter(treatment=treatment, against="shortest")
-    if changes.is_empty():
-        return "", ""
-    common = "share of the direction that all vectors have in common"
-    if (changes["estimate"].abs() < _SAME_SHARE).all():
-        share = number(shares.filter(treatment=treatment)["estimate"][0])
-        return "same", f"texts of every length have the same {common}, {share}"
-    begin, *_, end = lengths["name"]
-    change = Interval(*changes.select("estimate", "low", "high").row(-1))
-    texts = f"texts of {end} tokens have a"
-    than = f"{common} than texts of {begin} ({with_bounds(change, '+.3f')})"
-    gain = number(shares["estimate"][0] * change.estimate, "+.3f")
-    scores = f"all else equal, this is about {gain} in their score for every query"
-    if change.low > 0:
-        return "more", f"{texts} larger {than}: {scores}"
-    if change.high < 0:
-        return "less", f"{texts} smaller {than}: {scores}"
-    return "unclear", f"it is not clear whether {texts} larger or a smaller {than}"
+    def ends(measure: str) -> str:
+        (short, first), *_, (long, last) = study.names.items()
+        means = [number(intervals[treatment, measure, length].estimate) for length in (short, long)]
+        return f"{means[0]} at {first} tokens, {means[1]} at {last}"
+
+    def slope(measure: str) -> str:
+        return f"{with_bounds(intervals[treatment, measure, None], '+.4f')} per doubling of length"
+
+    seen = f"mean cosine {slope('cosine')} ({ends('cosine')}; {protocol})"
+    if (treatment, "score", None) not in intervals:
+        return seen
+    shares = f"share of the common direction {ends('share')}"
+    return f"{seen}; score for every query {slope('score')} ({shares})"
 
 
-def _temperatures(log: RunLog) -> list[tuple[float, str]]:
-    """The measured treatments that only set a temperature, the highest temperature first."""
-    treatments = [Treatment.from_dict(entry) for entry in log.spec["treatments"]]
-    measured = [treatment for treatment in treatments if treatment.name in log.measured]
-    pairs = [(temperature_of(treatment), treatment.name) for treatment in measured]
-    return sorted(((value, name) for value, name in pairs if value is not None), reverse=True)
+def advice(log: RunLog, slopes: Mapping[str, Slopes]) -> tuple[str | None, str]:
+    """The treatment that is suggested, if there is one; and what length does, and what to do."""
+    model = model_name(log.model)
+    if log.measured[0] not in slopes:
+        return None, ""
+    plain = slopes[log.measured[0]]
+    if plain.harms:
+        treatment, sentence = enough(log, slopes)
+        return treatment, f"To {model}, {plain.words}. {sentence} {MEASURE_FIRST}"
+    cosine = plain.kind("cosine")
+    score = plain.kind("score") if "score" in plain.of else "unknown"
+    sentences = [ALIKE[cosine].format(model), PREFERRED[score]]
+    if cosine != "inconclusive" and score == "fair":
+        sentences.append("Nothing has to be done.")
+    return None, " ".join(sentences)
 
 
-def suggestion(
-    temperatures: Sequence[tuple[float, str]],
-    intervals: Intervals,
-    tokens: Mapping[int, float],
-    margin: float,
-    baseline: str,
-) -> tuple[float | None, str]:
-    """The highest of the `temperatures` that is shown to be enough, or why none is.
+def enough(log: RunLog, slopes: Mapping[str, Slopes]) -> tuple[str | None, str]:
+    """The first treatment that is shown to be enough, and a sentence.
 
-    Enough makes texts of every length no more alike than the shortest ones of the baseline, by less
-    than the margin for each doubling of length. By Holm's correction over the temperatures, the
+    Enough is a verdict of "fair" that stays after Holm's correction over all that were tried: the
     chance that the advice is wrong is at most 5 %.
     """
-    shortest, *longer = tokens
-    if not temperatures or not longer:
-        return None, "no temperature was tried" if longer else "there is one length only"
-    limits = {length: margin * log2(tokens[length] / tokens[shortest]) for length in longer}
-    excess = {
-        name: {length: intervals[name, "cosine", length, "short_baseline"] for length in longer}
-        for _, name in temperatures
-    }
-    # That all lengths are below their limits is as sure as the least sure of them.
-    p = [
-        max(excess[name][length].below(limit) for length, limit in limits.items())
-        for _, name in temperatures
-    ]
-    for (temperature, _), corrected in zip(temperatures, holm(p), strict=True):
-        if corrected < 0.05:
-            return temperature, ""
-    highest = excess[temperatures[0][1]]
-    if all(highest[length].lower(0.975) <= limit for length, limit in limits.items()):
-        return None, "too few documents to tell whether long texts are more alike than the shortest"
-    helping = []
-    for temperature, name in temperatures:
-        if temperature < 1 and name != baseline:
-            changes = [intervals[name, "cosine", length, baseline] for length in longer]
-            helping += [(change.estimate, temperature) for change in changes if change.high < 0]
-    if helping:
-        return None, f"{min(helping)[1]:g} helps most, but is not shown to be enough"
-    return None, "no temperature below 1 is shown to make long texts less alike"
+    plain, *others = log.measured
+    treatments = map(Treatment.from_dict, log.spec["treatments"])
+    averaged = {treatment.name for treatment in treatments if treatment.chunks}
+    tried = [name for name in others if name not in averaged]
+    if not tried:
+        return None, "No treatment was tried that a model can be calibrated to."
+    for name, p_value in zip(tried, holm([slopes[name].p_value for name in tried]), strict=True):
+        if p_value < 0.05 and slopes[name].of.keys() == slopes[plain].of.keys():
+            return name, f"{name} is shown to undo this: give this run to fairspan calibrate."
+    return None, f"No treatment is shown to be enough ({', '.join(tried)})."

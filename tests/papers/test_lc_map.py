@@ -1,0 +1,87 @@
+"""The map of vectors by length: distances by hand, sets of one corpus and of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import fairspan
+import lc_map
+from tests.papers.conftest import Script, written_commands
+from tests.test_corpus import write
+from tests.verbs import article
+
+pytest.importorskip("sklearn")
+
+
+@pytest.fixture
+def model(save_tiny: Callable[..., Path]) -> Path:
+    return save_tiny("bert", "mean")
+
+
+def corpus(file: Path, count: int, sentences: int) -> Path:
+    """Sentences of five tokens."""
+    write(file, [{"id": f"a{n}", "text": article(n, sentences)} for n in range(count)])
+    return file
+
+
+def test_several_corpora_are_read_whole(script: Script, model: Path, tmp_path: Path) -> None:
+    """Distances of unit vectors to the mean of all, and of the map to its own mean."""
+    files = [corpus(tmp_path / f"{name}.jsonl", 9, size) for name, size in (("a", 12), ("b", 2))]
+    typed = (",".join(map(str, files)), "--texts", "8", "--out", tmp_path / "out")
+    said = script(lc_map, model, *typed).ok
+    distances = pl.read_csv(tmp_path / "out" / "distances.csv")
+    points = pl.read_csv(tmp_path / "out" / "map.csv")
+    assert distances["set"].to_list() == list(map(str, files))
+    assert distances["texts"].to_list() == [8, 8]
+    assert distances["tokens"].to_list() == [60, 10]
+    plain = fairspan.load(model)
+    texts = [article(n, size) for size in (12, 2) for n in range(8)]
+    vectors = plain.encode_document(texts, normalize_embeddings=True).astype(np.float64)
+    by_hand = np.linalg.norm(vectors - vectors.mean(0), axis=1).reshape(2, 8).mean(1)
+    assert distances["vectors"].to_list() == pytest.approx(by_hand.tolist(), abs=1e-5)
+    on_map = points.select("x", "y").to_numpy()
+    assert on_map.mean(0) == pytest.approx([0, 0], abs=1e-4)
+    by_hand = np.linalg.norm(on_map, axis=1).reshape(2, 8).mean(1)
+    assert distances["map"].to_list() == pytest.approx(by_hand.tolist(), rel=1e-6)
+    assert np.ptp(by_hand) > 0, "the premise"
+    assert points.group_by("set").len()["len"].to_list() == [8, 8]
+    assert (tmp_path / "out" / "map.png").stat().st_size > 1000
+    assert f"{distances['vectors'][0]:.3f}".rstrip("0") in said.out
+
+
+def test_one_corpus_is_cut(script: Script, model: Path, tmp_path: Path) -> None:
+    file = corpus(tmp_path / "a.jsonl", 6, 12)
+    typed = (file, "--lengths", "40,10", "--out", tmp_path / "out")
+    assert script(lc_map, model, *typed).ok
+    distances = pl.read_csv(tmp_path / "out" / "distances.csv")
+    assert distances["set"].to_list() == ["10 tokens", "40 tokens"]
+    assert distances["tokens"].to_list() == [10, 40]
+    points = pl.read_csv(tmp_path / "out" / "map.csv")
+    by_set = points.partition_by("set")
+    assert by_set[0]["document"].to_list() == by_set[1]["document"].to_list()
+
+
+def test_bad_input_is_one_line(script: Script, model: Path, tmp_path: Path) -> None:
+    few = corpus(tmp_path / "few.jsonl", 2, 12)
+    for typed, reason in (
+        ([few, "--lengths", "10,20"], "4 texts are too few for a map"),
+        ([few, "--lengths", "0"], "lengths are numbers of tokens from 1, got 0"),
+        ([few, "--texts", "0"], "texts must be a whole number of at least 1, got 0"),
+        ([tmp_path / "nowhere.jsonl"], "nowhere.jsonl"),
+    ):
+        said = script(lc_map, model, *typed, "--out", tmp_path / "out")
+        assert said.code == 2
+        assert said.last.startswith("lc_map.py: ")
+        assert reason in said.last
+
+
+def test_written_commands_are_accepted() -> None:
+    commands = written_commands("lc_map.py")
+    assert commands
+    for typed in commands:
+        lc_map.app.parse_args(typed)

@@ -1,0 +1,242 @@
+"""Spectra by length: means over texts by hand, LC's bounds, raw word embeddings, repeated words."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+import lc_theory
+from fairspan.attention.plan import LayerInputs
+from fairspan.attention.spectrum import sigma_a, signal_norms, value_norms
+from fairspan.encoding.spectra import spectra
+from fairspan.encoding.tokens import ModelTokens
+from tests.papers.conftest import Script, written_commands
+from tests.spectrum_by_matrices import matrices
+from tests.test_geometry import pairs_mean, unit
+from tests.tiny import ARCHITECTURES, SPECIAL, WORDS, mostly_slow, words
+
+Make = Callable[..., SentenceTransformer]
+
+# Three texts of 5 to 15 tokens, four of 25 to 35 and one of 42.
+SIZES = [5, 9, 15, 25, 27, 31, 35, 42]
+TEXTS = [words(size, seed=size) for size in SIZES]
+IN_BINS = {0: TEXTS[:3], 20: TEXTS[3:7], 40: TEXTS[7:]}
+TYPED = ["--bin", "20", "--temperatures", "0.5,1"]
+
+
+@pytest.fixture
+def model(save_tiny: Callable[..., Path]) -> Path:
+    return save_tiny("bert", "mean")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    file = tmp_path / "corpus.jsonl"
+    file.write_text("\n".join(json.dumps({"text": text}) for text in TEXTS), encoding="utf-8")
+    return file
+
+
+def written(folder: Path) -> dict[tuple[Any, ...], float]:
+    """theory.csv by measure, temperature, length and layer."""
+    return {row[:4]: row[5] for row in pl.read_csv(folder / "theory.csv").rows()}
+
+
+def test_means_of_each_length_by_hand(
+    script: Script, model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    """σ_a by numpy's SVD of whole matrices, the filter rate from the hidden states."""
+    said = script(lc_theory, model, corpus, *TYPED, "--out", tmp_path / "out").ok
+    values = written(tmp_path / "out")
+    plain = fairspan.load(model)
+    for temperature in (0.5, 1.0):
+        treated = fairspan.calibrate(plain, "tempscale", temperature=temperature)
+        for length, texts in IN_BINS.items():
+            layers = np.array(
+                [[layer.sigma_a.mean() for layer in text] for text in matrices(treated, texts)]
+            )
+            for layer, by_hand in enumerate(layers.mean(0), start=1):
+                found = values["sigma_a", temperature, length, layer]
+                assert found == pytest.approx(by_hand, rel=1e-5)
+                bound = values["theorem_2", temperature, length, layer]
+                assert values["filter_rate", temperature, length, layer] <= bound
+    for length, texts in IN_BINS.items():
+        for layer in (1, 4):
+            by_hand = np.mean([rate(plain, text, layer) for text in texts])
+            found = values["filter_rate", 1.0, length, layer]
+            assert found == pytest.approx(by_hand, abs=1e-4)
+    assert (values["sigma_a", 0.5, 0, 4] - values["sigma_a", 1.0, 0, 4]) ** 2 > 1e-6, "the premise"
+    assert {key[3] for key in values if key[0] == "hc_dc"} == {0, 1, 2, 3, 4}
+    assert (tmp_path / "out" / "theory.png").stat().st_size > 1000
+    assert f"{values['sigma_a', 0.5, 20, 4]:.3f}" in said.out
+
+
+def rate(model: SentenceTransformer, text: str, layer: int) -> float:
+    """log ‖HC[X_l]‖/‖HC[X_{l−1}]‖ from what transformers shows."""
+    features = model.tokenizer(text, return_tensors="pt")
+    with torch.inference_mode():
+        states = model.transformers_model(**features, output_hidden_states=True).hidden_states
+    signals = [states[number][0].double().numpy() for number in (layer - 1, layer)]
+    before, after = (np.linalg.norm(signal - signal.mean(0)) for signal in signals)
+    return float(np.log(after / before))
+
+
+def test_words_and_repetitions(script: Script, model: Path, corpus: Path, tmp_path: Path) -> None:
+    """One word a token; a bin of one text has no pairs. The tiny vocabulary has no dogs."""
+    typed = [*TYPED, "--layers", "last", "--max-seq-length", "50"]
+    assert script(lc_theory, model, corpus, *typed, "--out", tmp_path / "out").ok
+    values = written(tmp_path / "out")
+    plain = fairspan.load(model)
+    matrix = plain.transformers_model.get_input_embeddings().weight.detach().double().numpy()
+    for length in (0, 20):
+        means = [
+            np.mean([matrix[len(SPECIAL) + WORDS.index(word)] for word in text.split()], axis=0)
+            for text in IN_BINS[length]
+        ]
+        assert values["words", None, length, None] == pytest.approx(pairs_mean(means), abs=1e-6)
+    assert ("words", None, 40, None) not in values
+    repeated = [key[2] for key in values if key[:2] == ("repeated", 1.0)]
+    assert repeated == [1, 2, 4, 8, 16, 32]
+    assert [values[key] for key in values if key[0] == "repeated"] == pytest.approx([1] * 12)
+    assert {key[3] for key in values if key[0] == "sigma_a"} == {4}
+
+
+def test_repeated_words_by_hand(minilm: SentenceTransformer) -> None:
+    rows = lc_theory.repeated_rows(minilm, ModelTokens(minilm), 1.0)
+    assert [row[2] for row in rows] == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    pair = unit(np.stack([minilm.encode(" ".join([word] * 8)) for word in ("dog", "cat")]))
+    assert rows[3][5] == pytest.approx(float(pair[0] @ pair[1]), abs=1e-5)
+
+
+def test_an_interrupted_command_continues(
+    script: Script, model: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a bin needs is computed once."""
+    counts: list[int] = []
+
+    def counted(model: Any, texts: list[str], **options: Any) -> Iterator[Any]:
+        if len(counts) == 4:
+            counts.append(0)
+            raise KeyboardInterrupt
+        counts.append(len(texts))
+        return spectra(model, texts, **options)
+
+    monkeypatch.setattr(lc_theory, "spectra", counted)
+    typed = (model, corpus, *TYPED, "--out", tmp_path / "out")
+    said = script(lc_theory, *typed)
+    assert (said.code, said.last) == (130, "interrupted: the same command continues from here.")
+    assert script(lc_theory, *typed).ok
+    assert counts == [3, 4, 1, 3, 0, 4, 1]
+    first = (tmp_path / "out" / "theory.csv").read_bytes()
+    assert script(lc_theory, *typed).ok
+    assert (tmp_path / "out" / "theory.csv").read_bytes() == first
+    assert len(counts) == 7
+    assert script(lc_theory, *typed, "--prompt", "w1 ").ok
+    assert len(counts) == 13, "another prompt, other spectra"
+
+
+# Bounds
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_theorem_2_bounds_what_the_heads_make_of_the_signals(seed: int) -> None:
+    """‖HC[[A_1 X W_1 … A_H X W_H]]‖_F ≤ σ_a σ_1 H ‖HC[X]‖_F, and not by far."""
+    generator = torch.Generator().manual_seed(seed)
+    heads, length, d = 3, 80, 12
+    query, key = (torch.randn(1, heads, length, 16, generator=generator) for _ in range(2))
+    attention = LayerInputs(0, query, key, key, 0.25, None, None, False, None)
+    weights = (query[0] @ key[0].transpose(1, 2) * 0.25).double().softmax(dim=-1)
+    value = torch.randn(heads, 4, d, generator=generator, dtype=torch.float64)
+    x = torch.randn(length, d, generator=generator, dtype=torch.float64) + 3
+    out = torch.cat(list(weights @ x @ value.transpose(1, 2)), dim=-1)
+    spectrum: Any = type("", (), {})()
+    spectrum.sigma_a_of_heads = sigma_a(attention).numpy()[None]
+    spectrum.value_norms = value_norms(value).numpy()[None]
+    bound = lc_theory.theorem_2(spectrum).item()
+    assert bound - 5 < math.log(signal_norms(out)[0] / signal_norms(x)[0]) <= bound
+
+
+def test_theorem_3_by_hand() -> None:
+    """At L = 2 and σ_s = 0: √(2 / (2√2 + 1)). At L = 5 and large σ_s: √(5 / (2·8 + 1))."""
+    bound = lc_theory.sigma_a_bound
+    assert bound(2, 0).item() == pytest.approx(math.sqrt(2 / (2 * math.sqrt(2) + 1)))
+    assert bound(5, 9.0).item() == pytest.approx(math.sqrt(5 / 17))
+    between = math.sqrt(10 / (2 * math.sqrt(1 + math.exp(-2 * 0.7**2)) * 9**1.5 + 1))
+    assert bound(10, 0.7).item() == pytest.approx(between)
+
+
+@pytest.mark.parametrize("place", ["docstring", "page"])
+def test_theorem_3_fails_where_its_assumptions_hold(
+    place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The lines that show it, and the numbers that they are said to print."""
+    page = Path(lc_theory.__file__).parents[1] / "docs" / "papers.md"
+    text = lc_theory.__doc__ or "" if place == "docstring" else page.read_text(encoding="utf-8")
+    lines = [line[4:] for line in text.splitlines() if re.match(" {4}(A |print)", line)]
+    assert len(lines) == 3
+    exec("\n".join(lines), {"np": np, "sigma_a_bound": lc_theory.sigma_a_bound})
+    printed = [f"{float(number):.2f}" for number in capsys.readouterr().out.split()]
+    assert printed == ["1.54", "0.25", "0.22"]
+    words = " ".join(text.split())
+    assert "‖A‖_F = 1.54 and σ_a = 0.25, which the theorem bounds by 0.22" in words
+
+
+def test_unknown_value_weights_leave_theorem_2_out(make_tiny: Make) -> None:
+    (spectrum,) = spectra(make_tiny("bert", "mean"), ["w1 w2"])
+    object.__setattr__(spectrum, "value_norms", None)
+    assert np.isnan(lc_theory.theorem_2(spectrum)).all()
+    rows = lc_theory.layer_rows(lc_theory.by_layer(spectrum)[None], 1.0, 0)
+    assert {row[0] for row in rows} == {"filter_rate", "sigma_a", "theorem_3", "hc_dc"}
+
+
+# Raw word embeddings
+
+
+@pytest.mark.parametrize(
+    "architecture", mostly_slow(ARCHITECTURES, ("bert", "gemma3_text", "mpnet", "t5"))
+)
+def test_means_of_the_words_own_rows(make_tiny: Make, architecture: str) -> None:
+    """Texts of unequal length, and neither <s>, </s>, <pad> nor a prompt among the rows.
+
+    Gemma's table multiplies its rows by √d, so that directions are compared.
+    """
+    model = make_tiny(architecture, "mean")
+    texts = [words(3), words(40, seed=1), "w5", "w5 w5 w5 w6"]
+    matrix = model.transformers_model.get_input_embeddings().weight.detach().double().numpy()
+    for row, text in zip(lc_theory.word_means(model, texts), texts, strict=True):
+        rows = [matrix[len(SPECIAL) + WORDS.index(word)] for word in text.split()]
+        expected = np.mean(rows, axis=0)
+        scale = np.linalg.norm(row) / np.linalg.norm(expected)
+        # The rows are float32: their sums of up to 40 agree to about 1e-7.
+        np.testing.assert_allclose(row, expected * scale, rtol=1e-5, atol=1e-6)
+        assert scale == pytest.approx(32**0.5 if architecture == "gemma3_text" else 1, rel=1e-3)
+
+
+def test_bad_input_is_one_line(script: Script, model: Path, corpus: Path, tmp_path: Path) -> None:
+    for typed, reason in (
+        ([corpus, "--temperatures", "0.5,2"], "temperature must be a number above 0"),
+        ([tmp_path / "nowhere.jsonl"], "nowhere.jsonl"),
+        ([corpus, "--bin", "0"], "bin must be a whole number of at least 1, got 0"),
+        ([corpus, "--texts", "0"], "texts must be a whole number of at least 1, got 0"),
+    ):
+        said = script(lc_theory, model, *typed, "--out", tmp_path / "out")
+        assert (said.code, said.err.count("\n")) == (2, 1)
+        assert said.err.startswith("lc_theory.py: ")
+        assert reason in said.err
+
+
+def test_written_commands_are_accepted() -> None:
+    commands = written_commands("lc_theory.py")
+    assert commands
+    for typed in commands:
+        lc_theory.app.parse_args(typed)
