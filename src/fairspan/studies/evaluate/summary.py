@@ -28,7 +28,7 @@ from fairspan.studies.evaluate.ranking import RANK
 from fairspan.studies.evaluate.vectors import vector_rows
 from fairspan.studies.evaluate.verdicts import Verdict, verdicts_of
 
-# The share of queries or documents that count as shortest or longest (LC §5).
+# The share of queries or documents that count as shortest or longest (LC §4.2).
 _FIFTH = 0.2
 _VERDICTS: dict[str, Any] = {
     **dict.fromkeys(("treatment", "verdict", "sentence", "short", "long"), pl.String),
