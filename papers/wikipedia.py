@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urljoin
 
 import urllib3
 from tokenizers import Tokenizer
@@ -140,7 +140,7 @@ def find_parts(dumps: str, language: str) -> list[str]:
     if is_address(dumps):
         folder = f"{dumps.rstrip('/')}/index_name={wiki}_content/"
         page = get(folder).read().decode("utf-8", "replace")
-        names = [folder + unquote(name) for name in re.findall(r'href="([^"]+)"', page)]
+        names = [urljoin(folder, unquote(name)) for name in re.findall(r'href="([^"]+)"', page)]
     form = rf".*/{re.escape(wiki)}(_content-\d+-\d+|-\d+-cirrussearch-content)\.json(\.gz|\.bz2)?"
     parts = sorted(name for name in names if re.fullmatch(form, name))
     if not parts:

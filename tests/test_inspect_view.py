@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from fairspan.report.text import number
-from fairspan.studies.inspect.inspection import InspectedSegment, Inspection, Reading
-from fairspan.studies.inspect.view import inspection_page, view_of
+from fairspan.studies.inspect.reading import InspectedSegment, Reading
+from fairspan.studies.inspect.view import Inspection, inspection_page
 from tests.browser import legend_of, opened
 from tests.report_example import chart_of
 from tests.test_logs import Page
@@ -43,8 +43,6 @@ def made(**changes: Any) -> Inspection:
         length=97,
         unit="tokens",
         prompt="",
-        show=view_of,
-        write=inspection_page,
         notes=("a note",),
     )
     return replace(whole, **changes)
@@ -93,10 +91,8 @@ def test_frames_hold_everything() -> None:
     assert segments["text"].to_list() == [segment.text for segment in found.segments]
 
 
-def test_what_is_never_seen_has_no_share_and_only_what_is_read_whole_a_spread() -> None:
+def test_what_is_never_seen_has_no_share() -> None:
     """Of the second 6 of 20 tokens are read, of the third none: only the first counts."""
-    found = made().verdicts
-    assert found["spread"].to_list() == [None] * 3
     first, second = 0.8, 0.4 * 6 / 20
     assert made().readings[0].share == pytest.approx(
         (first / (first + second), second / (first + second), 0.0)
@@ -104,11 +100,6 @@ def test_what_is_never_seen_has_no_share_and_only_what_is_read_whole_a_spread() 
     assert [panel.reference for panel in chart_of(made().view, "shares").panels] == [
         pytest.approx(1 / 3)
     ] * 3
-
-
-def test_what_reads_all_of_it_is_named_where_nothing_does() -> None:
-    assert made().warnings[-1] == "The whole document is read by fair: name it as a treatment"
-    assert not any("name it" in one for one in (*further().warnings, *read().warnings))
 
 
 def test_headings_name_the_model_without_its_folders() -> None:
@@ -129,7 +120,6 @@ def test_json_holds_the_facts_as_well() -> None:
     }
     facts |= {"unit": "tokens", "prompt": "", "n": 3, "notes": ["a note"]}
     assert {name: said[name] for name in facts} == facts
-    assert said["warnings"][0].startswith("none: 29 of 97 tokens are not in the vector")
     assert "This is one document" in said["caveat"]
     assert said["segments"][1]["text"] == EVIL_TEXT
     assert [one["treatment"] for one in said["readings"][::3]] == list(COSINES)
@@ -144,9 +134,8 @@ def test_a_treatment_that_reads_further_says_so_in_json() -> None:
         for one in ("none", "tiles-64")
     }
     assert seen == {"none": [60, 6, 0], "tiles-64": [60, 20, 15]}
-    *warnings, remedy = said["warnings"]
-    assert [warning.partition(":")[0] for warning in warnings] == list(COSINES)
-    assert remedy == "The whole document is read by tiles-64"
+    cut = "68 of 97 tokens read"
+    assert [card.badge for card in further().view.cards] == [cut, cut, cut, "read whole"]
 
 
 # --- chart and table

@@ -22,9 +22,9 @@ from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.window import Window, set_window
 from fairspan.report.text import model_name
 from fairspan.runs.subject import Subject, Treated, open_subject
-from fairspan.studies.inspect.inspection import Inspection
 from fairspan.studies.inspect.lens import focus
 from fairspan.studies.inspect.run import look_through
+from fairspan.studies.inspect.view import Inspection
 
 MOST_TOKENS = 32_768
 """Of a document, its markup included."""

@@ -11,7 +11,7 @@ from fairspan.design.lengths import TokenCounter
 from fairspan.design.parts import split_parts
 from fairspan.encoding.tokens import ModelTokens, read_text
 from fairspan.errors import DesignError
-from fairspan.studies.inspect.inspection import InspectedSegment
+from fairspan.studies.inspect.reading import InspectedSegment
 
 DEFAULT_PARTS = 4
 AnyDocument = str | MarkedText | Sequence[str | Mapping[str, Any]]

@@ -17,9 +17,9 @@ from fairspan.runs.subject import Embed, Embedder, Subject, Treated, batch_budge
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note
 from fairspan.stats.geometry import cosines_of_pairs, representation
-from fairspan.studies.inspect.inspection import Inspection, Reading
 from fairspan.studies.inspect.lens import AnyDocument, focus, read_segments
-from fairspan.studies.inspect.view import inspection_page, view_of
+from fairspan.studies.inspect.reading import Reading
+from fairspan.studies.inspect.view import Inspection
 
 
 def inspect(
@@ -125,8 +125,6 @@ def look_through(
         length=length,
         unit=counter.unit,
         prompt=subject.prompts["document"],
-        show=view_of,
-        write=inspection_page,
         notes=tuple(notes),
     )
 

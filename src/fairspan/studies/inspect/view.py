@@ -1,22 +1,82 @@
-"""What an inspection shows: its numbers, and a page with the text coloured by the shares."""
+"""`Inspection`: one document under every treatment, its numbers, picture and page."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
 
 import polars as pl
 
 from fairspan.report.chart import Chart, Panel, Point, Series
-from fairspan.report.frames import frame_of
-from fairspan.report.render import render
+from fairspan.report.files import write_file
+from fairspan.report.frames import frame_of, to_records
+from fairspan.report.render import render, require_page
+from fairspan.report.result import Result
 from fairspan.report.table import Column, Table
 from fairspan.report.text import model_name, number
 from fairspan.report.view import Card, Section, View
-from fairspan.studies.inspect.inspection import Inspection, Reading
+from fairspan.studies.inspect.reading import InspectedSegment, Reading
 
 PACKAGE = "fairspan.studies.inspect"
 PICTURE = "shares"
+FORMAT = 2
+_HEADER = ("model", "document", "borders", "length", "unit", "prompt", "n", "caveat")
+
+
+@dataclass(frozen=True, repr=False)
+class Inspection(Result):
+    """One document of n segments under one or more treatments, the first of which is "before".
+
+    Attributes:
+        document: its name.
+        borders: what the segments were found by.
+        length: of the whole document, prompt and special tokens included.
+        unit: "tokens", or "characters" where the model shows no tokenizer.
+    """
+
+    caveat: ClassVar[str] = (
+        "This is one document: content and position cannot be separated here. For a verdict on the "
+        "model run fairspan audit."
+    )
+
+    model: str
+    document: str
+    borders: str
+    readings: tuple[Reading, ...]
+    length: int
+    unit: str
+    prompt: str
+    notes: tuple[str, ...] = ()
+
+    @cached_property
+    def view(self) -> View:
+        return view_of(self)
+
+    def save_page(self, path: Path | str) -> Path:
+        """Write a page that colours the text itself by its segments' shares."""
+        require_page(Path(path))
+        return write_file(Path(path), inspection_page(self))
+
+    @property
+    def segments(self) -> tuple[InspectedSegment, ...]:
+        """As the first treatment reads them."""
+        return self.readings[0].segments
+
+    @property
+    def n(self) -> int:
+        return len(self.segments)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as JSON can hold it, with one list of records for each frame."""
+        return {
+            "format": FORMAT,
+            "verb": "inspect",
+            **{name: getattr(self, name) for name in _HEADER},
+            "notes": list(self.notes),
+            **{name: to_records(frame) for name, frame in self.view.frames.items()},
+        }
 
 
 def view_of(inspection: Inspection) -> View:
@@ -33,16 +93,17 @@ def view_of(inspection: Inspection) -> View:
         frames=frames,
         picture=PICTURE,
         remarks=(inspection.caveat,),
-        notes=(*inspection.warnings, *inspection.notes),
+        notes=inspection.notes,
     )
 
 
 def _card(inspection: Inspection, reading: Reading) -> Card:
-    """How much is never seen; if nothing, how far apart the segments are."""
-    if reading.unseen:
-        unread = number(reading.unseen / inspection.length, ".1%")
-        return Card(reading.treatment, f"{unread} never seen", "open", ())
-    return Card(reading.treatment, f"spread {number(reading.spread)}", "plain", ())
+    """How much of the document is read."""
+    if not reading.unseen:
+        return Card(reading.treatment, "read whole", "plain", ())
+    seen = inspection.length - reading.unseen
+    badge = f"{seen:,} of {inspection.length:,} {inspection.unit} read"
+    return Card(reading.treatment, badge, "open", ())
 
 
 def _frames(inspection: Inspection) -> dict[str, pl.DataFrame]:
@@ -50,7 +111,7 @@ def _frames(inspection: Inspection) -> dict[str, pl.DataFrame]:
     verdicts = []
     readings = []
     for reading in inspection.readings:
-        names = ("treatment", "spread", "window", "unseen")
+        names = ("treatment", "window", "unseen")
         verdicts.append({name: getattr(reading, name) for name in names})
         retained = reading.retention or (None,) * inspection.n
         measured = (reading.segments, reading.share, reading.representation, retained)
