@@ -378,8 +378,9 @@ def _parse_steps(value: Any) -> Temperature:
         steps = tuple((end, number) for end, number in pairs)
     except (TypeError, ValueError):
         steps = ()
-    *ends, last = [end for end, _ in steps] or [0]
-    if last is not None or not all(_is_whole(end, 1) for end in ends) or ends != sorted(set(ends)):
+    ends = [end for end, _ in steps[:-1]]
+    rise = all(_is_whole(end, 1) for end in ends) and ends == sorted(set(ends))
+    if not steps or steps[-1][0] is not None or not rise:
         by_length = "[(256, 1.0), (512, 0.9), (None, 0.8)] or 1to256_0.9to512_0.8"
         raise DesignError(
             f"temperature must be a number or steps such as {by_length}, got {value!r}."
