@@ -48,10 +48,10 @@ class Reading:
     """What one treatment makes of the document, one value per segment.
 
     Attributes:
-        representation: cosine of the document's vector and the segment's own (METHODS: σ).
+        representation: cosine of the document's vector and the segment's own (IRF's σ).
         window: how many tokens it reads; None if nothing is known of a limit.
         unseen: how many tokens of the document are never seen.
-        retention: cosine of the segment inside the document and its own vector (METHODS: τ); empty
+        retention: cosine of the segment inside the document and its own vector (IRF's τ); empty
             unless the model takes the mean of tokens and reads the whole document.
     """
 

@@ -52,7 +52,21 @@ class Inspection(Result):
 
     @cached_property
     def view(self) -> View:
-        return view_of(self)
+        """One chart and one table of all treatments."""
+        title = f"{self.document} as embedded by {model_name(self.model)}"
+        size = f"{self.n} segments {self.borders}, {self.length:,} {self.unit}"
+        frames = _frames(self)
+        tables = (_table(self, frames["readings"]),)
+        return View(
+            title=title,
+            heading=f"{title}: {size}",
+            cards=tuple(_card(self, reading) for reading in self.readings),
+            sections=(Section("Shares", charts=(_chart(self),), tables=tables),),
+            frames=frames,
+            picture=PICTURE,
+            remarks=(self.caveat,),
+            notes=self.notes,
+        )
 
     def save_page(self, path: Path | str) -> Path:
         """Write a page that colours the text itself by its segments' shares."""
@@ -77,24 +91,6 @@ class Inspection(Result):
             "notes": list(self.notes),
             **{name: to_records(frame) for name, frame in self.view.frames.items()},
         }
-
-
-def view_of(inspection: Inspection) -> View:
-    """What one document's inspection has to show."""
-    title = f"{inspection.document} as embedded by {model_name(inspection.model)}"
-    size = f"{inspection.n} segments {inspection.borders}, {inspection.length:,} {inspection.unit}"
-    frames = _frames(inspection)
-    table = _table(inspection, frames["readings"])
-    return View(
-        title=title,
-        heading=f"{title}: {size}",
-        cards=tuple(_card(inspection, reading) for reading in inspection.readings),
-        sections=(Section("Shares", charts=(_chart(inspection),), tables=(table,)),),
-        frames=frames,
-        picture=PICTURE,
-        remarks=(inspection.caveat,),
-        notes=inspection.notes,
-    )
 
 
 def _card(inspection: Inspection, reading: Reading) -> Card:
