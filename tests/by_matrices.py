@@ -31,7 +31,7 @@ from fairspan.attention.reference import (
     sees_by_tile,
     tile_places,
 )
-from fairspan.calibration.calibration import temperature_of
+from fairspan.calibration.calibration import Calibration, Side, temperature_of
 from fairspan.model.plans import make_plan
 from fairspan.model.pooling import EVENLY
 from fairspan.model.transformer import SEGMENTS, SIDE, CalibratedTransformer
@@ -59,7 +59,7 @@ class Layout:
             [len({place.tile for place in own} - {None}) > 1 for own in self.places]
         )
 
-    def temperatures(self, temperature: float) -> Tensor:
+    def temperatures(self, temperature: Tensor) -> Tensor:
         """[N]: that of texts of several tiles, 1 of the others."""
         return torch.where(self.several, temperature, 1.0)
 
@@ -171,6 +171,8 @@ def forward_by_matrices(
     segment, how = features.get(SEGMENTS), (module.calibration, module.site, module.depth)
     plan = make_plan(*how, inputs, side, segment, only_pooled=False)
     given = {one.name: getattr(plan, one.name) for one in fields(Plan)}
+    temperature = temperatures_of(module.calibration, side, inputs)
+    given["inverse_temperature"] = 1 / temperature
     layout = None
     if module.calibration.tile_size is not None:
         layout = layout_of(module, inputs, segment)
@@ -180,7 +182,6 @@ def forward_by_matrices(
     if layout is not None:
         if module.calibration.pooling == "even" and module.calibration.short_texts == "leave":
             features[EVENLY] = torch.where(layout.several, 1.0, torch.inf)
-        temperature = temperature_of(module.calibration.temperature, side)
         given["inverse_temperature"] = 1 / layout.temperatures(temperature)
         first = _FIRST_POSITION.get(module.model.config.model_type, 0)
         if module.model.config.model_type != "t5":
@@ -193,6 +194,18 @@ def forward_by_matrices(
         AttentionMaskInterface.register(NAME, mask)
     assert len(plan.asked) == module.depth
     return features
+
+
+def temperatures_of(calibration: Calibration, side: Side, inputs: dict[str, Any]) -> Tensor:
+    """[N], LC §4.2: that of the first step that the tokens of a text do not exceed."""
+    temperature = temperature_of(calibration.temperature, side)
+    steps = temperature if isinstance(temperature, tuple) else ((None, temperature),)
+    counts = torch.as_tensor(inputs.get("attention_mask", inputs["input_ids"] * 0 + 1)).sum(dim=1)
+    found = [
+        next(value for end, value in steps if end is None or count <= end)
+        for count in counts.tolist()
+    ]
+    return torch.tensor(found, dtype=torch.float64)
 
 
 def attention_by_matrices(

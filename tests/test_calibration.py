@@ -79,6 +79,7 @@ def test_wrong_values_are_refused_with_the_choices(fields: dict[str, Any], said:
         *PRESETS.values(),
         Calibration(layers=[5, 3], bos="equal", eos="original", sides="document"),
         Calibration(layers=2, temperature=PerSide(query=1.0, document=0.8)),
+        Calibration(temperature=((256, 1.0), (None, 0.8))),
         Calibration(strength=0.0, tile_size=32),
     ],
 )

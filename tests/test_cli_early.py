@@ -91,7 +91,6 @@ MISTAKES = [
     ("inspect model page.md --dtype int3", "there is no dtype 'int3'"),
     ("audit model --corpus empty.jsonl", "empty is empty: it needs records with 'text'"),
     ("evaluate model --corpus cut.parquet", "cut.parquet is not a Parquet file"),
-    ("corpus build built --languages en,de --model model", "there is no dump of 'en'"),
     ("audit model --corpus nowhere.jsonl", "there is no file or folder 'nowhere.jsonl'"),
     (f"{AUDIT} --languages en,xx", "has no language 'xx'"),
     (f"{AUDIT} --treatments papre", "there is no treatment 'papre'"),

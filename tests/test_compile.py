@@ -18,6 +18,8 @@ SIMPLE: list[dict[str, Any]] = [{"basket_size": 7}, {"calibration": "tiles-7"}]
 EVERYTHING: list[dict[str, Any]] = [
     {"basket_size": 7, "strength": 0.5, "bos": "original", "temperature": 0.9},
     {"calibration": "tiles-7", "temperature": 0.9},
+    {"calibration": "tiles-7", "temperature": [(20, 0.9), (None, 0.7)]},
+    {"calibration": "plain", "temperature": [(20, 0.9), (None, 0.7)]},
 ]
 
 

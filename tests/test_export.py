@@ -151,6 +151,8 @@ ARCHITECTURES: list[tuple[str, str, str, Any]] = [
     ("mistral", "lasttoken", "right", {"calibration": "tiles-64", "tile_size": "window"}),
     ("bert", "mean", "right", {"calibration": "tiles-64", "tile_size": "window"}),
     ("t5", "mean", "right", {"calibration": "tiles-16"}),
+    ("bert", "mean", "left", {"calibration": "plain", "temperature": [(9, 0.9), (None, 0.5)]}),
+    ("bert", "cls", "right", {"calibration": "tiles-16", "temperature": [(40, 0.9), (None, 0.5)]}),
     ("mpnet", "cls", "right", {"calibration": "tiles-16"}),
     ("distilbert", "mean", "left", {"calibration": "plain", "pooling": "even"}),
     ("mpnet", "mean", "right", {"pooling": "even", "calibration": "tiles-16", "ridge": 0.1}),

@@ -21,10 +21,12 @@ from fairspan.corpus.document_file import read_document
 from fairspan.corpus.marked_text import mark, paragraphs
 from fairspan.corpus.sentences import sentences
 from fairspan.design.parts import balance, split_parts
+from fairspan.encoding.encoder import ModelEncoder
 from fairspan.encoding.tokens import Characters, ModelTokens, read_text
-from fairspan.errors import CorpusError, DesignError, UnsupportedModel
+from fairspan.errors import CorpusError, DesignError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
-from fairspan.studies.inspect.inspection import InspectedSegment, Reading
+from fairspan.studies.inspect.reading import InspectedSegment, Reading
+from tests.report_example import chart_of
 from tests.saying import said_by
 from tests.test_audit import cosine
 from tests.tiny import tiny_model, words
@@ -47,8 +49,7 @@ def shares(cosines: Sequence[float], counted: Sequence[int]) -> tuple[float | No
     """Those of segments of one token, which are read if they are counted."""
     seen = [int(place in counted) for place in range(len(cosines))]
     segments = [
-        InspectedSegment(place, None, None, "", 0, 0, 1, read, 0, 0)
-        for place, read in enumerate(seen)
+        InspectedSegment(place, None, None, "", 1, read, 0, 0) for place, read in enumerate(seen)
     ]
     return Reading("plain", tuple(cosines), tuple(segments), None, 0).share
 
@@ -71,7 +72,7 @@ def test_representation_is_what_encode_gives_by_hand(
         found.readings, [model, fairspan.calibrate(model, "paper", basket_size=16)], strict=True
     ):
         assert reading.representation == by_hand(by, " ".join(parts), parts)
-    assert found.text == " ".join(parts)
+    assert [one.text for one in found.segments] == parts
     assert [one.treatment for one in found.readings] == ["plain", PAPER]
 
 
@@ -89,6 +90,65 @@ def test_retention_is_the_mean_of_a_segment_s_tokens_by_hand(make_tiny: Make) ->
         assert min(reading.retention) < 0.99
     for other, pages in ((make_tiny("bert", "cls"), parts), (model, texts(300, 200, 100))):
         assert fairspan.inspect(other, pages, treatments=["none"]).readings[0].retention == ()
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        ("_span_vectors", "no token is in 'w1'"),
+        ("_tokens_of", "the model read 3 tokens of the document, and its tokenizer made 4"),
+        ("batch_to_device", "out of memory"),
+    ],
+)
+def test_why_there_is_no_retention_is_a_note(
+    make_tiny: Make, monkeypatch: pytest.MonkeyPatch, broken: str, reason: str
+) -> None:
+    """Only a model that takes no means has none without a note: that is its definition."""
+
+    def fails(*_: Any) -> Any:
+        raise RuntimeError(reason) if "memory" in reason else FairspanError(reason)
+
+    monkeypatch.setattr(f"fairspan.encoding.encoder.{broken}", fails)
+    found = fairspan.inspect(make_tiny("bert", "mean"), texts(9, 9), treatments=["plain", PAPER])
+    for reading, note in zip(found.readings, found.notes, strict=True):
+        assert reading.retention == ()
+        assert note.startswith(f"{reading.treatment}: no retention, because ")
+        assert reason in note
+        assert len(reading.representation) == 2
+    other = fairspan.inspect(make_tiny("bert", "cls"), texts(9, 9), treatments=["plain"])
+    assert (other.readings[0].retention, other.notes) == ((), ())
+
+
+def test_other_errors_are_raised(make_tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so is an error that nobody expects where retention is measured."""
+
+    def fails(*_: Any) -> Any:
+        raise IndexError("unforeseen")
+
+    model = make_tiny("bert", "mean")
+    monkeypatch.setattr(ModelEncoder, "with_spans", fails)
+    with pytest.raises(IndexError, match="unforeseen"):
+        fairspan.inspect(model, texts(9, 9), treatments=["plain"])
+    monkeypatch.setattr(ModelEncoder, "vectors", fails)
+    with pytest.raises(FairspanError, match="unforeseen"):
+        fairspan.inspect(model, texts(9, 9), treatments=["plain"])
+
+
+def test_a_cosine_of_a_part_of_a_segment_is_marked(tmp_path: Path) -> None:
+    """Of the first segment of 328 words the model reads 74, inside the document and alone."""
+    tiny_model(tmp_path / "raw", "bert", "mean", max_position_embeddings=76).save_pretrained(
+        str(tmp_path / "short")
+    )
+    found = fairspan.inspect(str(tmp_path / "short"), texts(328, 30), treatments=["plain"])
+    assert found.readings[0].representation[0] == pytest.approx(1, abs=1e-6), "the premise"
+    [table] = found.view.tables()
+    assert [cell.text for cell in table.rows[0].cells] == ["74 of 328", "100.0\xa0%", "1.000"]
+    assert table.rows[1].cells[0].text == "0 of 30"
+    points = chart_of(found.view, "shares").panels[0].series[0].points
+    assert [point.note for point in points if point is not None] == ["74 of 328", "unseen"]
+    page = found.save_page(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "74 of 328 tokens · cosine 1.000" in page
+    assert "254 tokens never seen" in page
 
 
 def test_shares_are_parts_of_the_sum() -> None:
@@ -152,31 +212,6 @@ def test_any_object_that_encodes_can_be_inspected_as_it_comes() -> None:
         fairspan.inspect(object(), ["a", "b"], treatments=["none"])  # type: ignore[arg-type]
 
 
-def test_notes_say_what_treatments_do_in_this_model(make_tiny: Make) -> None:
-    tiles = "plain+tile_size=8+pooling=auto+sides=document"
-    for pooling, pooled in (("mean", ", pooled evenly"), ("cls", "")):
-        model = make_tiny("bert", pooling)
-        found = fairspan.inspect(model, texts(20, 20), treatments=["plain", tiles])
-        assert found.notes == (f"{tiles}: tiles of 8 tokens{pooled}",)
-    segments = ["tiles-64+tiles=segments", "paper+baskets=segments"]
-    found = fairspan.inspect(model, texts(20, 20), treatments=segments)
-    assert [note.split(": ")[1] for note in found.notes] == [
-        "segments as tiles at temperature 0.8",
-        "segments as baskets",
-    ]
-
-
-def test_an_object_that_stops_reading_is_told_of() -> None:
-    class Forgetful:
-        def encode(self, sentences: list[str]) -> np.ndarray:
-            return np.array(
-                [[len(text[:50]), text[:50].count("a") + 1] for text in sentences], dtype=float
-            )
-
-    found = fairspan.inspect(Forgetful(), ["ab " * 30, "ac " * 30], treatments=["none"])
-    assert any("does not read all of this text" in note for note in found.notes)
-
-
 # --- what was never seen
 
 
@@ -195,16 +230,9 @@ def test_a_document_beyond_the_window_is_cut_and_told(
     told = [(s.tokens, s.seen, s.status) for s in found.segments]
     assert told == [(300, 300, "seen"), (200, 200, "seen"), (100, 10, "cut")]
     third = found.segments[2]
-    assert found.text[third.start : third.seen_end].split() == parts[2].split()[:10]
-    warning, remedy = found.warnings
-    assert remedy == "The whole document is read by fair: name it as a treatment."
-    beginning = " ".join(parts[2].split()[10:13])
-    # 90 of 602 are 14.95 %.
-    assert warning.startswith(
-        "The last 90 of 602 tokens (15.0\xa0%) are not in the vector, because the model reads 512"
-    )
-    assert f"“{beginning}" in warning
-    assert ": 90 of the 100 tokens of segment 3." in warning
+    assert third.text[third.first : third.last].split() == parts[2].split()[:10]
+    assert third.read == "10 of 100"
+    assert {card.badge for card in found.view.cards} == {"512 of 602 tokens read"}
     # The vector is that of the text without what the model never sees.
     read = " ".join([*parts[:2], *parts[2].split()[:10]])
     assert found.readings[0].representation == by_hand(model, read, parts)
@@ -214,7 +242,7 @@ def test_segments_that_lie_wholly_beyond_still_have_a_cosine(make_tiny: Make) ->
     model, parts = make_tiny("bert", "mean"), texts(520, 30, 30)
     found = fairspan.inspect(model, parts, treatments=["none"])
     assert [s.status for s in found.segments] == ["cut", "never seen", "never seen"]
-    assert ": segments 2 and 3, and 10 of the 520 tokens of segment 1." in found.warnings[0]
+    assert [s.read for s in found.segments] == ["510 of 520", "0 of 30", "0 of 30"]
     assert found.readings[0].share == (1.0, 0.0, 0.0)
     assert found.readings[0].representation == by_hand(model, " ".join(parts), parts)
 
@@ -244,12 +272,8 @@ def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str)
     seen = [[(s.seen, s.status) for s in one.segments] for one in found.readings]
     cut = [(40, "seen"), (8, "cut"), (0, "never seen")]
     assert seen == [cut, cut, [(40, "seen"), (30, "seen"), (20, "seen")]]
-    warning, remedy = found.warnings
-    assert warning.startswith(
-        "plain, paper: The last 42 of 92 tokens (45.7\xa0%) are not in the vector"
-    )
-    assert "segment 3, and 22 of the 30 tokens of segment 2" in warning
-    assert remedy.startswith("The whole document is read by tiles-8")
+    cut = "50 of 92 tokens read"
+    assert [card.badge for card in found.view.cards] == [cut, cut, "read whole"]
     # Half-read segments count by the part that is read, and unread ones not at all.
     first, second, _ = found.readings[0].representation
     weighed = [first, second * 8 / 30, 0.0]
@@ -271,8 +295,7 @@ def test_a_long_document_by_default_is_read_whole_in_tiles_and_cut_by_the_plain_
     found = fairspan.inspect(model, parts, progress=False)
     told = [(one.treatment, one.window, one.unseen) for one in found.readings]
     assert told == [("plain", 512, 90), ("fair", None, 0)]
-    assert found.view.cards[0].badge == "15.0\xa0% never seen"
-    assert "The whole document is read by fair." in found.warnings
+    assert [card.badge for card in found.view.cards] == ["512 of 602 tokens read", "read whole"]
     short = fairspan.inspect(model, parts[1:], progress=False)
     assert [one.treatment for one in short.readings] == ["plain", "fair"]
     assert model.max_seq_length == 512, "the caller's model stays as it is"
@@ -286,9 +309,7 @@ def test_a_tokenizer_that_cuts_at_the_start_is_believed(
     found = fairspan.inspect(model, parts, treatments=["none"])
     assert [(s.seen, s.status) for s in found.segments] == [(10, "cut"), (500, "seen")]
     first = found.segments[0]
-    assert found.text[first.seen_start : first.seen_end].split() == parts[0].split()[-10:]
-    assert f"“{' '.join(parts[0].split()[:3])}" in found.warnings[0]
-    assert found.warnings[0].startswith("The first 90 of 602 tokens")
+    assert first.text[first.first : first.last].split() == parts[0].split()[-10:]
 
 
 @pytest.mark.parametrize("name", ["minilm", "granite"])
@@ -421,7 +442,7 @@ def test_a_text_without_borders_is_split_into_parts(make_tiny: Make) -> None:
     found = fairspan.inspect(model, text, treatments=["none"])
     assert [segment.tokens for segment in found.segments] == [21, 19, 21, 20]
     assert found.borders == "in parts of about equal length"
-    assert found.text == text
+    assert " ".join(segment.text for segment in found.segments).split() == text.split()
     found = fairspan.inspect(model, text, treatments=["none"], parts=2)
     assert [segment.tokens for segment in found.segments] == [40, 41]
 
@@ -487,8 +508,8 @@ def test_what_cannot_be_read_is_told_in_one_line(
 @pytest.mark.parametrize(
     ("document", "options", "said"),
     [
-        (["w1 w2"], {}, "one segment as given"),
-        ("w1 w2", {}, "one sentence"),
+        (["w1 w2"], {}, "one segment as given, and shares need two"),
+        ("w1 w2", {}, "the text has 1 sentences and cannot have 2 parts"),
         ("w1 w2", {"borders": "line"}, "one segment by lines"),
         (["w1", "w2"], {"parts": 2}, "the segments are given"),
         ("w1.\nw2.", {"parts": 2, "borders": "line"}, "omit one of them"),

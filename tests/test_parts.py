@@ -133,24 +133,6 @@ def test_quality_by_the_number_of_vectors(make_tiny: Make, tmp_path: Path) -> No
     assert panel.spots == pytest.approx((0, np.log(1.5) / np.log(3.25), 1))
 
 
-def test_inspect_shows_the_parts(make_tiny: Make) -> None:
-    model = make_tiny("bert", "mean", max_position_embeddings=FITS)
-    how = {"treatments": ["plain", "tiles-128+short_texts=leave"], "progress": False}
-    shown = fairspan.inspect(model, DOCUMENTS[0], vectors=3, **how)
-    parts = fairspan.encode_parts(model, DOCUMENTS[:1], vectors=3)
-    segments = shown.readings[1].segments
-    assert [[segment.start, segment.end] for segment in segments] == parts.span.tolist()
-    assert shown.borders == "in the parts that have a vector each"
-    for changes, text, message in (
-        ({"vectors": 3}, DOCUMENTS[1], "it has one vector, as all texts of up to 128 tokens"),
-        ({"vectors": 3, "parts": 2}, DOCUMENTS[0], "omit borders and parts"),
-        ({"vectors": 0}, DOCUMENTS[0], "vectors must be a whole number of at least 1, got 0"),
-        ({"vectors": 2}, ["One.", "Two."], "the segments are given"),
-    ):
-        with pytest.raises(fairspan.DesignError, match=message):
-            fairspan.inspect(model, text, **how, **changes)
-
-
 def records(texts: list[str]) -> list[dict[str, str]]:
     return [{"id": f"d{number}", "text": text} for number, text in enumerate(texts)]
 

@@ -77,7 +77,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "bert-mean": {"temperature": {"query": 0.9, "document": 0.7}},
     "mpnet-mean": {"temperature": 0.8, "scale_position_bias": True},
     "qwen3-lasttoken": {"layers": [1, 3], "short_texts": "leave"},
-    "modernbert-mean": {"tile_size": 16, "temperature": 0.8},
+    "modernbert-mean": {"tile_size": 16, "temperature": [[20, 0.9], [None, 0.8]]},
     "router": {"sides": "document"},
     "dense": {"layers": "all", "sides": "query"},
 }

@@ -78,7 +78,8 @@ def test_shares_are_those_of_inspect(desk: Desk, plain: Any, served: Any) -> Non
     for own, other in zip(found.readings, expected.readings, strict=True):
         assert own.representation == pytest.approx(other.representation, abs=ROUNDING)
     # And by hand, with the model that is served.
-    whole, *alone = served.encode_document([found.text, *(one.text for one in found.segments)])
+    texts = [one.text for one in found.segments]
+    whole, *alone = served.encode_document([" ".join(texts), *texts])
     cosines = [cosine(whole, one) for one in alone]
     assert found.readings[1].representation == pytest.approx(cosines, abs=ROUNDING)
 

@@ -208,7 +208,11 @@ CALIBRATIONS = st.builds(
     bos=st.sampled_from(["auto", "basket", "equal", "original"]),
     eos=st.sampled_from(["auto", "basket", "equal", "original"]),
     short_texts=st.sampled_from(["calibrate", "leave"]),
-    temperature=st.one_of(st.floats(0.01, 1), st.just(PerSide(query=1.0, document=0.8))),
+    temperature=st.one_of(
+        st.floats(0.01, 1),
+        st.just(PerSide(query=1.0, document=0.8)),
+        st.just(((256, 1.0), (None, 0.8))),
+    ),
     scale_position_bias=st.booleans(),
     pooling=st.sampled_from(["model", "even", "auto"]),
     ridge=st.floats(1e-3, 10),

@@ -62,10 +62,12 @@ class PerSide:
             object.__setattr__(self, side, check_temperature(getattr(self, side)))
 
 
-Temperature = float | PerSide
+Steps = tuple[tuple[int | None, float], ...]
+"""Temperatures by length: tokens of the whole text up to which, None for any number, and values."""
+Temperature = float | PerSide | Steps
 
 
-def temperature_of(temperature: Temperature, side: Side) -> float:
+def temperature_of(temperature: Temperature, side: Side) -> float | Steps:
     """The part of `temperature` that acts on one side."""
     return getattr(temperature, side) if isinstance(temperature, PerSide) else temperature
 
@@ -90,7 +92,8 @@ class Calibration:
             texts are those that fit into the window and have at most 512 tokens; with baskets,
             those that do not fill one.
         temperature: divides the attention scores before the softmax, above 0 and at most 1: a
-            number, or a `PerSide`. With tiles it only affects texts of several tiles.
+            number, a `PerSide`, or steps by the tokens of the whole text, such as [(256, 1.0),
+            (None, 0.8)]. With tiles it only affects texts of several tiles.
         sides: "both", or only "document" (also plain `encode`) or "query" (`encode_query`).
         scale_position_bias: whether the temperature also divides an additive position bias (T5,
             MPNet). The published equation does not, the published code does.
@@ -243,7 +246,10 @@ class Calibration:
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, with the version of its layout."""
         layers = [*self.layers] if isinstance(self.layers, tuple) else self.layers
-        return {"format": self.FORMAT, **asdict(self), "layers": layers}
+        fields = {"format": self.FORMAT, **asdict(self), "layers": layers}
+        if isinstance(self.temperature, tuple):
+            fields["temperature"] = [[*step] for step in self.temperature]
+        return fields
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Calibration:
@@ -349,7 +355,7 @@ def _is_whole(value: Any, least: int) -> bool:
 
 
 def _parse_temperature(value: Any) -> Temperature:
-    """A temperature from a number, or from a mapping by side as in JSON."""
+    """A temperature from a number, a mapping by side as in JSON, or steps by length."""
     if isinstance(value, PerSide):
         return value
     if isinstance(value, Mapping):
@@ -357,7 +363,30 @@ def _parse_temperature(value: Any) -> Temperature:
             return PerSide(**value)
         keys = sorted(map(str, value))
         raise DesignError(f"temperature by side takes the keys 'query' and 'document', got {keys}.")
+    if isinstance(value, str | list | tuple):
+        return _parse_steps(value)
     return check_temperature(value)
+
+
+def _parse_steps(value: Any) -> Temperature:
+    """Steps from pairs, or from a text such as "1to256_0.8"; a number if all are equal."""
+    pairs = value
+    try:
+        if isinstance(value, str):
+            words = [word.partition("to") for word in value.split("_")]
+            pairs = [(json.loads(end or "null"), json.loads(number)) for number, _, end in words]
+        steps = tuple((end, number) for end, number in pairs)
+    except (TypeError, ValueError):
+        steps = ()
+    ends = [end for end, _ in steps[:-1]]
+    rise = all(_is_whole(end, 1) for end in ends) and ends == sorted(set(ends))
+    if not steps or steps[-1][0] is not None or not rise:
+        by_length = "[(256, 1.0), (512, 0.9), (None, 0.8)] or 1to256_0.9to512_0.8"
+        raise DesignError(
+            f"temperature must be a number or steps such as {by_length}, got {value!r}."
+        )
+    steps = tuple((end, check_temperature(number)) for end, number in steps)
+    return steps if len({number for _, number in steps}) > 1 else steps[0][1]
 
 
 def _parse_layers(value: Any) -> Layers:

@@ -12,6 +12,7 @@ A name is a base and changes of it. White space around bases, fields and values 
     baseline  = "chunk-mean" , [ "-" , ( count | "window" ) ] ;
     field     = a field of `Calibration` | "baskets" | "tiles" | "chunks" ;
     value     = JSON or other text, without "+" ;  (* of the last three fields: "segments" *)
+                (* of temperature also steps, value "to" tokens, such as 1to256_0.9to512_0.8 *)
     count     = digits that do not begin with 0 ;
 """
 
@@ -159,6 +160,12 @@ def name_sides(temperature: PerSide) -> str:
     return f"q {query.removesuffix('.0')}, d {document.removesuffix('.0')}"
 
 
+def name_steps(steps: Sequence[Sequence[float | None]]) -> str:
+    """Temperatures by length as a field has them, such as "1to256_0.8"."""
+    words = [(str(number).removesuffix(".0"), f"to{end}" if end else "") for end, number in steps]
+    return "_".join(map("".join, words))
+
+
 def _read_table(table: Mapping[str, Any]) -> Treatment:
     """A treatment from a table such as {"name": "mine", "preset": "fair", "temperature": 0.9}."""
     changes = dict(table)
@@ -248,5 +255,7 @@ def _as_change_of(base: str, calibration: Calibration) -> str:
     for field, value in calibration.to_dict().items():
         if value != unchanged[field]:
             written = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+            if field == "temperature" and isinstance(value, list):
+                written = name_steps(value)
             parts.append(f"{field}={written.removesuffix('.0')}")
     return "+".join(parts)

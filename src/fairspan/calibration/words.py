@@ -44,6 +44,11 @@ def in_words(calibration: Calibration, *, by_segments: bool = False) -> str:
     temperature = calibration.temperature
     if isinstance(temperature, PerSide):
         words.append(f"temperatures {asdict(temperature)}")
+    elif isinstance(temperature, tuple):
+        steps = [
+            f"{number:g} {f'to {end} tokens' if end else 'beyond'}" for end, number in temperature
+        ]
+        words.append(f"temperature {', '.join(steps)}")
     elif temperature != 1:
         words.append(f"temperature {temperature:g}")
     pooling = _POOLINGS[calibration.pooling]

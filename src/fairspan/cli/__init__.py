@@ -15,8 +15,7 @@ from fairspan.report.text import printable
 # Modules and their commands, in the order of `--help`.
 _COMMANDS = (
     "audit:audit models:calibrate studies:evaluate studies:tune studies:collapse runs:compare "
-    "inspect:inspect embed:embed serve:serve models:export runs:report corpus:corpus "
-    "completion:completion"
+    "inspect:inspect embed:embed serve:serve models:export runs:report completion:completion"
 )
 # No prompt in place of the model's own, and no title.
 _MAY_BE_EMPTY = ("--prompt", "--query-prompt", "--title")

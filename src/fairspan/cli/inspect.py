@@ -21,7 +21,6 @@ def inspect(
     *,
     borders: str = "auto",
     parts: int | None = None,
-    vectors: int | None = None,
     treatments: Sequence[str] | None = None,
     prompt: str | None = None,
     picture: Path | None = None,
@@ -47,7 +46,6 @@ def inspect(
         borders: how segments are found: heading, rule, blank, line or parts. auto: the file's own
             segments, otherwise headings in Markdown and rules in text, otherwise parts.
         parts: number of about equal parts to split the text into, at paragraphs. By default 4.
-        vectors: show the parts that embed gives a vector each, for so many per document.
         treatments: what is compared: plain, fair, tiles-64, fair+tiles=segments, … By default plain
             and fair.
         prompt: text put before every text. By default the model's own.
@@ -76,7 +74,6 @@ def inspect(
             treatments=treatments,
             borders=borders,
             parts=parts,
-            vectors=vectors,
             prompt=prompt,
             name="stdin" if file == STDIN else Path(file).name,
             progress=progress,

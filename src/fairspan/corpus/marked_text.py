@@ -22,7 +22,6 @@ NAMES = {
     "blank": "by blank lines",
     "line": "by lines",
     "parts": "in parts of about equal length",
-    "vectors": "in the parts that have a vector each",
 }
 SEPARATOR = " "
 _PARAGRAPH = re.compile(r"\S.*(?:\n[^\S\n]*\S.*)*")

@@ -28,8 +28,8 @@ from fairspan.corpus.rows import (
 from fairspan.corpus.segment import describe, few
 from fairspan.errors import CorpusError
 
-BUILT = "corpus.json"
-"""What `corpus build` writes beside its files: their sources."""
+_SOURCES = "corpus.json"
+"""May be beside the files of a corpus: what they were made from."""
 _DATA = (*LINES, *PARQUET)
 _SUFFIX = re.compile(r"\.\w{1,12}")
 _ON_HUB = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(:[^:/]+){0,2}")
@@ -186,6 +186,6 @@ def _kind(file: Path) -> str:
         return "linked folder(s)" if file.is_dir() else "dangling link(s)"
     if _is_hidden(file.name):
         return "hidden" if file.is_dir() or ends_in(file.name, ENDINGS) else ""
-    if file.name == BUILT:
+    if file.name == _SOURCES:
         return ""
     return file.suffix.lower() if _SUFFIX.fullmatch(file.suffix) else "without a suffix"

@@ -9,7 +9,7 @@ from fairspan.attention.baskets import CONTENT, Baskets, fixed_baskets, segment_
 from fairspan.attention.plan import BasketRule, Plan
 from fairspan.attention.shares import SpecialShares
 from fairspan.attention.tiles import Tiles
-from fairspan.calibration.calibration import Calibration, Side, temperature_of
+from fairspan.calibration.calibration import Calibration, Side, Steps, temperature_of
 from fairspan.model.pooling import PROMPT, PoolingSite
 from fairspan.model.segments import UNSEGMENTED
 from fairspan.model.tiling import Tiling
@@ -39,12 +39,11 @@ def make_plan(
     valid = (torch.ones_like(inputs["input_ids"]) if mask is None else mask).bool()
     prompt = inputs.get(PROMPT)
     layers = calibration.layer_numbers(depth) if calibration.strength > 0 else frozenset()
-    sharper = 1 / temperature_of(calibration.temperature, side)
     tiles = None
-    inverse_temperature: float | Tensor = sharper
+    inverse_temperature = _inverse(temperature_of(calibration.temperature, side), valid)
     if tiling is not None:
         tiles = tiling.lay(calibration, site, valid, prompt, segment)
-        inverse_temperature = _where_several(sharper, tiles)
+        inverse_temperature = _where_several(inverse_temperature, tiles)
     last = depth - 1
     one_row_is_enough = site.pooling != "mean" and (last in layers or tiles is not None)
 
@@ -64,9 +63,21 @@ def make_plan(
     )
 
 
-def _where_several(sharper: float, tiles: Tiles | None) -> float | Tensor:
+def _inverse(temperature: float | Steps, valid: Tensor) -> float | Tensor:
+    """1/temperature; [N] if it goes by length (LC §4.2), the number of `valid` [N, L] tokens."""
+    if not isinstance(temperature, tuple):
+        return 1 / temperature
+    length = valid.sum(dim=1)
+    *steps, (_, last) = temperature
+    inverse = torch.full_like(length, 1 / last, dtype=torch.float32)
+    for end, value in reversed(steps):
+        inverse = torch.where(length <= (end or 0), 1 / value, inverse)
+    return inverse
+
+
+def _where_several(sharper: float | Tensor, tiles: Tiles | None) -> float | Tensor:
     """The inverse temperature of texts of several tiles, 1 for others; [N] if both may occur."""
-    if tiles is None or sharper == 1:
+    if tiles is None or (isinstance(sharper, float) and sharper == 1):
         return 1.0
     if not tiles.padded:
         return sharper

@@ -236,7 +236,10 @@ class CalibratedTransformer(SafeTransformer):
                 features[EVENLY] = evenly(plan_of(only_pooled=False).tiles)
             return self._read_parts(features, parts, all_tokens, **kwargs)
         plan = plan_of(only_pooled=self._reads_only_pooled()) if acts else Plan()
-        is_plain = plan.tiles is None and not plan.layers and plan.inverse_temperature == 1.0
+        has_temperature = (
+            isinstance(plan.inverse_temperature, Tensor) or plan.inverse_temperature != 1
+        )
+        is_plain = plan.tiles is None and not plan.layers and not has_temperature
         run = super().forward if is_plain else partial(self._run, plan=plan)
         features.update(run(inputs, **kwargs))
         # Not before the pass is launched: a GPU would have to wait for it.

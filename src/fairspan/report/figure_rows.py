@@ -42,7 +42,7 @@ def draw_rows(chart: Chart) -> Figure:
     first.set_yticks(range(len(labels)), labels, fontsize=8)
     first.set_ylim(len(labels) - 0.5, -0.5)
     # Room at the right for the numbers.
-    first.set_xlim(low, high + 0.6 * (high - low))
+    first.set_xlim(low, high + 0.7 * (high - low))
     marks = ticks(low, high)
     if len(marks) >= 6:
         marks = marks[::2]
@@ -76,12 +76,12 @@ def _draw_bars(axes: Any, chart: Chart, series: Series) -> None:
     hatched = {"facecolor": "none", "edgecolor": "#c8c8c8", "hatch": "////", "linewidth": 0}
     for row, point in enumerate(series.points):
         if point is None:
-            _write(axes, UNKNOWN, 0.8, row)
+            _write(axes, UNKNOWN, 0.76, row)
             continue
         axes.barh(row, point.estimate, 0.72, **style)
         if point.void:
-            axes.axhspan(row - 0.36, row + 0.36, xmax=0.6, **hatched)
-        _write(axes, number(point.estimate, chart.form), 0.8, row)
+            axes.axhspan(row - 0.36, row + 0.36, xmax=0.58, **hatched)
+        _write(axes, number(point.estimate, chart.form), 0.76, row)
         _write(axes, point.note, 1.0, row, colour="#666666")
 
 

@@ -22,9 +22,9 @@ from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.window import Window, set_window
 from fairspan.report.text import model_name
 from fairspan.runs.subject import Subject, Treated, open_subject
-from fairspan.studies.inspect.inspection import Inspection
 from fairspan.studies.inspect.lens import focus
 from fairspan.studies.inspect.run import look_through
+from fairspan.studies.inspect.view import Inspection
 
 MOST_TOKENS = 32_768
 """Of a document, its markup included."""
@@ -88,7 +88,7 @@ class Desk:
                 f"the text has {length:,} {counter.unit}, and the page takes {MOST_TOKENS:,}: use "
                 "a shorter document here, or fairspan inspect on the command line."
             )
-        lens = focus(document.marked(), counter)
+        marked = focus(document.marked(), counter)
         vectors: dict[bytes, np.ndarray] = {}
 
         def embed(encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
@@ -103,7 +103,7 @@ class Desk:
                 vectors.update(zip(missing, computed, strict=True))
             return np.stack([vectors[key] for key in keys])
 
-        return look_through(lens, self.subject, self.treated, embed, name=document.name)
+        return look_through(marked, self.subject, self.treated, embed, document.name)
 
 
 def open_desk(model: SentenceTransformer, name: str | None = None) -> Desk:

@@ -21,8 +21,7 @@ from fairspan.report.render import policy, render, render_part
 from fairspan.serving.batcher import Batcher
 from fairspan.serving.desk import Desk, Document
 from fairspan.serving.protocol import busy, read_object, wrong
-from fairspan.studies.inspect.inspection import Inspection
-from fairspan.studies.inspect.view import PACKAGE, page_pieces
+from fairspan.studies.inspect.view import PACKAGE, Inspection, page_pieces
 
 # Several times what the desk takes in tokens, and no more than a text field shows without delay.
 MOST_BYTES = 500_000

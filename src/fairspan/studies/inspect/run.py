@@ -1,41 +1,25 @@
 """`inspect`: one document before and after calibration (IRF's Figure 2)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from fairspan.calibration.calibration import WIDEST_WINDOW
-from fairspan.calibration.treatment import (
-    DEFAULT_TREATMENTS,
-    PLAIN,
-    AnyTreatment,
-    as_treatments,
-)
-from fairspan.calibration.words import in_words
-from fairspan.corpus.marked_text import NAMES
-from fairspan.encoding.encoder import AnyModel, ModelEncoder, Text, refuse_other_spaces
-from fairspan.encoding.fill import Tally, reads_to_end
-from fairspan.encoding.part_vectors import tokens_that_fit
-from fairspan.encoding.parts import PartRule
+from fairspan.calibration.treatment import DEFAULT_TREATMENTS, PLAIN, AnyTreatment, as_treatments
+from fairspan.corpus.marked_text import NAMES, MarkedText
+from fairspan.encoding.encoder import AnyModel, Text, refuse_other_spaces
+from fairspan.encoding.fill import Tally
 from fairspan.encoding.store import Store
-from fairspan.errors import DesignError, FairspanError, require_whole
+from fairspan.errors import DesignError, FairspanError, UnsupportedModel, first_line, require_whole
 from fairspan.model.loading import Loading
-from fairspan.model.transformer import calibrated_transformers
 from fairspan.runs.progress import Progress, as_progress
 from fairspan.runs.subject import Embed, Embedder, Subject, Treated, batch_budget, open_subject
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note
 from fairspan.stats.geometry import cosines_of_pairs, representation
-from fairspan.studies.inspect.inspection import Inspection, Reading
-from fairspan.studies.inspect.lens import AnyDocument, Lens, focus
-from fairspan.studies.inspect.view import inspection_page, view_of
-
-ReadStored = Callable[[Sequence[bytes]], list[np.ndarray]]
-UNREAD = (
-    "the vector stays the same without the last words: the model does not read all of this text"
-)
+from fairspan.studies.inspect.lens import AnyDocument, focus, read_segments
+from fairspan.studies.inspect.reading import Reading
+from fairspan.studies.inspect.view import Inspection
 
 
 def inspect(
@@ -45,15 +29,12 @@ def inspect(
     treatments: Sequence[AnyTreatment] | None = None,
     borders: str = "auto",
     parts: int | None = None,
-    vectors: int | None = None,
     prompt: str | None = None,
     name: str = "document",
-    model_name: str | None = None,
     max_seq_length: int | None = None,
     device: str | None = None,
     dtype: str | None = None,
     trust_remote_code: bool = False,
-    batch_tokens: int | None = None,
     progress: bool | Progress = True,
 ) -> Inspection:
     """Measure how much of each segment is in the vector of one document, under every treatment.
@@ -68,135 +49,92 @@ def inspect(
             or "auto".
         parts: number of about equal parts that a text without borders is split into; by default 4,
             or fewer if it has fewer sentences.
-        vectors: show the parts that `embed` gives a vector each, for so many per document.
         prompt: put before every text; by default the model's own document prompt.
-        name, model_name: what the result calls the document and the model.
+        name: what the result calls the document.
         max_seq_length: as in `audit`; by default treatments in tiles read the whole document.
         device, dtype, trust_remote_code: as in `audit`.
-        batch_tokens: number of tokens in a batch, padding included.
         progress: True for a bar, False for none, or an object that shows it.
     """
     shown = as_progress(progress)
     for treatment in as_treatments((PLAIN,) if treatments is None else treatments):
         if treatment.chunks:
-            raise DesignError(
-                f"{treatment.name} has no single pass over a document and cannot be inspected: run "
-                "an audit."
-            )
+            wrong = f"{treatment.name} has no single pass over a document and cannot be inspected"
+            raise DesignError(f"{wrong}: run an audit.")
     loading = Loading(max_seq_length, device, dtype, trust_remote_code)
     if parts is not None:
         require_whole("parts", parts, least=2)
-    rule = None if vectors is None else PartRule(vectors)
-    subject = open_subject(model, name=model_name, loading=loading, progress=shown)
-    subject = subject.with_prompts(prompt)
-    fits = tokens_that_fit(subject.model) if subject.is_open else WIDEST_WINDOW
-    lens = focus(document, subject.counter, borders=borders, parts=parts, rule=rule, fits=fits)
+    subject = open_subject(model, loading=loading, progress=shown).with_prompts(prompt)
     if treatments is None:
         treatments = DEFAULT_TREATMENTS if subject.is_open else (PLAIN,)
     chosen = as_treatments(treatments)
     subject = subject.reading(chosen)
-    lens = replace(lens, counter=subject.counter)
+    marked = focus(document, subject.counter, borders=borders, parts=parts)
     refuse_unsuited(subject, chosen)
-    budget = batch_budget(subject.model, batch_tokens)
+    texts = [marked.text, *(marked.text[piece.start : piece.end] for piece in marked.pieces)]
     with Store(":memory:") as store:
-        embedder = Embedder(store, budget, Tally(), shown)
-        embed = embedder.embed
+        embedder = Embedder(store, batch_budget(subject.model), Tally(), shown)
         treated = [subject.under(treatment, lasting=False) for treatment in chosen]
-        shown.start(len(chosen) * sum(subject.counter.count_whole([lens.text, *lens.texts])))
+        shown.start(len(chosen) * sum(subject.counter.count_whole(texts)))
         try:
-            return look_through(lens, subject, treated, embed, name=name, read=embedder.read)
+            return look_through(marked, subject, treated, embedder.embed, name, retention=True)
         finally:
             shown.stop()
 
 
 def look_through(
-    lens: Lens,
+    marked: MarkedText,
     subject: Subject,
     treated: Sequence[Treated],
     embed: Embed,
-    *,
     name: str,
-    read: ReadStored | None = None,
+    *,
+    retention: bool = False,
 ) -> Inspection:
     """What `inspect` finds, of a model that is loaded and treated.
 
-    Retention is measured with what can `read` the vectors that `embed` stored.
+    For `retention` the model reads the document once more.
     """
-    encoders = [item.documents for item in treated]
-    windows = [encoder.window or lens.length for encoder in encoders]
-    notes = [*filter(None, map(_meaning, treated))]
-    notes += limit_note(subject, [min(lens.length, *windows)])
-    whole = Text(lens.text, lens.length)
-    if not subject.is_open and not all(
-        reads_to_end(encoder, whole, Tally()) for encoder in encoders
-    ):
-        notes.insert(0, UNREAD)
+    counter = subject.counter
+    (length,) = counter.count_whole([marked.text])
+    spans = tuple((piece.start, piece.end) for piece in marked.pieces)
+    texts = [marked.text[slice(*span)] for span in spans]
+    parts = [*map(Text, texts, counter.count_whole(texts))]
+    document = Text(marked.text, length, borders=tuple(start for start, _ in spans))
+    windows = [item.documents.window for item in treated]
+    notes = limit_note(subject, [min(length, *(window or length for window in windows))])
+    readings = []
+    for item, window in zip(treated, windows, strict=True):
+        segments, unseen = read_segments(marked, counter, window or length)
+        alone = embed(item.segments, parts)
+        (whole,) = embed(item.documents, [document])
+        cosines = tuple(representation(whole, alone).tolist())
+        treatment = item.treatment.name
+        retained: tuple[float, ...] = ()
+        if retention and not unseen and _takes_means(item.model):
+            try:
+                [(_, inside)] = item.documents.with_spans([replace(document, spans=spans)])
+                retained = tuple(cosines_of_pairs(inside, alone).tolist())
+            except (FairspanError, RuntimeError) as error:
+                notes.append(f"{treatment}: no retention, because {first_line(error)}")
+        readings.append(Reading(treatment, cosines, segments, window, unseen, retained))
     return Inspection(
         model=subject.name,
         document=name,
-        text=lens.text,
-        borders=NAMES[lens.borders],
-        readings=tuple(_reading(lens, item, embed, read) for item in treated),
-        length=lens.length,
-        unit=lens.counter.unit,
+        borders=NAMES[marked.borders],
+        readings=tuple(readings),
+        length=length,
+        unit=counter.unit,
         prompt=subject.prompts["document"],
-        show=view_of,
-        write=inspection_page,
         notes=tuple(notes),
     )
 
 
-def _meaning(treated: Treated) -> str:
-    """What a treatment's name stands for in this model; empty where it changes nothing."""
-    encoder = treated.documents
-    modules = calibrated_transformers(encoder.model) if isinstance(encoder, ModelEncoder) else ()
-    treatment = treated.treatment
-    words = {
-        in_words(module.calibration, by_segments=treatment.by_segments)
-        for module in modules
-        if module.calibration.acts
-    }
-    return f"{treatment.name}: {', '.join(sorted(words))}" if words else ""
-
-
-def _reading(lens: Lens, treated: Treated, embed: Embed, read: ReadStored | None) -> Reading:
-    """What a treatment makes of the document, as far as it reads it."""
-    lens = lens.up_to(treated.documents.window)
-    texts = map(Text, lens.texts, lens.counter.count_whole(lens.texts))
-    alone = embed(treated.segments, list(texts))
-    borders = tuple(piece.start for piece in lens.pieces)
-    document = Text(lens.text, lens.length, borders=borders)
-    retained: tuple[float, ...] = ()
-    if read is not None and not lens.unseen:
-        spans = tuple((piece.start, piece.end) for piece in lens.pieces)
-        retained = _retention(replace(document, spans=spans), alone, treated, embed, read)
-    if read is not None and retained:
-        (whole,) = read([treated.documents.key(document)])
-    else:
-        (whole,) = embed(treated.documents, [document])
-    return Reading(
-        treated.treatment.name,
-        tuple(representation(whole, alone).tolist()),
-        lens.segments(),
-        lens.counter.window,
-        lens.unseen,
-        retained,
-    )
-
-
-def _retention(
-    document: Text, alone: np.ndarray, treated: Treated, embed: Embed, read: ReadStored
-) -> tuple[float, ...]:
-    """How much of alone[n, d] the spans of the document keep; empty where that is not defined.
-
-    It is not for other poolings, and where tokens cannot be assigned to segments.
-    """
-    if not isinstance(treated.model, SentenceTransformer):
-        return ()
+def _takes_means(model: AnyModel) -> bool:
+    """Whether retention is defined: a vector is the mean of the tokens, in their space."""
+    if not isinstance(model, SentenceTransformer):
+        return False
     try:
-        refuse_other_spaces(treated.model, "retention", of_means=True)
-        embed(treated.documents, [document])
-    except FairspanError:
-        return ()
-    (inside,) = read([treated.documents.span_key(document)])
-    return tuple(cosines_of_pairs(inside.reshape(alone.shape), alone).tolist())
+        refuse_other_spaces(model, "retention", of_means=True)
+    except UnsupportedModel:
+        return False
+    return True

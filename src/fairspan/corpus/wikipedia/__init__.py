@@ -1,1 +1,0 @@
-"""Comparable corpora from Wikipedia's dumps."""
