@@ -19,7 +19,9 @@ from fairspan.report.chart import Panel
 from fairspan.report.page import Part, make_page
 from fairspan.runs.log import RunLog
 from fairspan.stats.intervals import t_interval
-from fairspan.studies.collapse.summary import Slopes, enough, frames_of
+from fairspan.studies.collapse.slopes import Slopes
+from fairspan.studies.collapse.steps import with_steps
+from fairspan.studies.collapse.summary import enough, frames_of
 from fairspan.studies.collapse.view import NAMES, write_results
 from tests.length_studies import (
     DOCUMENTS,
@@ -241,6 +243,32 @@ def test_what_to_do(
         assert as_calibration(str(tmp_path)).temperature == 0.8
 
 
+def test_a_temperature_by_length_is_made_of_those_that_were_tried(tmp_path: Path) -> None:
+    """No temperature is enough for all lengths. 1 up to 100 tokens and 0.8 beyond them is, with the
+    slope of a treatment that is measured with these steps."""
+    curves = {PLAIN: above(0, 0, 0.05, 0.05), STRONG: above(-0.05, -0.05, 0, 0)}
+    shares = dict.fromkeys(curves, (0.9,) * 4)
+    log = study_of(tmp_path / "apart", curves, rows=share_rows_of(shares))
+    steps = "plain+temperature=1to141_0.8"
+    assert log.verdicts["verdict"].to_list() == ["biased", "biased"]
+    assert log.frame("suggestion")["treatment"].to_list() == [steps]
+    assert f"{steps} is shown to undo this, by the length of texts: give this run" in (
+        log.view.meaning
+    )
+    write_results(log)
+    assert as_calibration(str(tmp_path / "apart")).temperature == ((141, 1.0), (None, 0.8))
+    found = with_steps(log, dict(zip(LENGTHS, LENGTHS, strict=True)), paired=True)
+    # Two temperatures in both orders, with a border between any two lengths.
+    assert len(found) == 6
+    measured = study_of(tmp_path / "together", {PLAIN: curves[PLAIN], steps: above(0, 0, 0, 0)})
+    slope = measured.frame("geometry").filter(
+        pl.col("length").is_null(), treatment=steps, measure="cosine"
+    )
+    assert found[steps].of["cosine"].estimate == pytest.approx(slope["estimate"][0], abs=1e-12)
+    assert found[steps].of["cosine"].high == pytest.approx(slope["high"][0], abs=1e-12)
+    assert found[steps].of["cosine, jump"].estimate == pytest.approx(0, abs=1e-12)
+
+
 def test_without_a_share_nothing_is_ruled_out(tmp_path: Path) -> None:
     log = study_of(tmp_path, {PLAIN: FLAT})
     assert log.verdicts["verdict"][0] == "fair"
@@ -263,7 +291,11 @@ def test_a_share_that_is_open_keeps_anything_from_being_ruled_out(tmp_path: Path
 
 
 def test_a_treatment_has_to_be_level_as_well(tmp_path: Path) -> None:
-    """Its cosines are flat and its share rises: a bias of its own, whatever the plain model's."""
+    """Its cosines are flat and its share rises: a bias of its own, whatever the plain model's.
+
+    With the plain model's share of the shortest texts, the slope of the share would be level, by a
+    jump.
+    """
     shares = {PLAIN: (0.9,) * 4, STRONG: (0.8, 0.83, 0.86, 0.89)}
     log = study_of(tmp_path, {PLAIN: RISING, STRONG: FLAT}, rows=share_rows_of(shares))
     assert log.verdicts["verdict"].to_list() == ["biased", "biased"]
@@ -276,7 +308,7 @@ def test_advice_is_rarely_wrong(tmp_path: Path) -> None:
     Without a correction it is a fifth of them.
     """
     rng = np.random.default_rng(0)
-    names = [f"tempscale+temperature={1 - step / 10:g}" for step in range(1, 6)]
+    names = [f"tiles-{16 * step}" for step in range(1, 6)]
     log = study_of(tmp_path, dict.fromkeys((PLAIN, *names), FLAT))
     plain = Slopes({"cosine": t_interval(0.02, 0.001, 30)}, 0.005)
     wrong = [0, 0]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from fairspan.calibration.treatment import Treatment
+from fairspan.calibration.treatment import Treatment, as_treatment
 from fairspan.report.chart import Chart, Panel, Series, on_log_axis, point
 from fairspan.report.frames import interval, values_of
 from fairspan.report.table import VERDICTS, Column, Table
@@ -139,6 +139,8 @@ class _Shown:
 def write_results(log: RunLog) -> None:
     """Write the calibration of the suggested treatment, if there is one."""
     suggested = log.frame("suggestion")["treatment"][0]
-    for treatment in map(Treatment.from_dict, log.spec["treatments"]):
-        if treatment.name == suggested:
-            write_calibration(log.folder, treatment.calibration)
+    if suggested is not None:
+        asked = {treatment["name"]: treatment for treatment in log.spec["treatments"]}
+        # What is made of several treatments was not asked for, and its name says all of it.
+        known = Treatment.from_dict(asked[suggested]) if suggested in asked else None
+        write_calibration(log.folder, (known or as_treatment(suggested)).calibration)
