@@ -1,0 +1,173 @@
+"""IRF's open questions: basket size × layers, what is left of a vector, and what it costs.
+
+IRF is "Information Representation Fairness in Long-Document Embeddings" (2026, arXiv 2601.16934).
+It tries baskets of 128 and 512 in the last layer and the last half, on one encoder, without
+timings. This measures any grid on any model that `calibrate` takes, a decoder such as
+Qwen/Qwen3-Embedding-0.6B as well: the spread between positions, the fidelity (the cosine of the
+calibrated and the plain vector of a document), and the time of encoding relative to the plain
+model. It chooses nothing: `fairspan tune` does, on data of your own.
+
+Time: documents are embedded once for each pair. 9 pairs and 160 documents of 480 tokens took 4
+minutes with all-MiniLM-L6-v2 on one CPU core. OUT keeps vectors and timings: an interrupted command
+continues. It gets sweep.csv and sweep.png.
+
+    pip install fairspan matplotlib
+    python papers/irf_sweep.py Alibaba-NLP/gte-multilingual-base --corpus wiki --sizes 3
+    python papers/irf_sweep.py all-MiniLM-L6-v2 --opening 50 --baskets 16,32,64
+"""
+
+import json
+import statistics
+import time
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from scripting import Counts, Words, make_app, print_table, require, run, say
+
+PLAIN = "plain"
+
+app = make_app(__doc__)
+
+
+@app.default
+def main(
+    model: str,
+    /,
+    *,
+    corpus: str = "sample",
+    languages: Words = ("en",),
+    sizes: Counts = (4,),
+    sets: int = 40,
+    opening: int | None = None,
+    baskets: Counts = (128, 256, 512),
+    layers: Words = ("last", "3", "last_half"),
+    rounds: int = 5,
+    out: Path = Path("irf-sweep"),
+) -> None:
+    """Audit every pair of a basket size and a set of layers.
+
+    Args:
+        model: Name on the Hugging Face hub, or folder.
+        corpus: As in fairspan audit.
+        languages: Languages of the documents.
+        sizes: Numbers of segments per document.
+        sets: Number of sets of segments of each size.
+        opening: Number of tokens to use from the start of every segment. By default all.
+        baskets: Numbers of tokens in a basket.
+        layers: last, last_half, all, or a number for the last so many.
+        rounds: How often encoding is timed; 0 for no timing.
+        out: Folder for sweep.csv, sweep.png, vectors and timings.
+    """
+    require("matplotlib")
+    pairs = {
+        f"paper+basket_size={size}+layers={where}": (size, where)
+        for size, where in product(baskets, layers)
+    }
+    say(f"loading {model} …")
+    loaded = fairspan.load(model)
+    log = fairspan.audit(
+        loaded,
+        name=model,
+        corpus=corpus,
+        languages=languages,
+        sizes=list(sizes),
+        sets=sets,
+        opening=opening,
+        treatments=[PLAIN, *pairs],
+        measures=["representation", "fidelity"],
+        out=out / "run",
+        store=out / "vectors.db",
+    )
+    names = log.treatments
+    kinds = dict(zip(names, [(None, None), *pairs.values()], strict=True))
+    texts = documents_of(log, corpus)
+    seconds = {} if rounds < 1 else timed(loaded, names, texts, rounds, out / "seconds.json")
+    sweep = grid_of(log, kinds, seconds)
+    sweep.write_csv(out / "sweep.csv")
+    draw(sweep, model, out / "sweep.png")
+    print_table(sweep.with_columns(pl.selectors.float().round(3)))
+
+
+def documents_of(log: Any, corpus: str, count: int = 8) -> list[str]:
+    """The text of some documents, as long as those that were measured."""
+    texts = {(part.id, part.language): part.text for part in fairspan.Corpus.read(corpus).segments}
+    rows = log.rows.filter(measure="representation", treatment=PLAIN).sort("document", "position")
+    documents = []
+    for _, parts in list(rows.group_by("document", maintain_order=True))[:count]:
+        segments = parts.select("segment", "language", "tokens").rows()
+        # One word has about one token, so openings are about as long as those of the audit.
+        words = [" ".join(texts[id, language].split()[:size]) for id, language, size in segments]
+        documents.append(" ".join(words))
+    return documents
+
+
+def timed(
+    model: SentenceTransformer, names: list[str], texts: list[str], rounds: int, file: Path
+) -> dict[str, float]:
+    """Median seconds of encoding the texts under each treatment, those in the file unmeasured."""
+    seconds = json.loads(file.read_text()) if file.exists() else {}
+    missing = [name for name in names if name not in seconds]
+    treated = {name: fairspan.calibrate(model, name) for name in missing}
+    taken: dict[str, list[float]] = {name: [] for name in missing}
+    # All in turn, so that a busy moment does not count against one treatment; the first warms up.
+    for turn, (name, calibrated) in product(range(rounds + 1), treated.items()):
+        start = time.perf_counter()
+        calibrated.encode_document(texts, show_progress_bar=False)
+        if turn:
+            taken[name].append(time.perf_counter() - start)
+    seconds |= {name: statistics.median(times) for name, times in taken.items()}
+    file.write_text(json.dumps(seconds))
+    return {name: seconds[name] for name in names}
+
+
+def grid_of(log: Any, kinds: dict[str, tuple[Any, Any]], seconds: dict[str, float]) -> pl.DataFrame:
+    """A row for each treatment and family of documents."""
+    family = ["treatment", "plan", "n"]
+    later = pl.col("estimate").filter(pl.col("position") > 1).mean()
+    first = pl.col("estimate").filter(pl.col("position") == 1).mean()
+    means = log.frame("means").group_by(family, maintain_order=True).agg(first=first, later=later)
+    columns = [*family, "verdict", "spread_low", "spread_high"]
+    spreads = log.frame("families").select(*columns, spread="spread_estimate")
+    fidelity = log.frame("fidelity").select(*family, fidelity="estimate")
+    grid = means.join(spreads, on=family).join(fidelity, on=family, how="left")
+    settings = [(name, *kind, seconds.get(name)) for name, kind in kinds.items()]
+    names = {"treatment": str, "basket_size": int, "layers": str, "seconds": float}
+    table = pl.DataFrame(settings, schema=names, orient="row")
+    time_ratio = pl.col("seconds") / seconds[PLAIN] if seconds else pl.lit(None, pl.Float64)
+    joined = table.join(grid, on="treatment", maintain_order="left")
+    return joined.with_columns(time_ratio=time_ratio).drop("seconds")
+
+
+def draw(sweep: pl.DataFrame, model: str, file: Path) -> None:
+    """Heat maps of spread and fidelity, as means over families, with the plain spread on top."""
+    from matplotlib.figure import Figure
+
+    plain = sweep.filter(treatment=PLAIN)["spread"].mean()
+    pairs = sweep.filter(pl.col("treatment") != PLAIN)
+    sizes = pairs["basket_size"].unique(maintain_order=True).to_list()
+    layers = pairs["layers"].unique(maintain_order=True).to_list()
+    figure = Figure(figsize=(3 + 1.8 * len(sizes), 2 + 0.6 * len(layers)), layout="constrained")
+    for axes, column in zip(figure.subplots(1, 2), ("spread", "fidelity"), strict=True):
+        means = pairs.group_by("layers", "basket_size", maintain_order=True).agg(pl.mean(column))
+        values = {row[:2]: row[2] for row in means.iter_rows()}
+        table = np.array([[values[where, size] for size in sizes] for where in layers])
+        image = axes.imshow(table, cmap="Blues", aspect="auto", vmax=table.max() * 1.5)
+        for (row, place), value in np.ndenumerate(table):
+            axes.text(place, row, f"{value:.3f}", ha="center", va="center")
+        axes.set_xticks(range(len(sizes)), sizes)
+        axes.set_yticks(range(len(layers)), layers)
+        axes.set_xlabel("basket size")
+        axes.set_title(f"{column} (plain: {plain:.3f})" if column == "spread" else column)
+        figure.colorbar(image)
+    figure.suptitle(model, fontsize=10)
+    figure.savefig(file, dpi=150)
+
+
+if __name__ == "__main__":
+    run(app)
