@@ -65,30 +65,29 @@ def main(
         out: Folder for sweep.csv, sweep.png, vectors and timings.
     """
     require("matplotlib")
-    pairs = {
-        f"paper+basket_size={size}+layers={where}": (size, where)
-        for size, where in product(baskets, layers)
-    }
+    pairs = list(product(baskets, layers))
     say(f"loading {model} …")
     loaded = fairspan.load(model)
-    log = fairspan.audit(
-        loaded,
-        name=model,
-        corpus=corpus,
-        languages=languages,
-        sizes=list(sizes),
-        sets=sets,
-        opening=opening,
-        treatments=[PLAIN, *pairs],
-        measures=["representation", "fidelity"],
-        out=out / "run",
-        store=out / "vectors.db",
-    )
-    names = log.treatments
-    kinds = dict(zip(names, [(None, None), *pairs.values()], strict=True))
-    texts = documents_of(log, corpus)
+    logs = {}
+    for size, where in pairs:
+        # Plain documents are embedded for the first pair, and taken from the store for the others.
+        logs[size, where] = fairspan.audit(
+            loaded,
+            name=model,
+            corpus=corpus,
+            languages=languages,
+            sizes=list(sizes),
+            sets=sets,
+            opening=opening,
+            treatments=[PLAIN, f"paper+basket_size={size}+layers={where}"],
+            measures=["representation", "fidelity"],
+            out=out / f"run-{size}-{where}",
+            store=out / "vectors.db",
+        )
+    names = list(dict.fromkeys(name for log in logs.values() for name in log.treatments))
+    texts = documents_of(logs[pairs[0]], corpus)
     seconds = {} if rounds < 1 else timed(loaded, names, texts, rounds, out / "seconds.json")
-    sweep = grid_of(log, kinds, seconds)
+    sweep = grid_of(logs, seconds)
     sweep.write_csv(out / "sweep.csv")
     draw(sweep, model, out / "sweep.png")
     print_table(sweep.with_columns(pl.selectors.float().round(3)))
@@ -126,30 +125,42 @@ def timed(
     return {name: seconds[name] for name in names}
 
 
-def grid_of(log: Any, kinds: dict[str, tuple[Any, Any]], seconds: dict[str, float]) -> pl.DataFrame:
-    """A row for each treatment and family of documents."""
-    family = ["treatment", "plan", "n"]
-    later = pl.col("estimate").filter(pl.col("position") > 1).mean()
-    first = pl.col("estimate").filter(pl.col("position") == 1).mean()
-    means = log.frame("means").group_by(family, maintain_order=True).agg(first=first, later=later)
-    columns = [*family, "verdict", "spread_low", "spread_high"]
-    spreads = log.frame("families").select(*columns, spread="spread_estimate")
-    fidelity = log.frame("fidelity").select(*family, fidelity="estimate")
-    grid = means.join(spreads, on=family).join(fidelity, on=family, how="left")
-    settings = [(name, *kind, seconds.get(name)) for name, kind in kinds.items()]
-    names = {"treatment": str, "basket_size": int, "layers": str, "seconds": float}
-    table = pl.DataFrame(settings, schema=names, orient="row")
-    time_ratio = pl.col("seconds") / seconds[PLAIN] if seconds else pl.lit(None, pl.Float64)
-    joined = table.join(grid, on="treatment", maintain_order="left")
-    return joined.with_columns(time_ratio=time_ratio).drop("seconds")
+def grid_of(logs: dict[tuple[int, str], Any], seconds: dict[str, float]) -> pl.DataFrame:
+    """A row for each pair and family of documents, after those of the plain model."""
+    rows: list[dict[str, Any]] = []
+    for pair, log in logs.items():
+        calibrated = log.treatments[1]
+        kept = log.frame("fidelity")
+        for family in log.frame("families").iter_rows(named=True):
+            name, plan, n = (family[key] for key in ("treatment", "plan", "n"))
+            if name == PLAIN and pair != next(iter(logs)):
+                continue
+            means = log.frame("means").filter(treatment=name, plan=plan, n=n)["estimate"]
+            fidelity = kept.filter(plan=plan, n=n)["estimate"][0] if name == calibrated else None
+            size, layers = pair if name == calibrated else (None, None)
+            row = {
+                "basket_size": size,
+                "layers": layers,
+                "plan": plan,
+                "n": n,
+                "verdict": family["verdict"],
+                "first": means[0],
+            }
+            row |= {"later": means[1:].mean(), "spread": family["spread_estimate"]}
+            row |= {end: family[end] for end in ("spread_low", "spread_high")}
+            ratio = seconds[name] / seconds[PLAIN] if seconds else None
+            rows.append({**row, "fidelity": fidelity, "time_ratio": ratio})
+    rows.sort(key=lambda row: row["layers"] is not None)
+    return pl.DataFrame(rows, infer_schema_length=None)
 
 
 def draw(sweep: pl.DataFrame, model: str, file: Path) -> None:
     """Heat maps of spread and fidelity, as means over families, with the plain spread on top."""
     from matplotlib.figure import Figure
 
-    plain = sweep.filter(treatment=PLAIN)["spread"].mean()
-    pairs = sweep.filter(pl.col("treatment") != PLAIN)
+    is_plain = pl.col("layers").is_null()
+    plain = sweep.filter(is_plain)["spread"].mean()
+    pairs = sweep.filter(~is_plain)
     sizes = pairs["basket_size"].unique(maintain_order=True).to_list()
     layers = pairs["layers"].unique(maintain_order=True).to_list()
     figure = Figure(figsize=(3 + 1.8 * len(sizes), 2 + 0.6 * len(layers)), layout="constrained")

@@ -147,9 +147,9 @@ def to_markdown(table: Table) -> str:
 def to_latex(table: Table, title: str) -> str:
     """The table with the rules of booktabs, and each plan over its columns."""
     plans = [(plan, len(list(columns))) for plan, columns in groupby(table.heads[0][2:])]
-    spans = [rf"\multicolumn{{{count}}}{{c}}{{{plan}}}" for plan, count in plans]
-    lines = [["n", "", *spans], *table.heads[1:]]
-    body = [" & ".join(line) + r" \\" for line in lines]
+    spans = [rf"\multicolumn{{{count}}}{{c}}{{{escape(plan)}}}" for plan, count in plans]
+    kinds = [list(map(escape, line)) for line in table.heads[1:]]
+    body = [" & ".join(line) + r" \\" for line in [["n", "", *spans], *kinds]]
     for row in table.rows:
         body += [r"\midrule"] * bool(row[0]) + [" & ".join(map(escape, row)) + r" \\"]
     begin = [r"\begin{table}", rf"\caption{{{escape(title)}}}"]
