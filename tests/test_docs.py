@@ -121,7 +121,8 @@ def test_options_on_a_page_exist(page: Path) -> None:
         "--head",
         "--data",
         "--page",
-    }  # of `ray start` and `python -m benchmarks.measured`
+        "--baskets",
+    }  # of `ray start`, `python -m benchmarks.measured` and `papers/irf_sweep.py`
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", page.read_text(encoding="utf-8"))) <= known
 
 

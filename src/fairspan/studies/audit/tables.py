@@ -110,6 +110,7 @@ def attention_table(frame: pl.DataFrame, model: str) -> Table:
 
 
 def fidelity_table(frame: pl.DataFrame, model: str, first: str) -> Table:
+    """How far treatments move the vectors of documents."""
     return Table.from_frame(
         "fidelity",
         f"Cosine of each document's vector and that under {first} ({model})",
