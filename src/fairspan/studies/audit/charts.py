@@ -110,10 +110,10 @@ def language_chart(shown: Shown, measure: str) -> Chart:
     for (n,), rows in _by(languages.with_columns(pair).sort("n", maintain_order=True), "n"):
         pairs = values_of(rows, "pair")
         series = tuple(shown.series(rows, "pair", pairs, "+.3f"))
-        panels.append(Panel("", tuple(pairs), series, heading=f"{n} segments"))
+        panels.append(Panel(f"{n} segments", tuple(pairs), series))
     return Chart(
         name=f"{measure}-languages",
-        title=f"How much more each language is {done} than others in mixed documents",
+        title=f"Which languages are better {done} in mixed documents",
         kind="bars",
         x_label="languages",
         y_label=f"difference of {measure}",
