@@ -127,21 +127,19 @@ def language_chart(shown: Shown, measure: str) -> Chart:
 def attention_charts(shown: Shown, basket_size: int) -> Iterator[Chart]:
     """The baskets of the text, and then what is around it; one chart for each size."""
     frame = shown.frames["attention"]
+    several = frame["n"].n_unique() > 1
+    layers = f"layers {frame['first_layer'][0]} to {frame['last_layer'][0]}"
+    title = f"Attention of the pooled row by basket of {basket_size} tokens"
     for (n,), of_size in _by(frame.sort("n", maintain_order=True), "n"):
-        several = frame["n"].n_unique() > 1
-        title = f"Attention of the pooled row by basket of {basket_size} tokens"
-        for page, plans in _pages(of_size["plan"]).items():
-            rows = of_size.filter(pl.col("plan").is_in(plans))
-            layers = f"layers {rows['first_layer'][0]} to {rows['last_layer'][0]}"
-            yield Chart(
-                name="-".join(filter(None, ["attention", f"n{n}" if several else "", page])),
-                title=title + (f", {n} segments" if several else ""),
-                kind="bars",
-                x_label="basket",
-                y_label="share of attention",
-                panels=tuple(_attention_panels(shown, rows)),
-                subtitle=f"{shown.model}, {layers}",
-            )
+        yield Chart(
+            name=f"attention-n{n}" if several else "attention",
+            title=f"{title}, {n} segments" if several else title,
+            kind="bars",
+            x_label="basket",
+            y_label="share of attention",
+            panels=tuple(_attention_panels(shown, of_size)),
+            subtitle=f"{shown.model}, {layers}",
+        )
 
 
 def _attention_panels(shown: Shown, frame: pl.DataFrame) -> Iterator[Panel]:

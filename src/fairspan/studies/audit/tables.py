@@ -12,7 +12,6 @@ from fairspan.studies.audit.measures import Columns
 
 Frames = Mapping[str, pl.DataFrame]
 
-_MARKERS = {"◇": "p < 0.01", "□": "p < 0.05", "•": "not significant"}
 _VERDICT = Column("verdict", align="left")
 
 
@@ -70,8 +69,7 @@ def _coefficient_notes(frame: pl.DataFrame) -> Iterator[str]:
     yield "β0: the mean at position 1; βp: the difference of position p from it; [95 %]"
     if (frame["lead"] != frame["later"]).any():
         yield "in mixed plans βp is a difference of languages as well as of positions"
-    used = [f"{sign} {meaning}" for sign, meaning in _MARKERS.items() if sign in frame["marker"]]
-    yield f"p < 0.001 unless marked: {', '.join(used)}" if used else "p < 0.001 for all"
+    yield "p < 0.001 unless marked: ◇ p < 0.01, □ p < 0.05, • not significant"
     ends = dict.fromkeys([frame["sets"].min(), frame["sets"].max()])
     kinds = ", ".join(sorted(frame["inference"].unique()))
     yield f"sets: {' to '.join(map(str, ends))}; inference: {kinds}"
