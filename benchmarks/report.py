@@ -102,7 +102,6 @@ def write_grid(folder: Path) -> Path:
         "corpus": {"name": "simulated", "fingerprint": "none"},
         "plans": [lead if lead == later else f"{lead}:{later}" for lead, later in PLANS],
         "documents": rows["document"].n_unique(),
-        "shared_segments": {},
         "seed": 0,
         "spec": AuditOptions(inference="z").asked,
     }

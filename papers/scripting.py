@@ -33,6 +33,7 @@ def _join(values: Sequence[Any]) -> str:
 _LISTED = Parameter(converter=_split, n_tokens=1, negative="", show_default=_join)
 Words = Annotated[Sequence[str], _LISTED]
 Numbers = Annotated[Sequence[float], _LISTED]
+Counts = Annotated[Sequence[int], _LISTED]
 
 
 @Parameter(name="*")

@@ -106,24 +106,19 @@ def attention_rows(
     sets: int = 4,
     orders: int = 2,
 ) -> pl.DataFrame:
-    """Documents of one to three baskets; the parts of each measure sum to 1 in every layer."""
+    """Documents of one to three baskets; the parts sum to 1 in every layer."""
     rng = np.random.default_rng([n, *"".join((treatment, *plan)).encode()])
     rows: list[dict[str, Any]] = []
     for number, order in product(range(sets), range(orders)):
         baskets = 1 + (number + order) % 3
         same = {**_SAME, "treatment": treatment, **_of_plan(n, plan)}
         same |= _document(n, plan, number, order)
-        parts = {
-            "attention_segment": [*numbered("segment", n), "special", "other"],
-            "attention_basket": ["first", *numbered("basket", baskets), "last", "other"],
-            "attention_bin": [*numbered("bin", 20), "special", "other"],
-        }
-        for (measure, names), layer in product(parts.items(), range(DEPTH)):
+        names = ["first", *numbered("basket", baskets), "last", "other"]
+        for layer in range(DEPTH):
             masses = [*rng.dirichlet(np.full(len(names) - 1, 3.0)).tolist(), 0.0]
             for name, mass in zip(names, masses, strict=True):
-                position = int(name.split()[1]) if name.startswith("segment") else None
-                row = {"measure": measure, "layer": layer, "part": name}
-                rows.append({**same, **row, "position": position, "value": mass})
+                row = {"measure": "attention_basket", "layer": layer, "part": name}
+                rows.append({**same, **row, "value": mass})
     return pl.DataFrame(rows, schema=SCHEMA)
 
 

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, Router, StaticEmbedding
 from torch import Tensor, nn
@@ -26,11 +24,8 @@ from fairspan.encoding.attention_profile import (
     AttentionRow,
     attention_rows,
     by_basket,
-    by_bins,
-    by_segment,
 )
 from fairspan.errors import UnsupportedModel
-from fairspan.studies.audit.attention import layer_groups
 from tests.by_matrices import attention_by_matrices, matrices_instead
 from tests.tiny import (
     HIDDEN,
@@ -197,15 +192,11 @@ def test_segments_are_baskets(make_tiny: Make) -> None:
     ]
     rows = list(attention_rows(fair, [*pages, words(12)]))
     assert_close(rows, by_matrices(fair, [*pages, words(12)], "cls"))
-    spans = [
-        (start, start + len(part))
-        for start, part in zip(pages[0].starts, pages[0].segments, strict=True)
-    ]
-    profile = by_segment(rows[0], spans)
     # Four baskets: eos has a quarter, bos what it had, and the two segments divide the rest.
-    first = rows[0].masses[-1, 0]
-    assert profile.parts[-1] == pytest.approx([(0.75 - first) / 2] * 2, abs=1e-6)
-    assert profile.rest["special"][-1] == pytest.approx(0.25 + first, abs=1e-6)
+    masses = rows[0].masses[-1]
+    segments = [masses[1:4].sum(), masses[4:24].sum()]
+    assert segments == pytest.approx([(0.75 - masses[0]) / 2] * 2, abs=1e-6)
+    assert masses[24] == pytest.approx(0.25, abs=1e-6)
 
 
 @pytest.mark.parametrize("settings", [None, {"basket_size": 7, "strength": 0.5}])
@@ -386,40 +377,3 @@ def test_baskets_of_content_with_special_tokens_on_their_own(
     assert profile.parts.tolist() == [pytest.approx(own) for own in parts]
     assert list(profile.rest) == ["first", "last", "other"]
     assert [own.tolist() for own in profile.rest.values()] == [pytest.approx(own) for own in rest]
-
-
-def test_segments_take_the_tokens_whose_last_character_they_hold() -> None:
-    """Tokens at characters 0–2, 3–5, 6–8, 9–11."""
-    row = row_of([10, 1, 2, 3, 4, 20], special=(0, -1))
-    profile = by_segment(row, [(0, 2), (5, 10)])
-    assert (profile.parts * 40).tolist() == [pytest.approx([1, 3])]
-    assert float(profile.rest["special"][0]) == pytest.approx(30 / 40)
-    assert float(profile.rest["other"][0]) == pytest.approx(6 / 40)
-    whole = by_segment(row, [(6, 11), (0, 6)])
-    assert (whole.parts * 40).tolist() == [pytest.approx([7, 3])]
-
-
-@given(bins=st.integers(1, 20), tokens=st.integers(4, 30), seed=st.integers(0, 999))
-def test_bins_share_a_token_by_its_overlap(bins: int, tokens: int, seed: int) -> None:
-    """By hand: each token is cut into a crumb a bin, and each bin takes a crumb a token in turn."""
-    row = row_of(np.random.default_rng(seed).random((3, tokens)), special=(0, -1), prompt=(1,))
-    content = row.masses[:, row.content]
-    crumbs = np.repeat(content / bins, bins, axis=1)
-    expected = crumbs.reshape(3, bins, content.shape[1]).sum(axis=2)
-    profile = by_bins(row, bins)
-    assert np.allclose(profile.parts, expected, atol=1e-15)
-    assert np.allclose(profile.parts.sum(axis=1) + sum(profile.rest.values()), 1, atol=1e-15)
-
-
-@given(st.integers(1, 40))
-def test_layer_groups_cover_every_layer_once(depth: int) -> None:
-    groups = layer_groups(depth)
-    assert list(groups.pop("all")) == list(range(depth))
-    if depth < 3:
-        assert not groups
-        return
-    half = fairspan.Calibration(layers="last_half").layer_numbers(depth)
-    assert set(groups.pop("last half")) == half
-    assert [layer for group in groups.values() for layer in group] == list(range(depth))
-    sizes = [len(group) for group in groups.values()]
-    assert max(sizes) - min(sizes) <= 1

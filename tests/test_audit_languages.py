@@ -1,4 +1,4 @@
-"""What audits of several languages compare: position, language, company and length."""
+"""What audits of several languages compare: position, language and length."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from fairspan.report.chart import HeatMap
 from fairspan.runs.log import RunLog
-from fairspan.studies.audit.comparison import compare
 from fairspan.studies.logs import save_page
 from tests.report_example import printed
 from tests.simulated import Plan, simulated_log, simulated_rows
@@ -58,18 +56,17 @@ def test_a_model_without_positions_is_not_called_biased(tmp_path: Path, plans: l
     assert set(families["verdict"]) == {"fair"}
     assert set(families.filter(plan="en:de")["against"]) == {2}
     [row] = log.verdicts.iter_rows(named=True)
-    left_out = "in mixed plans position 1 is not compared with later positions, which are in "
-    left_out += "another language"
     if plans == MIXED:
         assert row["verdict"] == "inconclusive"
         assert row["sentence"] == (
-            "inconclusive: fair within ±0.02 from position 2 on in all 2 families of documents; "
-            f"{left_out}; "
-            "documents in one language would compare position 1 (languages en, de)"
+            "inconclusive: fair within ±0.02 from position 2 on in all 2 families of documents"
         )
     else:
         assert row["verdict"] == "fair"
-        assert row["sentence"] == f"fair within ±0.02 in all 4 families of documents; {left_out}"
+        assert row["sentence"] == "fair within ±0.02 in all 4 families of documents"
+    [note] = [note for note in log.view.notes if "verdicts and spreads are about later" in note]
+    remedy = "documents in one language would compare position 1 (languages en, de)"
+    assert note.endswith(remedy) == (plans == MIXED)
     assert log.view.cards[0].badge == row["verdict"]
 
 
@@ -81,7 +78,6 @@ def test_later_positions_of_a_mixed_plan_are_compared(tmp_path: Path) -> None:
     assert row["sentence"].startswith(
         "biased: position 4 is 0.08 less represented than position 3 ["
     )
-    assert "; position 1 (en) is not compared with later positions (de)" in row["sentence"]
     by_set = log.rows.pivot(on="position", index="set", values="value", aggregate_function="mean")
     difference = (by_set["4"] - by_set["3"]).to_numpy()
     found = log.frame("families").row(0, named=True)
@@ -90,10 +86,8 @@ def test_later_positions_of_a_mixed_plan_are_compared(tmp_path: Path) -> None:
     stats = pytest.importorskip("scipy.stats")
     interval = stats.ttest_1samp(difference, 0).confidence_interval()
     assert (found["low"], found["high"]) == pytest.approx((interval.low, interval.high), rel=1e-7)
-    uneven = log.frame("unevenness").row(0, named=True)
     means = log.frame("means")["estimate"].to_list()[1:]
-    assert uneven["spread_estimate"] == pytest.approx(max(means) - min(means), abs=1e-12)
-    assert uneven["first_last_estimate"] is None
+    assert found["spread_estimate"] == pytest.approx(max(means) - min(means), abs=1e-12)
 
 
 def test_everything_shown_of_mixed_plans_agrees(tmp_path: Path) -> None:
@@ -110,67 +104,28 @@ def test_everything_shown_of_mixed_plans_agrees(tmp_path: Path) -> None:
         assert "less represented than position 2" in words
         assert "than position 1" not in words
         assert "is the only segment in its language" in words
-    spreads, coefficients, languages = compare(log, None)
-    assert languages.name == "representation-language-changes"
-    for one in spreads.frame.iter_rows(named=True):
-        assert (one["first_spread"], one["second_spread"]) == pytest.approx((0.06, 0.0), abs=0.01)
-        assert one["from_position"] == 2
-    assert any("position 1 is in another language" in note for note in spreads.notes)
-    assert any(
-        "difference of languages as well as of positions" in note for note in coefficients.notes
-    )
-    [position] = log.frame("joint").filter(effect="position", treatment="plain")["reason"]
-    assert "no language is at position 1 and at a later one in the same company" in position
-    language = log.frame("joint").filter(effect="language", treatment="paper")["estimate"]
-    # English against German, both alone at 1 and not alone later.
-    np.testing.assert_allclose(language, -0.16, atol=0.005)
+    families = log.frame("families")
+    for name, spread in (("plain", 0.06), ("paper", 0.0)):
+        found = families.filter(treatment=name)["spread_estimate"]
+        np.testing.assert_allclose(found, spread, atol=0.01)
+    table = next(one for one in log.view.tables() if one.name == "representation-coefficients")
+    assert any("difference of languages as well as of positions" in note for note in table.notes)
 
 
 def test_two_segments_in_two_languages_are_not_compared(tmp_path: Path) -> None:
-    """The joint model separates them over both plans: each language is alone at either position."""
     tables = [
         order_free(plan, n=2, treatment=name) for name in ("plain", "paper") for plan in MIXED
     ]
     log = simulated_log(tmp_path / "run", tables, ["plain", "paper"])
     assert set(log.frame("families")["verdict"]) == {"not compared"}
-    assert log.frame("families")["estimate"].to_list() == [None] * 4
-    assert "unevenness" not in log.view.frames
-    assert "changes" not in log.view.frames
+    for column in ("estimate", "spread_estimate", "joint_p"):
+        assert log.frame("families")[column].to_list() == [None] * 4
     row = log.verdicts.row(0, named=True)
     assert row["verdict"] == "inconclusive"
-    assert row["sentence"].startswith(
-        "inconclusive: in mixed plans position 1 is not compared with later positions"
-    )
-    assert row["sentence"].endswith(
-        "documents in one language would compare position 1 (languages en, de)"
-    )
-    effect = log.frame("joint").filter(effect="position", treatment="plain").row(0, named=True)
-    assert effect["averaged_over"] == "de (mixed), en (mixed)"
-    assert effect["estimate"] == pytest.approx(0, abs=0.005)
-    coefficients, languages = compare(log, None)
-    assert coefficients.brief
-    assert languages.brief
-    assert "not compared" in shown(log)
+    assert row["sentence"] == "inconclusive: no two positions are compared"
+    assert "no two positions are compared" in shown(log)
     json.dumps(log.to_dict(), allow_nan=False)
     save_page([log], tmp_path / "page.html")
-
-
-def test_monolingual_and_mixed_documents_are_not_averaged_into_one_cell(tmp_path: Path) -> None:
-    """English also leads German documents, where it is alone: no part of the comparison."""
-    plans: list[Plan] = [*MONOLINGUAL, ("en", "de")]
-    log = simulated_log(tmp_path / "run", [order_free(plan) for plan in plans])
-    joint = log.frame("joint")
-    language = joint.filter(effect="language")
-    assert language.select("language", "against").rows() == [("en", "de")]
-    # Together, position 1 would show English lower by another 0.05.
-    np.testing.assert_allclose(language["estimate"], -0.16, atol=0.005)
-    means = {
-        (one["language"], one["plans"]): one["estimate"]
-        for one in joint.filter(effect="mean", position=1).to_dicts()
-    }
-    assert means["en", "monolingual"] - means["en", "mixed"] == pytest.approx(ALONE, abs=0.005)
-    [heat] = [chart for chart in log.view.charts() if isinstance(chart, HeatMap)]
-    assert [name for name, _ in heat.rows] == ["de", "en", "en (mixed)", "de (mixed)"]
 
 
 # --- lengths
@@ -185,21 +140,12 @@ def test_lengths_that_do_not_vary_leave_the_other_answers(
     One in twelve is shorter by log(40/39): a deviation of √(1/12 · 11/12) · 0.0253 = 0.0070.
     """
     tokens = pl.when(pl.col("set") == 0).then(shortest).otherwise(40).cast(pl.Int32).alias("tokens")
-    tables = [order_free(plan).with_columns(tokens) for plan in MONOLINGUAL]
+    tables = [order_free(plan).with_columns(tokens) for plan in MIXED]
     log = simulated_log(tmp_path / "run", tables)
-    joint = log.frame("joint")
-    np.testing.assert_allclose(joint.filter(effect="language")["estimate"], -0.16, atol=0.005)
-    [length] = joint.filter(effect="log_tokens").to_dicts()
-    assert length["estimate"] is None
-    assert length["reason"] == (
-        f"segment lengths {hardly} within a language, so the effect of length is not estimated"
-    )
-    assert length["reason"] in log.to_dict()["notes"]
-    text = shown(log)
+    [pair] = log.frame("languages").iter_rows(named=True)
+    assert pair["estimate"] == pytest.approx(-0.16, abs=0.005)
+    assert not pair["same_length"]
+    reason = f"segment lengths {hardly} within a language, so the effect of length is not estimated"
     page = save_page([log], tmp_path / "page.html").read_text("utf-8")
-    for words in (text, page):
-        assert length["reason"] in words
-        assert "language against de: en −0.16" in words
-        assert "the effect of length is not estimated" in words
-        assert "omit" not in words
-        assert "mean length of a segment" not in words
+    for words in (" ".join(log.to_dict()["notes"]), shown(log), page):
+        assert reason in words

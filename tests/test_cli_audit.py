@@ -48,12 +48,11 @@ def usual(model: Path, corpus: Path) -> Words:
     return f"audit {model} --corpus {corpus} --sizes 3 --sets 4 --treatments {TREATMENTS}".split()
 
 
-def test_documents_by_size(run: Run, usual: Words) -> None:
-    """Three sets in three rotations are the least that has eight documents."""
-    done = run(*usual, "--documents", "3:8", "--dry-run").ok
+def test_sets_by_size(run: Run, usual: Words) -> None:
+    done = run(*usual, "--sets", "3:3", "--dry-run").ok
     assert "(9 documents of 3 segments (en) + 9 segments alone) × 2" in done.out
-    said = "documents takes pairs such as 3:1000,4:1008, got '8'"
-    run(*usual, "--documents", "8").is_one_line(said)
+    said = "sets takes a number, or pairs such as 3:167,4:42, got 'many'"
+    run(*usual, "--sets", "many").is_one_line(said)
 
 
 def test_an_audit_tells_its_verdicts_and_where_the_log_lies(
@@ -69,8 +68,8 @@ def test_an_audit_tells_its_verdicts_and_where_the_log_lies(
         )
     assert done.out.rstrip().endswith("log: here")
     assert "loading" not in done.out
-    assert "OLS coefficients" not in done.out
-    assert "OLS coefficients" in run(*usual, "--out", "here", "--verbose").out
+    assert "Coefficients of" not in done.out
+    assert "Coefficients of" in run(*usual, "--out", "here", "--verbose").out
     assert done.err.startswith("loading ")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["here", "vectors.db"]
     told = run(*usual, "--out", tmp_path / "here", "--json").out
@@ -93,9 +92,9 @@ def test_all_measures_languages_and_plans(run: Run, usual: Words, tmp_path: Path
         for lead, later in (("en", "en"), ("de", "de"), ("de", "en"))
     ]
     measures = set(read_log(tmp_path / "here").rows["measure"])
-    assert {"representation", "retention", "attention_segment"} <= measures
+    assert measures == {"representation", "retention", "attention_basket"}
     shown = run(*usual, *more.split()).ok
-    assert "all plans together" in shown.out
+    assert "Attention of the pooled row in %" in shown.out
 
 
 def test_a_forecast_counts_and_writes_nothing(run: Run, usual: Words, tmp_path: Path) -> None:

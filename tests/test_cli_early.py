@@ -100,7 +100,7 @@ MISTAKES = [
     (f"{AUDIT} --store file/store", "file/store cannot be written: "),
     (f"{AUDIT} --picture file/p.png", "file/p.png cannot be written: "),
     (f"{AUDIT} --max-seq-length 0", "max_seq_length must be a whole number of at least 1, got 0"),
-    (f"{AUDIT} --dtype int3", "there is no dtype 'int3'"),
+    ("evaluate model --corpus corpus --dtype int3", "there is no dtype 'int3'"),
     (f"{AUDIT} --device gpu", "there is no device 'gpu'"),
     (f"{AUDIT} --out=", "--out is empty: give it a value, or omit it"),
     ("audit nowhere/at-all --corpus corpus", "nowhere/at-all could not be loaded: "),

@@ -23,7 +23,6 @@ class Runs:
     evaluation: RunLog
     length: RunLog
     stopped: RunLog
-    elsewhere: RunLog
 
     def typed(self, words: str) -> list[str | Path]:
         """The words, with the folders of the runs in place of their names."""
@@ -47,7 +46,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
             run="m-stopped",
             status="interrupted",
         ),
-        elsewhere=audited(folder / "elsewhere", plan=("de", "de"), run="m-elsewhere"),
     )
 
 
@@ -109,8 +107,7 @@ def test_files_of_several_runs_stay_in_the_folder(run: Run, runs: Runs, tmp_path
         folders = {Path(file).parent for file in written[kind]}
         assert folders == {inside / kind[0] / "m-audit", inside / kind[0] / "m-twin"}
     assert files_under(tmp_path) == [f"a/b/c/{name}" for name in files_under(inside)]
-    page = Page(inside / "page.html")
-    assert page.switch(0)[1] == ["all"]
+    assert (inside / "page.html").is_file()
 
 
 def test_an_unfinished_run_is_told_on_stderr(run: Run, runs: Runs, tmp_path: Path) -> None:
@@ -149,60 +146,32 @@ def printed_cells(out: str, table: Table) -> None:
 
 def test_one_run_is_compared_with_itself(run: Run, runs: Runs) -> None:
     """What is brief is printed, and everything is in the JSON."""
-    for log in (runs.audit, runs.evaluation):
-        tables = compare(log)
-        done = run("compare", log.folder).ok
-        brief, *others = tables
-        assert brief.brief
-        printed_cells(done.out, brief)
-        assert others
-        assert not any(table.brief or table.title in done.out for table in others)
-        told = json.loads(run("compare", log.folder, "--json").out)
-        assert list(told) == ["format", "verdicts", *(table.name for table in tables)]
-        assert [len(told[table.name]) for table in tables] == [len(table.frame) for table in tables]
-        assert [f"{one.name}: {one.sentence}" for one in changes(log)] == done.out.splitlines()[
-            : len(told["verdicts"])
-        ]
-
-
-def test_two_treatments_are_compared(run: Run, runs: Runs) -> None:
-    """The difference of means at each position, which the design makes the same documents."""
-    done = run(
-        "compare", runs.audit.folder, runs.twin.folder, "--treatments", "none, retrieval", "--json"
-    )
-    rows = json.loads(done.out)["representation-coefficient-changes"]
-    means = {
-        (row["treatment"], row["position"]): row["estimate"]
-        for row in runs.audit.frame("means").to_dicts()
-    }
-    assert [row["mean_change_estimate"] for row in rows] == pytest.approx(
-        [means["retrieval", place] - means["plain", place] for place in (1, 2, 3)]
-    )
-
-
-def test_comparing_an_unfinished_run_is_told(run: Run, runs: Runs) -> None:
-    done = run("compare", runs.audit.folder, runs.stopped.folder).ok
-    assert (
-        done.err.strip()
-        == "note: m-stopped: this run was interrupted: 2 of 3 treatments were measured"
-    )
-    said = "the run m-stopped has no treatment 'retrieval', only plain, paper"
-    run("compare", runs.stopped.folder, "--treatments", "none,retrieval").is_one_line(said)
+    log = runs.evaluation
+    tables = compare(log)
+    done = run("compare", log.folder).ok
+    brief, *others = tables
+    assert brief.brief
+    printed_cells(done.out, brief)
+    assert others
+    assert not any(table.brief or table.title in done.out for table in others)
+    told = json.loads(run("compare", log.folder, "--json").out)
+    assert list(told) == ["format", "verdicts", *(table.name for table in tables)]
+    assert [len(told[table.name]) for table in tables] == [len(table.frame) for table in tables]
+    assert [f"{one.name}: {one.sentence}" for one in changes(log)] == done.out.splitlines()[
+        : len(told["verdicts"])
+    ]
 
 
 @pytest.mark.usefixtures("no_statistics")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (
-            "audit evaluation",
-            "m-audit is a run of audit, m-evaluation of evaluate: compare runs of",
-        ),
-        ("length", "the run m-length is a run of collapse, and those are not compared in pairs"),
-        ("audit elsewhere", "have no document in common"),
-        ("audit --treatments=", "--treatments is empty"),
+        ("audit", "the run m-audit is a run of audit: only runs of evaluate are compared."),
+        ("evaluation audit", "the run m-audit is a run of audit: only runs of evaluate are"),
+        ("length", "the run m-length is a run of collapse: only runs of evaluate are compared."),
+        ("evaluation --treatments=", "--treatments is empty"),
         ("nowhere", "nowhere is not the folder of a run"),
-        ("audit nowhere", "nowhere is not the folder of a run"),
+        ("evaluation nowhere", "nowhere is not the folder of a run"),
     ],
 )
 def test_what_cannot_be_compared_is_one_line(run: Run, runs: Runs, words: str, said: str) -> None:

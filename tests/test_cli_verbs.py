@@ -114,8 +114,8 @@ def test_every_example_in_help_can_be_parsed(run: Run, verb: str) -> None:
         assert not rest
 
 
-@pytest.mark.parametrize(("verb", "most"), [("evaluate", 26), ("tune", 20)])
-def test_searches_have_few_options(run: Run, verb: str, most: int) -> None:
+@pytest.mark.parametrize(("verb", "most"), [("audit", 26), ("evaluate", 26), ("tune", 20)])
+def test_studies_have_few_options(run: Run, verb: str, most: int) -> None:
     """As their help lists them, arguments and --help aside."""
     shown = run(verb, "--help").ok.out.partition("╭─ Data")[2]
     options = re.findall(r"^│ (--[a-z-]+)", shown, flags=re.MULTILINE)

@@ -3,8 +3,10 @@ and figures that the page names."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -19,26 +21,24 @@ from tests.commands import Run
 from tests.papers.conftest import Script, script  # noqa: F401
 from tests.test_corpus import write
 from tests.test_docs import ROOT, accept, commands_on, python_blocks
+from tests.tiny import words
 from tests.verbs import article
 
 PAGE = ROOT / "docs" / "papers.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 LANGUAGES = ("en", "zh", "de", "it", "ko", "hi")
 # The papers' sizes, and those of the test; all else is typed as it stands on the page.
-SMALLER = {
-    "audit": {
-        "--sizes": "2,3",
-        "--documents": "2:4,3:6",
-        "--sets": "2",
-        "--min-tokens": "5",
-        "--max-tokens": "80",
-    },
+SMALLER: dict[str, dict[str, Any]] = {
+    "audit": {"--sizes": {"3,4,5,6": "3", "3,4,5": "3"}, "--sets": "2"},
+    "evaluate": {"--corpus": "long"},
     "collapse": {"--documents": "8"},
     "lc_theory": {"--layers": "last"},
     "lc_map": {"--lengths": "10,40"},
 }
 # Those that need what mteb downloads; tests/papers has small tasks for them.
-DOWNLOADING = ("lc_mteb", "lc_grid")
+DOWNLOADING = ("lc_mteb", "lc_grid", "wikipedia")
+# Those that read runs of the commands before them, with what is typed after the page's words.
+OF_RUNS = {"irf_tables": "", "irf_sweep": "--sets 2 --rounds 1 --baskets 8,16 --layers 3"}
 
 
 class Command(NamedTuple):
@@ -51,8 +51,11 @@ class Command(NamedTuple):
     @property
     def small(self) -> list[str]:
         smaller = SMALLER.get(self.words[0], {})
-        places = zip(["", *self.words], self.words, strict=False)
-        return [smaller.get(before, word) for before, word in places]
+        words = []
+        for before, word in zip(["", *self.words], self.words, strict=False):
+            other = smaller.get(before, word)
+            words.append(other.get(word, word) if isinstance(other, dict) else other)
+        return words
 
 
 def named_in(rest: str) -> list[str]:
@@ -65,7 +68,7 @@ def commands() -> Iterator[Command]:
     """Those of the page."""
     after = re.split(r"^ {4}fairspan ", TEXT, flags=re.MULTILINE)[1:]
     for typed, rest in zip(commands_on(PAGE), after, strict=True):
-        yield Command(typed, named_in(rest))
+        yield Command(typed, named_in(rest.partition("\n    python ")[0]))
 
 
 def scripts() -> Iterator[Command]:
@@ -75,7 +78,7 @@ def scripts() -> Iterator[Command]:
         TEXT,
         flags=re.MULTILINE,
     ):
-        if name not in DOWNLOADING:
+        if name not in (*DOWNLOADING, *OF_RUNS):
             yield Command([name, *shlex.split(typed)], named_in(rest))
 
 
@@ -92,6 +95,10 @@ def data(save_tiny: Callable[..., Path], tmp_path: Path) -> Path:
     for shift, language in enumerate(LANGUAGES):
         rows = [{"id": f"a{n}", "text": article(n + 50 * shift, 4)} for n in range(12)]
         write(tmp_path / "wiki" / f"{language}.jsonl", rows)
+    (tmp_path / "long").mkdir()
+    sentences = [[words(9, seed=100 * n + place) for place in range(16)] for n in range(12)]
+    rows = [{"id": f"a{n}", "text": ". ".join(own)} for n, own in enumerate(sentences)]
+    write(tmp_path / "long" / "en.jsonl", rows)
     texts = [article(n, 8 + 16 * (n % 2)) for n in range(70)]
     labelled = [{"text": text, "label": n % 3 % 2} for n, text in enumerate(texts)]
     (tmp_path / "nfcorpus").mkdir()
@@ -192,18 +199,69 @@ def test_the_other_commands_run(data: Path, run: Run) -> None:
         assert (data / name).exists()
 
 
-def test_the_authors_corpus_is_read(
+@pytest.mark.slow
+def test_the_scripts_of_irf_write_what_is_named(data: Path, run: Run) -> None:
+    """On the runs of the commands before them."""
+    for command in MEASURED:
+        if command.words[0] == "audit":
+            assert run(*command.small).ok
+    for name, smaller in OF_RUNS.items():
+        [(typed, rest)] = re.findall(rf"^ {{4}}python papers/{name}.py (.*?)$(.*)", TEXT, FLAGS)
+        typed_words = [*shlex.split(typed), *shlex.split(smaller)]
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "papers" / f"{name}.py"), *typed_words],
+            cwd=data,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        names = named_in(rest)
+        assert names
+        for file in names:
+            assert (data / typed_words[typed_words.index("--out") + 1] / file).stat().st_size, file
+
+
+FLAGS = re.MULTILINE | re.DOTALL
+PAGE_OF_A_NEWSPAPER = {
+    "r": [
+        {"pOf": "i1", "p": [{"l": [{"t": [{"tx": "In"}, {"tx": "Hei-", "hy": True}]}]}]},
+        {"pOf": "i2", "p": [{"l": [{"t": [{"tx": "Ein"}, {"tx": "anderer"}]}]}]},
+        {"pOf": "i1", "p": [{"l": [{"t": [{"tx": "mat", "nf": "Heimat"}]}]}]},
+    ]
+}
+
+
+def test_the_authors_data_are_read(
     tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its splits, with the fields that the authors' code gives them."""
+    """Splits with the fields that the authors' code gives them, and a page as their file is.
+
+    Of five topics, one is too short, one too long in Hindi, and one has no Italian article.
+    """
+    lengths = {7: 1000, 8: 2000, 9: 999, 10: 1500, 11: 1500}
 
     def load(name: str, *, split: str) -> list[dict[str, Any]]:
         assert name == "impresso-project/wiki_comparable_corpus_en_de_hi_it_ko_zh"
-        ids = [{"id": f"{n}{split}", "aligned_id": 7 + n} for n in range(3)]
-        return [{**row, "language": split, "text": f"{row} {split}"} for row in ids]
+        rows = []
+        for topic, length in lengths.items():
+            words = {(10, "hi"): 2551, (8, "hi"): 3400, (8, "de"): 600}.get((topic, split), length)
+            row = {"id": f"{topic}{split}", "aligned_id": topic, "language": split}
+            rows.append({**row, "text": f"{split} " * words})
+        return [row for row in rows if (row["aligned_id"], split) != (11, "it")]
 
+    def tokenizer(name: str) -> SimpleNamespace:
+        assert name == "FacebookAI/xlm-roberta-base"
+        return SimpleNamespace(tokenize=str.split)
+
+    automatic = SimpleNamespace(from_pretrained=tokenizer)
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=load))
+    monkeypatch.setitem(sys.modules, "transformers", SimpleNamespace(AutoTokenizer=automatic))
+    page = json.dumps(PAGE_OF_A_NEWSPAPER)
+    (tmp_path / "NZG-1881-10-01-a-p0001.json").write_text(page, encoding="utf-8")
     exec(compile(python_blocks(PAGE), str(PAGE), "exec"), {})
     corpus = fairspan.Corpus.read(tmp_path / "wiki")
     assert {*corpus.languages} == {*LANGUAGES}
-    assert corpus.ids() == ("7", "8", "9")
+    assert corpus.ids() == ("7", "8")
+    lines = (tmp_path / "page.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == [{"text": "In Heimat"}, {"text": "Ein anderer"}]

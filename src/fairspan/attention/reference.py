@@ -18,7 +18,7 @@ from fairspan.attention.shares import SpecialShares, basket_shares
 def attention_weights(
     query: Tensor, key: Tensor, bias: Tensor, scale: float, temperature: Tensor
 ) -> Tensor:
-    """LC §3, equation 5: softmax(Q Kᵀ · scale / temperature + bias), [N, H, L, L].
+    """LC §3, equation 6: softmax(Q Kᵀ · scale / temperature + bias), [N, H, L, L].
 
     Args:
         query, key: [N, H, L, D]. temperature: [N].

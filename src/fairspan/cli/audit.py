@@ -6,8 +6,13 @@ from fairspan.cli.command import command
 from fairspan.cli.options import Failing, Remote, Showing
 from fairspan.studies.audit.options import AuditOptions
 
+_IN_PYTHON = (
+    "name batch_tokens min_tokens max_tokens too_long partial prompt attention_documents "
+    "attention_basket_size"
+)
 
-@command(AuditOptions, Remote, Failing, Showing)
+
+@command(AuditOptions, Remote, Failing, Showing, omitted=_IN_PYTHON.split())
 def audit(**typed: Any) -> None:
     """Measure how well one vector represents each position and language of a document.
 

@@ -138,7 +138,7 @@ def _reading(parameter: inspect.Parameter, *, is_argument: bool) -> tuple[Any, d
     listed = re.findall(r"\w+", parameter.annotation)
     kind: Any = next((_TYPES[word] for word in listed if word in _TYPES), str)
     if "Mapping" in listed and kind is int:
-        return Any, {"converter": partial(_read_counts, parameter.name), "metavar": "1:2,…"}
+        return Any, {"converter": partial(_read_counts, parameter.name), "metavar": "INT|1:2,…"}
     if "Sequence" in listed:
         if is_argument or parameter.name in _REPEATED:
             return list[kind] | None, {}
@@ -162,14 +162,17 @@ def _read_list(name: str, kind: Any, _: Any, tokens: Any) -> list[Any]:
     return values
 
 
-def _read_counts(name: str, _: Any, tokens: Any) -> dict[int, int]:
-    """The numbers by number of the last word that was typed."""
+def _read_counts(name: str, _: Any, tokens: Any) -> int | dict[int, int]:
+    """The number, or the numbers by number, of the last word that was typed."""
     text = tokens[-1].value
     try:
+        if ":" not in text:
+            return int(text)
         pairs = [word.split(":") for word in words(text)]
         return {int(number): int(count) for number, count in pairs}
     except ValueError:
-        raise DesignError(f"{name} takes pairs such as 3:1000,4:1008, got {text!r}.") from None
+        form = "a number, or pairs such as 3:167,4:42"
+        raise DesignError(f"{name} takes {form}, got {text!r}.") from None
 
 
 def _number_or_word(_: Any, tokens: Any) -> int | str:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from fairspan.runs.log import RunLog
 
 _CONDITIONS = {
-    "audit": "biased worse inconclusive language-biased language-worse language-inconclusive",
+    "audit": "biased inconclusive language-biased language-inconclusive",
     "evaluate": "worse inconclusive",
-    "compare": "worse inconclusive language-worse language-inconclusive",
+    "compare": "worse inconclusive",
 }
 
 
@@ -43,8 +43,7 @@ def read_conditions(
     if treatments is not None:
         names = [treatment.name for treatment in as_treatments(treatments)]
         _require_named(conditions, names)
-        compares = verb != "audit" or any(map(_is_worse, conditions))
-        if len(names) < 2 and compares:
+        if len(names) < 2 and verb != "audit":
             raise DesignError(
                 f"fail_if={','.join(conditions)} compares treatments with the first, "
                 f"and only {names[0]} is named: name two."
@@ -55,8 +54,7 @@ def read_conditions(
 def _refuse_baseline(verb: str, conditions: Sequence[str], baseline: str) -> None:
     """Raise if a condition names what others are compared with, so that it could never be met."""
     for condition in conditions:
-        compares = verb == "evaluate" or condition.endswith("worse")
-        if compares and verb != "compare" and condition.rpartition(":")[0] == baseline:
+        if verb == "evaluate" and condition.rpartition(":")[0] == baseline:
             raise DesignError(
                 f"fail_if={condition} can never be met, since {baseline} is what others are "
                 "compared with: name another treatment."
@@ -65,10 +63,6 @@ def _refuse_baseline(verb: str, conditions: Sequence[str], baseline: str) -> Non
 
 def _kind(condition: str) -> str:
     return condition.rpartition(":")[2]
-
-
-def _is_worse(condition: str) -> bool:
-    return condition.endswith("worse")
 
 
 def _require_named(conditions: Sequence[str], treatments: Sequence[str]) -> None:
@@ -91,18 +85,18 @@ def fail_on_run(log: RunLog, conditions: Sequence[str]) -> None:
         fail_on_changes(changes(log), conditions)
         return
     _require_named(conditions, log.measured)
-    reasons = _verdicts(log, conditions)
-    # An audit is inconclusive by its own verdict.
-    worse = list(filter(_is_worse, conditions))
-    if worse:
-        reasons += _reasons(changes(log), worse)
-    _end(reasons)
+    _end(_verdicts(log, conditions))
 
 
 def fail_on_changes(compared: Sequence[Change], conditions: Sequence[str]) -> None:
     """The same for what a comparison found."""
     _require_named(conditions, list(dict.fromkeys(change.second.treatment for change in compared)))
-    _end(_reasons(compared, conditions))
+    reasons = [
+        f"{change.name}: {change.sentence}"
+        for change in compared
+        if _meets(conditions, change.second.treatment, change.condition)
+    ]
+    _end(reasons)
 
 
 def _verdicts(log: RunLog, conditions: Sequence[str]) -> list[str]:
@@ -114,7 +108,8 @@ def _verdicts(log: RunLog, conditions: Sequence[str]) -> list[str]:
     ):
         verdicts = log.frame(frame).to_dicts() if frame in log.view.frames else []
         # A run without verdicts must not pass for one without faults.
-        if not verdicts and (not prefix or _about_languages(conditions)):
+        needed = not prefix or any(_kind(item).startswith(prefix) for item in conditions)
+        if not verdicts and needed:
             raise DesignError(
                 f"the run {log.run} has no verdicts{about}, which fail_if needs: "
                 f"{'; '.join(log.view.notes)}"
@@ -127,26 +122,8 @@ def _verdicts(log: RunLog, conditions: Sequence[str]) -> list[str]:
     return reasons
 
 
-def _reasons(compared: Sequence[Change], conditions: Sequence[str]) -> list[str]:
-    """The changes that meet a condition, in words."""
-    if _about_languages(conditions) and not any(change.languages for change in compared):
-        raise DesignError(
-            "no two languages are compared, which fail_if needs: mixed documents in both orders "
-            "compare them (mixed de:en,en:de)."
-        )
-    return [
-        f"{change.name}: {change.sentence}"
-        for change in compared
-        if _meets(conditions, change.second.treatment, change.condition)
-    ]
-
-
 def _meets(conditions: Sequence[str], treatment: str, kind: str) -> bool:
     return kind in conditions or f"{treatment}:{kind}" in conditions
-
-
-def _about_languages(conditions: Sequence[str]) -> bool:
-    return any(_kind(condition).startswith("language-") for condition in conditions)
 
 
 def _end(reasons: Sequence[str]) -> None:

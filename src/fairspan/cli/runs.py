@@ -25,12 +25,12 @@ def compare(
     as_json: bool = False,
     **failing: Any,
 ) -> None:
-    """Compare two treatments or two runs, document by document or query by query.
+    """Compare two treatments or two runs of evaluate, query by query.
 
     Without a second run, every treatment is compared with the run's first one. Differences are
-    paired, so they are more precise than either side alone. Each pair gets a verdict: worse (by
-    more than the margin), inconclusive, slightly worse (within the margin), not worse, fairer
-    (audit, by the spread between positions) or better (evaluate, by the first metric).
+    paired, so they are more precise than either side alone. Each pair gets a verdict by the first
+    metric: worse (by more than the margin), inconclusive, slightly worse (within the margin), not
+    worse, or better.
 
     For example:
 
@@ -38,9 +38,8 @@ def compare(
         fairspan compare runs/model-v1 runs/model-v2 --treatments plain,plain --fail-if worse
 
     Args:
-        run: the folder of a run.
-        other: a second run on the same documents or queries. By default the first is compared with
-            itself.
+        run: the folder of a run of evaluate.
+        other: a second run on the same queries. By default the first is compared with itself.
         treatments: two treatments, such as plain,paper: one of each run.
         margin: losses below it do not matter. By default that of the first run.
         as_json: print the result as JSON.
@@ -85,7 +84,7 @@ def report(
     """Write one HTML page about runs: verdicts, charts, tables, methods and the raw rows.
 
     The page is a single file that needs no network. Several runs are shown side by side, with
-    paired differences if they share documents or queries.
+    paired differences if they are evaluations of the same queries.
 
     For example:
 

@@ -46,16 +46,12 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """All documents of an audit, their segments, and the draw of sets of each size.
-
-    `cut_to` is the number of tokens that longer segments were cut to.
-    """
+    """All documents of an audit, their segments, and the draw of sets of each size."""
 
     documents: tuple[Document, ...]
     segments: dict[Key, str]
     draws: dict[int, Draw]
     notes: tuple[str, ...]
-    cut_to: int | None
 
 
 def build_documents(
@@ -89,7 +85,7 @@ def build_documents(
             f"segments have {np.mean(list(corpus)):.0f} {counter.unit} on average in the corpus "
             f"and {np.mean(in_documents):.0f} in documents"
         )
-    return Documents(documents, used, draws, tuple(notes), cut_to or design.opening)
+    return Documents(documents, used, draws, tuple(notes))
 
 
 def _fitted(

@@ -61,9 +61,6 @@ def measure_segments(
 ) -> Material:
     """Every segment that exists in all languages and is within the design's limits."""
     where = ", ".join(languages)
-    limited = design.length_language
-    if limited not in (None, *languages):
-        raise DesignError(f"length_language={limited} is not among the languages {where}.")
     # Sorted, so that a draw does not depend on the order in which languages or files were named.
     ids = sorted(corpus.ids(languages))
     keys = [(segment, language) for segment in ids for language in languages]
@@ -101,9 +98,4 @@ def _within_limits(
     """Whether a segment is within a design's length limits in these languages."""
     low = design.min_tokens or 0
     high = design.max_tokens or float("inf")
-    counts = {language: lengths[segment, language] for language in languages}
-    if design.length_language is None:
-        return all(low <= count <= high for count in counts.values())
-    centre = counts[design.length_language]
-    most = float("inf") if design.length_ratio is None else design.length_ratio * centre
-    return low <= centre <= high and all(abs(count - centre) <= most for count in counts.values())
+    return all(low <= lengths[segment, language] <= high for language in languages)

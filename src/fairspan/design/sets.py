@@ -121,17 +121,10 @@ def orders(design: str, n: int, rng: np.random.Generator) -> np.ndarray:
     """[orders, n], each row the segment (0…n-1) at each position.
 
     - "latin": the n rotations of a random order. Every segment is once at every position.
-    - "williams": as latin, and every segment directly precedes every other equally often: n orders
-      if n is even, 2n if it is odd.
     - "permutations": all n! orders.
     """
     names = rng.permutation(n)
     if design == "permutations":
         return np.array(list(permutations(range(n))))
     rotations = np.arange(n)[:, None]
-    if design == "latin":
-        return np.asarray(names[(np.arange(n) + rotations) % n])
-    # Williams's square: the zigzag 0, n-1, 1, … and its rotations, mirrored as well for odd n.
-    zigzag = np.array([(k // 2) if k % 2 == 0 else (n - 1 - k // 2) for k in range(n)])
-    square = (zigzag + rotations) % n
-    return np.asarray(names[square if n % 2 == 0 else np.concatenate([square, square[:, ::-1]])])
+    return np.asarray(names[(np.arange(n) + rotations) % n])

@@ -1,4 +1,4 @@
-"""The attention profile: where a pooled row looks, by basket, segment or bin (METHODS §4)."""
+"""The attention profile: where a pooled row looks, by basket."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,9 +11,7 @@ from torch import Tensor
 
 from fairspan.attention.plan import Plan
 from fairspan.attention.pooled_row import average_row
-from fairspan.corpus.sentences import Span
 from fairspan.encoding.recording import Recorded, RecordingTransformer, record
-from fairspan.encoding.tokens import tokens_of_spans
 from fairspan.model.pooling import prompt_length
 
 NO_CHARACTER = -1
@@ -117,33 +115,6 @@ def by_basket(row: AttentionRow, basket_size: int = 128) -> Profile:
     first = row.special & (number == 0)
     last = row.special & (number == len(number) - 1) & ~first
     return _profile(row, baskets, first=first, last=last, other=~(row.content | first | last))
-
-
-def by_segment(row: AttentionRow, spans: Sequence[Span]) -> Profile:
-    """The mass of each segment, given the characters at which it begins and ends (exclusive).
-
-    A token belongs to the segment that holds its last character; one without characters is in
-    none. The rest is `special` tokens and `other`.
-    """
-    member = np.zeros((len(spans), row.masses.shape[1]))
-    for number, tokens in enumerate(tokens_of_spans(row.offsets, spans)):
-        member[number, tokens] = 1
-    in_none = ~row.special & (member.sum(axis=0) == 0)
-    return _profile(row, row.masses @ member.T, special=row.special, other=in_none)
-
-
-def by_bins(row: AttentionRow, bins: int = 20) -> Profile:
-    """The mass of `bins` equal parts of the content tokens.
-
-    A token that straddles a border gives each side its part. The rest is `special` tokens and the
-    prompt's, `other`.
-    """
-    content = row.masses[:, row.content]
-    count = content.shape[1]
-    cumulated = np.concatenate([np.zeros((len(content), 1)), content.cumsum(axis=1)], axis=1)
-    borders = np.arange(bins + 1) * count / bins
-    up_to = np.stack([np.interp(borders, np.arange(count + 1), layer) for layer in cumulated])
-    return _profile(row, np.diff(up_to, axis=1), special=row.special, other=row.prompt)
 
 
 def _profile(row: AttentionRow, parts: np.ndarray, **rest: np.ndarray) -> Profile:

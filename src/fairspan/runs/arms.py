@@ -32,24 +32,18 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What changes from the first arm to the second in one measure, and whether it is a loss.
-
-    Attributes:
-        languages: whether it is about differences between languages.
-    """
+    """What changes from the first arm to the second in one measure, and whether it is a loss."""
 
     first: Arm
     second: Arm
     measure: str
     kind: str
     numbers: str
-    languages: bool = False
 
     @property
     def condition(self) -> str:
         """What `fail_if` calls it."""
-        kind = "worse" if is_worse(self.kind) else self.kind
-        return f"language-{kind}" if self.languages else kind
+        return "worse" if is_worse(self.kind) else self.kind
 
     @property
     def name(self) -> str:
@@ -62,7 +56,7 @@ class Change:
     def sentence(self) -> str:
         return f"{self.kind}: {self.numbers}"
 
-    def to_dict(self) -> dict[str, str | None]:
+    def to_dict(self) -> dict[str, str]:
         """The change as JSON holds it."""
         return {
             "first_run": self.first.log.run,
@@ -70,7 +64,6 @@ class Change:
             "first_treatment": self.first.treatment,
             "second_treatment": self.second.treatment,
             "measure": self.measure,
-            "about": "languages" if self.languages else None,
             "verdict": self.kind,
             "sentence": self.sentence,
         }

@@ -25,17 +25,15 @@ def windows_of(
     return windows
 
 
-def window_notes(
-    windows: Sequence[WindowInfo], unit: str, more: Mapping[str, str] | None = None
-) -> list[str]:
-    """What was cut in words, with `more` by treatment; nothing where all read all of the same."""
+def window_notes(windows: Sequence[WindowInfo], unit: str) -> list[str]:
+    """What was cut in words; nothing where all read all of the same."""
     if len({info.window for info in windows}) < 2 and not any(info.cut for info in windows):
         return []
     by_words: dict[str, list[str]] = {}
     for name in dict.fromkeys(info.treatment for info in windows):
         infos = [info for info in windows if info.treatment == name]
         infos.sort(key=lambda info: info.texts != "evidence")
-        words = [*(cut_words(info, unit) for info in infos), (more or {}).get(name, "")]
+        words = [cut_words(info, unit) for info in infos]
         if any(words):
             by_words.setdefault("; ".join(filter(None, words)), []).append(name)
     return [f"{', '.join(names)}: {words}" for words, names in by_words.items()]

@@ -14,8 +14,6 @@ from fairspan.stats.distributions import holm, t_below, t_quantile, t_ratio
 from fairspan.stats.intervals import Interval
 
 Kind = Literal["fair", "biased", "inconclusive"]
-LossKind = Literal["worse", "inconclusive", "slightly worse", "not worse", "fairer", "better"]
-"""From the least wanted to the best."""
 _WORST: tuple[Kind, ...] = ("biased", "inconclusive", "fair")
 LEVEL = 0.95
 POWER = 0.8
@@ -252,28 +250,3 @@ def clusters_needed(change: Interval, gaps: Sequence[float], seen: int, level: f
         return bool(missed.sum() <= 1 - POWER)
 
     return _fewest(decided, 2)
-
-
-def judge_loss(low: float, high: float, margin: float, gain: LossKind) -> LossKind:
-    """What the interval of a loss shows, positive if things got worse.
-
-    It has to be on one side of the margin: beyond it all is "worse". Within it, a loss that is
-    shown is "slightly worse", `gain` is the word for one below 0, and everything else is "not
-    worse". NaN is "inconclusive".
-    """
-    if low > margin:
-        return "worse"
-    if not high <= margin:
-        return "inconclusive"
-    if high < 0:
-        return gain
-    return "slightly worse" if low > 0 else "not worse"
-
-
-def size_words(kind: LossKind, low: float, margin: float) -> str:
-    """How a loss from `low` on compares with the margin, where its kind does not say it."""
-    if kind == "slightly worse":
-        return f", within the margin of {margin:g}"
-    if kind == "inconclusive" and low > 0:
-        return f", a loss, which may or may not exceed the margin of {margin:g}"
-    return ""

@@ -1,6 +1,5 @@
 """`Interval`: an estimate with its limits. `Intervals`: several of them, as arrays."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -14,8 +13,7 @@ from fairspan.stats.distributions import t_below, t_quantile, t_ratio
 class Interval:
     """An estimate with its limits. What is not defined is NaN.
 
-    The last three are of the t distribution behind the limits, two-sided against 0; NaN if these
-    come from a bootstrap.
+    The last three are of the t distribution behind the limits, two-sided against 0.
     """
 
     estimate: float
@@ -70,34 +68,3 @@ def t_intervals(estimate: ArrayLike, error: ArrayLike, freedom: ArrayLike) -> In
 def t_interval(estimate: float, error: float, freedom: float) -> Interval:
     """The interval of one estimate."""
     return t_intervals([estimate], [error], [freedom])[0]
-
-
-def largest_growth(
-    means: Sequence[Floats], covariances: Sequence[Floats], freedom: float, families: int = 1
-) -> Interval:
-    """max b − max a, where a[J] and b[J] are the differences of every two of n means.
-
-    Both directions count, J = n(n−1). The means that are furthest apart are found in the same data,
-    so bootstrap and jackknife are too narrow. These 95 % limits are made of t tests of single
-    differences. It grows by less than c if every b_i is less than c above 0 or some a_j: tests that
-    share 2.5 %, of which a_i gets half. It grows by more than c if some b_i is more than c above
-    every a_j: the J of them share 2.5 %, since all are the largest where no two means differ.
-
-    Args:
-        covariances: [J, J], of a, of b, and of b with a.
-        families: how many are judged by the worst: their lower limits hold together at 97.5 %.
-    """
-    before, after = means
-    covariance_before, covariance_after, covariance_both = covariances
-    tail = 0.025
-    count = len(after)
-    # Column 0 compares b_i with 0, column 1 + j with a_j.
-    variances_after = np.diag(covariance_after)[:, None]
-    variances = variances_after + np.diag(covariance_before) - 2 * covariance_both
-    errors = np.sqrt(np.maximum(np.column_stack([variances_after, variances]), 0))
-    gaps = np.column_stack([after, after[:, None] - before])
-    shares = np.full(gaps.shape, tail / (2 * count))
-    np.fill_diagonal(shares[:, 1:], tail / 2)
-    high = (gaps - t_quantile(shares, freedom) * errors).min(1).max()
-    low = (gaps + t_quantile(tail / (count * families), freedom) * errors)[:, 1:].min(1).max()
-    return Interval(float(gaps[:, 1:].min(1).max()), float(low), float(high))

@@ -1,4 +1,4 @@
-"""Resampling of whole clusters: the bootstrap with BCa intervals, and the jackknife."""
+"""The jackknife over whole clusters."""
 
 from __future__ import annotations
 
@@ -9,11 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fairspan.stats.arrays import Codes, Floats, clusters_of
-from fairspan.stats.distributions import t_below, t_quantile
 from fairspan.stats.intervals import Interval, t_interval
-
-# Random numbers held at once.
-CHUNK = 4_000_000
 
 Statistic = Callable[[Floats], Floats]
 """Maps means[..., n] to [...], with NaN where it is not defined."""
@@ -25,10 +21,6 @@ class PositionSums:
 
     sums: Floats
     counts: Floats
-
-    def means(self, multiples: Floats) -> Floats:
-        """Position means [..., n] of samples with each cluster multiples[..., G] times."""
-        return share(multiples @ self.sums, multiples @ self.counts)
 
     @property
     def observed(self) -> Floats:
@@ -66,57 +58,6 @@ def change_of(measure: Statistic) -> Statistic:
         return measure(means[..., n:]) - measure(means[..., :n])
 
     return statistic
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Resampled:
-    """Position means as observed, and drawn[draws, n] from samples of whole clusters."""
-
-    sums: PositionSums
-    drawn: Floats
-
-    def interval(self, statistic: Statistic) -> Interval:
-        """The bias-corrected and accelerated 95 % interval (BCa; Efron 1987) of a statistic.
-
-        There is none if it has no value in more than one sample in ten.
-        """
-        estimate = float(statistic(self.sums.observed))
-        if not np.isfinite(estimate):
-            return Interval(np.nan)
-        drawn = _finite(statistic(self.drawn))
-        if len(drawn) < 0.9 * len(self.drawn):
-            return Interval(estimate)
-        ranks = _bca_ranks(drawn, estimate, _finite(statistic(self.sums.left_out)))
-        low, high = np.quantile(drawn, ranks)
-        return Interval(estimate, float(low), float(high))
-
-
-def _finite(values: Floats) -> Floats:
-    return values[np.isfinite(values)]
-
-
-def _bca_ranks(drawn: Floats, estimate: float, left_out: Floats) -> Floats:
-    """The ranks [2] of the limits among drawn[...], corrected for bias and acceleration."""
-    count = len(drawn)
-    below = np.count_nonzero(drawn < estimate) + np.count_nonzero(drawn == estimate) / 2
-    bias = t_quantile(np.clip(below / count, 0.5 / count, 1 - 0.5 / count), np.inf)
-    gaps = left_out.mean() - left_out
-    squares = (gaps**2).sum()
-    acceleration = (gaps**3).sum() / (6 * squares**1.5) if squares > 0 else 0.0
-    shifted = bias + t_quantile([0.025, 0.975], np.inf)
-    return t_below(bias + shifted / np.maximum(1 - acceleration * shifted, 1e-6), np.inf)
-
-
-def resample(sums: PositionSums, *, rng: np.random.Generator, draws: int = 1999) -> Resampled:
-    """Draw whole clusters with replacement."""
-    count = len(sums.sums)
-    step = max(1, CHUNK // count)
-    drawn = []
-    for start in range(0, draws, step):
-        size = min(step, draws - start)
-        multiples = rng.multinomial(count, np.full(count, 1 / count), size)
-        drawn.append(sums.means(multiples.astype(np.float64)))
-    return Resampled(sums, np.concatenate(drawn))
 
 
 def jackknife(

@@ -1,4 +1,4 @@
-"""Logs of any study: read with what its study shows, compared, and put on one page."""
+"""Logs of any study: read with what its study shows, and put on one page; evaluations compared."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -23,9 +23,6 @@ from fairspan.runs.log import ROOM_FOR_ROWS, RunLog
 STUDIES = ("audit", "collapse", "evaluate", "tune")
 """Those that write logs, each with a module `view`."""
 
-COMPARED = ("audit", "evaluate")
-"""Those with a module `comparison`, which compares two runs."""
-
 
 def read_log(folder: Path | str) -> RunLog:
     """Read the log of one run: its folder, or the run.json in it."""
@@ -40,9 +37,9 @@ def read_log(folder: Path | str) -> RunLog:
 def compare(
     first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None
 ) -> list[Table]:
-    """Paired differences of two treatments or runs on the same documents or queries, as tables."""
+    """Paired differences of two treatments or evaluations on the same queries, as tables."""
     with logs.explained(first.folder):
-        tables: list[Table] = _comparing(first).compare(first, second, treatments)
+        tables: list[Table] = _comparing(first, second).compare(first, second, treatments)
     return tables
 
 
@@ -52,7 +49,7 @@ def changes(
     treatments: Sequence[str] | None = None,
     margin: float | None = None,
 ) -> list[Change]:
-    """A verdict for each pair: one of `LossKind`, with fairer for audits and better for searches.
+    """A verdict for each pair, such as worse, not worse and better.
 
     Args:
         margin: a loss below it counts as none; by default the margin of the first run.
@@ -60,16 +57,18 @@ def changes(
     if margin is not None and not 0 < margin < 1:
         raise DesignError(f"margin must be between 0 and 1, got {margin}.")
     with logs.explained(first.folder):
-        verdicts: list[Change] = _comparing(first).changes(first, second, treatments, margin)
+        comparing = _comparing(first, second)
+        verdicts: list[Change] = comparing.changes(first, second, treatments, margin)
     return verdicts
 
 
-def _comparing(log: RunLog) -> Any:
-    if log.verb not in COMPARED:
-        raise FairspanError(
-            f"the run {log.run} is a run of {log.verb}, and those are not compared in pairs."
-        )
-    return _module(log.verb, "comparison")
+def _comparing(*runs: RunLog | None) -> Any:
+    for log in runs:
+        if log is not None and log.verb != "evaluate":
+            raise FairspanError(
+                f"the run {log.run} is a run of {log.verb}: only runs of evaluate are compared."
+            )
+    return _module("evaluate", "comparison")
 
 
 def save_page(runs: Sequence[RunLog], file: Path | str, title: str | None = None) -> Path:
@@ -92,23 +91,18 @@ def save_page(runs: Sequence[RunLog], file: Path | str, title: str | None = None
 
 
 def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
-    """All verdicts, profiles on common axes, and differences from the first run of each kind."""
+    """All verdicts, and differences between evaluations."""
     cards = [
         replace(card, name=f"{labels[log.run]}: {card.name}")
         for log in runs
         for card in log.view.cards
     ]
     sections: list[Section] = []
-    switch: tuple[str, ...] = ()
-    audits = [(labels[log.run], log) for log in runs if log.verb == "audit"]
-    if len(audits) > 1:
-        switch, sections = _module("audit", "view").together(audits)
     unfinished = [f"{labels[log.run]}: {log.unfinished}" for log in runs if log.unfinished]
     tables, notes = _paired(runs)
     if tables:
         intro = (
-            "Differences are taken on the same documents or queries, so they are more precise than "
-            "either side."
+            "Differences are taken on the same queries, so they are more precise than either side."
         )
         sections.append(Section("Paired differences", intro, tables=tuple(tables)))
     view = View(
@@ -118,23 +112,21 @@ def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
         tuple(sections),
         {},
         notes=(*unfinished, *notes),
-        switch=switch,
         all_first=True,
     )
     return Part("All runs", view)
 
 
 def _paired(runs: Sequence[RunLog]) -> tuple[list[Table], list[str]]:
-    """Every other run against the first of its kind; where that is impossible, the reason."""
+    """Every other evaluation against the first; where that is impossible, the reason."""
     tables: list[Table] = []
     notes: list[str] = []
-    for verb in COMPARED:
-        alike = [log for log in runs if log.verb == verb]
-        for other in alike[1:]:
-            try:
-                tables += [table for table in compare(alike[0], other) if table.brief]
-            except (FairspanError, DesignError) as error:
-                notes.append(f"{alike[0].run} and {other.run} are not compared in pairs: {error}")
+    alike = [log for log in runs if log.verb == "evaluate"]
+    for other in alike[1:]:
+        try:
+            tables += [table for table in compare(alike[0], other) if table.brief]
+        except (FairspanError, DesignError) as error:
+            notes.append(f"{alike[0].run} and {other.run} are not compared in pairs: {error}")
     return tables, notes
 
 

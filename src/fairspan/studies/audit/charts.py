@@ -1,26 +1,15 @@
-"""The charts of an audit: profiles by position, languages, and attention."""
+"""The pictures of an audit: means by position, languages, and attention."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Any
 
 import polars as pl
 
-from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, domain_of, point
+from fairspan.report.chart import Chart, Panel, Point, Series, domain_of, point
 from fairspan.report.frames import interval, values_of
-from fairspan.report.text import counted, finite, number, p_value, with_bounds
-from fairspan.report.view import Section
-from fairspan.studies.audit.attention import LAST_HALF, parts_around
-from fairspan.studies.audit.measures import (
-    ATTENTION_MEASURES,
-    POSITION_MEASURES,
-    AttentionWords,
-    Columns,
-)
-
-Tell = Callable[[Columns], str]
-"""What is shown when a reader points at a row's point."""
+from fairspan.report.text import counted, with_bounds
+from fairspan.studies.audit.measures import POSITION_MEASURES
 
 MOST_PLANS = 6
 """Of more plans than these a figure would be too wide, and several are drawn."""
@@ -28,13 +17,10 @@ MOST_PLANS = 6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shown:
-    """What charts see of a run, or of several whose frames were joined."""
+    """The frames of a run that its charts are drawn from, and the treatments of the page."""
 
     model: str
     frames: Mapping[str, pl.DataFrame]
-
-    def rows(self, frame: str, **values: Any) -> list[Columns]:
-        return self.frames[frame].filter(**values).to_dicts() if frame in self.frames else []
 
     @property
     def treatments(self) -> tuple[str, ...]:
@@ -43,36 +29,30 @@ class Shown:
         return tuple(dict.fromkeys(name for frame in frames for name in frame["treatment"]))
 
     def series(
-        self, rows: Iterable[Columns], column: str, labels: Iterable[Any], tell: Tell
+        self, rows: pl.DataFrame, column: str, labels: Sequence[Any], form: str = ".3f"
     ) -> Iterator[Series]:
         """One for each treatment, with a point for each label that a column of its rows has."""
-        by_treatment: dict[str, dict[Any, Point | None]] = {}
-        for row in rows:
-            points = by_treatment.setdefault(row["treatment"], {})
-            points[row[column]] = point(interval(row), tell(row))
-        for name, points in by_treatment.items():
+        for name in values_of(rows, "treatment"):
+            points = {
+                row[column]: point(interval(row), f"{name}\n{with_bounds(interval(row), form)}")
+                for row in rows.filter(treatment=name).iter_rows(named=True)
+            }
             place = self.treatments.index(name)
             yield Series(name, place, tuple(points.get(label) for label in labels))
 
 
-def sections_of(shown: Shown) -> Iterator[Section]:
-    """For each measure its positions, and languages where two lead each other."""
-    means = shown.frames.get("means", pl.DataFrame({"measure": []}))
-    for measure in values_of(means, "measure"):
-        yield _profile_section(shown, measure)
-        yield from _language_sections(shown, measure)
-
-
-def _profile_section(shown: Shown, measure: str) -> Section:
-    """Profiles by size and language plan, and heat maps."""
+def position_charts(shown: Shown, measure: str) -> Iterator[Chart]:
+    """Means by position, one panel for each size and plan; several charts of many plans."""
     words = POSITION_MEASURES[measure]
-    panels = list(_profile_panels(shown, measure))
+    means = shown.frames["means"].filter(measure=measure)
+    verdicts = shown.frames["verdicts"].filter(measure=measure)
+    kinds = dict(verdicts.select("treatment", "verdict").iter_rows())
+    panels = list(_position_panels(shown, means, kinds))
     pages = _pages(panel.title for panel in panels)
     fixed = domain_of([panel.series for panel in panels], zero=True) if len(pages) > 1 else None
-    charts = []
     for page, plans in pages.items():
         title = page.replace("-", " ")
-        chart = Chart(
+        yield Chart(
             name=f"{measure}-profiles" + (f"-{page}" if page else ""),
             title=words.title + (f": {title}" if page else ""),
             kind="bars",
@@ -83,36 +63,21 @@ def _profile_section(shown: Shown, measure: str) -> Section:
             fixed=fixed,
             brief=True,
         )
-        charts.append(chart)
-    sizes = dict.fromkeys(len(panel.labels) for panel in panels)
-    heats = [_heat_map(shown, measure, n, several=len(sizes) > 1) for n in sizes]
-    return Section(words.title, words.intro, tuple(charts), tuple(filter(None, heats)))
 
 
-def _profile_panels(shown: Shown, measure: str) -> Iterator[Panel]:
+def _position_panels(
+    shown: Shown, means: pl.DataFrame, kinds: Mapping[str, str]
+) -> Iterator[Panel]:
     """By size, then by plan, in the order of the log."""
-    key = itemgetter("treatment", "n", "plan", "position")
-    effects = {key(row): row for row in shown.rows("coefficients", measure=measure)}
-
-    def tell(mean: Columns) -> str:
-        lines = [f"{mean['treatment']}, position {mean['position']}", with_bounds(interval(mean))]
-        effect = effects.get(key(mean))
-        if effect is not None and mean["position"] > 1 and mean["lead"] == mean["later"]:
-            change = with_bounds(interval(effect), "+.3f")
-            lines.append(f"against position 1: {change}, p {p_value(effect['p_value'])}")
-        tokens = number(mean["tokens"], ".0f")
-        return "\n".join([*lines, f"{tokens} tokens on average, {mean['documents']:,} documents"])
-
-    verdicts = {row["treatment"]: row["verdict"] for row in shown.rows("verdicts", measure=measure)}
-    means = shown.frames["means"].filter(measure=measure).sort("n", maintain_order=True)
-    families = means.partition_by("n", "plan", as_dict=True, maintain_order=True)
+    ordered = means.sort("n", maintain_order=True)
+    families = ordered.partition_by("n", "plan", as_dict=True, maintain_order=True)
     for (n, plan), family in families.items():
         first = family.filter(treatment=family["treatment"][0])
         positions = first["position"].to_list()
-        series = []
-        for drawn in shown.series(family.to_dicts(), "position", positions, tell):
-            verdict = f" ({verdicts[drawn.name]})" if drawn.name in verdicts else ""
-            series.append(replace(drawn, legend=drawn.name + verdict))
+        series = [
+            replace(drawn, legend=f"{drawn.name} ({kinds[drawn.name]})")
+            for drawn in shown.series(family, "position", positions)
+        ]
         yield Panel(
             plan,
             tuple(map(str, positions)),
@@ -135,58 +100,20 @@ def _pages(plans: Iterable[str]) -> dict[str, list[str]]:
     return pages
 
 
-def _heat_map(shown: Shown, measure: str, n: int, *, several: bool) -> HeatMap | None:
-    """Position × language, without the effect of length; None if there is only one language."""
-    switch = shown.treatments
-    joint = shown.rows("joint", measure=measure, n=n)
-    unknown = any(row["effect"] == "log_tokens" and row["estimate"] is None for row in joint)
-    adjusted = "" if unknown else ", at the mean length of a segment"
-    table: dict[str, list[list[float | None]]] = {}
-    for row in joint:
-        if row["effect"] == "mean":
-            language = f"{row['language']} (mixed)" if row["plans"] == "mixed" else row["language"]
-            cells = table.setdefault(language, [[None] * len(switch) for _ in range(n)])
-            cells[row["position"] - 1][switch.index(row["treatment"])] = finite(row["estimate"])
-    if len(table) < 2:
-        return None
-    return HeatMap(
-        name=f"{measure}-languages" + (f"-n{n}" if several else ""),
-        title=f"{measure} by position and language, n = {n}{adjusted}",
-        corner="language",
-        columns=tuple(f"position {position}" for position in range(1, n + 1)),
-        rows=tuple((name, tuple(map(_heat_cell, cells))) for name, cells in table.items()),
-        subtitle=shown.model,
-        entries=switch,
-    )
-
-
-def _heat_cell(values: Sequence[float | None]) -> HeatCell | None:
-    return None if set(values) == {None} else HeatCell(tuple(values))
-
-
-def _language_sections(shown: Shown, measure: str) -> Iterator[Section]:
-    """Every two languages that lead each other in mixed documents; none if there are none."""
-    rows = shown.rows("languages", measure=measure)
-    if not rows:
-        return
+def language_chart(shown: Shown, measure: str) -> Chart:
+    """Every two languages that lead each other in mixed documents."""
     done = POSITION_MEASURES[measure].done
-    margin = rows[0]["margin"]
-    for row in rows:
-        row["pair"] = f"{row['language']} − {row['against']}"
-
-    def tell(row: Columns) -> str:
-        difference = with_bounds(interval(row), "+.3f")
-        return f"{row['treatment']}\n{row['pair']}: {difference}\n{row['verdict']}"
-
+    languages = shown.frames["languages"].filter(measure=measure)
+    pair = pl.concat_str("language", "against", separator=" − ").alias("pair")
+    margin = languages["margin"][0]
     panels = []
-    for n in sorted({row["n"] for row in rows}):
-        of_size = [row for row in rows if row["n"] == n]
-        pairs = tuple(dict.fromkeys(row["pair"] for row in of_size))
-        series = shown.series(of_size, "pair", pairs, tell)
-        panels.append(Panel("", pairs, tuple(series), heading=f"{n} segments"))
-    chart = Chart(
-        name=f"{measure}-language-differences",
-        title=f"How much more each language is {done} than others in mixed documents",
+    for (n,), rows in _by(languages.with_columns(pair).sort("n", maintain_order=True), "n"):
+        pairs = values_of(rows, "pair")
+        series = tuple(shown.series(rows, "pair", pairs, "+.3f"))
+        panels.append(Panel(f"{n} segments", tuple(pairs), series))
+    return Chart(
+        name=f"{measure}-languages",
+        title=f"Which languages are better {done} in mixed documents",
         kind="bars",
         x_label="languages",
         y_label=f"difference of {measure}",
@@ -195,109 +122,43 @@ def _language_sections(shown: Shown, measure: str) -> Iterator[Section]:
         dots=True,
         band=(-margin, margin),
     )
-    intro = (
-        f"Dots show by how much the first language is better {done} than the second in documents "
-        "of both, at the same position, averaged over the two orders, with 95 % intervals. Above 0 "
-        f"it is favoured. Differences in the shaded area, within ±{margin:g}, count as fair."
-    )
-    yield Section(f"Which languages are better {done}", intro, (chart,))
 
 
-def attention_section(shown: Shown, basket_size: int) -> Section:
-    """Where the pooled row looks; a page shows the last half of the layers."""
+def attention_charts(shown: Shown, basket_size: int) -> Iterator[Chart]:
+    """The baskets of the text, and then what is around it; one chart for each size."""
     frame = shown.frames["attention"]
-    where = "the last half of the layers" if LAST_HALF in frame["layers"] else "all layers"
-    intro = (
-        "The mean share of attention that each part of the text gets from the pooled row, in "
-        f"{where}, with 95 % intervals. Special tokens are on the right. Text with more attention "
-        "has more influence on the vector."
-    )
-    charts = [
-        chart
-        for measure, words in ATTENTION_MEASURES.items()
-        for chart in _attention_charts(
-            frame.filter(measure=measure),
-            words._replace(by=words.by.format(basket_size)),
-            shown,
+    several = frame["n"].n_unique() > 1
+    layers = f"layers {frame['first_layer'][0]} to {frame['last_layer'][0]}"
+    title = f"Attention of the pooled row by basket of {basket_size} tokens"
+    for (n,), of_size in _by(frame.sort("n", maintain_order=True), "n"):
+        yield Chart(
+            name=f"attention-n{n}" if several else "attention",
+            title=f"{title}, {n} segments" if several else title,
+            kind="bars",
+            x_label="basket",
+            y_label="share of attention",
+            panels=tuple(_attention_panels(shown, of_size)),
+            subtitle=f"{shown.model}, {layers}",
         )
-    ]
-    return Section("Where attention goes", intro, tuple(charts))
 
 
-def _attention_charts(frame: pl.DataFrame, words: AttentionWords, shown: Shown) -> Iterator[Chart]:
-    """One chart for each size, of as many plans as fit."""
-    sizes = sorted(frame["n"].unique())
-    for n in sizes:
-        name = words.name
-        title = f"Attention of the pooled row {words.by}"
-        if len(sizes) > 1:
-            name += f"-n{n}"
-            title += f", {n} segments"
-        pages = _pages(frame.filter(n=n)["plan"])
-        for page, plans in pages.items():
-            part = frame.filter(pl.col("plan").is_in(plans), n=n)
-            folded = words.relative or page != next(iter(pages))
-            panels = tuple(_attention_panels(part, words, shown, folded=folded))
-            of_each = " of each plan" if len(plans) > 1 else ""
-            yield Chart(
-                name=f"{name}-{page}" if page else name,
-                title=title,
-                kind="lines" if words.relative else "bars",
-                x_label=words.x_label,
-                y_label="share of attention",
-                panels=panels,
-                subtitle=f"{shown.model}, {max(part['documents'])} documents{of_each}",
-                dashes="equal shares for all parts of the text",
-                by_row=True,
-            )
-
-
-def _attention_panels(
-    frame: pl.DataFrame, words: AttentionWords, shown: Shown, *, folded: bool
-) -> Iterator[Panel]:
-    """For each group of layers and plan the parts of the text, and then what is around it."""
-    on_page = LAST_HALF if LAST_HALF in frame["layers"] else "all"
-    # On the relative axis special tokens would be far above twenty small parts.
-    around = [] if words.relative else parts_around(frame)
-    parts = frame.partition_by("layers", "plan", as_dict=True, maintain_order=True)
-    for (layers, plan), rows in parts.items():
-        first = rows.row(0, named=True)
-        numbers = rows.select("part", "number").drop_nulls().unique().sort("number")
-        if words.relative:
-            numbers = numbers.with_columns((pl.col("number") - 1) * 5)
-        labels = {part: str(place) for part, place in numbers.iter_rows()}
-        labels |= {part: part for part in around}
-        where = "all layers" if layers == "all" else f"{layers} of the layers"
+def _attention_panels(shown: Shown, frame: pl.DataFrame) -> Iterator[Panel]:
+    """One for each plan, without parts that get no attention."""
+    for (plan,), rows in _by(frame, "plan"):
+        attended = rows.filter(pl.col("estimate").max().over("part") > 0)
+        parts = values_of(attended.sort("number", nulls_last=True, maintain_order=True), "part")
+        around = [part for part in parts if not part.startswith("basket ")]
+        series = (
+            replace(drawn, points=tuple(map(_share, drawn.points)))
+            for drawn in shown.series(attended, "part", parts)
+        )
         yield Panel(
             plan,
-            tuple(labels.values()),
-            tuple(_share_series(rows.to_dicts(), labels, shown)),
-            detail=f"{first['n']} segments, {max(rows['documents']):,} documents",
-            heading=f"{where} ({first['first_layer']}–{first['last_layer']})",
-            folded=folded or layers != on_page,
+            tuple(part.removeprefix("basket ") for part in parts),
+            tuple(series),
+            detail=f"{max(rows['documents']):,} documents",
             apart=len(around),
         )
-
-
-def _share_series(rows: Sequence[Columns], labels: Iterable[str], shown: Shown) -> Iterable[Series]:
-    """The shares of each treatment, followed by what would be equal shares, dashed."""
-    equal = {
-        (row["treatment"], row["part"]): Point(row["equal"])
-        for row in rows
-        if finite(row["equal"]) is not None
-    }
-
-    def tell(row: Columns) -> str:
-        lines = [f"{row['treatment']}, {row['part']}", with_bounds(interval(row))]
-        if (row["treatment"], row["part"]) in equal:
-            lines.append(f"an equal share would be {number(row['equal'])}")
-        return "\n".join(lines)
-
-    for series in shown.series(rows, "part", labels, tell):
-        yield replace(series, points=tuple(map(_share, series.points)))
-        levels = tuple(equal.get((series.name, part)) for part in labels)
-        if any(levels):
-            yield Series(series.name, series.number, levels, dashed=True)
 
 
 def _share(point: Point | None) -> Point | None:
@@ -305,3 +166,8 @@ def _share(point: Point | None) -> Point | None:
     if point is None or point.low is None or point.high is None:
         return point
     return replace(point, low=max(0.0, point.low), high=min(1.0, point.high))
+
+
+def _by(frame: pl.DataFrame, column: str) -> Iterable[tuple[tuple[Any, ...], pl.DataFrame]]:
+    """The parts of a frame by the values of a column, in order of appearance."""
+    return frame.partition_by(column, as_dict=True, maintain_order=True).items()

@@ -15,7 +15,7 @@ from fairspan.errors import DesignError, require_list, require_whole
 from fairspan.runs.options import StudyOptions, default_treatments, source
 
 MEASURES = ("representation", "retention", "attention", "fidelity")
-PUBLISHED = ("irf",)
+INFERENCES = ("auto", "z")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,8 +39,8 @@ class AuditOptions(StudyOptions, Design):
         attention_documents: number of documents of each size and plan whose attention is read.
         attention_basket_size: number of tokens in each basket whose attention is read.
         margin: differences between positions below it count as fair.
-        published: show published coefficients beside those of the run: irf.
-        inference: how intervals are computed: auto, cr1, z, cr2 or two-way.
+        inference: how intervals are computed: auto, which allows for few sets and for segments that
+            sets share; or z, as in the paper that audits are from.
     """
 
     verb: ClassVar[str] = "audit"
@@ -54,14 +54,10 @@ class AuditOptions(StudyOptions, Design):
     attention_documents: int = 20
     attention_basket_size: int = 128
     margin: float = 0.02
-    published: str | None = None
     inference: str = "auto"
 
     def __post_init__(self) -> None:
         """Raise where an option is not of its kind."""
-        # scipy takes longer than a command line should before it answers.
-        from fairspan.stats.contrasts import INFERENCES
-
         Design.__post_init__(self)
         self.name_sources()
         if not isinstance(self.corpus, str):
@@ -84,8 +80,6 @@ class AuditOptions(StudyOptions, Design):
         if "fidelity" in self.measures and not others:
             raise DesignError(f"fidelity compares treatments with {first.name}: name one more.")
         _require_among("inference", self.inference, INFERENCES)
-        if self.published is not None:
-            _require_among("published", self.published, PUBLISHED)
         for name in ("attention_documents", "attention_basket_size"):
             require_whole(name, getattr(self, name))
         if not isinstance(self.margin, int | float) or not 0 < self.margin < 1:

@@ -1,13 +1,13 @@
 """`FamilyEffects`: how positions differ in one family under one treatment; and the verdicts."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from math import nan
 from typing import Any, Protocol, TypeVar
 
 import polars as pl
 
+from fairspan.design.plan import LanguagePlan
 from fairspan.report.frames import columns_of
 from fairspan.stats import positions as stats
 from fairspan.stats.equivalence import Compared, Verdict, decide
@@ -17,7 +17,6 @@ from fairspan.studies.audit.measures import (
     FAMILY,
     POSITION_MEASURES,
     Columns,
-    Family,
     Settings,
     arrays,
     contrast,
@@ -56,25 +55,37 @@ def judged_together(unjudged: Sequence[AnyJudged], margin: float) -> list[AnyJud
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class FamilyEffects(Family):
-    """One measure of one treatment on one family of documents.
+class FamilyEffects:
+    """One measure of one treatment on the documents of one size and language plan.
 
-    `tokens` is the mean length of segments by position; `uneven`, `gini_p`, `least` (the mean of
-    each document's smallest value) and `verdict` are of the positions that are compared.
+    `tokens` is the mean length of segments by position; `uneven` and `verdict` are of the positions
+    that are compared.
     """
 
+    measure: str
     treatment: str
+    n: int
+    lead: str
+    later: str
     effects: PositionEffects
-    documents: int
     tokens: tuple[float, ...]
-    uneven: dict[str, Interval] = field(default_factory=dict)
-    gini_p: float = nan
-    least: float = nan
+    documents: int
+    uneven: dict[str, Interval]
     verdict: Verdict | None = None
 
     @property
+    def plan(self) -> str:
+        return str(LanguagePlan(self.lead, self.later))
+
+    @property
+    def mixed(self) -> bool:
+        return self.lead != self.later
+
+    @property
     def compared(self) -> Compared | None:
-        return self.effects.compared(self.first_compared) if self.comparable else None
+        """None if all positions but one are in another language than the first."""
+        first = first_compared(self.lead, self.later)
+        return self.effects.compared(first) if self.n > first else None
 
     @property
     def kind(self) -> str:
@@ -82,21 +93,27 @@ class FamilyEffects(Family):
 
     @property
     def names(self) -> Columns:
+        plan = {"plan": self.plan, "lead": self.lead, "later": self.later, "n": self.n}
         sizes = {"sets": self.effects.sets, "documents": self.documents}
-        return {"measure": self.measure, "treatment": self.treatment, **self.labels, **sizes}
+        return {"measure": self.measure, "treatment": self.treatment, **plan, **sizes}
 
     @property
     def judgement(self) -> Columns:
-        """The verdict on the family, and in a mixed plan what it leaves out."""
+        """The verdict on the family, and how uneven its positions are."""
         verdict = self.verdict
         names = ("margin", "position", "against", "estimate", "low", "high", "sets_needed")
         columns: Columns = {name: getattr(verdict, name, None) for name in names}
-        sentence = not_compared([self])
+        joint = None
         if verdict is not None:
-            pairs = stats.position_pairs(self.n, self.first_compared)
+            first = first_compared(self.lead, self.later)
+            pairs = stats.position_pairs(self.n, first)
             columns["against"], columns["position"] = pairs[verdict.worst]
-            sentence = "; ".join(filter(None, [verdict.sentence(), sentence]))
-        return {**self.names, "verdict": self.kind, **columns, "sentence": sentence}
+            joint = self.effects.robust.joint(difference_weights(self.n, first))
+        for name in ("spread", "psi"):
+            columns |= columns_of(self.uneven.get(name), f"{name}_")
+        sentence = "" if verdict is None else verdict.sentence()
+        more = {"joint_p": joint, "sentence": sentence}
+        return {**self.names, "verdict": self.kind, **columns, **more}
 
     @property
     def coefficients(self) -> Iterator[Columns]:
@@ -118,25 +135,16 @@ class FamilyEffects(Family):
             mean = columns_of(self.effects.means[place])
             yield {**self.names, "position": place + 1, **mean, "tokens": tokens}
 
-    @property
-    def unevenness(self) -> Iterator[Columns]:
-        """One row, or none if only one position is compared."""
-        if not self.uneven:
-            return
-        first = self.first_compared
-        columns: Columns = {}
-        for name, interval in self.uneven.items():
-            without_first = first > 1 and name.startswith("first_")
-            columns |= columns_of(None if without_first else interval, f"{name}_")
-        columns |= {"gini_p": self.gini_p, "least": self.least}
-        columns["joint_p"] = self.effects.robust.joint(difference_weights(self.n, first))
-        yield {**self.names, "from_position": first, **columns, "verdict": self.kind}
-
 
 def families_of(rows: pl.DataFrame, settings: Settings) -> list[FamilyEffects]:
     parts = rows.partition_by(FAMILY, as_dict=True, maintain_order=True)
     families = [_effects_of(part, family, settings) for family, part in parts.items()]
     return judged_together(families, settings.margin)
+
+
+def first_compared(lead: str, later: str) -> int:
+    """The first position that is compared: 1, if others are in its language."""
+    return 1 if lead == later else 2
 
 
 def _effects_of(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings) -> FamilyEffects:
@@ -145,19 +153,14 @@ def _effects_of(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings)
     places = arrays(rows, "value", "position", "set", "segment")
     effects = stats.position_effects(*places, inference=settings.inference)
     lengths = rows.group_by("position").agg(pl.col("tokens").mean()).sort("position")["tokens"]
-    counts = (rows.height // n, tuple(lengths))
-    family_effects = FamilyEffects(measure, n, lead, later, treatment, effects, *counts)
-    if not family_effects.comparable:
-        return family_effects
-    first = family_effects.first_compared
-    kept = rows.filter(pl.col("position") >= first)
-    values, positions, sets, documents = arrays(kept, "value", "position", "set", "document")
-    rng = settings.rng
-    uneven = stats.unevenness(values, positions - first + 1, sets, rng=rng)
-    gini_p = stats.gini_test(values, positions - first + 1, documents, rng=rng)
-    smallest = kept.group_by("document", maintain_order=True).agg(pl.col("value").min())
-    least = float(smallest["value"].to_numpy().mean())
-    return replace(family_effects, uneven=uneven, gini_p=gini_p, least=least)
+    uneven = {}
+    first = first_compared(lead, later)
+    if n > first:
+        kept = rows.filter(pl.col("position") >= first)
+        values, positions, sets = arrays(kept, "value", "position", "set")
+        uneven = stats.unevenness(values, positions - first + 1, sets)
+    names = (measure, treatment, n, lead, later)
+    return FamilyEffects(*names, effects, tuple(lengths), rows.height // n, uneven)
 
 
 def worst_of(judged: Sequence[AnyJudged]) -> AnyJudged | None:
@@ -169,54 +172,28 @@ def worst_of(judged: Sequence[AnyJudged]) -> AnyJudged | None:
 def verdict_of(families: Sequence[FamilyEffects], more: Sequence[str] = ()) -> tuple[str, str]:
     """The verdict on the worst family, fair only if some compare position 1, and it in a line."""
     worst = worst_of(families)
-    only_mixed = all(family.mixed for family in families)
     kind = "inconclusive" if worst is None else worst.kind
-    if kind == "fair" and only_mixed:
+    if kind == "fair" and all(family.mixed for family in families):
         kind = "inconclusive"
-    left_out = not_compared(families) + (remedy(families) if only_mixed else "")
-    sentence = "; ".join(filter(None, [_sentence(families, worst), *more, left_out]))
+    words = "no two positions are compared"
+    if worst is not None and worst.verdict is not None:
+        judged = [family for family in families if family.verdict is not None]
+        scope = worst.verdict.scope if all(family.mixed for family in judged) else ""
+        kinds = [family.kind for family in judged]
+        where = f"{worst.plan}, n={worst.n}"
+        words = in_words(replace(worst.verdict, scope=scope), kinds, "families of documents", where)
+    sentence = "; ".join(filter(None, [words, *more]))
     return kind, sentence if sentence.startswith(kind) else f"{kind}: {sentence}"
 
 
-def _sentence(families: Sequence[FamilyEffects], worst: FamilyEffects | None) -> str:
-    """The worst verdict, and in how many families it is the same."""
-    if worst is None or worst.verdict is None:
-        return ""
-    judged = [family for family in families if family.verdict is not None]
-    detail = worst.verdict.sentence()
-    if len(judged) == 1:
-        return detail
+def in_words(worst: Verdict, kinds: Sequence[str], what: str, where: str) -> str:
+    """The worst verdict, and how many of all that were judged are like it."""
+    if len(kinds) == 1:
+        return worst.sentence()
     if worst.kind == "fair":
-        least = min(judged, key=lambda family: family.first_compared).verdict
-        assert least is not None
-        fair = replace(worst.verdict, scope=least.scope).sentence()
-        return f"{fair} in all {len(judged)} families of documents"
-    count = sum(family.kind == worst.kind for family in judged)
-    return (
-        f"{worst.kind} in {count} of {len(judged)} families, strongest for {worst.plan}, "
-        f"n={worst.n}: {detail.removeprefix(f'{worst.kind}: ')}"
-    )
-
-
-def not_compared(families: Sequence[FamilyEffects]) -> str:
-    """What verdicts leave out of mixed plans; empty if there are none."""
-    plans = {(family.lead, family.later) for family in families if family.mixed}
-    if not plans:
-        return ""
-    if len(plans) > 1:
-        several = "in mixed plans position 1 is not compared with later positions"
-        return f"{several}, which are in another language"
-    [(lead, later)] = plans
-    return f"position 1 ({lead}) is not compared with later positions ({later})"
-
-
-def remedy(families: Sequence[FamilyEffects]) -> str:
-    """What would compare position 1, if some language has no documents of its own."""
-    languages = languages_of(families)
-    if set(languages) <= {family.lead for family in families if not family.mixed}:
-        return ""
-    listed = ", ".join(languages)
-    return f"; documents in one language would compare position 1 (languages {listed})"
+        return f"{worst.sentence()} in all {len(kinds)} {what}"
+    count = f"{worst.kind} in {kinds.count(worst.kind)} of {len(kinds)} {what}"
+    return f"{count}, strongest for {where}: {worst.sentence().removeprefix(f'{worst.kind}: ')}"
 
 
 def languages_of(families: Sequence[FamilyEffects]) -> list[str]:

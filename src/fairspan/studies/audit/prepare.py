@@ -1,7 +1,6 @@
 """`PreparedAudit`: an audit with every document built and nothing embedded yet."""
 
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,7 +11,6 @@ from fairspan.design.documents import Document, Documents, build_documents
 from fairspan.design.lengths import measure_segments
 from fairspan.design.plan import LanguagePlan, languages_of
 from fairspan.encoding.encoder import Text, refuse_other_spaces
-from fairspan.encoding.tokens import ModelTokens, read_text
 from fairspan.errors import DesignError
 from fairspan.runs.header import CorpusInfo, Header, WindowInfo
 from fairspan.runs.levelling import level_note, level_pairs
@@ -21,7 +19,6 @@ from fairspan.runs.progress import Progress
 from fairspan.runs.subject import Pair, Subject, Treated
 from fairspan.runs.suited import refuse_unsuited
 from fairspan.runs.windows import limit_note, window_notes, windows_of
-from fairspan.studies.audit.measures import AuditEntries, Unseen
 from fairspan.studies.audit.options import AuditOptions
 
 
@@ -48,18 +45,13 @@ class PreparedAudit:
     def _windows(self) -> list[WindowInfo]:
         return windows_of(self.subject, self.options.all_treatments, self._lengths)
 
-    @cached_property
-    def _unseen(self) -> list[Unseen]:
-        return _unseen_positions(self.subject, self.documents.documents)
-
     @property
     def notes(self) -> list[str]:
         """What a reader should know of the corpus, the documents and how far they are read."""
-        positions = _position_words(self._unseen)
         return [
             *self.corpus.notes,
             *self.documents.notes,
-            *window_notes(self._windows, self.subject.counter.unit, positions),
+            *window_notes(self._windows, self.subject.counter.unit),
             *limit_note(self.subject, self._lengths["documents"]),
             *self._border_notes,
             *level_note(self.subject, self.options.all_treatments),
@@ -79,16 +71,12 @@ class PreparedAudit:
 
     def describe(self, header: Header) -> Header:
         """The header with what is known of the corpus and the documents."""
-        documents = self.documents
-        shared = {str(n): draw.shared for n, draw in documents.draws.items()}
-        tokens = sum(self._lengths["documents"])
         return replace(
             header,
-            corpus=CorpusInfo.of(self.corpus, len(documents.segments)),
+            corpus=CorpusInfo.of(self.corpus, len(self.documents.segments)),
             plans=[str(plan) for plan in self.plans],
-            documents=len(documents.documents),
+            documents=len(self.documents.documents),
             windows=self._windows,
-            study=AuditEntries(tokens, shared, self._unseen, documents.cut_to),
         )
 
     @property
@@ -177,52 +165,3 @@ def _refuse_cut(subject: Subject, documents: Documents, measure: str) -> None:
                 f"to {longest} {subject.counter.unit} at {window}: omit {measure}, omit "
                 f"{treatment.name}, or use max_seq_length of at most {window}."
             )
-
-
-def _unseen_positions(subject: Subject, documents: Sequence[Document]) -> list[Unseen]:
-    """For each treatment that cuts documents, the positions that are not read whole in all."""
-    windows = {treatment.name: subject.window(treatment) for treatment in subject.treatments}
-    cut = {
-        window: _cut_positions(subject, documents, window)
-        for window in set(windows.values())
-        if window is not None
-    }
-    return [
-        replace(position, treatment=name)
-        for name, window in windows.items()
-        if window is not None
-        for position in cut[window]
-    ]
-
-
-def _cut_positions(subject: Subject, documents: Sequence[Document], window: int) -> list[Unseen]:
-    """The positions that a treatment of that window does not read whole, without its name."""
-    transformer = subject.transformer("a window")
-    counter = ModelTokens(transformer, subject.prompts["document"], window=window)
-    in_part = Counter[tuple[int, int]]()
-    never = Counter[tuple[int, int]]()
-    for document in documents:
-        if document.length > window:
-            spans = read_text(counter, document.text).count(list(document.spans))
-            for position, (tokens, read) in enumerate(spans, 1):
-                in_part[document.n, position] += 0 < read < tokens
-                never[document.n, position] += read == 0 < tokens
-    return [
-        Unseen("", n, position, count, in_part[n, position], never[n, position])
-        for n, count in Counter(document.n for document in documents).items()
-        for position in range(1, n + 1)
-        if in_part[n, position] or never[n, position]
-    ]
-
-
-def _position_words(unseen: Sequence[Unseen]) -> dict[str, str]:
-    """By treatment, such as "not read whole: positions 3 and 4 of n=4"."""
-    by_size: dict[tuple[str, int], list[str]] = {}
-    for entry in unseen:
-        by_size.setdefault((entry.treatment, entry.n), []).append(str(entry.position))
-    words: dict[str, str] = {}
-    for (treatment, n), (*positions, last) in by_size.items():
-        listed = f"positions {', '.join(positions)} and {last}" if positions else f"position {last}"
-        before = f"{words[treatment]};" if treatment in words else "not read whole:"
-        words[treatment] = f"{before} {listed} of n={n}"
-    return words

@@ -1,32 +1,24 @@
 """`audit`: from a model and a corpus to a log of raw values."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from fairspan.design.documents import Document
-from fairspan.encoding.attention_profile import (
-    AttentionRow,
-    attention_rows,
-    by_basket,
-    by_bins,
-    by_segment,
-)
+from fairspan.encoding.attention_profile import AttentionRow, attention_rows, by_basket
 from fairspan.encoding.calling import call_of
 from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA, as_rows, document_columns, position_rows
 from fairspan.runs.study import Run, Study
 from fairspan.runs.subject import Treated
 from fairspan.stats.geometry import cosines_of_pairs, representation
-from fairspan.studies.audit.measures import POSITION_MEASURES
+from fairspan.studies.audit.measures import ATTENTION, POSITION_MEASURES
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.audit.prepare import PreparedAudit, prepare_audit
 from fairspan.studies.audit.view import view_of
 
 _AT_ONCE = 2000
-BINS = 20
 
 
 def _measure(prepared: PreparedAudit, run: Run) -> None:
@@ -127,26 +119,15 @@ def _profile_rows(
     basket_size: int,
     label: Mapping[str, str],
 ) -> pl.DataFrame:
-    """One row for each document, layer and part; the parts of a measure sum to 1 in every layer."""
+    """One row for each document, layer and part; the parts sum to 1 in every layer."""
     tables = []
     for document, row in zip(documents, rows, strict=True):
-        columns = {**label, **document_columns(document)}
-        profiles = {
-            "segment": by_segment(row, document.spans),
-            "basket": by_basket(row, basket_size),
-            "bin": by_bins(row, BINS),
-        }
-        for name, profile in profiles.items():
-            parts = {f"{name} {place}": mass for place, mass in enumerate(profile.parts.T, start=1)}
-            for place, (part, masses) in enumerate((parts | profile.rest).items()):
-                about: dict[str, Any] = {"measure": f"attention_{name}", "part": part}
-                if name == "segment" and place < document.n:
-                    segment, language = document.keys[place]
-                    about |= {"position": place + 1, "segment": segment, "language": language}
-                    about["tokens"] = document.tokens[place]
-                values = np.asarray(masses, np.float64).tolist()
-                layers = {"layer": list(range(len(values))), "value": values}
-                tables.append(as_rows({**columns, **about, **layers}))
+        profile = by_basket(row, basket_size)
+        parts = {f"basket {place}": mass for place, mass in enumerate(profile.parts.T, start=1)}
+        for part, masses in (parts | profile.rest).items():
+            values = np.asarray(masses, np.float64).tolist()
+            columns = {**label, **document_columns(document), "measure": ATTENTION, "part": part}
+            tables.append(as_rows({**columns, "layer": list(range(len(values))), "value": values}))
     return pl.concat(tables) if tables else pl.DataFrame(schema=SCHEMA)
 
 
@@ -155,7 +136,7 @@ STUDY = Study(prepare_audit, _measure, view_of)
 
 @call_of(AuditOptions)
 def audit(options: AuditOptions) -> RunLog:
-    """Measure how well each position, language and length is represented, plain and calibrated.
+    """Measure how well each position and language is represented, plain and calibrated.
 
     Returns:
         The log, with `verdicts`, `frame(name)`, `figure(name)` and `save_page(path)`.

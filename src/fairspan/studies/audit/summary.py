@@ -6,38 +6,26 @@ from dataclasses import asdict
 import polars as pl
 
 from fairspan.report.frames import frame_of
-from fairspan.runs.arms import Arm
 from fairspan.runs.log import RunLog
 from fairspan.runs.windows import cut_words
-from fairspan.studies.audit.attention import attention_frame, clustered_means
-from fairspan.studies.audit.comparison import Pairing, gain_words
-from fairspan.studies.audit.languages import (
-    joint_rows,
-    language_notes,
-    language_verdict,
-    mixed_effects_of,
-)
+from fairspan.studies.audit.attention import attention_frame, fidelity_frame
+from fairspan.studies.audit.gains import gain_rows, gain_words
+from fairspan.studies.audit.languages import language_notes, language_verdict, mixed_effects_of
 from fairspan.studies.audit.measures import (
-    FAMILY,
-    PLAN,
     POSITION_MEASURES,
-    AuditEntries,
     Columns,
     Settings,
-    with_codes,
 )
 from fairspan.studies.audit.positions import (
     AnyJudged,
     FamilyEffects,
     families_of,
     languages_of,
-    remedy,
     verdict_of,
 )
-from fairspan.studies.audit.published import MISSING, published_frame
 
 _VERDICT = ("model", "measure", "treatment", "verdict", "sentence")
-_NAMES = ("measure", "treatment", "lead", "later", "language")
+_NAMES = ("measure", "treatment", "lead", "later")
 _NUMBERS = ("n", "set", "position", "tokens", "value")
 
 
@@ -45,18 +33,10 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
     """The statistics of a run by name, and notes on them. Only "verdicts" may be empty."""
     rows = _position_rows(log)
     settings = Settings.of(log)
-    entries = log.header.part(AuditEntries)
     families = families_of(rows, settings)
-    joint = list(joint_rows(rows, settings))
     mixed = mixed_effects_of(rows, settings)
     measured = {family.treatment for family in families}
-    arms = [Arm(log, name) for name in log.treatments if name in measured]
-    gains: list[Columns] = []
-    spreads: list[Columns] = []
-    for arm in arms[1:]:
-        pairing = Pairing(arms[0], arm)
-        gains += pairing.gains()
-        spreads += pairing.spreads()
+    gains = list(gain_rows(rows, [name for name in log.treatments if name in measured], settings))
 
     def frame(columns: Iterable[Columns]) -> pl.DataFrame:
         return frame_of({"model": log.model, **row} for row in columns)
@@ -69,27 +49,18 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
         "families": frame(family.judgement for family in families),
         "coefficients": frame(row for family in families for row in family.coefficients),
         "means": frame(row for family in families for row in family.means),
-        "unevenness": frame(row for family in families for row in family.unevenness),
         "language_verdicts": _verdict_frame(log, mixed, language_verdict),
         "languages": frame(row for size in mixed for row in size.pairs),
-        "roles": frame(row for size in mixed for row in size.roles),
-        "joint": frame(joint),
-        "attention": attention_frame(log),
-        "fidelity": _fidelity_frame(log),
-        "changes": frame_of(spreads),
-        "gains": frame_of(gains),
-        "published": published_frame(log) if log.spec.get("published") else pl.DataFrame(),
+        "attention": attention_frame(log, settings),
+        "fidelity": fidelity_frame(log, settings),
+        "gains": frame(gains),
         "windows": frame(map(asdict, log.header.windows or ())),
-        "unseen": frame(map(asdict, entries.unseen)),
     }
-    lengths = [row["reason"] for row in joint if row["effect"] == "log_tokens" and row["reason"]]
     notes = [
         *log.notes,
         *_mixed_note(families),
         *language_notes(mixed, languages_of(families)),
-        *dict.fromkeys(lengths),
-        *_shared_note(entries, families),
-        *([MISSING] if log.spec.get("published") and frames["published"].is_empty() else []),
+        *_shared_note(families),
     ]
     kept = {name: table for name, table in frames.items() if name == "verdicts" or len(table)}
     return kept, notes
@@ -97,27 +68,16 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
 
 def _position_rows(log: RunLog) -> pl.DataFrame:
     """The rows of measures by position, with numbers for names: a grid has millions of rows."""
-    rows = log.rows.select(*_NAMES, *_NUMBERS, "segment", "document")
+    codes = ("segment", "document")
+    rows = log.rows.select(*_NAMES, *_NUMBERS, *codes)
     rows = rows.filter(pl.col("measure").is_in(list(POSITION_MEASURES)))
-    coded = with_codes(rows, "segment", "document")
-    return coded.with_columns(pl.col(_NAMES).cast(pl.Categorical))
-
-
-def _fidelity_frame(log: RunLog) -> pl.DataFrame:
-    """Mean cosines of documents' vectors with those of the first treatment, by family."""
-    rows = log.rows.filter(pl.col("treatment") != log.treatments[0], measure="fidelity")
-    if rows.is_empty():
-        return pl.DataFrame()
-    families = rows.select(FAMILY).unique(maintain_order=True)
-    means = families.join(clustered_means(rows), on=FAMILY, maintain_order="left")
-    numbers = ("n", "estimate", "low", "high", "documents", "sets")
-    return means.select(pl.lit(log.model).alias("model"), "measure", "treatment", PLAN, *numbers)
+    return rows.with_columns(pl.col(_NAMES).cast(pl.Categorical), pl.col(codes).rank("dense"))
 
 
 def _gains_and_cuts(log: RunLog, family: FamilyEffects, gains: Sequence[Columns]) -> list[str]:
     """What a treatment gains and loses in a measure, and how many documents it cut."""
     key = (family.measure, family.treatment)
-    gained = [row for row in gains if (row["measure"], row["second_treatment"]) == key]
+    gained = [row for row in gains if (row["measure"], row["treatment"]) == key]
     cuts = [
         cut_words(info, log.header.token_unit)
         for info in log.header.windows or ()
@@ -143,21 +103,21 @@ def _verdict_frame(
 
 
 def _mixed_note(families: Sequence[FamilyEffects]) -> list[str]:
+    """What verdicts leave out of mixed plans, and what would compare it."""
+    languages = languages_of(families)
     if not any(family.mixed for family in families):
         return []
     note = (
         "in mixed plans position 1 is the only segment in its language, which cannot be told from "
-        f"being first: verdicts, spreads and changes are about later positions{remedy(families)}"
+        "being first: verdicts and spreads are about later positions"
     )
+    if not set(languages) <= {family.lead for family in families if not family.mixed}:
+        listed = ", ".join(languages)
+        note += f"; documents in one language would compare position 1 (languages {listed})"
     return [note]
 
 
-def _shared_note(entries: AuditEntries, families: Sequence[FamilyEffects]) -> list[str]:
-    """How errors allow for segments that several sets share, if they do."""
-    if not any(entries.shared_segments.values()):
-        return []
-    used = {family.effects.robust.inference for family in families}
-    if used <= {"two-way"}:
-        return ["sets share segments, so errors are clustered on sets and on segments"]
-    kinds = ", ".join(sorted(used - {"two-way"}))
-    return [f"sets share segments, which {kinds} does not allow for: errors may be too small"]
+def _shared_note(families: Sequence[FamilyEffects]) -> list[str]:
+    shared = any(family.effects.robust.inference == "two-way" for family in families)
+    note = "sets share segments, so errors are clustered on sets and on segments"
+    return [note] if shared else []

@@ -1,38 +1,47 @@
-"""What an audit shows: verdicts, profiles, attention and tables, made from its frames."""
+"""What an audit shows: verdicts, and a picture and a table for each of its questions."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from math import log as logarithm
 
 import polars as pl
 
-from fairspan.report.frames import Estimate, in_order, interval
-from fairspan.report.table import VERDICTS, Column, Table
-from fairspan.report.text import model_name, number, with_bounds
+from fairspan.report.frames import values_of
+from fairspan.report.table import VERDICTS
+from fairspan.report.text import model_name, number
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import RunLog
-from fairspan.studies.audit.charts import Shown, attention_section, sections_of
+from fairspan.studies.audit.charts import (
+    Shown,
+    attention_charts,
+    language_chart,
+    position_charts,
+)
+from fairspan.studies.audit.measures import POSITION_MEASURES
 from fairspan.studies.audit.summary import summarize
-from fairspan.studies.audit.tables import Frames, attention_tables, reason, tables_of
+from fairspan.studies.audit.tables import (
+    Frames,
+    attention_table,
+    coefficient_tables,
+    fidelity_table,
+    language_table,
+    reason,
+    verdict_table,
+)
 
 METHODS = (
-    """Documents are built from segments that were written independently of each other. The orders
-    are balanced: every segment is at every position equally often, so that content is not confused
-    with position.""",
+    """The orders of a set of segments are balanced: every segment is at every position equally
+    often, so that content is not confused with position.""",
     """Representation is the cosine between the vector of the whole document and the vector of one
     of its segments embedded alone. Least squares on the positions, with errors clustered on the
     sets of segments, give the means, the differences from position 1 and their intervals.""",
     """A treatment is fair if the difference of every two positions is significantly smaller than
     the margin, biased if at least one is significantly larger (after Holm's correction over the
-    pairs of positions of all families of documents), and inconclusive otherwise. For inconclusive
-    ones the number of further sets that would decide is estimated. In documents of two languages,
-    position 1 is the only one in its language and is not compared.""",
+    pairs of positions of all families of documents), and inconclusive otherwise. In documents of
+    two languages, position 1 is the only one in its language and is not compared.""",
     """Treatments change attention while the model runs, never its weights. Segments and documents
     are embedded under the same treatment unless the treatment says otherwise.""",
-    """Two languages are compared in documents of just these two, in both orders: at each position
-    the one minus the other, averaged over positions, at the same length of segments where lengths
-    vary. They are judged as positions are, with Holm's correction over all pairs of languages and
-    all sizes of documents.""",
+    """Two languages are compared in documents of just these two, in both orders, at the same
+    position, and at the same length of segments where lengths vary. They are judged as positions
+    are, with Holm's correction over all pairs of languages and all sizes of documents.""",
 )
 
 
@@ -40,17 +49,10 @@ def view_of(log: RunLog) -> View:
     """Everything that an audit has to show."""
     frames, notes = summarize(log)
     shown = Shown(model_name(log.model), frames)
-    sections = list(sections_of(shown))
-    if "attention" in frames:
-        section = attention_section(shown, log.spec.get("attention_basket_size", 128))
-        folded = tuple(attention_tables(frames["attention"]))
-        sections.append(replace(section, folded=folded))
-    if "fidelity" in frames:
-        sections.append(_fidelity_section(frames["fidelity"], log))
-    tables = list(tables_of(frames, log.model, notes))
-    if tables:
-        first = next(table for table in tables if "-coefficients" in table.name)
-        folded = tuple(table for table in tables if table is not first)
+    sections = [*_position_sections(shown), *_document_sections(shown, log)]
+    if "families" in frames:
+        first, *others = coefficient_tables(frames, shown.model)
+        folded = (verdict_table(frames, shown.model, notes), *others)
         sections.append(Section("Tables", tables=(first,), folded=folded))
     methods = METHODS if "languages" in frames else METHODS[:-1]
     return View(
@@ -60,7 +62,6 @@ def view_of(log: RunLog) -> View:
         sections=tuple(sections),
         frames=frames,
         picture=next((chart.name for section in sections for chart in section.charts), ""),
-        remarks=tuple(_joint_sentences(frames)),
         notes=tuple(notes),
         switch=shown.treatments,
         all_first=len(shown.treatments) <= FEW_BARS,
@@ -68,39 +69,45 @@ def view_of(log: RunLog) -> View:
     )
 
 
-def _fidelity_section(frame: pl.DataFrame, log: RunLog) -> Section:
-    """How far treatments move the vectors of documents."""
-    first = log.treatments[0]
-    table = Table.from_frame(
-        "fidelity",
-        f"Cosine of each document's vector and that under {first} ({model_name(log.model)})",
-        in_order(frame, "plan", "n", "treatment"),
-        heads=("plan", "n", "treatment"),
-        columns={"estimate": "mean [95 %]", "documents": Column("documents", form=",d")},
-        grouped=2,
-        brief=True,
-    )
-    intro = (
-        f"The cosine of a document's vector under a treatment and under {first}: how much of what "
-        "the vector said it still says. 1 is the same vector."
-    )
-    return Section("How far treatments move vectors", intro, tables=(table,))
+def _position_sections(shown: Shown) -> Iterator[Section]:
+    """For each measure its positions, and languages where two lead each other."""
+    means = shown.frames.get("means", pl.DataFrame({"measure": []}))
+    languages = shown.frames.get("languages", pl.DataFrame({"measure": []}))
+    for measure in values_of(means, "measure"):
+        words = POSITION_MEASURES[measure]
+        yield Section(words.title, words.intro, tuple(position_charts(shown, measure)))
+        rows = languages.filter(measure=measure)
+        if len(rows):
+            intro = (
+                f"Dots show by how much the first language is better {words.done} than the second "
+                "in documents of both, at the same position, averaged over the two orders, with "
+                "95 % intervals. Above 0 it is favoured. Differences in the shaded area, within "
+                f"±{rows['margin'][0]:g}, count as fair."
+            )
+            charts = (language_chart(shown, measure),)
+            tables = (language_table(rows, shown.model),)
+            yield Section(f"Which languages are better {words.done}", intro, charts, tables=tables)
 
 
-def together(logs: Sequence[tuple[str, RunLog]]) -> tuple[tuple[str, ...], list[Section]]:
-    """The switch for several labelled runs, and their profiles on common axes."""
-    frames = {}
-    for name in ("verdicts", "means", "coefficients", "languages", "joint"):
-        labelled = [
-            log.view.frames[name].with_columns(treatment=f"{label}: " + pl.col("treatment"))
-            for label, log in logs
-            if name in log.view.frames
-        ]
-        if labelled:
-            frames[name] = pl.concat(labelled, how="diagonal_relaxed")
-    models = dict.fromkeys(model_name(log.model) for _, log in logs)
-    shown = Shown(" and ".join(models), frames)
-    return shown.treatments, list(sections_of(shown))
+def _document_sections(shown: Shown, log: RunLog) -> Iterator[Section]:
+    """Where attention goes, and how far treatments move vectors."""
+    if "attention" in shown.frames:
+        intro = (
+            "The mean share of attention that each basket of the text gets from the pooled row, in "
+            "the last half of the layers, with 95 % intervals. Special tokens are on the right. "
+            "Text with more attention has more influence on the vector."
+        )
+        charts = tuple(attention_charts(shown, log.spec.get("attention_basket_size", 128)))
+        tables = (attention_table(shown.frames["attention"], shown.model),)
+        yield Section("Where attention goes", intro, charts, tables=tables)
+    if "fidelity" in shown.frames:
+        first = log.treatments[0]
+        intro = (
+            f"The cosine of a document's vector under a treatment and under {first}: how much of "
+            "what the vector said it still says. 1 is the same vector."
+        )
+        tables = (fidelity_table(shown.frames["fidelity"], shown.model, first),)
+        yield Section("How far treatments move vectors", intro, tables=tables)
 
 
 def _heading(log: RunLog) -> str:
@@ -117,12 +124,11 @@ def _cards(frames: Frames) -> Iterator[Card]:
     several = verdicts["measure"].n_unique() > 1
     for row in verdicts.iter_rows(named=True):
         sentences = [reason(row)]
-        if "unevenness" in frames:
-            key = {"measure": row["measure"], "treatment": row["treatment"]}
-            spreads = sorted(frames["unevenness"].filter(**key)["spread_estimate"])
-            ends = dict.fromkeys(map(number, spreads[:1] + spreads[-1:]))
-            if ends:
-                sentences.append(f"spread between positions {' to '.join(ends)}")
+        key = {"measure": row["measure"], "treatment": row["treatment"]}
+        spreads = sorted(frames["families"].filter(**key)["spread_estimate"].drop_nulls())
+        ends = dict.fromkeys(map(number, spreads[:1] + spreads[-1:]))
+        if ends:
+            sentences.append(f"spread between positions {' to '.join(ends)}")
         about = f" · {row['measure']}" if several else ""
         yield _card(row, about, sentences)
     for row in frames.get("language_verdicts", pl.DataFrame()).iter_rows(named=True):
@@ -133,35 +139,3 @@ def _cards(frames: Frames) -> Iterator[Card]:
 def _card(row: dict[str, str], about: str, sentences: Sequence[str]) -> Card:
     kind = row["verdict"]
     return Card(row["treatment"] + about, kind, VERDICTS[kind], tuple(sentences))
-
-
-def _joint_sentences(frames: Frames) -> Iterator[str]:
-    """What the model over all plans says about position, language and length."""
-    if "joint" not in frames:
-        return
-    keys = ("measure", "treatment", "n")
-    groups = frames["joint"].partition_by(keys, as_dict=True, maintain_order=True)
-    for (measure, treatment, n), rows in groups.items():
-        parts = []
-        for effect in ("model", "position", "language"):
-            parts += _effect_words(rows.filter(effect=effect), effect, "mixed" in rows["plans"])
-        for slope in rows.filter(effect="log_tokens").iter_rows(named=True):
-            words = "the effect of length is not estimated"
-            if not slope["reason"]:
-                ends = [slope[name] * logarithm(2) for name in ("estimate", "low", "high")]
-                words = f"a segment twice as long: {with_bounds(Estimate(*ends), '+.3f')}"
-            parts.append(words)
-        yield f"{treatment}, n={n}, {measure}, all plans together: {'; '.join(parts)}"
-
-
-def _effect_words(rows: pl.DataFrame, effect: str, mixed: bool) -> list[str]:
-    """The differences that one effect makes, and the reasons for those that are not estimated."""
-    words = []
-    estimated = rows.filter(pl.col("reason").is_null()).to_dicts()
-    if estimated:
-        differences = [f"{row[effect]} {with_bounds(interval(row), '+.3f')}" for row in estimated]
-        averaged_mixed = any("(mixed)" in row["averaged_over"] for row in estimated)
-        where = " in documents of one language" if mixed and not averaged_mixed else ""
-        against = estimated[0]["against"]
-        words.append(f"{effect} against {against}{where}: {', '.join(differences)}")
-    return words + [text.removesuffix(".") for text in rows["reason"].drop_nulls()]
