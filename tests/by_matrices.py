@@ -172,7 +172,8 @@ def forward_by_matrices(
     plan = make_plan(*how, inputs, side, segment, only_pooled=False)
     given = {one.name: getattr(plan, one.name) for one in fields(Plan)}
     temperature = temperatures_of(module.calibration, side, inputs)
-    given["inverse_temperature"] = 1 / temperature
+    if isinstance(module.calibration.temperature, tuple):
+        given["inverse_temperature"] = 1 / temperature
     layout = None
     if module.calibration.tile_size is not None:
         layout = layout_of(module, inputs, segment)

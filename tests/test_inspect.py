@@ -215,6 +215,17 @@ def test_any_object_that_encodes_can_be_inspected_as_it_comes() -> None:
 # --- what was never seen
 
 
+def test_an_object_that_stops_reading_is_told_of() -> None:
+    class Forgetful:
+        def encode(self, sentences: list[str]) -> np.ndarray:
+            return np.array(
+                [[len(text[:50]), text[:50].count("a") + 1] for text in sentences], dtype=float
+            )
+
+    result = fairspan.inspect(Forgetful(), ["ab " * 30, "ac " * 30], treatments=["none"])
+    assert any("does not read all of this text" in note for note in result.notes)
+
+
 @pytest.mark.parametrize(
     ("architecture", "pooling"),
     [("bert", "mean"), pytest.param("roberta", "cls", marks=pytest.mark.slow)],

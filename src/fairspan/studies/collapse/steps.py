@@ -21,7 +21,7 @@ def with_steps(log: RunLog, tokens: Mapping[int, float], *, paired: bool) -> dic
     """
     margin = float(log.spec["margin"])
     plain = log.measured[0]
-    found = {}
+    by_name = {}
     for low, high in _pairs(log):
         for ends in pairwise(tokens):
             border = round((tokens[ends[0]] * tokens[ends[1]]) ** 0.5)
@@ -33,14 +33,12 @@ def with_steps(log: RunLog, tokens: Mapping[int, float], *, paired: bool) -> dic
                 [log.rows.filter(treatment=plain), steps.with_columns(treatment=pl.lit(name))]
             )
             around = {end: tokens[end] for end in ends}
-            whole, jump = (
-                slopes_of(geometry(rows, [plain, name], lengths, paired=paired), margin)
-                for lengths in (tokens, around)
-            )
+            whole = slopes_of(geometry(rows, [plain, name], tokens, paired=paired), margin)
+            jump = slopes_of(geometry(rows, [plain, name], around, paired=paired), margin)
             if name not in log.measured and name in whole:
                 jumps = {f"{measure}, jump": slope for measure, slope in jump[name].of.items()}
-                found[name] = Slopes({**whole[name].of, **jumps}, margin)
-    return found
+                by_name[name] = Slopes({**whole[name].of, **jumps}, margin)
+    return by_name
 
 
 def _pairs(log: RunLog) -> Iterator[tuple[Treatment, Treatment]]:

@@ -129,9 +129,9 @@ def enough(log: RunLog, slopes: Mapping[str, Slopes]) -> tuple[str | None, str]:
     study = log.header.part(CollapseEntries)
     steps = with_steps(log, _tokens(log), paired=study.paired)
     # Treatments in their order, then the steps that are shown best.
-    found = tried | dict(sorted(steps.items(), key=lambda item: item[1].p_value))
-    p_values = holm([item.p_value for item in found.values()])
-    for (name, item), p_value in zip(found.items(), p_values, strict=True):
+    compared = tried | dict(sorted(steps.items(), key=lambda item: item[1].p_value))
+    p_values = holm([item.p_value for item in compared.values()])
+    for (name, item), p_value in zip(compared.items(), p_values, strict=True):
         if p_value < 0.05 and item.of.keys() >= slopes[plain].of.keys():
             how = "is shown to undo this" + (", by the length of texts" if name in steps else "")
             return name, f"{name} {how}: give this run to fairspan calibrate."

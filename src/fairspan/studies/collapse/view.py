@@ -142,5 +142,7 @@ def write_results(log: RunLog) -> None:
     if suggested is not None:
         asked = {treatment["name"]: treatment for treatment in log.spec["treatments"]}
         # What is made of several treatments was not asked for, and its name says all of it.
-        known = Treatment.from_dict(asked[suggested]) if suggested in asked else None
-        write_calibration(log.folder, (known or as_treatment(suggested)).calibration)
+        treatment = (
+            Treatment.from_dict(asked[suggested]) if suggested in asked else as_treatment(suggested)
+        )
+        write_calibration(log.folder, treatment.calibration)

@@ -8,7 +8,7 @@ from sentence_transformers import SentenceTransformer
 from fairspan.calibration.treatment import DEFAULT_TREATMENTS, PLAIN, AnyTreatment, as_treatments
 from fairspan.corpus.marked_text import NAMES, MarkedText
 from fairspan.encoding.encoder import AnyModel, Text, refuse_other_spaces
-from fairspan.encoding.fill import Tally
+from fairspan.encoding.fill import Tally, reads_to_end
 from fairspan.encoding.store import Store
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel, first_line, require_whole
 from fairspan.model.loading import Loading
@@ -20,6 +20,10 @@ from fairspan.stats.geometry import cosines_of_pairs, representation
 from fairspan.studies.inspect.lens import AnyDocument, focus, read_segments
 from fairspan.studies.inspect.reading import Reading
 from fairspan.studies.inspect.view import Inspection
+
+_UNREAD = (
+    "the vector stays the same without the last words: the model does not read all of this text"
+)
 
 
 def inspect(
@@ -102,6 +106,10 @@ def look_through(
     document = Text(marked.text, length, borders=tuple(start for start, _ in spans))
     windows = [item.documents.window for item in treated]
     notes = limit_note(subject, [min(length, *(window or length for window in windows))])
+    if not subject.is_open and not all(
+        reads_to_end(item.documents, document, Tally()) for item in treated
+    ):
+        notes.append(_UNREAD)
     readings = []
     for item, window in zip(treated, windows, strict=True):
         segments, unseen = read_segments(marked, counter, window or length)
