@@ -539,6 +539,7 @@ def test_all_parts_and_averages_are_level(plain: SentenceTransformer) -> None:
     assert np.abs(vectors[-1][0] - expected).max() < 1e-5
 
 
+@pytest.mark.slow
 def test_the_same_weights_give_the_same_bits(make_tiny: Make, tmp_path: Path) -> None:
     """Twice in a process, and in another. Both are fresh: on aarch64 torch computes products in
     float32 by other sums once it has computed some in bfloat16."""

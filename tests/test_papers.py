@@ -147,6 +147,7 @@ def test_every_script_is_on_the_page() -> None:
     assert {command.words[0] for command in SCRIPTS} == written - {*DOWNLOADING}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", SCRIPTS, ids=lambda command: command.words[0])
 def test_a_script_writes_what_is_named(
     command: Command,

@@ -41,7 +41,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return encoded
 
 
-@pytest.mark.parametrize(("kind", "pooling"), [("bert", "cls"), ("qwen3", "lasttoken")])
+@pytest.mark.parametrize(
+    ("kind", "pooling"),
+    [("bert", "cls"), pytest.param("qwen3", "lasttoken", marks=pytest.mark.slow)],
+)
 def test_a_sweep_by_hand(
     script: Script,
     save_tiny: Callable[..., Path],
@@ -96,6 +99,7 @@ def unit(vector: np.ndarray) -> np.ndarray:
     return wide / np.linalg.norm(wide)
 
 
+@pytest.mark.slow
 def test_a_finished_sweep_is_read(
     script: Script, save_tiny: Callable[..., Path], corpus: Path, tmp_path: Path, calls: list[int]
 ) -> None:

@@ -118,6 +118,7 @@ def test_repeated_words_by_hand(minilm: SentenceTransformer) -> None:
     assert rows[3][5] == pytest.approx(float(pair[0] @ pair[1]), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_an_interrupted_command_continues(
     script: Script, model: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
