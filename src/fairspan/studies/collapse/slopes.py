@@ -59,16 +59,17 @@ class Slopes:
         """Long texts that are less alike than short ones are easier to tell apart."""
         return bool({*self.effects} - {("cosine", -1)})
 
-    def outlook(self, documents: int) -> str:
-        """How many further documents would decide what is open."""
+    def outlook(self, documents: int, *, paired: bool) -> str:
+        """How many documents in all would decide what is open."""
         opens = [slope for name, slope in self.of.items() if self.kind(name) == "inconclusive"]
         needed = [documents_needed(slope, self.margin, documents, len(self.of)) for slope in opens]
         counts = [count for count in needed if count is not None]
         if len(counts) < len(needed):
             close = f"too close to the margin of ±{self.margin:g}"
             return f"{close} for any realistic number of documents to decide"
-        count = max(counts)
-        return f"about {round_up(count)} more document{'' if count == 1 else 's'} would decide"
+        count = round_up(documents + max(counts))
+        asked = f"`--documents {count}`" if paired else f"about {count} documents in all"
+        return f"{documents} documents; {asked} would decide"
 
 
 def geometry(

@@ -74,7 +74,7 @@ def _verdict(
         return "biased", f"{slopes.words}; {seen}"
     if slopes.verdict == "fair":
         return "fair", f"{seen}; within the margin of ±{slopes.margin:g}"
-    return "inconclusive", f"{slopes.outlook(study.documents)}; {seen}"
+    return "inconclusive", f"{slopes.outlook(study.documents, paired=study.paired)}; {seen}"
 
 
 def evidence(study: CollapseEntries, intervals: Intervals, treatment: str) -> str:
