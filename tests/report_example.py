@@ -1,4 +1,4 @@
-"""A view of no study: every kind of chart, heat map and table, under names that are markup."""
+"""A view of no study: every kind of chart and table, under names that are markup."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 from rich.console import Console
 
-from fairspan.report.chart import Chart, HeatCell, HeatMap, Panel, Point, Series, on_log_axis
+from fairspan.report.chart import Chart, Panel, Point, Series, on_log_axis
 from fairspan.report.page import Download, Part, json_download, make_page, row_download
 from fairspan.report.result import Result
 from fairspan.report.table import Cell, Column, Row, Table
@@ -152,21 +152,6 @@ def rows(
     )
 
 
-def heat(*, entries: int = 3, name: str = "languages") -> HeatMap:
-    """Languages by position; with one entry the numbers do not follow the switch."""
-    made = []
-    for place, language in enumerate(("en", "zh")):
-        cells: list[HeatCell | None] = []
-        for position in range(3):
-            level = 0.9 - 0.1 * position - 0.05 * place
-            cells.append(HeatCell(tuple(level + 0.02 * entry for entry in range(entries))))
-        if place == 1:
-            cells[2] = None
-        made.append((language, tuple(cells)))
-    heads = ("language", ("1", "2", "3"), tuple(made), "position", "lead")
-    return HeatMap(name, "By language", *heads)
-
-
 FRAME = pl.DataFrame(
     {
         "treatment": ["none", "none", "paper", "=cmd()"],
@@ -224,10 +209,10 @@ def view(*, hostile: bool = False) -> View:
     rows_of = [(card.name, card.badge, card.sentences[0]) for card in cards]
     verdicts = pl.DataFrame(rows_of, ["treatment", "verdict", "sentence"], orient="row")
     folded = (hostile_table(),) if hostile else (table(name="again", brief=False),)
-    bars, small = (profiles(treatments=named),), (heat(entries=1, name="sizes"),)
+    bars = (profiles(treatments=named),)
     sections = (
-        Section("By position", "Bars.", bars, (heat(),), (table(),), folded),
-        Section("By length", "", (lines(named[:2]),), small, heats_first=True),
+        Section("By position", "Bars.", bars, (table(),), folded),
+        Section("By length", "", (lines(named[:2]),)),
         Section("Segments", "Rows.", (rows(treatments=named[:2]),)),
     )
     return View(

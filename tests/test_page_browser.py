@@ -28,7 +28,6 @@ from tests.report_example import (
     FRAME,
     LABELS,
     TREATMENTS,
-    heat,
     hostile_table,
     page,
     profiles,
@@ -135,29 +134,15 @@ def test_bars_below_zero_hang_from_it(browser: Any, pages: dict[str, Path]) -> N
         assert foot == pytest.approx([foot[0]] * len(foot), abs=0.6)
 
 
-def test_several_runs_open_side_by_side(browser: Any, tmp_path: Path) -> None:
+def test_several_runs_are_on_one_page(browser: Any, tmp_path: Path) -> None:
     logs = [audited(tmp_path / run, run=run) for run in ("m-1", "m-2")]
     file = save_page(logs, tmp_path / "page.html")
     with opened(browser, file) as found:
-        together = found.page.locator("#run0")
-        assert together.locator("[data-mark]").count() == 6 * 3
-        assert found.page.locator("#run1 [data-mark]").count() == 3 * 3
-        together.get_by_role("radio").first.check()
-        assert together.locator("[data-mark]").count() == 3
+        first, second = (found.page.locator(f"#run{place}") for place in (1, 2))
+        assert [run.locator("[data-mark]").count() for run in (first, second)] == [9, 9]
+        first.get_by_role("radio").first.check()
+        assert [run.locator("[data-mark]").count() for run in (first, second)] == [3, 9]
         assert not found.complaints
-
-
-def test_heat_maps_follow_the_switch(plain: Any) -> None:
-    cells = [cell for _, row in heat().rows for cell in row if cell]
-    for place, name in enumerate(TREATMENTS):
-        plain.get_by_role("radio", name=name, exact=True).check()
-        numbers = plain.locator("[data-heat]").all_inner_texts()
-        assert numbers == [f"{cell.values[place]:.3f}" for cell in cells]
-        levels = plain.locator("[data-heat]").evaluate_all(
-            "(cells) => cells.map((cell) => Number(cell.style.getPropertyValue('--v')))"
-        )
-        assert levels == [heat().level(cell.values[place]) for cell in cells]
-        assert plain.locator("[data-entry]").inner_text() == f"({name})"
 
 
 def test_rows_are_horizontal_bars(plain: Any) -> None:

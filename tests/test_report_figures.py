@@ -19,8 +19,6 @@ from hypothesis import strategies as st
 from fairspan.errors import FairspanError, MissingExtra
 from fairspan.report.chart import (
     Chart,
-    HeatCell,
-    HeatMap,
     Panel,
     Point,
     Series,
@@ -32,12 +30,10 @@ from fairspan.report.chart import (
 from fairspan.report.figure import draw
 from fairspan.report.files import write_figures
 from fairspan.report.style import figure_bytes
-from fairspan.report.view import Section
 from tests.report_example import (
     EVIL,
     TREATMENTS,
     Estimate,
-    heat,
     lines,
     profiles,
     rows,
@@ -246,43 +242,6 @@ def test_rows_are_the_points(shift: float) -> None:
     assert_legible(figure)
 
 
-@pytest.mark.slow
-def test_heat_maps_of_every_entry() -> None:
-    found = replace(heat(), entries=TREATMENTS)
-    figure = draw(found)
-    panels = panels_of(figure)
-    assert list(panels) == list(TREATMENTS)
-    for place, axes in enumerate(panels.values()):
-        [image] = axes.images
-        shown = [text.get_text() for text in axes.texts]
-        expected = [
-            [np.nan if cell is None else cell.values[place] for cell in cells]
-            for _, cells in found.rows
-        ]
-        np.testing.assert_array_equal(np.array(image.get_array().filled(np.nan)), expected)
-        assert shown == [f"{number:.3f}" for number in np.ravel(expected) if np.isfinite(number)]
-        assert image.get_clim() == found.ends
-    assert_legible(figure)
-
-
-def test_levels_are_on_one_scale() -> None:
-    cells = (HeatCell((0.2, 0.6)), HeatCell((0.4, None)), None, HeatCell((float("nan"), 0.3)))
-    found = HeatMap("h", "t", "", ("1", "2"), (("en", cells[:2]), ("de", cells[2:])))
-    assert found.ends == (0.2, 0.6)
-    assert [found.level(number) for number in (0.2, 0.4, 0.6, None, float("nan"))] == [
-        0.0,
-        0.5,
-        1.0,
-        0.0,
-        0.0,
-    ]
-    assert len(draw(found).axes) == 2
-    flat = HeatMap("h", "t", "", ("1",), (("en", (HeatCell((0.3,)),)),))
-    assert flat.level(0.3) == 0.0
-    draw(flat)
-    draw(replace(flat, rows=(("en", (None,)),)))
-
-
 @given(st.floats(-100, 100), st.floats(0.001, 100))
 def test_ticks_are_round_and_few(low: float, reach: float) -> None:
     found = ticks(low, low + reach)
@@ -321,12 +280,9 @@ def test_an_unknown_point_is_none() -> None:
 def test_files_are_the_same_each_time(tmp_path: Path) -> None:
     kinds = ("svg", "PNG", ".pdf")
     few = replace(view(), sections=view().sections[2:], picture="")
-    few = replace(
-        few,
-        sections=(*few.sections, Section("Heat", heats=(heat(entries=1), heat(name="languages")))),
-    )
+    few = replace(few, sections=(*few.sections, *few.sections))
     first, second = (write_figures(few, tmp_path / folder, kinds) for folder in ("a", "b"))
-    names = ["segments", "languages", "languages-2"]
+    names = ["segments", "segments-2"]
     assert [file.name for file in first] == [
         f"{name}.{kind}" for name in names for kind in ("svg", "png", "pdf")
     ]

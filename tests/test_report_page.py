@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from fairspan.report.frames import to_csv
 from fairspan.report.page import Part, json_download, make_page, row_download
 from fairspan.report.render import as_json
-from tests.report_example import FRAME, HOSTILE, heat, page, part, rows, table, view
+from tests.report_example import FRAME, HOSTILE, page, part, rows, table, view
 from tests.test_logs import Page
 
 
@@ -79,19 +79,6 @@ def test_texts_and_tables_are_there() -> None:
         for cell in one.cells:
             assert " ".join(cell.text.split()) in text
     assert '<td class=" bad">−0.20 [−0.31, −0.10]*</td>' in page()
-
-
-def test_heat_maps_hold_every_entry() -> None:
-    """Three numbers and levels where they switch; one number where they do not."""
-    text = page()
-    found = re.findall(r'data-heat="([^"]*)" data-levels="([^"]*)"', text)
-    cells = [cell for _, row in heat().rows for cell in row if cell]
-    assert [shown for shown, _ in found] == [
-        "|".join(f"{number:.3f}" for number in cell.values) for cell in cells
-    ]
-    levels = [float(level) for _, own in found for level in own.split("|")]
-    assert (min(levels), max(levels)) == (0, 1)
-    assert text.count("data-entry") - text.count("[data-entry]") == 1
 
 
 def test_the_switch() -> None:

@@ -195,61 +195,6 @@ class Chart:
         return [None if point is None else record(label, point) for label, point in pairs]
 
 
-@dataclass(frozen=True, slots=True)
-class HeatCell:
-    """A number for each entry of the switch, or one for all of them."""
-
-    values: tuple[float | None, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class HeatMap:
-    """Numbers by row and column, all on one scale of colour.
-
-    Attributes:
-        rows: the name of each row, and its cells; None where nothing was measured.
-        corner: what the rows are.
-        entries: names of the switch's entries.
-        panels: whether a page shows all entries side by side, below the caption.
-    """
-
-    name: str
-    title: str
-    corner: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[HeatCell | None, ...]], ...]
-    x_label: str = ""
-    y_label: str = ""
-    subtitle: str = ""
-    form: str = ".3f"
-    entries: tuple[str, ...] = ()
-    panels: bool = False
-    caption: str = ""
-
-    @property
-    def _cells(self) -> list[HeatCell]:
-        return [cell for _, cells in self.rows for cell in cells if cell]
-
-    @property
-    def switches(self) -> bool:
-        """Whether its numbers depend on the switch."""
-        return not self.panels and any(len(cell.values) > 1 for cell in self._cells)
-
-    @property
-    def ends(self) -> Domain:
-        """The smallest and the largest number."""
-        values = [finite(value) for cell in self._cells for value in cell.values]
-        numbers = [value for value in values if value is not None]
-        return (min(numbers), max(numbers)) if numbers else (0.0, 1.0)
-
-    def level(self, value: float | None) -> float:
-        """The place of a number between the ends, for its colour."""
-        low, high = self.ends
-        if finite(value) is None or high <= low:
-            return 0.0
-        return round((float(value or 0.0) - low) / (high - low), 4)
-
-
 def point(interval: Interval | None, told: str = "", note: str = "") -> Point | None:
     """A point of a chart; None where there is no number."""
     estimate = None if interval is None else finite(interval.estimate)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fairspan.report.chart import Chart, HeatMap, Panel, Series, tick_text, ticks
-from fairspan.report.figure_heat import draw_heat
+from fairspan.report.chart import Chart, Panel, Series, tick_text, ticks
 from fairspan.report.figure_rows import draw_rows
 from fairspan.report.style import (
     DASHES,
@@ -44,13 +43,11 @@ _LETTERS_PER_INCH = 12.0
 _MOST_LABELS = 12
 
 
-def draw(chart: Chart | HeatMap) -> Figure:
-    """The figure of a chart or a heat map."""
+def draw(chart: Chart) -> Figure:
+    """The figure of a chart."""
     require_matplotlib()
     chart = cleaned(chart)
     with house_style():
-        if isinstance(chart, HeatMap):
-            return draw_heat(chart)
         return draw_rows(chart) if chart.kind == "rows" else _draw_panels(chart)
 
 

@@ -1,12 +1,12 @@
 """`View`: what a study shows of one run, before anything is drawn or written."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import polars as pl
 
 from fairspan.errors import FairspanError
-from fairspan.report.chart import Chart, HeatMap
+from fairspan.report.chart import Chart
 from fairspan.report.table import Table, Tone
 
 FEW_BARS = 4
@@ -34,10 +34,8 @@ class Section:
     title: str
     intro: str = ""
     charts: tuple[Chart, ...] = ()
-    heats: tuple[HeatMap, ...] = ()
     tables: tuple[Table, ...] = ()
     folded: tuple[Table, ...] = ()
-    heats_first: bool = False
     closed: bool = False
 
 
@@ -75,11 +73,9 @@ class View:
             yield from section.tables
             yield from section.folded
 
-    def charts(self) -> Iterator[Chart | HeatMap]:
+    def charts(self) -> Iterator[Chart]:
         for section in self.sections:
             yield from section.charts
-            for heat in section.heats:
-                yield heat if heat.entries else replace(heat, entries=self.switch)
 
     def frame(self, name: str) -> pl.DataFrame:
         """The statistics of that name."""
@@ -87,7 +83,7 @@ class View:
             raise FairspanError(f"there is no frame {name!r}, only {', '.join(self.frames)}.")
         return self.frames[name]
 
-    def chart(self, name: str | None = None) -> Chart | HeatMap:
+    def chart(self, name: str | None = None) -> Chart:
         """The chart of that name; without a name, the one that represents the whole run."""
         charts = {chart.name: chart for chart in self.charts()}
         wanted = name or self.picture or next(iter(charts), "")

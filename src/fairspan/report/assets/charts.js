@@ -289,15 +289,6 @@
   const choose = (run, value) => {
     const chosen = valueOf(value);
     charts.filter((one) => one.run === run).forEach((one) => draw(one, chosen));
-    document.querySelectorAll(`[data-run="${run}"] [data-heat]`).forEach((cell) => {
-      const place = chosen === "all" ? 0 : chosen;
-      cell.textContent = cell.dataset.heat.split("|")[place];
-      cell.style.setProperty("--v", cell.dataset.levels.split("|")[place]);
-    });
-    document.querySelectorAll(`[data-run="${run}"] [data-entry]`).forEach((node) => {
-      const entry = document.querySelector(`input[name="switch${run}"][value="${chosen === "all" ? 0 : chosen}"]`);
-      node.textContent = entry === null ? "" : `(${entry.parentElement.textContent.trim()})`;
-    });
   };
 
   const chosenOf = (run) => document.querySelector(`input[name="switch${run}"]:checked`)?.value ?? "0";

@@ -3,7 +3,7 @@
 (() => {
   const narrow = matchMedia("(max-width: 40rem)");
   const fit = () => {
-    for (const box of document.querySelectorAll(".scroll:has(> table:not(.heat))")) {
+    for (const box of document.querySelectorAll(".scroll:has(> table)")) {
       box.classList.remove("stacked");
       box.classList.toggle("stacked", narrow.matches && box.scrollWidth > box.clientWidth);
     }
