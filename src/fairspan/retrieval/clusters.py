@@ -4,8 +4,6 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
-from scipy.sparse import coo_array  # type: ignore[import-untyped]
-from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
 
 from fairspan.retrieval.task import RetrievalTask
 
@@ -34,6 +32,10 @@ def link_queries(task: RetrievalTask) -> RetrievalTask:
 
 def _groups(task: RetrievalTask) -> dict[str, int]:
     """The number of the group that each query belongs to."""
+    # Imported only here: options know of clusters, and a command line should start fast.
+    from scipy.sparse import coo_array  # type: ignore[import-untyped]
+    from scipy.sparse.csgraph import connected_components  # type: ignore[import-untyped]
+
     nodes: dict[Node, int] = {}
     pairs: list[list[int]] = []
     for query in task.queries:
