@@ -119,7 +119,7 @@ class LaidOut(Plan):
 def layout_of(
     module: CalibratedTransformer, inputs: dict[str, Any], segment: Tensor | None
 ) -> Layout | None:
-    """METHODS §10 for a batch; None where every text is one tile, and read as the plain model reads
+    """The tiles of a batch; None where every text is one tile, and read as the plain model reads
     it."""
     calibration, site, config = module.calibration, module.site, module.model.config
     prompt = int(inputs.get("prompt_length") or 0)

@@ -12,7 +12,7 @@ from fairspan.calibration.treatment import as_treatment
 
 
 def test_presets_are_the_published_variants() -> None:
-    """METHODS: strength, first token and short texts of both variants; TempScale's 0.8."""
+    """Strength, first token and short texts of both variants; TempScale's 0.8."""
     paper = Calibration.preset("paper")
     assert (paper.basket_size, paper.layers, paper.strength, paper.short_texts) == (
         128,

@@ -1,4 +1,4 @@
-"""Texts in tiles: the engine against whole matrices, and the properties that METHODS §10 names."""
+"""Texts in tiles: the engine against whole matrices, and the properties that tiles promise."""
 
 from __future__ import annotations
 

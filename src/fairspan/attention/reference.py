@@ -59,7 +59,7 @@ class Place:
 def tile_places(
     tokens: int, longest: int | None, *, lead: int, trail: int, segment: Sequence[int] | None = None
 ) -> list[Place]:
-    """METHODS §10: the place of each token of one text.
+    """The place of each token of one text in its tile.
 
     Args:
         tokens: how many tokens the text has, of which `lead` in front and `trail` at the end are
@@ -80,7 +80,7 @@ def tile_places(
 
 
 def balanced(count: int, longest: int) -> list[int]:
-    """METHODS §13: the lengths of ceil(count / longest) tiles, which differ by at most one.
+    """The lengths of ceil(count / longest) tiles, which differ by at most one.
 
     >>> balanced(10, 4)
     [4, 3, 3]
@@ -90,13 +90,13 @@ def balanced(count: int, longest: int) -> list[int]:
 
 
 def sees_by_tile(places: Sequence[Place]) -> Tensor:
-    """[L, L] bool, METHODS §10: a token sees its tile and shared tokens, which see everything."""
+    """[L, L] bool: a token sees its tile and shared tokens, which see everything."""
     sees = [[row.tile is None or key.tile in (None, row.tile) for key in places] for row in places]
     return torch.tensor(sees, dtype=torch.bool)
 
 
 def sees_by_position(places: Sequence[Place], *, causal: bool, window: int | None) -> Tensor:
-    """[L, L] bool, METHODS §10: causality by the order of the text, windows by position.
+    """[L, L] bool: causality by the order of the text, windows by position.
 
     Args:
         window: how far from the row a key may stand; of a causal row, how far in front of it, since
@@ -112,6 +112,6 @@ def sees_by_position(places: Sequence[Place], *, causal: bool, window: int | Non
 
 
 def bias_by_position(bias: Tensor, places: Sequence[Place]) -> Tensor:
-    """[H, L, L], METHODS §10: a position bias [H, P, P] taken at recurring positions."""
+    """[H, L, L]: a position bias [H, P, P] taken at recurring positions."""
     position = torch.tensor([place.position for place in places])
     return bias[:, position[:, None], position]

@@ -1,4 +1,4 @@
-"""Tile geometry: which tokens see which, and where a token stands (METHODS §10).
+"""Tile geometry: which tokens see which, and where a token stands.
 
 A text has shared tokens in front (special tokens and the prompt), content, and shared tokens at its
 end. The content is cut into tiles. A content token sees its own tile and the shared tokens; shared

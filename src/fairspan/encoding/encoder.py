@@ -219,7 +219,7 @@ def _tokens_of(features: dict[str, Any], number: int, count: int, text: Text) ->
 
 
 def _span_vectors(text: Text, offsets: np.ndarray, tokens: torch.Tensor) -> np.ndarray:
-    """[spans, dimension], the L2-normalised mean of each span's tokens (METHODS: ctx)."""
+    """[spans, dimension], the L2-normalised mean of each span's tokens."""
     if not text.spans:
         return np.empty((0, tokens.shape[-1]), dtype=np.float32)
     means = []

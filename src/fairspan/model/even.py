@@ -1,4 +1,4 @@
-"""Even pooling: one vector that says as much of every token as of every other (METHODS §14).
+"""Even pooling: one vector that says as much of every token as of every other.
 
 The mean adds up what a text repeats, and what it says once drowns. The even vector v makes v·u the
 same for the directions u of all tokens of a text, as nearly as a ridge allows. Tokens h weigh as

@@ -88,11 +88,16 @@ def _marked(rows: list[Columns], margin: float) -> list[Columns]:
     """
     best = next(row for row in rows if row["change_estimate"] is None)
     fewer = [row for row in rows if row["vectors"] < best["vectors"]]
-    enough = [row for row in fewer if (row["change_low"] or -1.0) > -margin]
-    if not enough and all((row["change_high"] or 0.0) < 0 for row in fewer):
+    # None where no interval is known, which shows nothing.
+    enough = [row for row in fewer if _is_known(row) and row["change_low"] > -margin]
+    if not enough and all(_is_known(row) and row["change_high"] < 0 for row in fewer):
         enough = [best]
     fewest = min((row["vectors"] for row in enough), default=None)
     return [{**row, "enough": row["vectors"] == fewest} for row in rows]
+
+
+def _is_known(row: Columns) -> bool:
+    return row["change_low"] is not None and row["change_high"] is not None
 
 
 def vectors_section(shown: Shown) -> Section:
