@@ -194,7 +194,7 @@ def running(picture: Path | None = None, *, kept: bool = True) -> Iterator[Termi
     if progress.console.is_terminal:
         progress.stage("checking the command")
     if picture is not None:
-        from fairspan.report.style import require_drawing
+        from fairspan.report.drawing import require_drawing
 
         require_drawing(picture)
         require_file(picture)

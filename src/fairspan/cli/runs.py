@@ -72,7 +72,7 @@ def compare(
 
 @command()
 def report(
-    runs: Sequence[Path],
+    run: Path,
     *,
     out: Path | None = None,
     title: str | None = None,
@@ -81,28 +81,25 @@ def report(
     tables: Path | None = None,
     as_json: bool = False,
 ) -> None:
-    """Write one HTML page about runs: verdicts, charts, tables, methods and the raw rows.
+    """Write one HTML page about a run: verdicts, charts, tables, methods and the raw rows.
 
-    The page is a single file that needs no network. Several runs are shown side by side, with
-    paired differences if they are evaluations of the same queries.
+    The page is a single file that needs no network.
 
     For example:
 
         fairspan report fairspan-runs/evaluate-granite-1a2b3c4d
-        fairspan report runs/granite runs/minilm --out models.html
         fairspan report runs/granite --figures figures --figure-formats svg,pdf --tables tables
 
     Args:
-        runs: folders of runs of audit, evaluate, collapse or tune.
-        out: the page to write. By default report.html, in the run's folder or, for several runs,
-            here.
+        run: folder of a run of audit, evaluate, collapse or tune.
+        out: the page to write. By default report.html in the run's folder.
         title: the title of the page.
-        figures: folder to write all figures of the runs to.
+        figures: folder to write all figures of the run to.
         figure_formats: formats of the figures: svg, png, pdf. By default svg.
-        tables: folder to write all tables of the runs to, as Markdown, LaTeX and CSV.
+        tables: folder to write all tables of the run to, as CSV.
         as_json: print the names of the written files as JSON.
     """
-    from fairspan.report.files import file_names, require_figures, write_figures, write_tables
+    from fairspan.report.files import require_figures, write_figures, write_tables
     from fairspan.report.render import require_page
     from fairspan.studies.logs import read_log, save_page
 
@@ -114,20 +111,16 @@ def report(
     if figures is not None:
         require_figures(formats)
     with Console(stderr=True).status("reading") as status:
-        logs = [read_log(run) for run in runs]
-        page = out or (logs[0].folder if len(logs) == 1 else Path()) / "report.html"
+        log = read_log(run)
+        page = out or log.folder / "report.html"
         status.update("statistics and page")
-        written = {"page": [save_page(logs, page, title)], "figures": [], "tables": []}
-        # Figures of several runs have the same names.
-        folders = file_names([log.run for log in logs]) if len(logs) > 1 else [""]
-        for log, inner in zip(logs, folders, strict=True):
-            if figures is not None:
-                status.update(f"figures of {log.run}")
-                written["figures"] += write_figures(log.view, figures / inner, formats)
-            if tables is not None:
-                status.update(f"tables of {log.run}")
-                written["tables"] += write_tables(list(log.view.tables()), tables / inner)
-    say_unfinished(logs)
+        written = {"page": [save_page(log, page, title)], "figures": [], "tables": []}
+        if figures is not None:
+            status.update("figures")
+            written["figures"] = write_figures(log.view, figures, formats)
+        if tables is not None:
+            written["tables"] = write_tables(list(log.view.tables()), tables)
+    say_unfinished([log])
     if as_json:
         print_json({kind: [str(file) for file in files] for kind, files in written.items()})
         return

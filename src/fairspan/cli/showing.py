@@ -56,8 +56,8 @@ def show(result: Result, showing: Showing, ending: str = "") -> None:
         print_view(Console(), result.view, ending=ending, verbose=showing.verbose)
     picture = showing.picture
     if picture is not None:
+        from fairspan.report.drawing import figure_bytes
         from fairspan.report.files import write_file
-        from fairspan.report.style import figure_bytes
 
         write_file(picture, figure_bytes(result.figure(), picture.suffix.lower().removeprefix(".")))
         say_where("picture", picture, as_json=showing.as_json)

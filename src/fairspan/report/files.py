@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fairspan.errors import FairspanError
-from fairspan.report.figure import draw
+from fairspan.report.drawing import draw, figure_bytes, require_drawing
 from fairspan.report.frames import to_csv
-from fairspan.report.latex import to_latex
-from fairspan.report.markdown import to_markdown
-from fairspan.report.style import figure_bytes, require_drawing
 from fairspan.report.table import Table
 from fairspan.report.view import View
 
@@ -45,12 +42,13 @@ def write_file(file: Path, content: bytes | str) -> Path:
 
 
 def write_tables(tables: Sequence[Table], folder: Path) -> list[Path]:
-    """One file for each table and format, named after the table."""
-    written = []
-    for name, table in zip(file_names([table.name for table in tables]), tables, strict=True):
-        texts = {"md": to_markdown(table), "tex": to_latex(table), "csv": to_csv(table.frame)}
-        written += [write_file(folder / f"{name}.{kind}", text) for kind, text in texts.items()]
-    return written
+    """A CSV file for each table, named after it, with all digits."""
+    return [
+        write_file(
+            folder / f"{name}.csv", to_csv(table.frame if table.tidy is None else table.tidy)
+        )
+        for name, table in zip(file_names([table.name for table in tables]), tables, strict=True)
+    ]
 
 
 def write_figures(view: View, folder: Path, formats: Sequence[str] = ("svg",)) -> list[Path]:

@@ -1,7 +1,7 @@
 """Tidy frames: records and intervals in them, and the frames as CSV and as JSON."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 import polars.selectors as cs
@@ -12,23 +12,10 @@ from fairspan.report.text import Interval
 _FORMULA = r"^ *[=+\-@\t\r\n＝＋－＠']"
 
 
-class Estimate(NamedTuple):
-    """A number of a frame with the ends of its interval; None for what is unknown."""
-
-    estimate: float | None
-    low: float | None = None
-    high: float | None = None
-
-
 def columns_of(interval: Interval | None, prefix: str = "") -> dict[str, float | None]:
     """An interval as the columns `estimate`, `low` and `high` of a record, after the prefix."""
     ends = {name: getattr(interval, name, None) for name in ("estimate", "low", "high")}
     return {f"{prefix}{name}": None if end is None else float(end) for name, end in ends.items()}
-
-
-def interval(row: Mapping[str, Any], prefix: str = "") -> Estimate:
-    """The three columns of a record as an interval again."""
-    return Estimate(*(row.get(f"{prefix}{name}") for name in ("estimate", "low", "high")))
 
 
 def frame_of(records: Iterable[Mapping[str, Any]]) -> pl.DataFrame:

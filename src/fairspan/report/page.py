@@ -1,17 +1,19 @@
-"""`Part` and `make_page`: views of one or several runs with their data, as one HTML file."""
+"""`Part` and `make_page`: the view of a run with its data, as one HTML file."""
 
 import gzip
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
+from fairspan.report.cleaning import cleaned
+from fairspan.report.drawing import can_draw, page_chart, page_script
 from fairspan.report.frames import to_csv
-from fairspan.report.render import render
-from fairspan.report.text import cleaned, printable
+from fairspan.report.render import asset, render
+from fairspan.report.text import printable
 from fairspan.report.view import View
 
 Pairs = tuple[tuple[str, str], ...]
@@ -31,7 +33,7 @@ class Download:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """One run on a page, or several that are drawn together.
+    """A run on a page.
 
     Attributes:
         facts: shown under its title.
@@ -39,7 +41,6 @@ class Part:
         spec: all settings of the run, as JSON.
     """
 
-    label: str
     view: View
     facts: Pairs = ()
     settings: Pairs = ()
@@ -47,10 +48,21 @@ class Part:
     downloads: tuple[Download, ...] = ()
 
 
-def make_page(title: str, parts: Sequence[Part]) -> str:
-    """The page as text; several parts are below each other."""
-    shown = [cleaned(part) for part in parts]
-    return render("report.html", scripts=("charts.js",), title=printable(title), parts=shown)
+def make_page(title: str, part: Part) -> str:
+    """The page as text. Charts need altair; without it the page says so."""
+    part = cleaned(part)
+    charts = {
+        chart.name: page_chart(chart, titled=len(section.charts) > 1)
+        for section in part.view.sections
+        for chart in section.charts
+        if can_draw()
+    }
+    if any(part.view.charts()) and not charts:
+        notes = (*part.view.notes, "charts need altair: pip install 'fairspan[report]'")
+        part = replace(part, view=replace(part.view, notes=notes))
+    sources = [page_script(asset("charts.js"))] if charts else []
+    context = {"title": printable(title), "part": part, "charts": charts}
+    return render("report.html", sources=sources, **context)
 
 
 def row_download(run: str, rows: pl.DataFrame, limit: int) -> Download:

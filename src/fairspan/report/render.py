@@ -14,6 +14,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from fairspan.errors import FairspanError
+from fairspan.report.table import tone_of
 from fairspan.report.text import number
 
 HERE = "fairspan.report"
@@ -25,6 +26,7 @@ def render(
     scripts: Sequence[str] = (),
     styles: Sequence[str] = (),
     packages: tuple[str, ...] = (),
+    sources: Sequence[str] = (),
     connects: bool = False,
     **context: Any,
 ) -> str:
@@ -32,15 +34,17 @@ def render(
 
     Args:
         template, scripts, styles: files in the assets of `packages`, or of the report. Every page
-            also has the report's own scripts and style.
+            also has the report's own script and style.
+        sources: further scripts as text.
         connects: whether its scripts ask the server that it came from.
     """
+    texts = [*_sources(scripts, packages), *sources]
     return render_part(
         template,
         packages,
         **context,
-        policy=policy(scripts, packages, connects=connects),
-        scripts=[Markup(source) for source in _sources(scripts, packages)],
+        policy=_policy(texts, connects=connects),
+        scripts=[Markup(source) for source in texts],
         style=Markup("\n".join(asset(name, packages) for name in ("page.css", *styles))),
         version=version("fairspan"),
     )
@@ -54,10 +58,14 @@ def render_part(template: str, packages: tuple[str, ...] = (), **context: Any) -
 def policy(
     scripts: Sequence[str] = (), packages: tuple[str, ...] = (), *, connects: bool = False
 ) -> str:
+    """The policy of a page with these scripts, for the head of a response."""
+    return _policy(_sources(scripts, packages), connects=connects)
+
+
+def _policy(sources: Sequence[str], *, connects: bool) -> str:
     """Only a page's own scripts may run: markup that slipped into a page could not do anything."""
     hashes = " ".join(
-        f"'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'"
-        for source in _sources(scripts, packages)
+        f"'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'" for source in sources
     )
     rules = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:"
     return f"{rules}; connect-src 'self'" if connects else rules
@@ -85,7 +93,7 @@ def asset(name: str, packages: tuple[str, ...] = ()) -> str:
 
 
 def _sources(scripts: Sequence[str], packages: tuple[str, ...]) -> list[str]:
-    return [asset(name, packages) for name in ("theme.js", "tables.js", *scripts)]
+    return [asset(name, packages) for name in ("page.js", *scripts)]
 
 
 @cache
@@ -98,5 +106,5 @@ def _environment(packages: tuple[str, ...]) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"as_json": as_json, "written": number}
+    environment.filters |= {"as_json": as_json, "written": number, "tone": tone_of}
     return environment

@@ -5,21 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from contextlib import suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from fairspan.errors import FairspanError
-from fairspan.report.figure import draw
+from fairspan.report.cleaning import cleaned
+from fairspan.report.drawing import can_draw, draw, figure_bytes
 from fairspan.report.render import render_part
-from fairspan.report.style import figure_bytes
-from fairspan.report.text import cleaned
 from fairspan.report.view import View
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    import altair as alt
 
 
 class Result(ABC):
@@ -47,7 +45,7 @@ class Result(ABC):
         """Statistics as a tidy frame; an unknown name is answered with those there are."""
         return self.view.frame(name)
 
-    def figure(self, name: str | None = None) -> Figure:
+    def figure(self, name: str | None = None) -> alt.ConcatChart:
         """A figure by its name; without one, the picture that represents the whole result."""
         return draw(self.view.chart(name))
 
@@ -59,7 +57,7 @@ class Result(ABC):
         """What a notebook shows: verdicts, and the picture if it can be drawn."""
         view = cleaned(self.view)
         picture = ""
-        if find_spec("matplotlib") is not None and any(view.charts()):
+        if can_draw() and any(view.charts()):
             # What is too large to be drawn is shown without a picture.
             with suppress(FairspanError):
                 picture = b64encode(figure_bytes(self.figure(), "svg")).decode()

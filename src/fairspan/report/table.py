@@ -1,16 +1,16 @@
-"""`Table`: cells with a value, a format and a mark, in groups, and the tidy frame behind them."""
+"""`Table`: a tidy frame as a table of texts, for the terminal, a page and a file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from itertools import groupby
 from typing import Any, Literal
 
 import polars as pl
 
-from fairspan.report.frames import interval
-from fairspan.report.text import Interval, number, p_value, with_bounds
+from fairspan.report.text import number, p_value, with_ends
 
 Align = Literal["left", "right", "wrap"]
 """Where text goes in its column; "wrap" is left-aligned text that may take several lines."""
@@ -34,33 +34,12 @@ VERDICTS: dict[str, Tone] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
-    """One place of a table.
+class Column:
+    """The heading of a column; neighbours with the same `group` share a heading above their own.
 
     Attributes:
-        form: how a number is written, such as "+.3f"; "p" for a p value.
-        mark: shown after it, such as a sign of significance.
+        form: how numbers are written, such as "+.3f"; "p" for p values.
     """
-
-    value: str | float | Interval | None
-    form: str = ".3f"
-    mark: str = ""
-    tone: Tone = "plain"
-
-    @property
-    def text(self) -> str:
-        """The value in its format, with the mark."""
-        if isinstance(self.value, str):
-            return self.value + self.mark
-        if self.value is None or isinstance(self.value, int | float):
-            written = p_value(self.value) if self.form == "p" else number(self.value, self.form)
-            return written + self.mark
-        return with_bounds(self.value, self.form) + self.mark
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """The heading of a column; neighbours with the same `group` share a heading above their own."""
 
     name: str
     group: str = ""
@@ -72,124 +51,107 @@ CHANGE = Column("change [95 %]", form="+.3f")
 P_VALUE = Column("p", form="p")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The heads of a row, one for each of the table's `heads`, and its cells."""
-
-    heads: tuple[str, ...]
-    cells: tuple[Cell, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Table:
-    """A table of one run.
+    """A table with a row for each row of a frame.
 
     Attributes:
-        name: also of its files.
-        heads: headings of the columns that name the rows.
-        frame: the same numbers unrounded, one tidy row each.
+        name: also of its file.
+        heads: the columns of the frame that name the rows, with their headings if these differ.
+        columns: those that are shown, with their headings. `psi` shows `psi_estimate` with the
+            interval from `psi_low` to `psi_high`, followed by the sign in `psi_mark`.
         grouped: how many of the first heads group the rows; repeated ones are shown once.
         brief: whether the terminal shows it as well.
+        tidy: the same numbers for its file, where the frame has been laid out.
     """
 
     name: str
     title: str
-    heads: tuple[str, ...]
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
     frame: pl.DataFrame
+    _: KW_ONLY
+    heads: Mapping[str, str] | Sequence[str]
+    columns: Mapping[str, Column | str]
     grouped: int = 0
-    notes: tuple[str, ...] = ()
+    notes: Sequence[str] = ()
     brief: bool = False
-
-    @classmethod
-    def from_frame(
-        cls,
-        name: str,
-        title: str,
-        frame: pl.DataFrame,
-        *,
-        heads: Mapping[str, str] | Sequence[str],
-        columns: Mapping[str, Column | str],
-        grouped: int = 0,
-        notes: Sequence[str] = (),
-        brief: bool = False,
-    ) -> Table:
-        """A row for each row of a tidy frame.
-
-        Args:
-            heads: the frame's columns that name the rows, with their headings where these differ.
-            columns: those that are shown, with their headings. `psi` shows the interval in
-                `psi_estimate`, `psi_low` and `psi_high`.
-        """
-        headings = dict(heads) if isinstance(heads, Mapping) else {head: head for head in heads}
-        shown = {
-            key: column if isinstance(column, Column) else Column(column)
-            for key, column in columns.items()
-        }
-        rows = [
-            Row(
-                tuple("" if record[head] is None else str(record[head]) for head in headings),
-                tuple(_cell(record, key, column) for key, column in shown.items()),
-            )
-            for record in frame.iter_rows(named=True)
-        ]
-        return cls(
-            name,
-            title,
-            tuple(headings.values()),
-            tuple(shown.values()),
-            tuple(rows),
-            frame,
-            grouped=grouped,
-            notes=tuple(notes),
-            brief=brief,
-        )
+    tidy: pl.DataFrame | None = None
 
     @property
-    def aligns(self) -> tuple[Align, ...]:
+    def headings(self) -> list[str]:
+        """Those of the columns that name the rows."""
+        return list(self.heads.values() if isinstance(self.heads, Mapping) else self.heads)
+
+    @property
+    def cells(self) -> dict[str, Column]:
+        """The columns that are shown, by their names in the frame."""
+        return {
+            key: Column(column) if isinstance(column, str) else column
+            for key, column in self.columns.items()
+        }
+
+    @property
+    def aligns(self) -> list[Align]:
         """Of all columns; heads of rows are left-aligned."""
         heads: list[Align] = ["left" for _ in self.heads]
-        return (*heads, *(column.align for column in self.columns))
+        return [*heads, *(column.align for column in self.cells.values())]
 
     @property
     def has_groups(self) -> bool:
         """Whether columns have headings above their own."""
-        return any(column.group for column in self.columns)
+        return any(column.group for column in self.cells.values())
 
-    def groups(self) -> list[tuple[Row, ...]]:
-        """The rows by their grouping heads; one group where there are none."""
+    @cached_property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The texts of every row: its heads, then its cells."""
         return [
-            tuple(rows) for _, rows in groupby(self.rows, key=lambda row: row.heads[: self.grouped])
+            (
+                *("" if record[head] is None else str(record[head]) for head in self.heads),
+                *(_text(record, key, column) for key, column in self.cells.items()),
+            )
+            for record in self.frame.iter_rows(named=True)
         ]
 
-    def shown_heads(self) -> list[tuple[str, ...]]:
-        """The heads of every row, without those that repeat the row above."""
-        shown = []
-        before: tuple[str, ...] = ()
-        for row in self.rows:
-            repeated = 0
-            while repeated < self.grouped and row.heads[: repeated + 1] == before[: repeated + 1]:
-                repeated += 1
-            shown.append(("",) * repeated + row.heads[repeated:])
-            before = row.heads
-        return shown
+    @property
+    def groups(self) -> list[list[tuple[str, ...]]]:
+        """The rows by their grouping heads; one group where there are none."""
+        grouped = groupby(self.rows, key=lambda row: row[: self.grouped])
+        return [list(rows) for _, rows in grouped]
 
+    @property
+    def repeated(self) -> list[int]:
+        """How many grouping heads of each row are those of the row above."""
+        counts = []
+        above: tuple[str, ...] = ()
+        for row in self.rows:
+            count = 0
+            while count < self.grouped and row[: count + 1] == above[: count + 1]:
+                count += 1
+            counts.append(count)
+            above = row
+        return counts
+
+    @property
     def spans(self) -> list[tuple[str, int]]:
         """The groups of columns from left to right, each with the number of columns it covers."""
-        groups = groupby(column.group for column in self.columns)
+        groups = groupby(column.group for column in self.cells.values())
         return [(name, len(list(members))) for name, members in groups]
 
 
-def _cell(record: Mapping[str, Any], key: str, column: Column) -> Cell:
+def tone_of(text: str) -> Tone:
+    """The colour of a cell: that of a verdict."""
+    return VERDICTS.get(text, "plain")
+
+
+def _text(record: Mapping[str, Any], key: str, column: Column) -> str:
     """What a column shows of a record: an interval, a verdict, text or a number."""
-    if f"{key}_estimate" in record:
-        return Cell(interval(record, f"{key}_"), column.form)
-    if key == "estimate" and "low" in record:
-        return Cell(interval(record), column.form)
+    mark = record.get(f"{key}_mark") or ""
+    for prefix in (f"{key}_", "") if key == "estimate" else (f"{key}_",):
+        if f"{prefix}estimate" in record:
+            ends = (record.get(f"{prefix}{name}") for name in ("estimate", "low", "high"))
+            return with_ends(*ends, form=column.form) + mark
     value = record[key]
     if isinstance(value, str):
-        return Cell(value, tone=VERDICTS.get(value, "plain"))
-    if value is None and column.align in ("left", "wrap"):
-        return Cell("")
-    return Cell(value, column.form)
+        return value + mark
+    if value is None and column.align != "right":
+        return ""
+    return (p_value(value) if column.form == "p" else number(value, column.form)) + mark

@@ -1,6 +1,7 @@
 """A view in the terminal: verdicts first, then charts as bars, then tables that fit the width."""
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len, set_cell_size
@@ -8,9 +9,10 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from fairspan.report.chart import Chart, Panel, Point
-from fairspan.report.table import Table, Tone
-from fairspan.report.text import UNKNOWN, bounds, cleaned, number, printable
+from fairspan.report.chart import Chart
+from fairspan.report.cleaning import cleaned
+from fairspan.report.table import Table, Tone, tone_of
+from fairspan.report.text import number, printable, with_ends
 from fairspan.report.view import View
 
 COLOURS: dict[Tone, str] = {"good": "green", "bad": "red", "open": "yellow", "plain": ""}
@@ -37,9 +39,9 @@ def print_view(console: Console, view: View, *, ending: str = "", verbose: bool 
         print_line(console, remark)
     for section in view.sections:
         for chart in section.charts:
-            for panel in chart.shown if chart.brief else ():
+            for renderable in bars(chart, console.width) if chart.brief else ():
                 console.print()
-                console.print(bars(chart, panel, console.width))
+                console.print(renderable)
             if chart.brief and chart.below:
                 console.print(Text(chart.below))
         for table in (*section.tables, *section.folded):
@@ -75,46 +77,65 @@ def cards(view: View, width: int = 80) -> RenderableType:
     return grid
 
 
-def bars(chart: Chart, panel: Panel, width: int = 80) -> RenderableType:
-    """A panel as horizontal bars from 0, one block for each series, all panels on one scale."""
-    title = ", ".join(part for part in (panel.title, panel.heading, panel.detail) if part)
-    fair = "" if panel.reference is None else f"; {_REFERENCE} {chart.dashes}"
-    lines: list[RenderableType] = [Text(f"{chart.y_label} by {chart.x_label} ({title}){fair}")]
-    head, longest = _bar_widths(chart, width)
-    # Lines may be drawn on an axis without 0, and bars are not.
-    ends = (0.0, *chart.domain(panel))
-    low = min(ends)
-    high = max(ends)
-    unit = longest / (high - low) if high > low else 0.0
-    reference = None if panel.reference is None else (panel.reference - low) * unit
-    solid = [series for series in panel.series if not series.dashed]
-    for series in solid:
-        if series.name != panel.title:
-            lines.append(Text(series.name, style="bold"))
-        style = "bright_black" if series.number < 1 and series is solid[0] else "cyan"
-        for label, point in zip(panel.labels, series.points, strict=True):
-            name = label if cell_len(label) <= head else f"{set_cell_size(label, head - 1)}…"
-            line = Text(f"  {set_cell_size(name, head)} ")
-            lines.append(line)
-            if point is None:
-                line.append(UNKNOWN)
-                continue
-            drawn = set_cell_size(bar(point.estimate * unit, -low * unit), longest)
-            line.append_text(_marked(Text(drawn, style=style), reference))
-            estimate = number(point.estimate, chart.form)
-            line.append(f" {estimate}")
-            line.append(_numbers(chart, point).removeprefix(estimate), style="dim")
-    return Group(*lines)
+def bars(chart: Chart, width: int = 80) -> list[RenderableType]:
+    """Horizontal bars: a block for each panel, in it one for each series, all on one scale."""
+    heads, longest = _bar_widths(chart, width)
+    blocks: list[RenderableType] = []
+    for title, rows in chart.panels():
+        # Lines may be drawn on an axis without 0, and bars are not.
+        ends = (0.0, *chart.domain(rows))
+        unit = longest / (max(ends) - min(ends))
+        level = None if chart.level is None else (chart.level[0] - min(ends)) * unit
+        lines = [Text(_bar_title(chart, title))]
+        for name in chart.names:
+            series = rows.filter(rows[chart.by].cast(str) == name)
+            if len(series) and name != title:
+                lines.append(Text(name, style="bold"))
+            style = "bright_black" if name == chart.names[0] else "cyan"
+            for row in series.iter_rows(named=True):
+                line = Text(f"  {_fitted(str(row[chart.x]), heads)} ")
+                length = (row[chart.y] or 0.0) * unit
+                drawn = set_cell_size(bar(length, -min(ends) * unit), longest)
+                line.append_text(_marked(Text(drawn, style=style), level))
+                estimate = number(row[chart.y], chart.form)
+                line.append(f" {estimate}")
+                line.append(_written(chart, row).removeprefix(estimate), style="dim")
+                lines.append(line)
+        blocks.append(Group(*lines))
+    return blocks
+
+
+def _bar_title(chart: Chart, panel: str) -> str:
+    """What the bars of a panel show."""
+    measured = panel if chart.free else chart.y_title
+    title = f"{measured} by {chart.x_title or chart.x}"
+    if panel and not chart.free:
+        title += f" ({panel})"
+    return title if chart.level is None else f"{title}; {_REFERENCE} {chart.level[1]}"
 
 
 def _bar_widths(chart: Chart, width: int) -> tuple[int, int]:
     """The characters of the labels and of the longest bar, for all panels of a chart."""
-    points = [p for panel in chart.shown for series in panel.series for p in series.points if p]
-    numbers = max((cell_len(_numbers(chart, point)) for point in points), default=0)
-    labels = [cell_len(label) for panel in chart.shown for label in panel.labels]
+    rows = chart.frame.to_dicts()
+    numbers = max((cell_len(_written(chart, row)) for row in rows), default=0)
+    label = max((cell_len(str(row[chart.x])) for row in rows), default=0)
     room = width - numbers - 4
-    head = min(_LONGEST_HEAD, max(_SHORTEST_HEAD, room - _SHORTEST_BAR), max(labels, default=0))
+    head = min(_LONGEST_HEAD, max(_SHORTEST_HEAD, room - _SHORTEST_BAR), label)
     return head, max(_SHORTEST_BAR, min(_LONGEST_BAR, room - head))
+
+
+def _fitted(label: str, width: int) -> str:
+    """A label in so many characters."""
+    shortened = label if cell_len(label) <= width else f"{set_cell_size(label, width - 1)}…"
+    return set_cell_size(shortened, width)
+
+
+def _written(chart: Chart, row: Mapping[str, Any]) -> str:
+    """A number, and its note or its interval."""
+    low, high = (row.get(end) for end in chart.ends)
+    if chart.note is None:
+        return with_ends(row[chart.y], low, high, chart.form)
+    return f"{number(row[chart.y], chart.form)} {row[chart.note]}".rstrip()
 
 
 def _marked(drawn: Text, reference: float | None) -> Text:
@@ -139,65 +160,66 @@ def bar(length: float, zero: float = 0.0) -> str:
 def tables(table: Table, width: int = 80) -> list[RenderableType]:
     """One table, or several below each other where the columns do not fit beside the heads."""
     table = cleaned(table)
-    names = [f"{column.group}\n{column.name}".strip() for column in table.columns]
-    needed = [_column_width(table, place, name) for place, name in enumerate(names)]
-    heads = [_head_width(table, place) for place in range(len(table.heads))]
+    columns = list(table.cells.values())
+    names = [f"{column.group}\n{column.name}".strip() for column in columns]
+    count = len(table.heads)
+    needed = [_column_width(table, count + place, name) for place, name in enumerate(names)]
+    heads = [_head_width(table, place) for place in range(count)]
     most = _LONGEST_HEAD
-    if sum(heads) + 2 * len(heads) + max(needed, default=0) >= width:
+    if sum(heads) + 2 * count + max(needed, default=0) >= width:
         # Half of the width for the heads at most.
-        most = min(most, max(_SHORTEST_HEAD, width // (2 * max(1, len(heads))) - 2))
+        most = min(most, max(_SHORTEST_HEAD, width // (2 * max(1, count)) - 2))
     room = max(_SHORTEST_HEAD, width - sum(min(most, head) + 2 for head in heads) - 1)
-    widths = [min(room, need) for need in needed]
-    parts: list[dict[int, tuple[str, int]]] = [{}]
+    parts: list[list[int]] = [[]]
     taken = 0
-    for place, column_width in enumerate(widths):
-        if parts[-1] and taken + column_width > room:
-            parts.append({})
+    for place, need in enumerate(needed):
+        if parts[-1] and taken + min(room, need) > room:
+            parts.append([])
             taken = 0
-        parts[-1][place] = (names[place], column_width - 2)
-        taken += column_width
-    grids = [_part(table, part, most) for part in parts]
+        parts[-1].append(place)
+        taken += min(room, need)
+    grids = []
+    for part in parts:
+        grid = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for heading in table.headings:
+            grid.add_column(Text(heading), overflow="fold", max_width=most)
+        for place in part:
+            justify: Literal["left", "right"] = (
+                "right" if columns[place].align == "right" else "left"
+            )
+            least = min(room, needed[place]) - 2
+            grid.add_column(Text(names[place]), justify=justify, overflow="fold", min_width=least)
+        _add_rows(grid, table, part)
+        grids.append(grid)
     # Not as the title of the table, which would be broken to its width.
     return [Group(Text(table.title, overflow="fold"), grids[0]), *grids[1:]]
 
 
+def _add_rows(grid: RichTable, table: Table, part: Sequence[int]) -> None:
+    """The heads of every row, once for each group, and some of its cells."""
+    heads = len(table.heads)
+    repeated = iter(table.repeated)
+    groups = table.groups
+    for group in groups:
+        apart = bool(table.grouped) and len(group) > 1 and group is not groups[-1]
+        for row in group:
+            count = next(repeated)
+            names = [Text(head) for head in ("",) * count + row[count:heads]]
+            texts = [row[heads + place] for place in part]
+            cells = [Text(text, style=COLOURS[tone_of(text)]) for text in texts]
+            grid.add_row(*names, *cells, end_section=apart and row is group[-1])
+
+
 def _head_width(table: Table, place: int) -> int:
     """What a column of heads needs."""
-    texts = [table.heads[place], *(row.heads[place] for row in table.rows)]
+    texts = [table.headings[place], *(row[place] for row in table.rows)]
     return min(_LONGEST_HEAD, max(cell_len(text) for text in texts))
 
 
 def _column_width(table: Table, place: int, name: str) -> int:
     """What a column needs with the gap behind it; one that wraps takes what is left."""
-    longest = max((cell_len(row.cells[place].text) for row in table.rows), default=0)
-    if table.columns[place].align == "wrap":
+    longest = max((cell_len(row[place]) for row in table.rows), default=0)
+    if table.aligns[place] == "wrap":
         longest = min(longest, _LONGEST_HEAD)
     # A heading may take several lines, one word each.
     return max([longest, *(cell_len(word) for word in name.split())]) + 2
-
-
-def _part(table: Table, part: dict[int, tuple[str, int]], most: int) -> RenderableType:
-    """Some columns, by their names and least widths, beside the heads."""
-    grid = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-    for name in table.heads:
-        grid.add_column(Text(name), overflow="fold", max_width=most)
-    for place, (name, least) in part.items():
-        right = table.columns[place].align == "right"
-        justify: Literal["left", "right"] = "right" if right else "left"
-        grid.add_column(Text(name), justify=justify, overflow="fold", min_width=least)
-    heads = iter(table.shown_heads())
-    groups = table.groups()
-    for group in groups:
-        apart = bool(table.grouped) and len(group) > 1 and group is not groups[-1]
-        for row in group:
-            cells = [row.cells[place] for place in part]
-            texts = [Text(cell.text, style=COLOURS[cell.tone]) for cell in cells]
-            ends = apart and row is group[-1]
-            grid.add_row(*(Text(head) for head in next(heads)), *texts, end_section=ends)
-    return grid
-
-
-def _numbers(chart: Chart, point: Point) -> str:
-    """A number, and its note or its interval."""
-    ends = "" if point.low is None or point.high is None else bounds(point, chart.form)
-    return f"{number(point.estimate, chart.form)} {point.note or ends}".rstrip()

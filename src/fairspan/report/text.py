@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass, replace
 from math import isfinite
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol
 from unicodedata import category
 
 UNKNOWN = "–"
-
-Shown = TypeVar("Shown")
 
 
 class Interval(Protocol):
@@ -40,20 +36,34 @@ def number(value: float | None, form: str = ".3f") -> str:
     return format(value, form).replace("-", "−").replace("%", "\u00a0%")
 
 
-def bounds(interval: Interval | None, form: str = ".3f") -> str:
+def bounds(low: float | None, high: float | None, form: str = ".3f") -> str:
     """The ends of an interval in brackets; a dash if they are unknown."""
-    if interval is None or finite(interval.low) is None or finite(interval.high) is None:
+    if finite(low) is None or finite(high) is None:
         return UNKNOWN
-    return f"[{number(interval.low, form)}, {number(interval.high, form)}]"
+    return f"[{number(low, form)}, {number(high, form)}]"
+
+
+def with_ends(
+    estimate: float | None,
+    low: float | None = None,
+    high: float | None = None,
+    form: str = ".3f",
+) -> str:
+    """A number, followed by its interval if that is known.
+
+    >>> with_ends(0.5, 0.4, 0.6, ".1f"), with_ends(0.5), with_ends(None)
+    ('0.5 [0.4, 0.6]', '0.500', '–')
+    """
+    alone = number(estimate, form)
+    ends = bounds(low, high, form)
+    return alone if UNKNOWN in (alone, ends) else f"{alone} {ends}"
 
 
 def with_bounds(interval: Interval | None, form: str = ".3f") -> str:
-    """A number, followed by its interval if that is known."""
+    """The same of an interval."""
     if interval is None:
         return UNKNOWN
-    ends = bounds(interval, form)
-    alone = number(interval.estimate, form)
-    return alone if UNKNOWN in (alone, ends) else f"{alone} {ends}"
+    return with_ends(interval.estimate, interval.low, interval.high, form)
 
 
 def duration(seconds: float) -> str:
@@ -80,27 +90,6 @@ def printable(text: str) -> str:
     return "".join(
         "\ufffd" if category(sign) in ("Cc", "Cs") and sign not in "\n\t" else sign for sign in text
     )
-
-
-def cleaned(value: Shown) -> Shown:
-    """A view or a part of it in which every text is printable."""
-    return changed(value, lambda text: text if text.isprintable() else printable(text))
-
-
-def changed(value: Shown, change: Callable[[str], str]) -> Shown:
-    """A view, a part of it or JSON in which every text is changed."""
-    result: Any = value
-    if isinstance(value, str):
-        result = change(value)
-    elif isinstance(value, list | tuple):
-        parts = [changed(part, change) for part in value]
-        result = type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    elif isinstance(value, Mapping):
-        result = {key: changed(part, change) for key, part in value.items()}
-    elif is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in fields(value)]
-        result = replace(value, **{name: changed(getattr(value, name), change) for name in names})
-    return cast(Shown, result)
 
 
 def size_text(size: float) -> str:

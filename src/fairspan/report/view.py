@@ -9,9 +9,6 @@ from fairspan.errors import FairspanError
 from fairspan.report.chart import Chart
 from fairspan.report.table import Table, Tone
 
-FEW_BARS = 4
-"""Bars that can stand side by side at one place of a chart and still be read."""
-
 
 @dataclass(frozen=True, slots=True)
 class Card:
@@ -51,8 +48,6 @@ class View:
         picture: the name of the chart that represents the whole run.
         remarks: shown below the cards.
         notes: what a reader should know before reading the numbers.
-        switch: the treatments that a page can switch between, the baseline first.
-        all_first: whether a page opens with all of them side by side.
     """
 
     title: str
@@ -64,8 +59,6 @@ class View:
     picture: str = ""
     remarks: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    switch: tuple[str, ...] = ()
-    all_first: bool = False
     methods: tuple[str, ...] = ()
 
     def tables(self) -> Iterator[Table]:

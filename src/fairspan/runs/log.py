@@ -13,12 +13,12 @@ from typing import Any
 import polars as pl
 
 from fairspan.errors import FairspanError, first_line
+from fairspan.report.cleaning import changed
 from fairspan.report.files import write_file, write_whole
 from fairspan.report.frames import to_records
 from fairspan.report.page import Part, json_download, make_page, row_download
 from fairspan.report.render import require_page
 from fairspan.report.result import Result
-from fairspan.report.text import changed, model_name
 from fairspan.report.view import View
 from fairspan.runs.facts import facts_of, places_of, settings_of
 from fairspan.runs.folder import HEADER, ROWS, writing
@@ -29,7 +29,7 @@ from fairspan.runs.rows import SCHEMA
 
 DEFAULT_RUNS = Path("fairspan-runs")
 _UNFINISHED = {"running": "has not finished", "interrupted": "was interrupted", "failed": "failed"}
-# Bytes of a page for the raw rows of all its runs: a page that is mailed stays under five million.
+# Bytes of a page for raw rows: a page that is mailed stays under five million.
 ROOM_FOR_ROWS = 2_500_000
 
 
@@ -120,10 +120,10 @@ class RunLog(Result):
     def save_page(self, path: Path | str) -> Path:
         """Write one HTML file with verdicts, charts, tables, methods and data."""
         require_page(Path(path))
-        return write_file(Path(path), make_page(self.view.title, [self.part()]))
+        return write_file(Path(path), make_page(self.view.title, self.part()))
 
-    def part(self, label: str = "", room: int = ROOM_FOR_ROWS) -> Part:
-        """The run as a part of a page, without local paths, and with `room` bytes for raw rows."""
+    def part(self) -> Part:
+        """The run as a part of a page, without local paths."""
         with explained(self.folder):
             places = places_of(self.header, self.folder)
 
@@ -135,13 +135,12 @@ class RunLog(Result):
             statistics = {name: value for name, value in self.to_dict().items() if name != "folder"}
             rows = self.rows.with_columns(pl.col("model").replace(places))
             return Part(
-                label=label or model_name(self.model),
                 view=changed(self.view, shared) if places else self.view,
                 facts=facts_of(self.header),
                 settings=settings_of(self.header),
                 spec=json.dumps(changed(self.spec, shared), ensure_ascii=False, indent=2),
                 downloads=(
-                    row_download(self.run, rows, room),
+                    row_download(self.run, rows, ROOM_FOR_ROWS),
                     json_download(
                         f"{self.run}-statistics.json",
                         "statistics (JSON)",

@@ -1,24 +1,19 @@
-"""Logs of any study: read with what its study shows, and put on one page; evaluations compared."""
+"""Logs of any study: read with what its study shows, put on a page; evaluations compared."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from fairspan.errors import DesignError, FairspanError
 from fairspan.report.files import write_file
-from fairspan.report.page import Part, make_page
+from fairspan.report.page import make_page
 from fairspan.report.render import require_page
 from fairspan.report.table import Table
-from fairspan.report.text import model_name
-from fairspan.report.view import Section, View
-from fairspan.retrieval.source import PASSAGES
 from fairspan.runs import log as logs
 from fairspan.runs.arms import Change
-from fairspan.runs.facts import source_name
 from fairspan.runs.header import read_header
-from fairspan.runs.log import ROOM_FOR_ROWS, RunLog
+from fairspan.runs.log import RunLog
 
 STUDIES = ("audit", "collapse", "evaluate", "tune")
 """Those that write logs, each with a module `view`."""
@@ -71,93 +66,11 @@ def _comparing(*runs: RunLog | None) -> Any:
     return _module("evaluate", "comparison")
 
 
-def save_page(runs: Sequence[RunLog], file: Path | str, title: str | None = None) -> Path:
-    """Write the page of one run, or of several side by side."""
+def save_page(log: RunLog, file: Path | str, title: str | None = None) -> Path:
+    """Write the page of a run."""
     file = Path(file)
     require_page(file)
-    if not runs:
-        raise FairspanError("a page needs at least one run.")
-    names = [log.run for log in runs]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise FairspanError(f"the run {twice} is named twice: name each run once.")
-    if len(runs) == 1:
-        return write_file(file, make_page(title or runs[0].view.title, [runs[0].part()]))
-    labels = _labels(runs)
-    parts = [log.part(labels[log.run], ROOM_FOR_ROWS // len(runs)) for log in runs]
-    models = ", ".join(dict.fromkeys(model_name(log.model) for log in runs))
-    page = make_page(title or f"Side by side: {models}", [_together(runs, labels), *parts])
-    return write_file(file, page)
-
-
-def _together(runs: Sequence[RunLog], labels: dict[str, str]) -> Part:
-    """All verdicts, and differences between evaluations."""
-    cards = [
-        replace(card, name=f"{labels[log.run]}: {card.name}")
-        for log in runs
-        for card in log.view.cards
-    ]
-    sections: list[Section] = []
-    unfinished = [f"{labels[log.run]}: {log.unfinished}" for log in runs if log.unfinished]
-    tables, notes = _paired(runs)
-    if tables:
-        intro = (
-            "Differences are taken on the same queries, so they are more precise than either side."
-        )
-        sections.append(Section("Paired differences", intro, tables=tuple(tables)))
-    view = View(
-        "All runs",
-        "",
-        tuple(cards),
-        tuple(sections),
-        {},
-        notes=(*unfinished, *notes),
-        all_first=True,
-    )
-    return Part("All runs", view)
-
-
-def _paired(runs: Sequence[RunLog]) -> tuple[list[Table], list[str]]:
-    """Every other evaluation against the first; where that is impossible, the reason."""
-    tables: list[Table] = []
-    notes: list[str] = []
-    alike = [log for log in runs if log.verb == "evaluate"]
-    for other in alike[1:]:
-        try:
-            tables += [table for table in compare(alike[0], other) if table.brief]
-        except (FairspanError, DesignError) as error:
-            notes.append(f"{alike[0].run} and {other.run} are not compared in pairs: {error}")
-    return tables, notes
-
-
-def _labels(runs: Sequence[RunLog]) -> dict[str, str]:
-    """Short names of runs: the model and, if it takes that to tell them apart, the corpus."""
-    kinds = {"audit": "audit", "evaluate": "search", "collapse": "length", "tune": "tuning"}
-    steps = {
-        log.run: (f"{model_name(log.model)}: {kinds[log.verb]}", _measured_on(log), log.run[-8:])
-        for log in runs
-    }
-    labels = {}
-    for run, (name, corpus, ending) in steps.items():
-        alike = [other for other in steps.values() if other[0] == name]
-        label = name
-        if len({other[1] for other in alike}) > 1:
-            label += f" on {corpus}"
-        if sum(other[1] == corpus for other in alike) > 1:
-            is_unique = sum(other[2] == ending for other in alike) == 1
-            label += f" ({ending if is_unique else run})"
-        labels[run] = label
-    return labels
-
-
-def _measured_on(log: RunLog) -> str:
-    """The corpus; or the task, for passages with the corpus that they are cut out of."""
-    header = log.header
-    corpus = header.corpus.name if header.corpus else log.spec.get("corpus")
-    names = [] if header.task is None else [source_name(header.task.source)]
-    if corpus and (header.task is None or header.task.source == PASSAGES):
-        names.append(model_name(corpus))
-    return " of ".join(names)
+    return write_file(file, make_page(title or log.view.title, log.part()))
 
 
 def _module(verb: str, name: str) -> Any:

@@ -64,15 +64,14 @@ POSITION_MEASURES = {
     "representation": Words(
         "represented",
         "How well one vector represents each part of a document",
-        "Bars show the mean cosine between a document's vector and the vector of each of its "
-        "segments alone, with 95 % intervals. In a fair embedding they are equally high. The mean "
-        "length of segments at each position, in tokens, is shown below.",
+        "The mean cosine between a document's vector and the vector of each of its segments alone, "
+        "with 95 % intervals. In a fair embedding the lines are level.",
     ),
     "retention": Words(
         "retained",
         "How much of its own meaning each part keeps inside a document",
-        "Bars show the mean cosine between a segment's vector inside the document (late chunking) "
-        "and its vector alone, with 95 % intervals.",
+        "The mean cosine between a segment's vector inside the document (late chunking) and its "
+        "vector alone, with 95 % intervals.",
     ),
 }
 

@@ -1,14 +1,12 @@
 """The tables of an audit: verdicts, and one for each of its questions."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
-from fairspan.report.frames import Estimate, in_order, interval, values_of
-from fairspan.report.table import Cell, Column, Row, Table
-from fairspan.studies.audit.measures import Columns
+from fairspan.report.frames import in_order, values_of
+from fairspan.report.table import Column, Table
 
 Frames = Mapping[str, pl.DataFrame]
 
@@ -19,7 +17,7 @@ def verdict_table(frames: Frames, model: str, notes: Sequence[str]) -> Table:
     """The verdict on each treatment in words; the frame has that on every family of documents."""
     verdicts = frames["verdicts"]
     words = pl.Series("words", map(reason, verdicts.to_dicts()), pl.String)
-    table = Table.from_frame(
+    return Table(
         "verdicts",
         f"Verdicts on {model}",
         verdicts.with_columns(words),
@@ -27,8 +25,8 @@ def verdict_table(frames: Frames, model: str, notes: Sequence[str]) -> Table:
         columns={"verdict": _VERDICT, "words": Column("in words", align="wrap")},
         grouped=1,
         notes=notes,
+        tidy=frames["families"],
     )
-    return replace(table, frame=frames["families"])
 
 
 def coefficient_tables(frames: Frames, model: str) -> Iterator[Table]:
@@ -36,32 +34,38 @@ def coefficient_tables(frames: Frames, model: str) -> Iterator[Table]:
     whole = frames["coefficients"]
     for measure in values_of(whole, "measure"):
         frame = in_order(whole.filter(measure=measure), "plan", "n", "position")
-
-        def cell(row: Columns) -> Cell:
-            form = ".3f" if row["position"] == 1 else "+.3f"
-            return Cell(interval(row), form, row["marker"])
-
+        notes = _coefficient_notes(frame)
         title = f"Coefficients of {measure} ({model})"
-        table = _by_treatment(f"{measure}-coefficients", title, frame, "coefficient", cell)
-        yield replace(table, notes=tuple(_coefficient_notes(frame)))
+        frame = frame.rename({"marker": "mark"})
+        yield _by_treatment(
+            f"{measure}-coefficients", title, frame, "coefficient", ".3f", notes=tuple(notes)
+        )
 
 
 def _by_treatment(
-    name: str, title: str, frame: pl.DataFrame, part: str, cell: Callable[[Columns], Cell]
+    name: str, title: str, frame: pl.DataFrame, part: str, form: str, **more: Any
 ) -> Table:
     """A row for each plan, size and part of a frame, and a column for each treatment."""
-    heads = ("plan", "n", part)
     treatments = values_of(frame, "treatment")
-    cells = {
-        (*(row[head] for head in heads), row["treatment"]): cell(row)
-        for row in frame.iter_rows(named=True)
-    }
-    rows = [
-        Row(tuple(map(str, key)), tuple(cells.get((*key, name), Cell("")) for name in treatments))
-        for key in frame.select(heads).unique(maintain_order=True).iter_rows()
-    ]
-    columns = tuple(map(Column, treatments))
-    return Table(name, title, ("plan", "n", ""), columns, tuple(rows), frame, 2)
+    shown = ["estimate", "low", "high", *({"mark"} & set(frame.columns))]
+    wide = frame.pivot("treatment", index=["plan", "n", part], values=shown, maintain_order=True)
+    wide = wide.rename(
+        {
+            f"{value}_{treatment}": f"{treatment}_{value}"
+            for value in shown
+            for treatment in treatments
+        }
+    )
+    return Table(
+        name,
+        title,
+        wide,
+        heads={"plan": "plan", "n": "n", part: ""},
+        columns={treatment: Column(treatment, form=form) for treatment in treatments},
+        grouped=2,
+        tidy=frame,
+        **more,
+    )
 
 
 def _coefficient_notes(frame: pl.DataFrame) -> Iterator[str]:
@@ -81,35 +85,33 @@ def language_table(frame: pl.DataFrame, model: str) -> Table:
     length = "same length" if frame["same_length"].any() else "lengths that segments have"
     note = "the first language minus the second, in documents of just these two in both orders"
     frame = in_order(frame, "n", "language", "against", "treatment")
-    pair = pl.concat_str("language", "against", separator=" − ").alias("languages")
-    table = Table.from_frame(
+    return Table(
         f"{measure}-languages",
         f"Differences of {measure} between languages in mixed documents ({model})",
-        frame.with_columns(pair),
+        frame.with_columns(languages=pl.concat_str("language", "against", separator=" − ")),
         heads=("n", "languages", "treatment"),
         columns={"estimate": Column("difference [95 %]", form="+.3f"), "verdict": _VERDICT},
         grouped=2,
         notes=[f"{note}, at the {length}", f"verdict: within ±{frame['margin'][0]:g}"],
         brief=True,
+        tidy=frame,
     )
-    return replace(table, frame=frame)
 
 
 def attention_table(frame: pl.DataFrame, model: str) -> Table:
     """The shares of all baskets and of special tokens, a column for each treatment."""
-
-    def cell(row: Columns) -> Cell:
-        return Cell(Estimate(*(end and 100 * end for end in interval(row))), ".1f")
-
     layers = f"layers {frame['first_layer'][0]} to {frame['last_layer'][0]}"
     title = f"Attention of the pooled row in % ({model}, {layers})"
-    frame = in_order(frame.filter(pl.col("estimate") > 0), "plan", "n")
-    return replace(_by_treatment("attention", title, frame, "part", cell), brief=True)
+    attended = frame.filter(pl.col("estimate") > 0)
+    percent = attended.with_columns(pl.col("estimate", "low", "high") * 100)
+    return _by_treatment(
+        "attention", title, in_order(percent, "plan", "n"), "part", ".1f", brief=True
+    )
 
 
 def fidelity_table(frame: pl.DataFrame, model: str, first: str) -> Table:
     """How far treatments move the vectors of documents."""
-    return Table.from_frame(
+    return Table(
         "fidelity",
         f"Cosine of each document's vector and that under {first} ({model})",
         in_order(frame, "plan", "n", "treatment"),

@@ -7,14 +7,9 @@ import polars as pl
 from fairspan.report.frames import values_of
 from fairspan.report.table import VERDICTS
 from fairspan.report.text import model_name, number
-from fairspan.report.view import FEW_BARS, Card, Section, View
+from fairspan.report.view import Card, Section, View
 from fairspan.runs.log import RunLog
-from fairspan.studies.audit.charts import (
-    Shown,
-    attention_charts,
-    language_chart,
-    position_charts,
-)
+from fairspan.studies.audit.charts import attention_chart, language_chart, position_chart
 from fairspan.studies.audit.measures import POSITION_MEASURES
 from fairspan.studies.audit.summary import summarize
 from fairspan.studies.audit.tables import (
@@ -48,34 +43,32 @@ METHODS = (
 def view_of(log: RunLog) -> View:
     """Everything that an audit has to show."""
     frames, notes = summarize(log)
-    shown = Shown(model_name(log.model), frames)
-    sections = [*_position_sections(shown), *_document_sections(shown, log)]
+    model = model_name(log.model)
+    sections = [*_position_sections(frames, model), *_document_sections(frames, log)]
     if "families" in frames:
-        first, *others = coefficient_tables(frames, shown.model)
-        folded = (verdict_table(frames, shown.model, notes), *others)
+        first, *others = coefficient_tables(frames, model)
+        folded = (verdict_table(frames, model, notes), *others)
         sections.append(Section("Tables", tables=(first,), folded=folded))
     methods = METHODS if "languages" in frames else METHODS[:-1]
     return View(
-        title=f"How fairly {shown.model} represents each part of a text",
+        title=f"How fairly {model} represents each part of a text",
         heading=_heading(log),
         cards=tuple(_cards(frames)),
         sections=tuple(sections),
         frames=frames,
         picture=next((chart.name for section in sections for chart in section.charts), ""),
         notes=tuple(notes),
-        switch=shown.treatments,
-        all_first=len(shown.treatments) <= FEW_BARS,
         methods=tuple(" ".join(method.split()) for method in methods),
     )
 
 
-def _position_sections(shown: Shown) -> Iterator[Section]:
+def _position_sections(frames: Frames, model: str) -> Iterator[Section]:
     """For each measure its positions, and languages where two lead each other."""
-    means = shown.frames.get("means", pl.DataFrame({"measure": []}))
-    languages = shown.frames.get("languages", pl.DataFrame({"measure": []}))
+    means = frames.get("means", pl.DataFrame({"measure": []}))
+    languages = frames.get("languages", pl.DataFrame({"measure": []}))
     for measure in values_of(means, "measure"):
         words = POSITION_MEASURES[measure]
-        yield Section(words.title, words.intro, tuple(position_charts(shown, measure)))
+        yield Section(words.title, words.intro, (position_chart(frames, measure, model),))
         rows = languages.filter(measure=measure)
         if len(rows):
             intro = (
@@ -84,29 +77,30 @@ def _position_sections(shown: Shown) -> Iterator[Section]:
                 "95 % intervals. Above 0 it is favoured. Differences in the shaded area, within "
                 f"±{rows['margin'][0]:g}, count as fair."
             )
-            charts = (language_chart(shown, measure),)
-            tables = (language_table(rows, shown.model),)
+            charts = (language_chart(frames, measure, model),)
+            tables = (language_table(rows, model),)
             yield Section(f"Which languages are better {words.done}", intro, charts, tables=tables)
 
 
-def _document_sections(shown: Shown, log: RunLog) -> Iterator[Section]:
+def _document_sections(frames: Frames, log: RunLog) -> Iterator[Section]:
     """Where attention goes, and how far treatments move vectors."""
-    if "attention" in shown.frames:
+    model = model_name(log.model)
+    if "attention" in frames:
         intro = (
             "The mean share of attention that each basket of the text gets from the pooled row, in "
             "the last half of the layers, with 95 % intervals. Special tokens are on the right. "
             "Text with more attention has more influence on the vector."
         )
-        charts = tuple(attention_charts(shown, log.spec.get("attention_basket_size", 128)))
-        tables = (attention_table(shown.frames["attention"], shown.model),)
-        yield Section("Where attention goes", intro, charts, tables=tables)
-    if "fidelity" in shown.frames:
+        chart = attention_chart(frames, log.spec.get("attention_basket_size", 128), model)
+        tables = (attention_table(frames["attention"], model),)
+        yield Section("Where attention goes", intro, (chart,), tables=tables)
+    if "fidelity" in frames:
         first = log.treatments[0]
         intro = (
             f"The cosine of a document's vector under a treatment and under {first}: how much of "
             "what the vector said it still says. 1 is the same vector."
         )
-        tables = (fidelity_table(shown.frames["fidelity"], shown.model, first),)
+        tables = (fidelity_table(frames["fidelity"], model, first),)
         yield Section("How far treatments move vectors", intro, tables=tables)
 
 

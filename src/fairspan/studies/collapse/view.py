@@ -1,15 +1,13 @@
 """`view_of` a study of length: what it means, verdicts, a table and a chart of the frames."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 import polars as pl
 
 from fairspan.calibration.treatment import Treatment, as_treatment
-from fairspan.report.chart import Chart, Panel, Series, on_log_axis, point
-from fairspan.report.frames import interval, values_of
+from fairspan.report.chart import Chart
 from fairspan.report.table import VERDICTS, Column, Table
-from fairspan.report.text import model_name, with_bounds
+from fairspan.report.text import model_name
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.folder import write_calibration
 from fairspan.runs.log import RunLog
@@ -47,7 +45,6 @@ Whether it helps search has to be measured there."""
 def view_of(log: RunLog) -> View:
     """What a study's log has to show."""
     frames = frames_of(log)
-    shown = _Shown(log, frames)
     study = log.header.part(CollapseEntries)
     texts = frames["lengths"]["texts"].to_list()
     notes = list(log.notes)
@@ -63,77 +60,57 @@ def view_of(log: RunLog) -> View:
             Card(name, word, VERDICTS[word], (sentence,))
             for name, word, sentence in frames["verdicts"].rows()
         ),
-        sections=(Section("At a glance", charts=(shown.chart(),), tables=(shown.table(),)),),
+        sections=(
+            Section("At a glance", charts=(_chart(log, frames),), tables=(_table(log, frames),)),
+        ),
         frames=frames,
         meaning=frames["suggestion"]["sentence"][0],
         picture=OVERVIEW,
         notes=tuple(notes),
-        switch=tuple(log.measured),
-        all_first=True,
         methods=tuple(" ".join(paragraph.split()) for paragraph in METHODS.split("\n\n")),
     )
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """A study and its frames, as a table and a chart."""
+def _lengths(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
+    """The measures of each length, in words."""
+    rows = frames["geometry"].filter(pl.col("length").is_not_null())
+    return rows.with_columns(pl.col("measure").replace(NAMES))
 
-    log: RunLog
-    frames: Mapping[str, pl.DataFrame]
 
-    @property
-    def labels(self) -> dict[int, str]:
-        return self.log.header.part(CollapseEntries).names
+def _table(log: RunLog, frames: Mapping[str, pl.DataFrame]) -> Table:
+    """A row for each measure and treatment, a column for each length."""
+    wide = _lengths(frames).pivot(
+        "length", index=["measure", "treatment"], values="estimate", maintain_order=True
+    )
+    names = log.header.part(CollapseEntries).names
+    return Table(
+        "geometry",
+        f"Vectors of texts by length ({log.where})",
+        wide,
+        heads=("measure", "treatment"),
+        columns={str(length): Column(name, "tokens") for length, name in names.items()},
+        grouped=1,
+        notes=NOTES,
+        brief=True,
+        tidy=frames["geometry"],
+    )
 
-    @property
-    def values(self) -> pl.DataFrame:
-        """The measures by length."""
-        return self.frames["geometry"].filter(pl.col("length").is_not_null())
 
-    def table(self) -> Table:
-        """A row for each measure and treatment, a column for each length."""
-        wide = self.values.pivot(
-            "length", index=["measure", "treatment"], values="estimate", maintain_order=True
-        )
-        table = Table.from_frame(
-            "geometry",
-            f"Vectors of texts by length ({self.log.where})",
-            wide.with_columns(pl.col("measure").replace(NAMES)),
-            heads=("measure", "treatment"),
-            columns={str(length): Column(name, "tokens") for length, name in self.labels.items()},
-            grouped=1,
-            notes=NOTES,
-            brief=True,
-        )
-        return replace(table, frame=self.frames["geometry"])
-
-    def chart(self) -> Chart:
-        panels = [self.panel(measure) for measure in values_of(self.values, "measure")]
-        title = "What length does to vectors"
-        return Chart(OVERVIEW, title, "lines", "tokens", "", tuple(panels), subtitle=self.log.where)
-
-    def panel(self, measure: str) -> Panel:
-        """A measure by length under every treatment."""
-        frame = self.values.filter(measure=measure)
-        series = []
-        for place, name in enumerate(self.log.measured):
-            rows = frame.filter(treatment=name).iter_rows(named=True)
-            values = {row["length"]: interval(row) for row in rows}
-            points = []
-            for length, label in self.labels.items():
-                value = values.get(length)
-                told = f"{name}\ntokens: {label}\n{NAMES[measure]}: {with_bounds(value)}"
-                points.append(point(value, told))
-            if any(points):
-                series.append(Series(name, place, tuple(points)))
-        return Panel(
-            NAMES[measure],
-            tuple(self.labels.values()),
-            tuple(series),
-            places=on_log_axis(list(self.labels)),
-            x_label="tokens",
-            y_label=NAMES[measure],
-        )
+def _chart(log: RunLog, frames: Mapping[str, pl.DataFrame]) -> Chart:
+    """Every measure by length under every treatment."""
+    return Chart(
+        name=OVERVIEW,
+        title="What length does to vectors",
+        subtitle=log.where,
+        frame=_lengths(frames),
+        kind="lines",
+        x="length",
+        panel="measure",
+        x_title="tokens",
+        scale="log",
+        free=True,
+        series=log.measured,
+    )
 
 
 def write_results(log: RunLog) -> None:

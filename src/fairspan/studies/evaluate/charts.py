@@ -1,18 +1,17 @@
 """`Shown`: the frames of an evaluation as charts and tables show them; its charts."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
-from typing import Any
 
 import polars as pl
 
-from fairspan.report.chart import Chart, Panel, Point, Series, point
-from fairspan.report.frames import interval, values_of
-from fairspan.report.style import COLOURS
-from fairspan.report.text import model_name, number, with_bounds
-from fairspan.retrieval.indexes import FUSED, WHOLE
+from fairspan.report.chart import Chart
+from fairspan.report.drawing import COLOURS
+from fairspan.report.frames import values_of
+from fairspan.report.text import model_name, number
+from fairspan.retrieval.indexes import FUSED
 from fairspan.retrieval.source import PASSAGES
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.entries import EvaluateEntries
@@ -68,98 +67,66 @@ class Shown:
         name = task.names[0] if self.entries.kind == PASSAGES else PurePath(task.source).name
         return f"{model_name(self.log.model)} on {name}"
 
-    def series(
-        self,
-        rows: pl.DataFrame,
-        column: str,
-        labels: Sequence[str],
-        arms: Sequence[str] | None = None,
-    ) -> tuple[Series, ...]:
-        """A series for each arm, with a point for each label, which is in that column.
-
-        The arms are those that are drawn, unless some are named.
-        """
-        series = []
-        for place, arm in enumerate(self.drawn if arms is None else arms):
-            if arm in rows["arm"]:
-                by_label = {row[column]: row for row in rows.filter(arm=arm).iter_rows(named=True)}
-                points = tuple(self._point(by_label.get(label), label) for label in labels)
-                series.append(Series(arm, place, points))
-        return tuple(series)
-
-    def _point(self, row: Mapping[str, Any] | None, label: str) -> Point | None:
-        """The point of a row of a frame, if there is one, with what a reader sees on it."""
-        if row is None:
-            return None
-        lines = [
-            f"{row['arm']}, {label}",
-            f"{row['metric']} {with_bounds(interval(row))}",
-            f"{row['queries']:,} queries",
-        ]
-        if row["change_estimate"] is not None:
-            before = SearchArm(self.treatments[0], FUSED if row["index"] == FUSED else WHOLE)
-            change = with_bounds(interval(row, "change_"), "+.3f")
-            lines.insert(2, f"against {before}: {change}")
-        return point(interval(row), "\n".join(lines))
+    def drawn_rows(self, name: str, *conditions: pl.Expr) -> pl.DataFrame:
+        """The rows of a frame for the arms that charts show."""
+        return self.frame(name, *conditions).filter(pl.col("arm").is_in(self.drawn))
 
 
 def group_chart(shown: Shown, name: str, column: str, axis: str, title: str) -> Chart:
     """The first metric of every arm by groups of queries."""
-    rows = shown.frame(name)
-    labels = tuple(values_of(rows, column))
-    panel = Panel("all queries", labels, shown.series(rows, column, labels))
     return Chart(
-        f"found-by-{column}",
-        title,
-        "bars",
-        axis,
-        shown.metrics[0],
-        (panel,),
+        name=f"found-by-{column}",
+        title=title,
         subtitle=shown.where,
+        frame=shown.drawn_rows(name),
+        kind="lines" if column == "position" else "dots",
+        x=column,
+        by="arm",
+        x_title=axis,
+        y_title=shown.metrics[0],
+        series=shown.drawn,
+        told=[("queries", "queries")],
         brief=name == "lengths" and "depths" not in shown.frames,
     )
 
 
 def depth_chart(shown: Shown) -> Chart:
     """How often documents are found, by how far into them the evidence is."""
-    rows = shown.frame("depths")
+    rows = shown.drawn_rows("depths")
     metric = rows["metric"][0]
     unit = shown.log.header.token_unit
-    windows = {
-        info.treatment: info.window
-        for info in shown.log.header.windows or ()
-        if info.texts == "evidence"
-    }
-    starts = values_of(rows, "tokens_from")
-    labelled = rows.with_columns(start=pl.format("{}", "tokens_from"))
-    drawn = shown.series(labelled, "start", tuple(map(str, starts)))
-    legends = {
-        name: f"{name} (reads {f'{window:,} {unit}' if window else 'everything'})"
-        for name, window in windows.items()
-    }
+    begins = pl.col("tokens_from")
+    # The middle of a group; of the last one, which has no end, half as far again.
+    middle = pl.when(pl.col("tokens_to").is_null()).then(1.5 * begins)
+    middle = middle.otherwise((begins + pl.col("tokens_to")) / 2)
+    to = pl.when(pl.col("tokens_to").is_null()).then(pl.format("{} and more", "tokens_from"))
+    to = to.otherwise(pl.format("{} to {}", "tokens_from", pl.col("tokens_to") - 1))
     # There is such a frame only if the baseline has a window.
-    edge = _edge(starts, windows[shown.treatments[0]] or 0)
-    panel = Panel(
-        "all queries",
-        (*(f"< {start:,}" for start in starts[1:]), f"≥ {starts[-1]:,}"),
-        tuple(replace(arm, legend=legends.get(arm.name, arm.name)) for arm in drawn),
-        detail=f"{rows.filter(arm=shown.arms[0])['queries'].sum():,} queries",
-        edge=(edge, f"{shown.arms[0]} reads to here") if edge < 1 else None,
-        reference=rows["chance"][0],
-    )
+    [window] = {
+        info.window
+        for info in shown.log.header.windows or ()
+        if info.texts == "evidence" and info.treatment == shown.treatments[0]
+    }
+    assert window is not None
     return Chart(
-        "found-by-depth",
-        "Found by depth",
-        "lines",
-        f"{unit} of the document before the evidence",
-        found_words(metric),
-        (panel,),
+        name="found-by-depth",
+        title="Found by depth",
         subtitle=shown.where,
+        frame=rows.with_columns(tokens=middle.round().cast(int), depth=to),
+        kind="lines",
+        x="tokens",
+        by="arm",
+        x_title=f"{unit} of the document before the evidence",
+        y_title=found_words(metric),
         form=".0%",
-        dashes="by chance",
-        fixed=(0.0, 1.0),
-        brief=True,
+        scale="linear",
+        series=shown.drawn,
+        limits=(0.0, 1.0),
+        level=(rows["chance"][0], "by chance"),
+        edge=(window, f"{shown.arms[0]} reads to here"),
+        told=[("depth", f"{unit} before"), ("queries", "queries")],
         below=_before_and_after(shown, metric),
+        brief=True,
     )
 
 
@@ -177,8 +144,7 @@ def found_words(metric: str) -> str:
 
 def _before_and_after(shown: Shown, metric: str) -> str:
     """How many queries each arm finds the document of."""
-    rows = shown.frame("quality", pl.col("metric") == metric)
-    rows = rows.filter(pl.col("arm").is_in(shown.drawn))
+    rows = shown.drawn_rows("quality", pl.col("metric") == metric)
     names = rows["arm"].to_list()
     # Only of passages every query has one document to find.
     if shown.entries.kind == PASSAGES:
@@ -191,25 +157,16 @@ def _before_and_after(shown: Shown, metric: str) -> str:
     return f"{found_words(metric)}: {by_arm}"
 
 
-def _edge(starts: Sequence[int], window: int) -> float:
-    """Where a window ends, as a share of the axis that has these steps."""
-    # In the step that holds the window, as far as the window is into it.
-    step = max(number for number, start in enumerate(starts) if start <= window)
-    width = [*starts[1:], starts[-1] + window][step] - starts[step]
-    return (step - 0.5 + (window - starts[step]) / width) / max(1, len(starts) - 1)
-
-
 def overall_chart(shown: Shown) -> Chart:
     """Every metric over all queries."""
-    rows = shown.frame("quality")
-    metrics = tuple(shown.metrics)
-    detail = f"{rows['queries'][0]:,} queries"
+    rows = shown.drawn_rows("quality")
     return Chart(
-        "search-overall",
-        "What is found, over all queries",
-        "bars",
-        "metric",
-        "quality",
-        (Panel("all queries", metrics, shown.series(rows, "metric", metrics), detail=detail),),
+        name="search-overall",
+        title=f"What is found, over all {rows['queries'][0]:,} queries",
         subtitle=shown.where,
+        frame=rows,
+        x="metric",
+        by="arm",
+        y_title="quality",
+        series=shown.drawn,
     )

@@ -75,7 +75,7 @@ def compare(
     runs = "" if second is None or first.run == second.run else f" ({first.run} → {second.run})"
     columns = {"queries": Column("queries", form=",d"), "change": CHANGE}
     tables = [
-        Table.from_frame(
+        Table(
             "search-changes",
             f"Changes on the same queries{runs}",
             frame_of([row for paired in pairs for row in _rows(paired, None, "")]),
@@ -88,7 +88,7 @@ def compare(
     for column, words in (("length", "length"), ("position", "fifth")):
         rows = [row for paired in pairs for row in _rows(paired, _grouped(paired, column), column)]
         if rows:
-            table = Table.from_frame(
+            table = Table(
                 f"search-changes-by-{column}",
                 f"Changes by {words} of the document{runs}",
                 frame_of(rows),

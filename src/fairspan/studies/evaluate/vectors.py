@@ -1,14 +1,12 @@
 """How many vectors a document needs: quality by the number of parts that an index keeps of it."""
 
 from dataclasses import asdict, replace
-from math import ceil
 
 import polars as pl
 
-from fairspan.report.chart import Chart, Panel, on_log_axis
+from fairspan.report.chart import Chart
 from fairspan.report.frames import columns_of
 from fairspan.report.table import CHANGE, Column, Table
-from fairspan.report.text import number
 from fairspan.report.view import Section
 from fairspan.retrieval.indexes import ALL_PARTS, most_vectors
 from fairspan.runs.log import RunLog
@@ -106,7 +104,7 @@ def vectors_section(shown: Shown) -> Section:
     frame = shown.frame("vectors").with_columns(asked=_asked("vectors"), arm=pl.col("treatment"))
     frame = frame.sort("vectors", pl.col("treatment").cast(order))
     metric = frame["metric"][0]
-    table = Table.from_frame(
+    table = Table(
         "vectors",
         f"{metric} by vectors per document ({shown.where})",
         frame,
@@ -133,38 +131,25 @@ def _asked(column: str) -> pl.Expr:
 
 def _chart(shown: Shown, frame: pl.DataFrame) -> Chart:
     """Quality against vectors per document, on a logarithmic axis."""
-    metric = frame["metric"][0]
-    per_document = {row["asked"]: row["vectors_per_document"] for row in frame.to_dicts()}
-    labels = tuple(per_document)
-    last = shown.treatments[-1]
-    enough = frame.filter("enough", pl.col("asked") != labels[-1], treatment=last)["asked"]
-    # Short, since the last label ends with the axis.
-    axis = tuple(
-        label if label.isdecimal() else f"all ({number(count, '.1f')})"
-        for label, count in per_document.items()
-    )
-    panel = Panel(
-        "all queries",
-        axis,
-        # Changes from the best number are in the table.
-        shown.series(
-            frame.with_columns(change_estimate=None), "asked", labels, arms=shown.treatments
-        ),
-        detail=f"{frame['queries'][0]:,} queries",
-        places=on_log_axis(list(per_document.values())),
-    )
-    for label in enough:
-        place = panel.spots[labels.index(label)]
-        panel = replace(panel, edge=(place, f"{label} is enough ({last})"))
+    last = frame.filter(treatment=shown.treatments[-1])
+    enough = last.filter("enough", pl.col("vectors") != last["vectors"].max()).to_dicts()
+    edge = None
+    if enough:
+        [row] = enough
+        edge = (row["vectors_per_document"], f"{row['asked']} is enough ({row['treatment']})")
     return Chart(
-        "vectors",
-        "How many vectors a document needs",
-        "lines",
-        "vectors per document",
-        metric,
-        (panel,),
+        name="vectors",
+        title="How many vectors a document needs",
         subtitle=shown.where,
-        fixed=(0.0, ceil(10 * max(frame["high"].fill_nan(None).fill_null(frame["estimate"]))) / 10),
+        frame=frame,
+        kind="lines",
+        x="vectors_per_document",
+        x_title="vectors per document",
+        y_title=frame["metric"][0],
+        scale="log",
+        series=shown.treatments,
+        edge=edge,
+        told=[("asked", "vectors"), ("queries", "queries")],
         brief=True,
     )
 

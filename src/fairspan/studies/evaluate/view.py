@@ -1,12 +1,13 @@
 """What an evaluation shows: verdicts, then quality by depth, length and overall, and costs."""
 
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
 
-from fairspan.report.frames import interval, values_of
+from fairspan.report.frames import values_of
 from fairspan.report.table import CHANGE, P_VALUE, Column, Table, Tone
-from fairspan.report.text import model_name, number, with_bounds
+from fairspan.report.text import model_name, number, with_ends
 from fairspan.report.view import Card, Section, View
 from fairspan.retrieval.indexes import KEYWORDS, ONE_PER_CHUNK
 from fairspan.retrieval.passages import LEAST_WORDS
@@ -67,7 +68,6 @@ def view_of(log: RunLog) -> View:
         # So many arms are readable in tables only.
         parts = {name: parts[name] for name in ("vectors", "costs")}
     sections = [section(shown) for frame, section in parts.items() if frame in shown.frames]
-    switch = tuple(shown.treatments if "vectors" in shown.frames else shown.drawn)
     return View(
         title=f"What search finds with {model_name(log.model)}",
         heading=_heading(shown),
@@ -77,8 +77,6 @@ def view_of(log: RunLog) -> View:
         picture=sections[0].charts[0].name,
         remarks=tuple(enough_words(shown)) if "vectors" in shown.frames else (),
         notes=(*log.notes, *_easy(shown)),
-        switch=switch,
-        all_first=True,
         methods=tuple(" ".join(words.split()) for words in METHODS),
     )
 
@@ -137,13 +135,13 @@ def _cards(shown: Shown) -> tuple[Card, ...]:
     return (*cards, *(_card(row, "reference", _size(shown, row)) for row in references.to_dicts()))
 
 
-def _card(row: dict[str, object], badge: str, more: str = "") -> Card:
+def _card(row: dict[str, Any], badge: str, more: str = "") -> Card:
     """What something finds that has no verdict."""
-    words = f"{row['metric']} {with_bounds(interval(row))}{more}"
+    words = f"{row['metric']} {with_ends(row['estimate'], row['low'], row['high'])}{more}"
     return Card(str(row["arm"]), badge, "plain", (words,))
 
 
-def _size(shown: Shown, row: dict[str, object]) -> str:
+def _size(shown: Shown, row: dict[str, Any]) -> str:
     """How many vectors a reference stores, or whom the queries favour."""
     if row["index"] != ONE_PER_CHUNK:
         drawn = shown.entries.kind == PASSAGES
@@ -173,7 +171,7 @@ def _group_table(
     """Means and changes by groups of queries."""
     heads = {"arm": ARMS, **head}
     title = f"{title} ({shown.where})"
-    return Table.from_frame(name, title, rows, heads=heads, columns=_MEANS, grouped=1)
+    return Table(name, title, rows, heads=heads, columns=_MEANS, grouped=1)
 
 
 def _by_window(shown: Shown) -> Section:
@@ -198,7 +196,7 @@ def _by_position(shown: Shown) -> Section:
     title = f"{shown.metrics[0]} by fifth of the document"
     table = _group_table(shown, "positions", rows, title, {"position": "fifth"})
     chart = group_chart(shown, "positions", "position", "fifth with the evidence", "Found by fifth")
-    intro = "Lower bars mean that what stands there is harder to find."
+    intro = "Lower points mean that what stands there is harder to find."
     return Section("Search by position", intro, charts=(chart,), folded=(table,))
 
 
@@ -228,7 +226,7 @@ def _overall(shown: Shown) -> Section:
     columns |= {"change": replace(CHANGE, group=first), "p_value": replace(P_VALUE, group=first)}
     if frame["psi"].is_not_null().any():
         columns["psi"] = Column("PSI", first, form=".2f")
-    table = Table.from_frame(
+    table = Table(
         "quality",
         f"Search ({shown.where})",
         frame,
@@ -249,7 +247,7 @@ def _costs(shown: Shown) -> Section:
         (pl.col("bytes") / 2**20).alias("MiB"),
         pl.Series("time", took, pl.String),
     )
-    table = Table.from_frame(
+    table = Table(
         "index-costs",
         f"What an index costs ({shown.where})",
         frame,
@@ -278,7 +276,7 @@ def _by_length(shown: Shown) -> Section:
         "{} of the {} ({} of {}–{} tokens)", measure, "group", "queries", "tokens_from", "tokens_to"
     )
     order = pl.Enum(values_of(frame, "group"))
-    table = Table.from_frame(
+    table = Table(
         "by-length",
         f"Search by length ({shown.where})",
         frame.with_columns(counted.alias("measured")).sort(

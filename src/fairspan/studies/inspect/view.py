@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from fairspan.report.chart import Chart, Panel, Point, Series
+from fairspan.report.chart import Chart
 from fairspan.report.files import write_file
 from fairspan.report.frames import frame_of, to_records
 from fairspan.report.render import render, require_page
@@ -61,7 +61,9 @@ class Inspection(Result):
             title=title,
             heading=f"{title}: {size}",
             cards=tuple(_card(self, reading) for reading in self.readings),
-            sections=(Section("Shares", charts=(_chart(self),), tables=tables),),
+            sections=(
+                Section("Shares", charts=(_chart(self, frames["readings"]),), tables=tables),
+            ),
             frames=frames,
             picture=PICTURE,
             remarks=(self.caveat,),
@@ -130,30 +132,29 @@ def _frames(inspection: Inspection) -> dict[str, pl.DataFrame]:
     }
 
 
-def _chart(inspection: Inspection) -> Chart:
+def _chart(inspection: Inspection, readings: pl.DataFrame) -> Chart:
     """Bars of shares, one panel for each treatment, with the fair share (IRF's Figure 2)."""
-    panels = []
-    for place, reading in enumerate(inspection.readings):
-        labels = tuple(f"{segment.number} {segment.label}" for segment in reading.segments)
-        points = []
-        for segment, share, cosine in zip(
-            reading.segments, reading.share, reading.representation, strict=True
-        ):
-            notes = {"seen": number(cosine), "cut": segment.read, "never seen": "unseen"}
-            point = Point(share or 0.0, note=notes[segment.status], void=not segment.seen)
-            points.append(None if share is None else point)
-        series = Series(reading.treatment, place, tuple(points))
-        panels.append(Panel(reading.treatment, labels, (series,), reference=reading.fair))
+    segments = [segment for reading in inspection.readings for segment in reading.segments]
+    cosines = [value for reading in inspection.readings for value in reading.representation]
+    notes = [
+        {"seen": number(cosine), "cut": segment.read, "never seen": "unseen"}[segment.status]
+        for segment, cosine in zip(segments, cosines, strict=True)
+    ]
+    labels = [f"{segment.number} {segment.label}" for segment in segments]
     return Chart(
-        PICTURE,
-        inspection.document,
-        "rows",
-        "segment",
-        f"share of the similarity (right: cosine, or {inspection.unit} read)",
-        tuple(panels),
+        name=PICTURE,
+        title=inspection.document,
         subtitle=model_name(inspection.model),
+        frame=readings.with_columns(label=pl.Series(labels), note=pl.Series(notes)),
+        kind="rows",
+        x="label",
+        y="share",
+        panel="treatment",
+        x_title="segment",
+        y_title=f"share of the similarity (right: cosine, or {inspection.unit} read)",
         form=".1%",
-        dashes="fair share",
+        level=(inspection.readings[0].fair, "fair share"),
+        note="note",
         brief=True,
     )
 
@@ -168,7 +169,7 @@ def _table(inspection: Inspection, readings: pl.DataFrame) -> Table:
     }
     if readings["retention"].count():
         columns["retention"] = Column("retention")
-    return Table.from_frame(
+    return Table(
         "numbers",
         "All numbers",
         readings.with_columns(

@@ -52,7 +52,7 @@ def view_of(log: RunLog) -> View:
     of_groups = {
         name: name for name in ("short", "long", "guards") if candidates[name].is_not_null().any()
     }
-    table = Table.from_frame(
+    table = Table(
         "candidates",
         f"Candidates ({main.where})",
         candidates,
