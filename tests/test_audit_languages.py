@@ -12,7 +12,7 @@ import pytest
 
 from fairspan.runs.log import RunLog
 from fairspan.studies.logs import save_page
-from tests.report_example import printed
+from tests.report.example import printed
 from tests.simulated import Plan, simulated_log, simulated_rows
 
 MONOLINGUAL: list[Plan] = [("en", "en"), ("de", "de")]

@@ -19,7 +19,7 @@ from fairspan.runs.log import RunLog
 from fairspan.stats.positions import marker, position_effects
 from fairspan.studies.audit.charts import MOST_PLANS
 from fairspan.studies.audit.view import view_of
-from tests.report_example import chart_of, printed, table_of
+from tests.report.example import chart_of, printed, table_of
 from tests.simulated import (
     DEPTH,
     attention_rows,

@@ -25,7 +25,7 @@ from fairspan.studies.collapse.run import collapse
 from fairspan.studies.logs import read_log
 from tests.commands import forbid_encoding
 from tests.length_studies import PLAIN
-from tests.report_example import chart_of
+from tests.report.example import chart_of
 from tests.test_collapse import BY_PADDING, geometry, prepared, write_corpus
 from tests.test_collapse import LENGTHS as CUT_LENGTHS
 from tests.test_level import ROUNDING, TEXTS

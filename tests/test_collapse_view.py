@@ -36,7 +36,7 @@ from tests.length_studies import (
     slope_of,
     study_of,
 )
-from tests.report_example import chart_of, printed, table_of
+from tests.report.example import chart_of, printed, table_of
 from tests.simulated import with_entries
 
 CURVES = {PLAIN: [0.5, 0.55, 0.6, 0.7], STRONG: [0.4, 0.41, -0.42, 0.43]}

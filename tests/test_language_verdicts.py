@@ -16,7 +16,7 @@ from fairspan.errors import DesignError
 from fairspan.report.chart import Chart
 from fairspan.runs.log import RunLog
 from fairspan.studies.logs import save_page
-from tests.report_example import printed
+from tests.report.example import printed
 from tests.simulated import Plan, simulated_log, simulated_rows
 from tests.test_corpus import write_folder
 from tests.tiny import tiny_model

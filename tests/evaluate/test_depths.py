@@ -11,7 +11,7 @@ import pytest
 
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.depths import LEAST_QUERIES, depth_steps, merged
-from tests.report_example import chart_of, printed
+from tests.report.example import chart_of, printed
 from tests.searches import Value, log_of, rows_of, usual
 
 

@@ -18,7 +18,7 @@ from fairspan.report.table import Table
 from fairspan.report.text import number, with_bounds
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.view import tone_of
-from tests.report_example import chart_of, printed, table_of
+from tests.report.example import chart_of, printed, table_of
 from tests.searches import METRICS, REFERENCES, is_long, log_of, rows_of, usual
 from tests.simulated import with_entries
 

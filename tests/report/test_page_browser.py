@@ -23,7 +23,7 @@ from fairspan.report.page import Part, make_page
 from fairspan.report.view import Section
 from fairspan.studies.logs import save_page
 from tests.browser import opened
-from tests.report_example import (
+from tests.report.example import (
     EVIL,
     FRAME,
     LABELS,

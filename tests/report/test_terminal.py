@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import replace
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from fairspan.report.chart import Chart, Panel
+from fairspan.report.chart import Chart
 from fairspan.report.table import Table
 from fairspan.report.terminal import bar, bars, print_line, print_view, tables
 from fairspan.report.view import View
-from tests.report_example import EVIL, HOSTILE, hostile_table, lines, profiles, rows, table, view
+from tests.report.example import EVIL, HOSTILE, hostile_table, profiles, rows, table, view
 
 WIDTHS = [60, 80, 120]
 
@@ -54,11 +53,8 @@ def test_what_is_brief_is_printed() -> None:
     assert re.search(r"^none +unfair: none is unfair\.", text, re.M)
     assert text.count("All numbers") == 1
     assert whole(view(), verbose=True).count("All numbers") == 2, "the folded table as well"
-    assert "Measures by length" not in text
-    assert "cosine" not in text
-    # Folded panels are for files only.
-    assert "(en, n = 3, 36 documents)" in text
-    assert "zh:en" not in text
+    assert "by tokens" not in text
+    assert "similarity by position (zh:en)" in text
 
 
 def test_names_are_no_markup() -> None:
@@ -80,12 +76,11 @@ def test_tables_are_folded_and_nothing_is_cut(made: Table, width: int) -> None:
     parts = tables(made, width)
     text = [line for part in parts for line in printed(part, width)]
     assert max(cell_len(line) for line in text) <= width
-    found = re.sub(r"\s", "", "".join(text))
-    letters = {letter: found.count(letter) for letter in set(found)}
-    needed = "".join(cell.text for one in made.rows for cell in one.cells)
+    letters = re.sub(r"\s", "", "".join(text))
+    needed = "".join(cell for row in made.rows for cell in row[len(made.heads) :])
     for letter in set(re.sub(r"\s", "", needed)):
-        assert letters[letter] >= needed.count(letter), letter
-    assert "…" not in found
+        assert letters.count(letter) >= needed.count(letter), letter
+    assert "…" not in letters
 
 
 def test_bars_by_hand() -> None:
@@ -96,58 +91,43 @@ def test_bars_by_hand() -> None:
     assert bar(-9, zero=3) == "███", "no further than the line begins"
 
 
-def drawn(chart: Chart, panel: Panel, width: int) -> list[tuple[str, float]]:
+def drawn(chart: Chart, width: int) -> list[tuple[str, float]]:
     """The bar and the number of every line that has both."""
-    found = []
-    for line in printed(bars(chart, panel, width), width):
-        match = re.match(r"^  (\S+) ([ █▏▎▍▌▋▊▉▐]*)([−\d.]+)", line)
-        if match:
-            found.append((match[2], float(match[3].replace("−", "-"))))
-    return found
+    lines = [line for block in bars(chart, width) for line in printed(block, width)]
+    matches = [re.match(r"^  (\S+) ([ █▏▎▍▌▋▊▉▐]*)([−\d.]+)", line) for line in lines]
+    return [(match[2], float(match[3].replace("−", "-"))) for match in matches if match]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_lengths_are_the_numbers(width: int) -> None:
-    """One scale in all panels: length per unit is the same to an eighth of a character, also where
-    the axis of lines begins at 0.25."""
-    chart = profiles()
-    curves = replace(lines(form=".4f"), fixed=(0.25, 0.75))
-    curve = replace(curves.panels[0], reference=None)
-    found = [one for panel in chart.shown for one in drawn(chart, panel, width)]
-    assert len(found) == 3 * 2 * (3 + 4)
-    assert_to_scale(found)
-    assert_to_scale(drawn(curves, curve, width))
-
-
-def assert_to_scale(found: list[tuple[str, float]]) -> None:
+    """One scale in all panels: length per unit is the same to an eighth of a character."""
+    lines = drawn(profiles(), width)
+    assert len(lines) == len(profiles().frame)
     eighths = {sign: place for place, sign in enumerate(" ▏▎▍▌▋▊▉█")}
-    lengths = [sum(eighths[sign] for sign in text.strip()) / 8 for text, _ in found]
-    scale = lengths[0] / found[0][1]
-    # Either length is off by a sixteenth at most.
-    tolerance = 1 / 16 + max(number for _, number in found) / found[0][1] / 16
-    assert lengths == pytest.approx([number * scale for _, number in found], abs=tolerance)
+    lengths = [sum(eighths[sign] for sign in text.strip()) / 8 for text, _ in lines]
+    longest = max(number for _, number in lines)
+    scale = max(lengths) / longest
+    # Either length is off by a sixteenth at most, and printed numbers by half of a thousandth.
+    tolerance = 1 / 8 + scale * 0.001
+    assert lengths == pytest.approx([number * scale for _, number in lines], abs=tolerance)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_negative_bars_go_to_the_left(width: int) -> None:
     """All bars meet at zero: those above begin where those below end."""
-    chart = profiles(shift=-0.6)
-    found = [one for panel in chart.shown for one in drawn(chart, panel, width)]
-    begins = {len(text) - len(text.lstrip()) for text, number in found if number > 0.01}
-    ends = {len(text.rstrip()) for text, number in found if number < -0.02}
+    lines = drawn(profiles(shift=-0.45), width)
+    begins = {len(text) - len(text.lstrip()) for text, number in lines if number > 0.01}
+    ends = {len(text.rstrip()) for text, number in lines if number < -0.02}
     assert len(begins) == 1
     assert begins == ends
-    low = min(found, key=lambda one: one[1])
-    assert len(low[0].strip()) > len(min(found, key=lambda one: abs(one[1] + 0.1))[0].strip())
 
 
-def test_rows_name_long_labels_and_unknown_points() -> None:
-    chart = rows()
-    text = printed(bars(chart, chart.panels[1], 60), 60)
+def test_rows_name_long_labels_and_unknown_values() -> None:
+    text = printed(bars(rows(), 60)[1], 60)
     assert text[0] == "similarity by segment (paper); ┊ equal shares"
-    # The reference is marked at the same place of every bar.
-    assert len({line.index("┊") for line in text[1:] if "┊" in line}) == 1
-    assert any(line.endswith(" –") for line in text)
+    # The level is marked at the same place of every bar.
+    assert len({cell_len(line.partition("┊")[0]) for line in text[1:] if "┊" in line}) == 1
+    assert any(line.endswith(" – #3") for line in text)
     assert "a segment whose text is so lo…" in text[2]
     assert text[1].endswith("0.400 #1")
     # The name of the only series is that of the panel, and is said once.
