@@ -30,6 +30,10 @@ from tests.saying import said_by
         (0.5, ".1%", "50.0\u00a0%"),
         (12_345, ",d", "12,345"),
         (0.25, "+.2f", "+0.25"),
+        (-0.0004, ".3f", "0.000"),
+        (-0.0, "+.3f", "0.000"),
+        (0.0004, "+.3f", "0.000"),
+        (-0.0004, ".1%", "0.0\u00a0%"),
         (-1e-7, ".0e", "−1e−07"),
         (None, ".3f", "–"),
         (float("nan"), ".3f", "–"),
@@ -123,7 +127,7 @@ def test_cells_are_the_frame_in_words() -> None:
     assert made.headings == ["language"]
     assert made.rows == [
         ("en", "0.100 [0.050, 0.200]◇", "+1.0 [+0.5, +1.5]", "<0.001", "fair", ""),
-        ("de", "0.200", "−1.0 [−2.0, +0.0]", "–", "biased", "late"),
+        ("de", "0.200", "−1.0 [−2.0, 0.0]", "–", "biased", "late"),
     ]
     assert [tone_of(row[4]) for row in made.rows] == ["good", "bad"]
 

@@ -15,7 +15,7 @@ from fairspan.studies.collapse.entries import CollapseEntries
 from fairspan.studies.collapse.summary import frames_of
 
 OVERVIEW = "length-overview"
-# With fewer documents, intervals of skewed distributions are too narrow (tests/test_geometry.py).
+# With fewer documents, intervals of skewed distributions are too narrow.
 FEW = 30
 NAMES = {
     "cosine": "mean pairwise cosine",
