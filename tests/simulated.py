@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fairspan.runs.header import Header, Timings, parse_header
-from fairspan.runs.log import LogWriter, RunLog
+from fairspan.runs.entries import as_json, read_entries
+from fairspan.runs.header import Header, Timings
+from fairspan.runs.log import RunLog
 from fairspan.runs.rows import SCHEMA
+from fairspan.runs.writer import LogWriter
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.logs import read_log
 
@@ -44,7 +46,7 @@ def simulated_rows(
     """
     rng = np.random.default_rng([n, *"".join(plan).encode()] if stream is None else stream)
     own = rng.normal(0, noise, (sets, n))
-    same = {**_SAME, "treatment": treatment, "measure": measure, **_of_plan(n, plan)}
+    same = {"treatment": treatment, "measure": measure, **_of_plan(n, plan)}
     rows = []
     for number, order, place in product(range(sets), range(n), range(n)):
         member = (order + place) % n
@@ -58,9 +60,6 @@ def simulated_rows(
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
-_SAME = {"run": "r", "model": "m"}
-
-
 def _of_plan(n: int, plan: Plan) -> dict[str, Any]:
     return {"lead": plan[0], "later": plan[1], "n": n}
 
@@ -71,16 +70,16 @@ def _document(n: int, plan: Plan, number: int, order: int) -> dict[str, Any]:
 
 
 def header(treatments: Sequence[Any], **changes: Any) -> Header:
-    spec = AuditOptions(treatments=treatments, **changes.pop("spec", {})).asked
+    options = AuditOptions(treatments=treatments, **changes.pop("spec", {}))
     corpus = {"name": "c", "fingerprint": "f", "languages": ["en"]}
     entries = {"verb": "audit", "run": "m-12345678", "model": {"name": "m", "fingerprint": "f"}}
-    entries |= {"corpus": corpus, "plans": ["en"], "documents": 24, "spec": spec}
-    return parse_header({**entries, **changes})
+    entries |= {"corpus": corpus, "plans": ["en"], "documents": 24, "spec": options.asked}
+    return read_entries(Header, {**entries, "analysis": as_json(options.analysis), **changes})
 
 
 def with_entries(log: RunLog, **entries: Any) -> RunLog:
     """The log with other entries in its header."""
-    return replace(log, header=parse_header({**log.header.to_json(), **entries}))
+    return replace(log, header=read_entries(Header, {**log.header.to_json(), **entries}))
 
 
 def simulated_log(
@@ -111,7 +110,7 @@ def attention_rows(
     rows: list[dict[str, Any]] = []
     for number, order in product(range(sets), range(orders)):
         baskets = 1 + (number + order) % 3
-        same = {**_SAME, "treatment": treatment, **_of_plan(n, plan)}
+        same = {"treatment": treatment, **_of_plan(n, plan)}
         same |= _document(n, plan, number, order)
         names = ["first", *numbered("basket", baskets), "last", "other"]
         for layer in range(DEPTH):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from fairspan.studies.collapse.prepare import PreparedCollapse
 from sentence_transformers import SentenceTransformer
 
 import fairspan
@@ -23,7 +24,6 @@ from fairspan.runs.log import RunLog
 from fairspan.runs.progress import as_progress
 from fairspan.runs.rows import SCHEMA
 from fairspan.studies.collapse.options import CollapseOptions
-from fairspan.studies.collapse.prepare import PreparedCollapse
 from fairspan.studies.collapse.run import STUDY, collapse
 from tests.commands import forbid_encoding
 from tests.length_studies import PLAIN

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from fairspan.studies.collapse.prepare import PreparedCollapse
 from scipy import stats
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
@@ -20,7 +21,6 @@ from fairspan.errors import DesignError
 from fairspan.model import level
 from fairspan.runs.log import RunLog
 from fairspan.stats.geometry import common_shares
-from fairspan.studies.collapse.prepare import PreparedCollapse
 from fairspan.studies.collapse.run import collapse
 from fairspan.studies.logs import read_log
 from tests.commands import forbid_encoding

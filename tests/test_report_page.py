@@ -19,7 +19,7 @@ from fairspan.report.frames import to_csv
 from fairspan.report.page import Part, json_download, make_page, row_download
 from fairspan.report.render import as_json
 from tests.report_example import FRAME, HOSTILE, page, part, rows, table, view
-from tests.test_logs import Page
+from tests.runs.test_logs import Page
 
 
 def test_charts_are_the_view_s() -> None:

@@ -9,8 +9,6 @@ import polars as pl
 from fairspan.design.documents import Document
 
 SCHEMA: dict[str, pl.DataType] = {
-    "run": pl.String(),
-    "model": pl.String(),
     "treatment": pl.String(),
     "measure": pl.String(),
     "set": pl.Int32(),
@@ -56,7 +54,7 @@ def position_rows(
 ) -> pl.DataFrame:
     """One row per document and position, given the [n] values of each document.
 
-    `label` has the columns run, model, treatment and measure.
+    `label` has the columns treatment and measure.
     """
     tables = []
     for document, numbers in zip(documents, values, strict=True):

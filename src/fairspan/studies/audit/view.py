@@ -8,7 +8,8 @@ from fairspan.report.frames import values_of
 from fairspan.report.table import VERDICTS
 from fairspan.report.text import model_name, number
 from fairspan.report.view import FEW_BARS, Card, Section, View
-from fairspan.runs.log import RunLog
+from fairspan.runs.log import LogKind, RunLog
+from fairspan.runs.rows import SCHEMA
 from fairspan.studies.audit.charts import (
     Shown,
     attention_charts,
@@ -16,6 +17,7 @@ from fairspan.studies.audit.charts import (
     position_charts,
 )
 from fairspan.studies.audit.measures import POSITION_MEASURES
+from fairspan.studies.audit.options import AuditAnalysis
 from fairspan.studies.audit.summary import summarize
 from fairspan.studies.audit.tables import (
     Frames,
@@ -139,3 +141,6 @@ def _cards(frames: Frames) -> Iterator[Card]:
 def _card(row: dict[str, str], about: str, sentences: Sequence[str]) -> Card:
     kind = row["verdict"]
     return Card(row["treatment"] + about, kind, VERDICTS[kind], tuple(sentences))
+
+
+LOG = LogKind(SCHEMA, view_of, AuditAnalysis)

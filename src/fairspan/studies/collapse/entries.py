@@ -18,7 +18,7 @@ class Length:
 class CollapseEntries:
     """The lengths, and whether the same documents were cut to each of them."""
 
-    lengths: list[Length]
+    lengths: tuple[Length, ...]
     paired: bool
 
     @property

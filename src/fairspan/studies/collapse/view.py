@@ -12,8 +12,10 @@ from fairspan.report.table import VERDICTS, Column, Table
 from fairspan.report.text import model_name, with_bounds
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.folder import write_calibration
-from fairspan.runs.log import RunLog
+from fairspan.runs.log import LogKind, RunLog
+from fairspan.runs.rows import SCHEMA
 from fairspan.studies.collapse.entries import CollapseEntries
+from fairspan.studies.collapse.options import CollapseAnalysis
 from fairspan.studies.collapse.summary import frames_of
 
 OVERVIEW = "length-overview"
@@ -146,3 +148,6 @@ def write_results(log: RunLog) -> None:
             Treatment.from_dict(asked[suggested]) if suggested in asked else as_treatment(suggested)
         )
         write_calibration(log.folder, treatment.calibration)
+
+
+LOG = LogKind(SCHEMA, view_of, CollapseAnalysis)

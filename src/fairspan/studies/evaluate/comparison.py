@@ -10,9 +10,9 @@ from fairspan.report.frames import columns_of, frame_of
 from fairspan.report.table import CHANGE, P_VALUE, Column, Table
 from fairspan.report.text import with_bounds
 from fairspan.retrieval.indexes import WHOLE
-from fairspan.runs.arms import Arm, Change, pairs_to_compare
 from fairspan.runs.log import RunLog
 from fairspan.stats.distributions import holm
+from fairspan.studies.evaluate.arms import Arm, Change, pairs_to_compare
 from fairspan.studies.evaluate.measures import (
     QUERY_KEYS,
     Columns,

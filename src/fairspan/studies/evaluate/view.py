@@ -11,10 +11,12 @@ from fairspan.report.view import Card, Section, View
 from fairspan.retrieval.indexes import KEYWORDS, ONE_PER_CHUNK
 from fairspan.retrieval.passages import LEAST_WORDS
 from fairspan.retrieval.source import PASSAGES
-from fairspan.runs.log import RunLog
+from fairspan.runs.log import LogKind, RunLog
+from fairspan.runs.rows import SCHEMA
 from fairspan.stats.gains import is_worse
 from fairspan.studies.evaluate.charts import Shown, depth_chart, group_chart, overall_chart
 from fairspan.studies.evaluate.entries import EvaluateEntries
+from fairspan.studies.evaluate.options import SearchAnalysis
 from fairspan.studies.evaluate.ranking import RANK
 from fairspan.studies.evaluate.summary import frames_of
 from fairspan.studies.evaluate.vectors import enough_words, vectors_section
@@ -293,3 +295,6 @@ def _by_length(shown: Shown) -> Section:
         "that answer one."
     )
     return Section("Search by length", intro, tables=(table,), closed=True)
+
+
+LOG = LogKind(SCHEMA, view_of, SearchAnalysis)

@@ -9,7 +9,8 @@ from fairspan.report.table import CHANGE, VERDICTS, Table
 from fairspan.report.text import model_name, number, with_bounds
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.folder import write_calibration
-from fairspan.runs.log import RunLog
+from fairspan.runs.log import LogKind, RunLog
+from fairspan.runs.rows import SCHEMA
 from fairspan.stats.gains import clusters_to_confirm, is_worse
 from fairspan.studies.evaluate.entries import IndexCost
 from fairspan.studies.evaluate.verdicts import Verdict, documents_advice
@@ -158,3 +159,6 @@ def write_results(log: RunLog) -> None:
     page = log.folder / PAGE
     if not page.is_file() or page.stat().st_mtime < (log.folder / "run.json").stat().st_mtime:
         log.save_page(page)
+
+
+LOG = LogKind(SCHEMA, view_of)

@@ -16,13 +16,13 @@ from typing import Any
 
 import polars as pl
 import pytest
+from fairspan.runs.arms import pairs_to_compare
 from polars.testing import assert_frame_equal
 from rich.console import Console
 
 from fairspan.errors import FairspanError
 from fairspan.report.result import Result
 from fairspan.report.terminal import print_view
-from fairspan.runs.arms import pairs_to_compare
 from fairspan.runs.facts import facts_of, settings_of
 from fairspan.runs.header import FORMAT, Timings
 from fairspan.runs.log import LogWriter, RunLog
