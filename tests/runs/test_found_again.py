@@ -1,4 +1,4 @@
-"""The key of a run: a complete log answers without a model until something has changed."""
+"""What a finished run is found by: everything that decides its rows, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,28 +6,26 @@ import copy
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import fields
 from importlib.metadata import Distribution, version
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sentence_transformers import SentenceTransformer
 
+import fairspan
 from fairspan import RunLog
-from fairspan.runs.identity import key_of
+from fairspan.errors import DesignError
+from fairspan.model.fingerprint import fingerprint
 from fairspan.runs.options import DISPLAY_ONLY, StudyOptions
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.collapse.options import CollapseOptions
-from fairspan.studies.evaluate.options import EvaluateOptions, SearchOptions
+from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.tune.options import TuneOptions
-from tests.commands import ROOT
-from tests.searches import write_beir
+from tests.saying import said_by
 from tests.verbs import TUNE, VERBS, Verb
 
 
@@ -40,21 +38,6 @@ def here(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "here"
 
 
-@pytest.fixture
-def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The models that are loaded from now on."""
-    from fairspan.runs import subject
-
-    found, plain = list[str](), subject.load_with_limit
-
-    def load(name: str | None, loading: Any) -> tuple[SentenceTransformer, int | None]:
-        found.append(str(name))
-        return plain(name, loading)
-
-    monkeypatch.setattr(subject, "load_with_limit", load)
-    return found
-
-
 def measured(verb: Verb, **changes: Any) -> RunLog:
     asked = {"corpus": "corpus", **verb.asked, "progress": False, **changes}
     return verb.measure("model", **asked)
@@ -64,21 +47,65 @@ SLOW = [pytest.param(one, marks=pytest.mark.slow) for one in (*VERBS[1:], TUNE)]
 
 
 @pytest.mark.parametrize("verb", [VERBS[0], *SLOW], ids=lambda verb: verb.name)
-def test_the_same_call_loads_nothing(verb: Verb, here: Path, loads: list[str]) -> None:
+def test_the_same_call_embeds_nothing_and_hashes_the_weights_once(
+    verb: Verb, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the files were touched: their content is the same."""
     first = measured(verb)
+    hashed = list[object]()
+
+    def counted(model: SentenceTransformer) -> str:
+        hashed.append(model)
+        return fingerprint(model)
+
+    def never(*_: object, **__: object) -> None:
+        pytest.fail("nothing was to be embedded")
+
+    monkeypatch.setattr("fairspan.runs.subject.fingerprint", counted)
+    monkeypatch.setattr(SentenceTransformer, "forward", never)
+    os.utime(here / "corpus" / "en.jsonl", ns=(1, 1))
     again = measured(verb)
-    assert loads == ["model"]
+    assert len(hashed) == 1
     assert (again.folder, again.header.to_json()) == (first.folder, first.header.to_json())
     assert again.rows.equals(first.rows)
-    # A touched file is looked into: its content is the same, so that the run is.
-    os.utime(here / "corpus" / "en.jsonl", ns=(1, 1))
-    assert measured(verb).header.started == first.header.started
-    assert loads == ["model"] * 2
+
+
+ANALYSES = [
+    ("audit", {"margin": 0.3, "inference": "z"}),
+    pytest.param("evaluate", {"margin": 0.3}, marks=pytest.mark.slow),
+    pytest.param("collapse", {"margin": 0.3}, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("name", "analysis"), ANALYSES)
+def test_another_analysis_finds_the_finished_run(
+    name: str, analysis: dict[str, Any], here: Path
+) -> None:
+    """In both ways: asked again of the study, and of its log without a model."""
+    verb = next(verb for verb in VERBS if verb.name == name)
+    first = measured(verb)
+    again = measured(verb, **analysis)
+    assert (again.folder, again.header.to_json()) == (first.folder, first.header.to_json())
+    assert first.spec["margin"] != again.spec["margin"] == 0.3
+    shutil.rmtree(here / "model")
+    read = fairspan.read_log(first.folder, **analysis)
+    assert read.spec == again.spec
+    assert read.verdicts.equals(again.verdicts)
+    assert not read.verdicts.equals(first.verdicts), "the premise: the margin is wide"
+    assert fairspan.read_log(first.folder).verdicts.equals(first.verdicts)
+
+
+def test_an_analysis_that_a_study_does_not_have_is_one_line(here: Path) -> None:
+    folder = measured(VERBS[0]).folder
+    assert said_by(fairspan.read_log, folder, temperature=2, kind=DesignError) == (
+        "temperature is no option of this analysis: it has margin, inference."
+    )
+    assert "margin must be between 0 and 1" in said_by(fairspan.read_log, folder, margin=3)
 
 
 @pytest.mark.slow
 def test_changed_weights_texts_settings_and_fresh_are_measured(
-    here: Path, loads: list[str]
+    here: Path,
 ) -> None:
     verb = VERBS[-1]
     runs = [measured(verb).run, measured(verb, seed=1).run, measured(verb, fresh=True).run]
@@ -90,37 +117,6 @@ def test_changed_weights_texts_settings_and_fresh_are_measured(
     model.save_pretrained(str(here / "model"), create_model_card=False)
     runs.append(measured(verb).run)
     assert len(set(runs)) == 4, "the fresh one is the first"
-    assert loads == ["model"] * 5
-
-
-def test_what_decides_a_key_and_what_cannot_be_known(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = CollapseOptions("model", corpus="corpus")
-    same = [options, replace(options, out="elsewhere", store="s", batch_tokens=8, progress=False)]
-    others = [
-        replace(options, **one)
-        for one in ({"max_seq_length": 64}, {"seed": 1}, {"name": "m"}, {"dtype": "float16"})
-    ]
-    assert len({key_of(one) for one in same}) == 1
-    assert len({key_of(one) for one in [options, *others]}) == 5
-    unknown = [
-        {"trust_remote_code": True},
-        {"model": object()},
-        {"corpus": "somebody/dataset"},
-        {"model": "a/model"},
-    ]
-    assert [key_of(replace(options, **one)) for one in unknown] == [None] * 4
-    assert key_of(replace(options, model=SimpleNamespace(identity="an object's own"))) is not None
-    before = key_of(options)
-    with of_version(monkeypatch, "fairspan", "9.9.9"):
-        assert key_of(options) not in (None, before)
-    for place in ("", "0_Transformer"):
-        adapter = here / "model" / place / "adapter_config.json"
-        adapter.parent.mkdir(exist_ok=True)
-        adapter.write_text("{}", "utf-8")
-        assert key_of(options) is None, "an adapter's weights are elsewhere"
-        adapter.unlink()
 
 
 @contextmanager
@@ -136,55 +132,12 @@ def of_version(monkeypatch: pytest.MonkeyPatch, library: str, number: str) -> It
         yield
 
 
-def collection(folder: Path) -> Path:
-    """Two splits of judgements, and a corpus."""
-    documents = [{"id": f"d{number}", "text": f"w{number} w1"} for number in range(3)]
-    queries = [{"id": f"q{n}", "text": f"w{n}", "document": f"d{n}"} for n in range(3)]
-    write_beir(folder, documents, queries)
-    shutil.copy(folder / "qrels" / "test.tsv", folder / "qrels" / "dev.tsv")
-    return folder
-
-
-@pytest.mark.parametrize("kind", [EvaluateOptions, TuneOptions], ids=lambda kind: kind.verb)
-def test_a_search_depends_on_the_files_of_its_collection(
-    here: Path, kind: type[SearchOptions]
-) -> None:
-    """Also if it is named by one of its splits."""
-    folder = collection(here / "asked")
-    named = [str(folder), f"beir:{folder}", str(folder / "qrels" / "dev.tsv")]
-    keys = {name: key_of(kind("model", name)) for name in named}
-    assert None not in keys.values()
-    assert len(set(keys.values())) == len(named)
-    for file in ("corpus.jsonl", "queries.jsonl", "qrels/dev.tsv"):
-        (folder / file).write_text((folder / file).read_text("utf-8") + "\n", "utf-8")
-        changed = {name: key_of(kind("model", name)) for name in named}
-        assert not {*changed.values()} & {*keys.values()}, file
-        keys = changed
-
-
-def test_a_guard_decides_a_key_by_its_files(here: Path) -> None:
-    folder = collection(here / "asked")
-    options = TuneOptions("model", corpus="corpus", guards=[str(folder)])
-    before = key_of(options)
-    (folder / "queries.jsonl").write_text("", "utf-8")
-    assert None not in (before, key_of(options))
-    assert key_of(options) != before
-
-
-@pytest.mark.parametrize("asked", [{"task": "mteb:SciFact"}, {"guards": "mteb:SciFact"}])
-def test_a_task_of_mteb_has_no_key(here: Path, asked: dict[str, Any]) -> None:
-    """No file says whether its data have changed, so that it is read again."""
-    kind = TuneOptions if "guards" in asked else EvaluateOptions
-    assert key_of(kind("model")) is not None, "the premise"
-    assert key_of(kind("model", **asked)) is None
-
-
 OPTIONS = [AuditOptions, CollapseOptions, EvaluateOptions, TuneOptions]
 VALUES = {"treatments": ["paper"], "candidates": ["paper"]}
 
 
 @pytest.mark.parametrize("kind", OPTIONS, ids=lambda kind: kind.verb)
-def test_every_option_decides_or_is_for_display(kind: type[StudyOptions]) -> None:
+def test_every_option_decides_or_analyses_or_is_for_display(kind: type[StudyOptions]) -> None:
     """Values are set past the checks, since not all options go together."""
     plain = kind().decisive
     for option in fields(kind):
@@ -193,7 +146,10 @@ def test_every_option_decides_or_is_for_display(kind: type[StudyOptions]) -> Non
             changed.__dict__.pop(name, None)
         object.__setattr__(changed, option.name, VALUES.get(option.name, "another"))
         decides = changed.decisive != plain
-        assert decides == (option.name not in {*DISPLAY_ONLY, "model"}), option.name
+        analyses = option.name in {field.name for field in fields(kind.analysed)}
+        assert decides == (option.name not in {*DISPLAY_ONLY, "model"} and not analyses), (
+            option.name
+        )
 
 
 def test_run_and_vectors_belong_to_minor_versions(
@@ -227,43 +183,3 @@ def test_the_window_of_every_treatment_is_in_the_name(here: Path) -> None:
             measured(VERBS[0], treatments=["tiles-128+short_texts=leave"]).run,
         ]
     assert len(set(runs)) == len(runs)
-
-
-def test_a_model_of_the_hub_is_known_by_its_snapshot(
-    here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", str(here / "hub"))
-    repository, found = here / "hub" / "models--sentence-transformers--some", []
-    (repository / "refs").mkdir(parents=True)
-    for commit in ("a" * 40, "b" * 40):
-        (repository / "snapshots" / commit).mkdir(parents=True)
-        (repository / "snapshots" / commit / "config.json").write_text("{}", "utf-8")
-        (repository / "refs" / "main").write_text(commit, "utf-8")
-        found.append(key_of(CollapseOptions("some", corpus="corpus")))
-    assert None not in found
-    assert found[0] != found[1]
-
-
-_COMMAND = """
-import sys
-from fairspan.cli import main
-try:
-    main()
-except SystemExit as ended:
-    assert not ended.code
-heavy = {"torch", "transformers", "sentence_transformers"} & set(sys.modules)
-print("heavy:", sorted(heavy), file=sys.stderr)
-"""
-
-
-@pytest.mark.parametrize("verb", [VERBS[0], *SLOW], ids=lambda verb: verb.name)
-def test_a_command_answers_without_torch(verb: Verb, here: Path) -> None:
-    """In a process of its own, after the same call in this one."""
-    log = measured(verb)
-    command = [sys.executable, "-c", _COMMAND, *verb.typed(), "--json"]
-    ended = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, capture_output=True
-    )
-    assert ended.stderr.decode().splitlines()[-1] == "heavy: []"
-    told = json.loads(ended.stdout)
-    assert (told["run"], told["status"]) == (log.run, "complete")

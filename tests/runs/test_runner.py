@@ -96,7 +96,9 @@ def rows_of(texts: Ready, run: Run) -> Iterator[pl.DataFrame]:
         encoder = run.under(treatment).documents
         begin = f"{treatment.name} {texts.options.seed}"
         vectors = run.embed(encoder, [Text(f"{begin} {number}", 10) for number in range(TEXTS)])
-        yield pl.DataFrame({"treatment": treatment.name, "value": vectors.sum(axis=1).astype(float)})
+        yield pl.DataFrame(
+            {"treatment": treatment.name, "value": vectors.sum(axis=1).astype(float)}
+        )
 
 
 def view(log: RunLog) -> View:

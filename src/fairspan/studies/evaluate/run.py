@@ -9,7 +9,8 @@ import polars as pl
 from fairspan.encoding.calling import call_of
 from fairspan.retrieval.indexes import index_words
 from fairspan.runs.log import RunLog
-from fairspan.runs.study import Run, Study
+from fairspan.runs.run import Run
+from fairspan.runs.study import Study
 from fairspan.studies.evaluate.entries import EvaluateEntries, IndexCost
 from fairspan.studies.evaluate.options import EvaluateOptions
 from fairspan.studies.evaluate.texts import SearchTexts, search_texts
