@@ -28,9 +28,9 @@ from fairspan.studies.collapse.run import STUDY, collapse
 from tests.commands import forbid_encoding
 from tests.length_studies import PLAIN
 from tests.saying import said_by
+from tests.stats.test_geometry import pairs_mean
 from tests.test_audit import cosine
 from tests.test_corpus import write_folder
-from tests.test_geometry import pairs_mean
 from tests.tiny import tiny_model
 from tests.verbs import article
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from fairspan.stats.intervals import t_interval
 from scipy import stats
 
 from fairspan.calibration.calibration import as_calibration
 from fairspan.report.chart import Panel
 from fairspan.report.page import Part, make_page
 from fairspan.runs.log import RunLog
-from fairspan.stats.intervals import t_interval
 from fairspan.studies.collapse.slopes import Slopes
 from fairspan.studies.collapse.steps import with_steps
 from fairspan.studies.collapse.summary import enough, frames_of

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from fairspan.stats.intervals import t_interval
 from scipy import stats
 
 from fairspan.report.frames import interval, to_records
@@ -19,7 +20,6 @@ from fairspan.report.view import Card
 from fairspan.runs.log import RunLog
 from fairspan.stats.distributions import holm
 from fairspan.stats.gains import clusters_to_decide
-from fairspan.stats.intervals import t_interval
 from fairspan.studies.logs import changes
 from tests.commands import Run
 from tests.searches import is_long, log_of, rows_of

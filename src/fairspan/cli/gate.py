@@ -115,7 +115,7 @@ def _verdicts(log: RunLog, conditions: Sequence[str]) -> list[str]:
                 f"{'; '.join(log.view.notes)}"
             )
         reasons += [
-            f"{verdict['treatment']}{about}: {verdict['sentence']}"
+            f"{verdict['treatment']}{about}: {verdict['verdict']}: {verdict['sentence']}"
             for verdict in verdicts
             if _meets(conditions, verdict["treatment"], prefix + verdict["verdict"])
         ]

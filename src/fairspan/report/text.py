@@ -32,12 +32,17 @@ def finite(value: Any) -> float | None:
 def number(value: float | None, form: str = ".3f") -> str:
     """A number in a format such as ".3f", ".1%" or ",d", with a true minus sign; a dash if unknown.
 
-    >>> number(-0.12345), number(0.5, ".1%"), number(None)
-    ('−0.123', '50.0\\xa0%', '–')
+    What rounds to zero has no sign.
+
+    >>> number(-0.12345), number(-0.0001, "+.3f"), number(0.5, ".1%"), number(None)
+    ('−0.123', '0.000', '50.0\\xa0%', '–')
     """
     if value is None or not isfinite(value):
         return UNKNOWN
-    return format(value, form).replace("-", "−").replace("%", "\u00a0%")
+    text = format(value, form)
+    if not any(digit in text for digit in "123456789"):
+        text = text.lstrip("+-")
+    return text.replace("-", "−").replace("%", "\u00a0%")
 
 
 def bounds(interval: Interval | None, form: str = ".3f") -> str:

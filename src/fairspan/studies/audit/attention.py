@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from fairspan.report.frames import columns_of, frame_of
+from fairspan.report.frames import frame_of
 from fairspan.runs.log import RunLog
 from fairspan.stats.positions import position_effects
 from fairspan.studies.audit.measures import ATTENTION, FAMILY, PLAN, Columns, Settings
@@ -54,6 +54,6 @@ def _means(
         mean: Columns = {"estimate": values.mean()}
         if counts["sets"] > 1:
             effects = position_effects(values, ones, sets, inference=settings.inference)
-            mean = columns_of(effects.means[0])
+            mean = {**effects.means[0].columns()}
         records.append({**record, **dict.fromkeys(("low", "high")), **mean, **counts})
     return frame_of(records).with_columns(PLAN)

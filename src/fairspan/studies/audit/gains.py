@@ -32,7 +32,8 @@ def gain_rows(
         parts = means.partition_by("measure", as_dict=True, maintain_order=True)
         for (measure,), part in parts.items():
             places = arrays(part, "position", "set", "segment")
-            changes = position_effects(part["change"], *places, inference=settings.inference)
+            effects = position_effects(part["change"], *places, inference=settings.inference)
+            changes = effects.means
             for place, positions in enumerate(("position 1", "later positions")):
                 of_place = part.filter(position=place + 1)
                 yield {
@@ -42,7 +43,7 @@ def gain_rows(
                     "positions": positions,
                     "before": of_place["before"].mean(),
                     "after": of_place["value"].mean(),
-                    **contrast(changes.means[place], "change_"),
+                    **contrast(changes[place], "change_"),
                 }
 
 

@@ -11,7 +11,7 @@ from fairspan.errors import DesignError
 from fairspan.stats.equivalence import Compared, Verdict
 from fairspan.stats.languages import LanguageEffects, LeadLater, language_effects
 from fairspan.studies.audit.measures import PLAN, Columns, Settings, arrays, contrast
-from fairspan.studies.audit.positions import in_words, judged_together, worst_of
+from fairspan.studies.audit.positions import in_words, judged_together, sets_option, worst_of
 
 _MIXED = pl.col("lead").cast(pl.String) != pl.col("later").cast(pl.String)
 
@@ -33,6 +33,10 @@ class MixedEffects:
     reason: str = ""
 
     @property
+    def sets(self) -> int:
+        return 0 if self.effects is None else self.effects.sets
+
+    @property
     def compared(self) -> Compared | None:
         return None if self.effects is None or not self.effects.pairs else self.effects.compared()
 
@@ -51,7 +55,7 @@ class MixedEffects:
                 "measure": self.measure,
                 "treatment": self.treatment,
                 "n": self.n,
-                "sets": self.effects.sets,
+                "sets": self.sets,
                 "documents": self.documents,
                 "language": language,
                 "against": against,
@@ -59,7 +63,7 @@ class MixedEffects:
                 "verdict": self.verdict.kinds[place],
                 **contrast(differences[place]),
                 "same_length": self.same_length,
-                "inference": self.effects.robust.inference,
+                "inference": self.effects.fit.inference,
             }
 
 
@@ -93,7 +97,9 @@ def language_verdict(sizes: Sequence[MixedEffects]) -> tuple[str, str] | None:
     if worst is None or worst.verdict is None:
         return None
     kinds = [kind for size in sizes if size.verdict for kind in size.verdict.kinds]
-    sentence = in_words(worst.verdict, kinds, "comparisons of two languages", f"n={worst.n}")
+    where = f"n={worst.n}"
+    option = sets_option(sizes)
+    sentence = in_words(worst.verdict, kinds, "comparisons of two languages", where, option)
     same = "compared at the same position" + (" and length" if worst.same_length else "")
     return worst.verdict.kind, f"{sentence}; {same}"
 

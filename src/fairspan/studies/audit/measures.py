@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from fairspan.runs.log import RunLog
-from fairspan.stats.intervals import Interval
+from fairspan.stats.estimates import Estimates
 
 Columns = dict[str, Any]
 """The values of a frame's row by column."""
@@ -46,10 +46,9 @@ def symbol(position: int) -> str:
     return f"β{0 if position == 1 else position}"
 
 
-def contrast(interval: Interval | None, prefix: str = "") -> Columns:
-    """An interval as columns, with its error and its test."""
-    names = ("estimate", "standard_error", "degrees_of_freedom", "low", "high", "p_value")
-    return {f"{prefix}{name}": getattr(interval, name, None) for name in names}
+def contrast(row: Estimates[float], prefix: str = "") -> Columns:
+    """An estimate as columns, with its test and its error."""
+    return {**row.columns(prefix, "p", "standard_error", "degrees_of_freedom")}
 
 
 class Words(NamedTuple):

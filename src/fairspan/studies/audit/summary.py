@@ -118,6 +118,6 @@ def _mixed_note(families: Sequence[FamilyEffects]) -> list[str]:
 
 
 def _shared_note(families: Sequence[FamilyEffects]) -> list[str]:
-    shared = any(family.effects.robust.inference == "two-way" for family in families)
+    shared = any(family.effects.fit.inference == "two-way" for family in families)
     note = "sets share segments, so errors are clustered on sets and on segments"
     return [note] if shared else []

@@ -25,7 +25,6 @@ from fairspan.studies.audit.tables import (
     coefficient_tables,
     fidelity_table,
     language_table,
-    reason,
     verdict_table,
 )
 
@@ -125,7 +124,7 @@ def _cards(frames: Frames) -> Iterator[Card]:
     verdicts = frames["verdicts"]
     several = verdicts["measure"].n_unique() > 1
     for row in verdicts.iter_rows(named=True):
-        sentences = [reason(row)]
+        sentences = [row["sentence"]]
         key = {"measure": row["measure"], "treatment": row["treatment"]}
         spreads = sorted(frames["families"].filter(**key)["spread_estimate"].drop_nulls())
         ends = dict.fromkeys(map(number, spreads[:1] + spreads[-1:]))
@@ -135,7 +134,7 @@ def _cards(frames: Frames) -> Iterator[Card]:
         yield _card(row, about, sentences)
     for row in frames.get("language_verdicts", pl.DataFrame()).iter_rows(named=True):
         about = f" · {row['measure']} by language" if several else " · languages"
-        yield _card(row, about, [reason(row)])
+        yield _card(row, about, [row["sentence"]])
 
 
 def _card(row: dict[str, str], about: str, sentences: Sequence[str]) -> Card:

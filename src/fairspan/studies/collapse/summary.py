@@ -10,7 +10,7 @@ from fairspan.runs.log import RunLog
 from fairspan.stats.distributions import holm
 from fairspan.stats.equivalence import Kind
 from fairspan.studies.collapse.entries import CollapseEntries
-from fairspan.studies.collapse.slopes import Intervals, Slopes, geometry, slopes_of
+from fairspan.studies.collapse.slopes import Geometry, Slopes, geometry, slopes_of
 from fairspan.studies.collapse.steps import with_steps
 
 ALIKE = {
@@ -64,7 +64,7 @@ def _tokens(log: RunLog) -> dict[int, float]:
 
 
 def _verdict(
-    study: CollapseEntries, intervals: Intervals, treatment: str, slopes: Slopes | None
+    study: CollapseEntries, intervals: Geometry, treatment: str, slopes: Slopes | None
 ) -> tuple[Kind, str]:
     """Whether vectors depend on the length of their texts: one word, and a sentence."""
     if slopes is None:
@@ -77,7 +77,7 @@ def _verdict(
     return "inconclusive", f"{slopes.outlook(study.documents, paired=study.paired)}; {seen}"
 
 
-def evidence(study: CollapseEntries, intervals: Intervals, treatment: str) -> str:
+def evidence(study: CollapseEntries, intervals: Geometry, treatment: str) -> str:
     """What is seen in cosines and, if it is known, in scores."""
     protocol = "the same documents, cut" if study.paired else "whole documents by their own length"
 
@@ -129,10 +129,10 @@ def enough(log: RunLog, slopes: Mapping[str, Slopes]) -> tuple[str | None, str]:
     study = log.header.part(CollapseEntries)
     steps = with_steps(log, _tokens(log), paired=study.paired)
     # Treatments in their order, then the steps that are shown best.
-    compared = tried | dict(sorted(steps.items(), key=lambda item: item[1].p_value))
-    p_values = holm([item.p_value for item in compared.values()])
-    for (name, item), p_value in zip(compared.items(), p_values, strict=True):
-        if p_value < 0.05 and item.of.keys() >= slopes[plain].of.keys():
+    compared = tried | dict(sorted(steps.items(), key=lambda item: item[1].p))
+    p_values = holm([item.p for item in compared.values()])
+    for (name, item), p in zip(compared.items(), p_values, strict=True):
+        if p < 0.05 and item.of.keys() >= slopes[plain].of.keys():
             how = "is shown to undo this" + (", by the length of texts" if name in steps else "")
             return name, f"{name} {how}: give this run to fairspan calibrate."
     return None, f"No treatment is shown to be enough ({', '.join(tried)})."

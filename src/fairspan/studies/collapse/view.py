@@ -19,7 +19,7 @@ from fairspan.studies.collapse.options import CollapseAnalysis
 from fairspan.studies.collapse.summary import frames_of
 
 OVERVIEW = "length-overview"
-# With fewer documents, intervals of skewed distributions are too narrow (tests/test_geometry.py).
+# With fewer documents, intervals of skewed distributions are too narrow.
 FEW = 30
 NAMES = {
     "cosine": "mean pairwise cosine",

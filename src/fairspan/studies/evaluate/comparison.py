@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from fairspan.errors import FairspanError
-from fairspan.report.frames import columns_of, frame_of
+from fairspan.report.frames import frame_of
 from fairspan.report.table import CHANGE, P_VALUE, Column, Table
 from fairspan.report.text import with_bounds
 from fairspan.retrieval.indexes import WHOLE
@@ -20,6 +20,7 @@ from fairspan.studies.evaluate.measures import (
     Groups,
     SearchArm,
     by_window,
+    change_columns,
     compared,
     metrics_of,
     value_groups,
@@ -80,7 +81,7 @@ def compare(
             f"Changes on the same queries{runs}",
             frame_of([row for paired in pairs for row in _rows(paired, None, "")]),
             heads=("treatments", "metric"),
-            columns={**columns, "p_value": P_VALUE},
+            columns={**columns, "change_p": P_VALUE},
             grouped=1,
             brief=True,
         )
@@ -118,8 +119,8 @@ def _rows(paired: Paired, groups: Groups | None, column: str) -> list[Columns]:
         change = after.changes[place] if after.changes else None
         label = {**paired.label, **({column: name} if column else {})}
         counted = {"queries": after.counts[place][0]}
-        p_value = {} if column or change is None else {"p_value": change.p_value}
-        rows.append({**label, **counted, **p_value, **columns_of(change, "change_")})
+        p = {} if column or change is None else {"change_p": change.p}
+        rows.append({**label, **counted, **p, **change_columns(change)})
     return rows
 
 
@@ -148,7 +149,7 @@ def changes(
         if not (shown and paired.index == WHOLE)
     ]
     sides = [paired.sides(by_window(paired.rows, window_of(first))) for paired in pairs]
-    p_values = holm([after.changes[0].p_value for _, after in sides if after.changes])
+    p_values = holm([after.changes.p[0] for _, after in sides if after.changes])
     for paired, (before, after), p in zip(pairs, sides, p_values, strict=True):
         groups = groups_of(before, after, float(p), allowed)
         numbers = "; ".join(f"{group.name} {with_bounds(group.change, '+.3f')}" for group in groups)

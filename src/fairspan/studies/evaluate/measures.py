@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 
 from fairspan.calibration.treatment import PLAIN
-from fairspan.report.frames import columns_of
 from fairspan.retrieval.indexes import (
     FUSED,
     KEYWORDS,
@@ -18,7 +17,8 @@ from fairspan.retrieval.indexes import (
     most_vectors,
 )
 from fairspan.runs.log import RunLog
-from fairspan.stats.intervals import Interval
+from fairspan.stats.arrays import Floats
+from fairspan.stats.estimates import Estimates
 from fairspan.stats.queries import group_counts, query_changes, query_means
 from fairspan.studies.evaluate.entries import EvaluateEntries
 
@@ -60,8 +60,8 @@ class Compared:
 
     arm: SearchArm
     values: np.ndarray
-    means: list[Interval]
-    changes: list[Interval] | None
+    means: Estimates[Floats]
+    changes: Estimates[Floats] | None
     counts: list[tuple[int, int]]
 
     def records(self, labels: Sequence[Columns], first: int = 1) -> list[Columns]:
@@ -76,11 +76,18 @@ class Compared:
                     **label,
                     "queries": queries,
                     "documents": documents,
-                    **columns_of(self.means[place]),
-                    **columns_of(change, "change_"),
+                    **self.means[place].columns(),
+                    **change_columns(change),
                 }
             )
         return records
+
+
+def change_columns(change: Estimates[float] | None) -> Columns:
+    """A change and its limits as columns; empty ones for what is compared with nothing."""
+    if change is None:
+        return dict.fromkeys(("change_estimate", "change_low", "change_high"))
+    return {**change.columns("change_")}
 
 
 def arms_of(log: RunLog) -> list[SearchArm]:

@@ -59,7 +59,7 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
 
 def _quality(log: RunLog, verdicts: Sequence[Verdict]) -> list[Columns]:
     """Every metric of every arm over all queries; p values only where there is a verdict."""
-    p_values = {verdict.treatment: verdict.p_value for verdict in verdicts}
+    p_values = {verdict.treatment: verdict.p for verdict in verdicts}
     metrics = metrics_of(log)
     fifths = groups_by(log, metrics[0], "position")
     rows = []
@@ -67,8 +67,8 @@ def _quality(log: RunLog, verdicts: Sequence[Verdict]) -> list[Columns]:
         for result in compare_arms(log, metric, fifths):
             (row,) = result.records([{"metric": metric}], first=0)
             judged = metric == metrics[0] and result.arm.index == WHOLE
-            means = np.array([mean.estimate for mean in result.means[1:]])
-            row["p_value"] = p_values.get(result.arm.treatment) if judged else None
+            means = result.means.estimate[1:]
+            row["change_p"] = p_values.get(result.arm.treatment) if judged else None
             row["psi"] = float(shortfall(means)) if len(means) > 1 else None
             rows.append(row)
     return rows

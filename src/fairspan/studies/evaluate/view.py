@@ -227,7 +227,7 @@ def _overall(shown: Shown) -> Section:
         frame = frame.join(means, on="arm", maintain_order="left")
     frame = frame.with_columns(mean="estimate")
     columns: dict[str, Column | str] = {"mean": Column("mean", first)}
-    columns |= {"change": replace(CHANGE, group=first), "p_value": replace(P_VALUE, group=first)}
+    columns |= {"change": replace(CHANGE, group=first), "change_p": replace(P_VALUE, group=first)}
     if frame["psi"].is_not_null().any():
         columns["psi"] = Column("PSI", first, form=".2f")
     table = Table.from_frame(
