@@ -14,9 +14,9 @@ import polars as pl
 from fairspan.runs.entries import as_json, read_entries
 from fairspan.runs.header import Header, Timings
 from fairspan.runs.log import RunLog
-from fairspan.runs.rows import SCHEMA
 from fairspan.runs.writer import LogWriter
 from fairspan.studies.evaluate.options import EvaluateOptions
+from fairspan.studies.evaluate.ranking import SCHEMA
 from fairspan.studies.logs import read_log
 
 Value = Callable[[str, str, int, int], float]
@@ -72,8 +72,8 @@ def rows_of(
         name = treatment if index == "whole" else f"{treatment}/{index}"
         for cluster, position in product(range(clusters), positions):
             row = {"treatment": treatment, "measure": metric}
-            row |= {"set": cluster, "document": f"d{cluster:03}", "part": index}
-            row |= {"language": languages[cluster % len(languages)] or None, "position": position}
+            row |= {"cluster": cluster, "document": f"d{cluster:03}", "index": index}
+            row |= {"language": languages[cluster % len(languages)] or None, "fifth": position}
             row |= {"tokens": tokens(cluster), "query": f"q{cluster:03}-{position}"}
             row |= {"query_tokens": 9 + (cluster + (position or 0)) % 5}
             rows.append(row | {"value": float(value(name, metric, position or 0, cluster))})
@@ -82,7 +82,7 @@ def rows_of(
 
 def log_of(folder: Path, rows: pl.DataFrame, *, shuffled: bool = True, **changes: Any) -> RunLog:
     """A log of these rows, whose order means nothing."""
-    arms = rows.select("treatment", "part").unique(maintain_order=True).rows()
+    arms = rows.select("treatment", "index").unique(maintain_order=True).rows()
     treatments = [name for name in dict.fromkeys(rows["treatment"]) if name != "keywords"]
     settings = {"treatments": treatments, **changes.pop("spec", {})}
     settings["metrics"] = [name for name in dict.fromkeys(rows["measure"]) if name != "rank"]
@@ -102,7 +102,7 @@ def log_of(folder: Path, rows: pl.DataFrame, *, shuffled: bool = True, **changes
     task |= {"queries": rows["query"].n_unique(), "documents": documents, "positions": "fifths"}
     header = {"verb": "evaluate", "run": "m-12345678", "token_unit": "tokens", "seed": 0}
     header |= {"model": {"name": "m", "fingerprint": "f"}, "notes": []}
-    header |= {"task": {**task, "clusters": rows["set"].n_unique()}}
+    header |= {"task": {**task, "clusters": rows["cluster"].n_unique()}}
     header |= {"spec": options.asked, "analysis": as_json(options.analysis)}
     study = {"window": WINDOW, "kind": "passages", "drawn_from": None, "costs": costs}
     study["drawn"] = None

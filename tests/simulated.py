@@ -14,9 +14,9 @@ import polars as pl
 from fairspan.runs.entries import as_json, read_entries
 from fairspan.runs.header import Header, Timings
 from fairspan.runs.log import RunLog
-from fairspan.runs.rows import SCHEMA
 from fairspan.runs.writer import LogWriter
 from fairspan.studies.audit.options import AuditOptions
+from fairspan.studies.audit.rows import SCHEMA
 from fairspan.studies.logs import read_log
 
 DEPTH = 6
@@ -53,7 +53,7 @@ def simulated_rows(
         # Shared: the last set is made of the segments of the first.
         segment = f"s{0 if shared and number == sets - 1 else number}-{member}"
         expected = value(place + 1, number) + own[number, member]
-        row = {"position": place + 1, "segment": segment, "language": plan[min(place, 1)]}
+        row: dict[str, Any] = {"position": place + 1, "segment": segment}
         row |= {"tokens": 90 + 7 * ((3 * number + member) % 5)}
         row |= {"value": expected + rng.normal(0, noise)}
         rows.append({**same, **_document(n, plan, number, order), **row})
@@ -61,12 +61,12 @@ def simulated_rows(
 
 
 def _of_plan(n: int, plan: Plan) -> dict[str, Any]:
-    return {"lead": plan[0], "later": plan[1], "n": n}
+    return {"plan": ":".join(dict.fromkeys(plan)), "n": n}
 
 
 def _document(n: int, plan: Plan, number: int, order: int) -> dict[str, Any]:
     name = f"n{n}/{':'.join(plan)}/set{number}/order{order}"
-    return {"set": number, "order": order, "document": name}
+    return {"set": number, "document": name}
 
 
 def header(treatments: Sequence[Any], **changes: Any) -> Header:
@@ -116,7 +116,7 @@ def attention_rows(
         for layer in range(DEPTH):
             masses = [*rng.dirichlet(np.full(len(names) - 1, 3.0)).tolist(), 0.0]
             for name, mass in zip(names, masses, strict=True):
-                row = {"measure": "attention_basket", "layer": layer, "part": name}
+                row = {"measure": "attention_basket", "layer": layer, "basket": name}
                 rows.append({**same, **row, "value": mass})
     return pl.DataFrame(rows, schema=SCHEMA)
 

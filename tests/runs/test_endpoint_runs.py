@@ -80,13 +80,13 @@ def test_an_endpoint_pays_for_no_reference(server: Server, corpus: str) -> None:
     asked: dict[str, Any] = {**EVALUATE, "corpus": corpus, "treatments": ["plain"]}
     endpoint = Endpoint(server.url, "words")
     log = fairspan.evaluate(endpoint, **asked)
-    arms = log.rows.select("treatment", "part").unique(maintain_order=True).rows()
+    arms = log.rows.select("treatment", "index").unique(maintain_order=True).rows()
     assert arms == [("plain", "whole"), ("plain", "fused"), ("keywords", "keywords")]
     texts = log.header.searched.queries + log.header.searched.documents
     # And a document without its end, to see whether it is read.
     assert texts <= len(server.texts) <= texts + 1
     log = fairspan.evaluate(endpoint, **{**asked, "vectors": ["1", "2"]})
-    assert {"whole", "parts-2"} <= set(log.rows["part"])
+    assert {"whole", "parts-2"} <= set(log.rows["index"])
 
 
 def test_nothing_is_asked_for_twice(server: Server, corpus: str) -> None:

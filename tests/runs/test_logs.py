@@ -24,8 +24,8 @@ from fairspan.report.terminal import print_view
 from fairspan.runs.facts import facts_of, settings_of
 from fairspan.runs.header import FORMAT, Timings
 from fairspan.runs.log import RunLog
-from fairspan.runs.rows import SCHEMA
 from fairspan.runs.writer import LogWriter
+from fairspan.studies.audit.rows import SCHEMA
 from fairspan.studies.logs import changes, compare, read_log, save_page
 from tests import length_studies, searches
 from tests.saying import said_by

@@ -16,9 +16,9 @@ import polars as pl
 
 from fairspan.runs.header import Header, ModelInfo, TaskInfo
 from fairspan.runs.log import RunLog
-from fairspan.runs.rows import as_rows
 from fairspan.studies.evaluate.entries import EvaluateEntries, IndexCost
 from fairspan.studies.evaluate.options import EvaluateOptions
+from fairspan.studies.evaluate.ranking import SCHEMA
 from fairspan.studies.evaluate.view import LOG as EVALUATION
 from fairspan.studies.tune.entries import Evaluated, TuneEntries
 from fairspan.studies.tune.options import TuneOptions
@@ -55,15 +55,15 @@ def asked(documents: int, queries: int) -> pl.DataFrame:
     """What the rows of all arms share: so many queries about each document."""
     numbers, queries_of = np.indices((documents, queries)).reshape(2, -1).tolist()
     columns = {
-        "part": "whole",
+        "index": "whole",
         "measure": METRIC,
-        "set": numbers,
+        "cluster": numbers,
         "document": [f"d{number:04}" for number in numbers],
         "tokens": [LONG_TOKENS if number % 2 else SHORT_TOKENS for number in numbers],
         "query": [f"{number}/{query}" for number, query in zip(numbers, queries_of, strict=True)],
         "query_tokens": 9,
     }
-    return as_rows(columns)
+    return pl.DataFrame({**dict.fromkeys(SCHEMA), **columns}, schema=SCHEMA)
 
 
 def evaluated(

@@ -9,7 +9,6 @@ from fairspan.report.table import VERDICTS
 from fairspan.report.text import model_name, number
 from fairspan.report.view import FEW_BARS, Card, Section, View
 from fairspan.runs.log import LogKind, RunLog
-from fairspan.runs.rows import SCHEMA
 from fairspan.studies.audit.charts import (
     Shown,
     attention_charts,
@@ -18,6 +17,7 @@ from fairspan.studies.audit.charts import (
 )
 from fairspan.studies.audit.measures import POSITION_MEASURES
 from fairspan.studies.audit.options import AuditAnalysis
+from fairspan.studies.audit.rows import SCHEMA
 from fairspan.studies.audit.summary import summarize
 from fairspan.studies.audit.tables import (
     Frames,
@@ -48,7 +48,7 @@ METHODS = (
 
 def view_of(log: RunLog) -> View:
     """Everything that an audit has to show."""
-    frames, notes = summarize(log)
+    frames, notes = summarize(log, log.analysis)
     shown = Shown(model_name(log.model), frames)
     sections = [*_position_sections(shown), *_document_sections(shown, log)]
     if "families" in frames:

@@ -9,10 +9,10 @@ from fairspan.calibration.treatment import Treatment
 from fairspan.encoding.calling import call_of
 from fairspan.errors import FairspanError
 from fairspan.runs.log import RunLog
-from fairspan.runs.rows import as_rows
 from fairspan.runs.run import Run
 from fairspan.runs.study import Study
 from fairspan.stats.geometry import common_shares, cosines
+from fairspan.studies.collapse.entries import SCHEMA
 from fairspan.studies.collapse.options import CollapseOptions
 from fairspan.studies.collapse.texts import CollapseTexts, collapse_texts
 from fairspan.studies.collapse.view import LOG, write_results
@@ -50,12 +50,13 @@ def _rows_of(material: CollapseTexts, run: Run, treatment: Treatment) -> pl.Data
     columns = {
         "treatment": treatment.name,
         "document": [text.document for text in texts],
-        "language": [text.language for text in texts],
+        "length": lengths,
         "tokens": [text.tokens for text in texts],
-        "part": [str(text.length) for text in texts],
     }
     return pl.concat(
-        as_rows({**columns, "measure": name, "value": column.tolist()})
+        pl.DataFrame({**columns, "measure": name, "value": column}).select(
+            pl.col(column).cast(kind) for column, kind in SCHEMA.items()
+        )
         for name, column in values.items()
     )
 

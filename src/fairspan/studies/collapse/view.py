@@ -13,8 +13,7 @@ from fairspan.report.text import model_name, with_bounds
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.folder import write_calibration
 from fairspan.runs.log import LogKind, RunLog
-from fairspan.runs.rows import SCHEMA
-from fairspan.studies.collapse.entries import CollapseEntries
+from fairspan.studies.collapse.entries import SCHEMA, CollapseEntries
 from fairspan.studies.collapse.options import CollapseAnalysis
 from fairspan.studies.collapse.summary import frames_of
 
@@ -48,7 +47,7 @@ Whether it helps search has to be measured there."""
 
 def view_of(log: RunLog) -> View:
     """What a study's log has to show."""
-    frames = frames_of(log)
+    frames = frames_of(log, log.analysis)
     shown = _Shown(log, frames)
     study = log.header.part(CollapseEntries)
     texts = frames["lengths"]["texts"].to_list()

@@ -72,7 +72,7 @@ class Searching:
 
     def search_keywords(self) -> pl.DataFrame:
         """The rows of a search without vectors."""
-        label = {"treatment": KEYWORDS, "part": KEYWORDS}
+        label = {"treatment": KEYWORDS, "index": KEYWORDS}
         return self.answers.metric_rows(self._by_keywords, self.metrics, label)
 
     @cached_property
@@ -129,11 +129,11 @@ class Searching:
         asked = run.read([treated.queries.key(text) for text in self.queries])
         queries = assemble([[vector] for vector in asked], normalise=cosine).vectors
         hits = search(queries, index.vectors, answers.deepest, owners=index.owners)
-        label = {"treatment": treated.treatment.name, "part": plan.kind}
+        label = {"treatment": treated.treatment.name, "index": plan.kind}
         tables = [answers.metric_rows(hits, self.metrics, label)]
         if plan.kind == WHOLE:
             fused = fuse(answers.counted(hits), answers.counted(self._by_keywords))
-            tables.append(answers.metric_rows(fused, self.metrics, {**label, "part": FUSED}))
+            tables.append(answers.metric_rows(fused, self.metrics, {**label, "index": FUSED}))
             pairs = np.concatenate([answers.pairs, answers.omitted_pairs])
             ranked = ranks(queries, index.vectors, pairs, owners=index.owners)
             counted = answers.counted_ranks(*np.split(ranked, [len(answers.pairs)]))

@@ -69,7 +69,7 @@ def decide(log: RunLog) -> Decision:
     """
     main = evaluation_of(log)
     margin = float(log.spec["margin"])
-    verdicts = {verdict.treatment: verdict for verdict in verdicts_of(main)}
+    verdicts = {verdict.treatment: verdict for verdict in verdicts_of(main, margin)}
     distances = _distances(main.header)
     guards = [evaluation_of(log, n) for n in range(1, len(log.header.part(TuneEntries).evaluated))]
     decision = Decision(verdicts, {}, {})
@@ -82,7 +82,7 @@ def decide(log: RunLog) -> Decision:
         guarded = {
             guard.header.searched.names[0]: verdict
             for guard in guards
-            for verdict in verdicts_of(guard)
+            for verdict in verdicts_of(guard, margin)
             if verdict.treatment == name
         }
         losses = [(guard, item) for guard, item in guarded.items() if is_worse(item.verdict)]
@@ -104,5 +104,5 @@ def _cross_check(
     metric = metrics_of(log)[0]
     tables = {name: sorted_rows(log, metric, SearchArm(name, WHOLE)) for name in (PLAIN, *names)}
     values = {name: table["value"].to_numpy() for name, table in tables.items()}
-    clusters = tables[PLAIN]["set"].to_numpy()
+    clusters = tables[PLAIN]["cluster"].to_numpy()
     return cross_check(values, clusters, PLAIN, names, distances, margin, log.spec["seed"])
