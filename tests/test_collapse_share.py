@@ -20,8 +20,8 @@ from fairspan.errors import DesignError
 from fairspan.model import level
 from fairspan.runs.log import RunLog
 from fairspan.stats.geometry import common_shares
-from fairspan.studies.collapse.prepare import PreparedCollapse
 from fairspan.studies.collapse.run import collapse
+from fairspan.studies.collapse.texts import CollapseTexts
 from fairspan.studies.logs import read_log
 from tests.commands import forbid_encoding
 from tests.length_studies import PLAIN
@@ -45,7 +45,7 @@ class Done:
 
     log: RunLog
     models: dict[str, SentenceTransformer]
-    ready: PreparedCollapse
+    ready: CollapseTexts
 
     def vectors(self, treatment: str, length: int) -> np.ndarray:
         """[texts, d] in float64: each text embedded alone."""
@@ -55,7 +55,7 @@ class Done:
         return np.stack(vectors).astype(np.float64)
 
     def values(self, treatment: str, length: int) -> np.ndarray:
-        rows = self.log.rows.filter(measure="share", treatment=treatment, part=str(length))
+        rows = self.log.rows.filter(measure="share", treatment=treatment, length=length)
         names = [text.document for text in self.ready.cuts.at(length)]
         assert rows["document"].to_list() == names
         return rows["value"].to_numpy()

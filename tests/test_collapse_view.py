@@ -360,10 +360,10 @@ def test_rows_of_older_versions_are_ignored(tmp_path: Path) -> None:
     plain = study_of(tmp_path / "new", {PLAIN: RISING})
     removed = ("sigma_a", "correct", "repeated", "distance", "distance_without", "origin")
     rows = [
-        {"treatment": PLAIN, "measure": measure, "part": "50", "document": "d00", "value": 0.1}
+        {"treatment": PLAIN, "measure": measure, "length": 50, "document": "d00", "value": 0.1}
         for measure in removed
     ]
-    words = {"treatment": "words", "measure": "cosine", "part": "50", "document": "d00"}
+    words = {"treatment": "words", "measure": "cosine", "length": 50, "document": "d00"}
     old = study_of(tmp_path / "old", {PLAIN: RISING}, rows=[*rows, {**words, "value": 0.2}])
     assert old.frame("geometry").equals(plain.frame("geometry"))
     assert old.verdicts.equals(plain.verdicts)
@@ -433,7 +433,7 @@ def test_natural_slopes_are_over_the_lengths_that_texts_have(tmp_path: Path) -> 
     rows = []
     for begin in bins:
         for i, n in enumerate(tokens[begin]):
-            text = {"document": f"d{begin}-{i}", "part": str(begin), "tokens": int(n)}
+            text = {"document": f"d{begin}-{i}", "length": begin, "tokens": int(n)}
             value = 0.3 + 0.01 * log2(n)
             rows.append({"treatment": PLAIN, "measure": "cosine", "value": value, **text})
     geometry = replace(log, rows=rows_of(rows)).frame("geometry")

@@ -38,7 +38,7 @@ def rows() -> pl.DataFrame:
         languages=("en", "de", "en"),
         tokens=lambda cluster: (900 if is_long(cluster) else 400) + cluster,
     )
-    whole = metrics.filter(measure="mrr", part="whole")
+    whole = metrics.filter(measure="mrr", index="whole")
     ranks = whole.with_columns(measure=pl.lit("rank"), value=1 + 10 * pl.col("value"))
     return pl.concat([metrics, ranks])
 
@@ -75,10 +75,10 @@ def test_every_mean_and_every_paired_change(log: RunLog, rows: pl.DataFrame) -> 
     """Overall and in every group, for every arm and metric, from rows that were shuffled. Those
     fused with keywords are compared with the first of their kind."""
     rows = rows.filter(pl.col("measure") != "rank").with_columns(
-        long=pl.when(pl.col("set") % 2 == 1)
+        long=pl.when(pl.col("cluster") % 2 == 1)
         .then(pl.lit("long documents"))
         .otherwise(pl.lit("short documents")),
-        fifth=pl.col("position").cast(pl.String),
+        fifth=pl.col("fifth").cast(pl.String),
     )
     for frame, column, own in (
         ("quality", None, None),
@@ -87,7 +87,7 @@ def test_every_mean_and_every_paired_change(log: RunLog, rows: pl.DataFrame) -> 
         ("languages", "language", "language"),
     ):
         groups = [own] if own else []
-        expected = means(rows, "treatment", "part", "measure", *groups)
+        expected = means(rows, "treatment", "index", "measure", *groups)
         counts = rows.filter(measure="mrr", treatment="keywords")
         told = log.frame(frame).to_dicts()
         assert len(told) == len(expected) / (1 if frame == "quality" else 2)
@@ -97,7 +97,7 @@ def test_every_mean_and_every_paired_change(log: RunLog, rows: pl.DataFrame) -> 
             mean = expected[*arm, row["metric"], *labels]
             assert row["estimate"] == pytest.approx(mean, abs=1e-12)
             inside = counts.filter(pl.col(own) == labels[0]) if own else counts
-            assert (row["queries"], row["documents"]) == (len(inside), inside["set"].n_unique())
+            assert (row["queries"], row["documents"]) == (len(inside), inside["cluster"].n_unique())
             before = ("plain", "fused" if row["index"] == "fused" else "whole")
             if arm == before:
                 assert row["change_estimate"] is None
@@ -106,7 +106,7 @@ def test_every_mean_and_every_paired_change(log: RunLog, rows: pl.DataFrame) -> 
                 assert row["change_estimate"] == pytest.approx(change, abs=1e-12)
     quality = log.frame("quality").to_dicts()
     assert [(row["treatment"], row["index"]) for row in quality] == ARMS * 2
-    fifths = means(rows, "treatment", "part", "measure", "fifth")
+    fifths = means(rows, "treatment", "index", "measure", "fifth")
     for row in quality:
         own_means = [
             fifths[row["treatment"], row["index"], row["metric"], str(n)] for n in range(1, 6)

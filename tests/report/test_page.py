@@ -18,7 +18,7 @@ from fairspan.report.frames import to_csv
 from fairspan.report.page import json_download, make_page, row_download
 from fairspan.report.render import as_json
 from tests.report.example import FRAME, HOSTILE, page, part, table, view
-from tests.test_logs import Page
+from tests.runs.test_logs import Page
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")

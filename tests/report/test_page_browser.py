@@ -34,7 +34,7 @@ from tests.report.example import (
     rows,
     view,
 )
-from tests.test_logs import audited
+from tests.runs.test_logs import audited
 
 pytestmark = pytest.mark.slow
 

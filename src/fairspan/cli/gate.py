@@ -11,8 +11,8 @@ from fairspan.cli.showing import say
 from fairspan.errors import DesignError
 
 if TYPE_CHECKING:
-    from fairspan.runs.arms import Change
     from fairspan.runs.log import RunLog
+    from fairspan.studies.evaluate.arms import Change
 
 _CONDITIONS = {
     "audit": "biased inconclusive language-biased language-inconclusive",

@@ -1,12 +1,10 @@
 """What audits measure, what each measure is called, and how its statistics are made."""
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from fairspan.runs.log import RunLog
 from fairspan.stats.estimates import Estimates
 
 Columns = dict[str, Any]
@@ -22,18 +20,6 @@ PLAN = (
     .alias("plan")
 )
 """The name of each row's plan, such as "en" or "de:en"."""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How the statistics of a run are made."""
-
-    inference: str
-    margin: float
-
-    @classmethod
-    def of(cls, log: RunLog) -> "Settings":
-        return cls(str(log.spec["inference"]), float(log.spec["margin"]))
 
 
 def arrays(rows: pl.DataFrame, *names: str) -> list[np.ndarray]:
@@ -73,6 +59,3 @@ POSITION_MEASURES = {
         "vector alone, with 95 % intervals.",
     ),
 }
-
-ATTENTION = "attention_basket"
-"""The measure of rows that are shares of attention."""

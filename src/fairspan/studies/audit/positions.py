@@ -14,11 +14,11 @@ from fairspan.studies.audit.measures import (
     FAMILY,
     POSITION_MEASURES,
     Columns,
-    Settings,
     arrays,
     contrast,
     symbol,
 )
+from fairspan.studies.audit.options import AuditAnalysis
 
 
 class Judged(Protocol):
@@ -143,17 +143,19 @@ class FamilyEffects:
             yield {**self.names, "position": place + 1, **mean, "tokens": tokens}
 
 
-def families_of(rows: pl.DataFrame, settings: Settings) -> list[FamilyEffects]:
+def families_of(rows: pl.DataFrame, analysis: AuditAnalysis) -> list[FamilyEffects]:
     parts = rows.partition_by(FAMILY, as_dict=True, maintain_order=True)
-    families = [_effects_of(part, family, settings) for family, part in parts.items()]
-    return judged_together(families, settings.margin)
+    families = [_effects_of(part, family, analysis) for family, part in parts.items()]
+    return judged_together(families, analysis.margin)
 
 
-def _effects_of(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings) -> FamilyEffects:
+def _effects_of(
+    rows: pl.DataFrame, family: tuple[Any, ...], analysis: AuditAnalysis
+) -> FamilyEffects:
     """The effects of one family, before it is judged together with others."""
     measure, treatment, n, lead, later = family
     places = arrays(rows, "value", "position", "set", "segment")
-    effects = position_effects(*places, inference=settings.inference)
+    effects = position_effects(*places, inference=analysis.inference)
     lengths = rows.group_by("position").agg(pl.col("tokens").mean()).sort("position")["tokens"]
     names = (measure, treatment, n, lead, later)
     return FamilyEffects(*names, effects, tuple(lengths), rows.height // n)

@@ -8,9 +8,11 @@ from fairspan.report.frames import values_of
 from fairspan.report.table import VERDICTS
 from fairspan.report.text import model_name, number
 from fairspan.report.view import Card, Section, View
-from fairspan.runs.log import RunLog
+from fairspan.runs.log import LogKind, RunLog
 from fairspan.studies.audit.charts import attention_chart, language_chart, position_chart
 from fairspan.studies.audit.measures import POSITION_MEASURES
+from fairspan.studies.audit.options import AuditAnalysis
+from fairspan.studies.audit.rows import SCHEMA
 from fairspan.studies.audit.summary import summarize
 from fairspan.studies.audit.tables import (
     Frames,
@@ -41,7 +43,7 @@ METHODS = (
 
 def view_of(log: RunLog) -> View:
     """Everything that an audit has to show."""
-    frames, notes = summarize(log)
+    frames, notes = summarize(log, log.analysis)
     model = model_name(log.model)
     sections = [*_position_sections(frames, model), *_document_sections(frames, log)]
     if "families" in frames:
@@ -132,3 +134,6 @@ def _cards(frames: Frames) -> Iterator[Card]:
 def _card(row: dict[str, str], about: str, sentences: Sequence[str]) -> Card:
     kind = row["verdict"]
     return Card(row["treatment"] + about, kind, VERDICTS[kind], tuple(sentences))
+
+
+LOG = LogKind(SCHEMA, view_of, AuditAnalysis)

@@ -84,8 +84,8 @@ def geometry(
             continue
         measured = [name for name in names if name in having]
         parts = rows.filter(measure=measure).sort("document")
-        by_part = parts.partition_by("treatment", "part", as_dict=True)
-        keys = [(name, str(length)) for name in measured for length in lengths]
+        by_part = parts.partition_by("treatment", "length", as_dict=True)
+        keys = [(name, length) for name in measured for length in lengths]
         values = [by_part[key]["value"].to_numpy() for key in keys]
         places = np.arange(len(keys)).reshape(len(measured), len(lengths))
         # Without pairs, only the texts of one length are of the same documents everywhere.

@@ -10,6 +10,7 @@ from fairspan.runs.log import RunLog
 from fairspan.stats.distributions import holm
 from fairspan.stats.equivalence import Kind
 from fairspan.studies.collapse.entries import CollapseEntries
+from fairspan.studies.collapse.options import CollapseAnalysis
 from fairspan.studies.collapse.slopes import Geometry, Slopes, geometry, slopes_of
 from fairspan.studies.collapse.steps import with_steps
 
@@ -27,7 +28,7 @@ PREFERRED = {
 MEASURE_FIRST = "Before you change anything, measure with fairspan evaluate what search gains."
 
 
-def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
+def frames_of(log: RunLog, analysis: CollapseAnalysis) -> dict[str, pl.DataFrame]:
     """All statistics by name.
 
     `geometry` has a row for each treatment, measure and length. Without a length, the row is what
@@ -36,7 +37,7 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
     """
     study = log.header.part(CollapseEntries)
     intervals = geometry(log.rows, log.measured, _tokens(log), paired=study.paired)
-    slopes = slopes_of(intervals, float(log.spec["margin"]))
+    slopes = slopes_of(intervals, analysis.margin)
     verdicts = [
         (name, *_verdict(study, intervals, name, slopes.get(name))) for name in log.measured
     ]
@@ -57,10 +58,8 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
 def _tokens(log: RunLog) -> dict[int, float]:
     """The geometric mean of the tokens that the texts of each length have."""
     texts = log.rows.filter(measure="cosine", treatment=log.treatments[0])
-    means = texts.group_by(pl.col("part").cast(pl.Int64)).agg(
-        pl.col("tokens").clip(1).log(2).mean()
-    )
-    return {length: 2.0**mean for length, mean in means.sort("part").rows()}
+    means = texts.group_by("length").agg(pl.col("tokens").clip(1).log(2).mean())
+    return {length: 2.0**mean for length, mean in means.sort("length").rows()}
 
 
 def _verdict(
@@ -127,7 +126,7 @@ def enough(log: RunLog, slopes: Mapping[str, Slopes]) -> tuple[str | None, str]:
     if not tried:
         return None, "No treatment was tried that a model can be calibrated to."
     study = log.header.part(CollapseEntries)
-    steps = with_steps(log, _tokens(log), paired=study.paired)
+    steps = with_steps(log, _tokens(log), slopes[plain].margin, paired=study.paired)
     # Treatments in their order, then the steps that are shown best.
     compared = tried | dict(sorted(steps.items(), key=lambda item: item[1].p))
     p_values = holm([item.p for item in compared.values()])

@@ -10,9 +10,9 @@ from fairspan.report.frames import frame_of
 from fairspan.report.table import CHANGE, P_VALUE, Column, Table
 from fairspan.report.text import with_bounds
 from fairspan.retrieval.indexes import WHOLE
-from fairspan.runs.arms import Arm, Change, pairs_to_compare
 from fairspan.runs.log import RunLog
 from fairspan.stats.distributions import holm
+from fairspan.studies.evaluate.arms import Arm, Change, pairs_to_compare
 from fairspan.studies.evaluate.measures import (
     QUERY_KEYS,
     Columns,
@@ -105,7 +105,7 @@ def _grouped(paired: Paired, column: str) -> Groups | None:
     """The queries by what their documents are: short or long for the first model, or by fifth."""
     if column == "length":
         return by_window(paired.rows, window_of(paired.before.log))
-    return value_groups(paired.rows[column])
+    return value_groups(paired.rows["fifth"])
 
 
 def _rows(paired: Paired, groups: Groups | None, column: str) -> list[Columns]:
@@ -135,7 +135,7 @@ def changes(
     The treatments of one run have the verdicts that the run shows on whole documents; a gain in
     other pairs has to pass Holm's correction for all of them.
     """
-    allowed = float(first.spec["margin"]) if margin is None else margin
+    allowed = float(first.analysis.margin) if margin is None else margin
     shown = []
     if second is None and treatments is None:
         metric = metrics_of(first)[0]
@@ -171,7 +171,7 @@ def _pairs(before: Arm, after: Arm) -> Iterator[Paired]:
     """After minus before, metric by metric and index by index."""
     joined = _metric_rows(before).join(
         _metric_rows(after),
-        on=["measure", "part", *QUERY_KEYS],
+        on=["measure", "index", *QUERY_KEYS],
         suffix="_second",
         maintain_order="left",
     )
@@ -180,7 +180,7 @@ def _pairs(before: Arm, after: Arm) -> Iterator[Paired]:
             f"{before.log.run} and {after.log.run} have no query in common: paired differences "
             "need the same task, seed and metrics."
         )
-    parts = joined.partition_by("measure", "part", as_dict=True, maintain_order=True)
+    parts = joined.partition_by("measure", "index", as_dict=True, maintain_order=True)
     for (metric, index), rows in parts.items():
         yield Paired(before, after, str(index), str(metric), rows)
 

@@ -92,7 +92,7 @@ def change_columns(change: Estimates[float] | None) -> Columns:
 
 def arms_of(log: RunLog) -> list[SearchArm]:
     """What was searched, in the order of tables: vectors, references, keywords, then both."""
-    pairs = log.rows.select("treatment", "part").unique(maintain_order=True).rows()
+    pairs = log.rows.select("treatment", "index").unique(maintain_order=True).rows()
     arms = [SearchArm(*pair) for pair in pairs]
     kinds = [WHOLE, ONE_PER_CHUNK, KEYWORDS, FUSED]
 
@@ -118,13 +118,13 @@ def metrics_of(log: RunLog) -> list[str]:
 
 def sorted_rows(log: RunLog, measure: str, arm: SearchArm) -> pl.DataFrame:
     """The rows of an arm, in the same order for all arms."""
-    rows = log.rows.filter(measure=measure, treatment=arm.treatment, part=arm.index)
+    rows = log.rows.filter(measure=measure, treatment=arm.treatment, index=arm.index)
     return rows.sort(QUERY_KEYS)
 
 
 def compare_arms(log: RunLog, measure: str, groups: Groups | None = None) -> Iterator[Compared]:
     """Every arm, overall and by group."""
-    with_measure = log.rows.filter(measure=measure).select("treatment", "part").unique().rows()
+    with_measure = log.rows.filter(measure=measure).select("treatment", "index").unique().rows()
     arms = [arm for arm in arms_of(log) if (arm.treatment, arm.index) in with_measure]
     values: dict[SearchArm, np.ndarray] = {}
     for arm in arms:
@@ -140,7 +140,7 @@ def compared(
 ) -> Compared:
     """The sorted rows of an arm against the values `before` of the same queries."""
     codes = np.zeros(len(table), np.int64) if groups is None else groups.codes
-    clusters = table["set"].to_numpy()
+    clusters = table["cluster"].to_numpy()
     values = table["value"].to_numpy()
     count = 0 if groups is None else len(groups.names)
     return Compared(

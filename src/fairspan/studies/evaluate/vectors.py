@@ -32,7 +32,7 @@ _INTRO = (
 )
 
 
-def vector_rows(log: RunLog) -> list[Columns]:
+def vector_rows(log: RunLog, margin: float) -> list[Columns]:
     """The first metric and the size of the index, by treatment and number of vectors.
 
     `change` is from the number of vectors that finds most. The fewest that are shown to lose less
@@ -65,7 +65,7 @@ def vector_rows(log: RunLog) -> list[Columns]:
                     "mb_int8": size / 4,
                 }
             )
-        rows += _marked(own_rows, float(log.spec["margin"]))
+        rows += _marked(own_rows, margin)
     return rows
 
 
@@ -75,7 +75,7 @@ def _most(item: Compared) -> int:
 
 def _change(log: RunLog, metric: str, best: Compared, item: Compared) -> Estimates[float]:
     """The paired change from the best number of vectors."""
-    clusters = sorted_rows(log, metric, item.arm)["set"].to_numpy()
+    clusters = sorted_rows(log, metric, item.arm)["cluster"].to_numpy()
     return query_changes(best.values, item.values, [0] * len(clusters), clusters)[0]
 
 
@@ -156,7 +156,7 @@ def _chart(shown: Shown, frame: pl.DataFrame) -> Chart:
 
 def enough_words(shown: Shown) -> list[str]:
     """How many vectors are enough, treatment by treatment."""
-    margin = shown.log.spec["margin"]
+    margin = shown.log.analysis.margin
     words = []
     for treatment in shown.treatments:
         rows = (

@@ -89,9 +89,8 @@ class Verdict:
         }
 
 
-def verdicts_of(log: RunLog, margin: float | None = None) -> list[Verdict]:
+def verdicts_of(log: RunLog, margin: float) -> list[Verdict]:
     """The verdict on each treatment of whole documents but the first."""
-    allowed = float(log.spec["margin"]) if margin is None else margin
     metric = metrics_of(log)[0]
     compared = list(compare_arms(log, metric, length_groups(log, metric)))
     arms = {result.arm: result for result in compared}
@@ -101,7 +100,7 @@ def verdicts_of(log: RunLog, margin: float | None = None) -> list[Verdict]:
     before, *others = judged
     p_values = holm([result.changes.p[0] for result in others if result.changes])
     return [
-        _verdict(log, arms, before, result, float(p), allowed)
+        _verdict(log, arms, before, result, float(p), margin)
         for result, p in zip(others, p_values, strict=True)
     ]
 

@@ -1,4 +1,4 @@
-"""`PreparedAudit`: an audit with every document built and nothing embedded yet."""
+"""`AuditTexts`: what an audit embeds: documents, and their segments alone."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,19 +12,20 @@ from fairspan.design.lengths import measure_segments
 from fairspan.design.plan import LanguagePlan, languages_of
 from fairspan.encoding.encoder import Text, refuse_other_spaces
 from fairspan.errors import DesignError
+from fairspan.runs.embedder import Pair
 from fairspan.runs.header import CorpusInfo, Header, WindowInfo
 from fairspan.runs.levelling import level_note, level_pairs
-from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
-from fairspan.runs.subject import Pair, Subject, Treated
+from fairspan.runs.subject import Subject
 from fairspan.runs.suited import refuse_unsuited
+from fairspan.runs.treated import Treated
 from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.audit.options import AuditOptions
 
 
 @dataclass(frozen=True)
-class PreparedAudit:
-    """An audit that is ready to run."""
+class AuditTexts:
+    """The documents of an audit, and their segments."""
 
     subject: Subject
     options: AuditOptions
@@ -42,7 +43,7 @@ class PreparedAudit:
         return {kind: [text.length for text in texts] for kind, texts in kinds.items()}
 
     @cached_property
-    def _windows(self) -> list[WindowInfo]:
+    def _windows(self) -> tuple[WindowInfo, ...]:
         return windows_of(self.subject, self.options.all_treatments, self._lengths)
 
     @property
@@ -74,19 +75,9 @@ class PreparedAudit:
         return replace(
             header,
             corpus=CorpusInfo.of(self.corpus, len(self.documents.segments)),
-            plans=[str(plan) for plan in self.plans],
+            plans=tuple(map(str, self.plans)),
             documents=len(self.documents.documents),
             windows=self._windows,
-        )
-
-    @property
-    def scope(self) -> str:
-        """What is embedded under every treatment, in a few words."""
-        sizes = ", ".join(map(str, self.options.sizes))
-        plans = ", ".join(map(str, self.plans))
-        return (
-            f"({len(self.texts):,} documents of {sizes} segments ({plans}) + "
-            f"{len(self.segments):,} segments alone) × {len(self.options.all_treatments)}"
         )
 
     @cached_property
@@ -111,17 +102,14 @@ class PreparedAudit:
             texts.append(Text(document.text, document.length, spans, starts, language))
         return texts
 
-    def pairs(
-        self, treatment: Treatment, under: Callable[[Treatment], Treated]
-    ) -> tuple[Pair, ...]:
-        """Everything that is embedded under a treatment, with what embeds it."""
-        treated = under(treatment)
-        level = level_pairs(self.subject, treatment)
-        return (*level, (treated.segments, self.segments), (treated.documents, self.texts))
-
-    def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
-        treatments = self.options.all_treatments
-        return [Work(treatment.name, self.pairs(treatment, under)) for treatment in treatments]
+    def stages(self, under: Callable[[Treatment], Treated]) -> dict[str, list[Pair]]:
+        """By treatment."""
+        stages = {}
+        for treatment in self.options.all_treatments:
+            treated = under(treatment)
+            embedded = [(treated.segments, self.segments), (treated.documents, self.texts)]
+            stages[treatment.name] = [*level_pairs(self.subject, treatment), *embedded]
+        return stages
 
 
 def _tiles_end_with(document: Document, treatment: Treatment) -> bool:
@@ -133,7 +121,7 @@ def _tiles_end_with(document: Document, treatment: Treatment) -> bool:
     return tiles % document.n == 0
 
 
-def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -> PreparedAudit:
+def audit_texts(subject: Subject, options: AuditOptions, progress: Progress) -> AuditTexts:
     """Read, draw and measure, without embedding anything."""
     treatments = options.all_treatments
     subject = subject.with_prompts(options.prompt)
@@ -151,7 +139,7 @@ def prepare_audit(subject: Subject, options: AuditOptions, progress: Progress) -
     documents = build_documents(material, plans, options, counter)
     if beyond:
         _refuse_cut(subject, documents, beyond[0])
-    return PreparedAudit(subject, options, corpus, plans, documents)
+    return AuditTexts(subject, options, corpus, plans, documents)
 
 
 def _refuse_cut(subject: Subject, documents: Documents, measure: str) -> None:

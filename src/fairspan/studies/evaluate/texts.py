@@ -1,4 +1,4 @@
-"""`PreparedEvaluation`: queries and documents are read, and nothing is embedded yet."""
+"""`SearchTexts`: what an evaluation embeds: queries, and documents as indexes keep them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,12 +12,13 @@ from fairspan.retrieval.clusters import link_queries
 from fairspan.retrieval.indexes import ONE_PER_CHUNK, IndexPlan
 from fairspan.retrieval.measured import measure_task
 from fairspan.retrieval.source import PASSAGES
+from fairspan.runs.embedder import Pair
 from fairspan.runs.header import Header, TaskInfo, WindowInfo
 from fairspan.runs.levelling import level_note, level_pairs
-from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
-from fairspan.runs.subject import Pair, Subject, Treated
+from fairspan.runs.subject import Subject
 from fairspan.runs.suited import refuse_unsuited
+from fairspan.runs.treated import Treated
 from fairspan.runs.windows import limit_note, window_notes, windows_of
 from fairspan.studies.evaluate.entries import EvaluateEntries
 from fairspan.studies.evaluate.options import EvaluateOptions
@@ -25,8 +26,8 @@ from fairspan.studies.evaluate.searching import Searching
 
 
 @dataclass(frozen=True)
-class PreparedEvaluation:
-    """An evaluation that is ready to run."""
+class SearchTexts:
+    """The queries and documents of an evaluation."""
 
     subject: Subject
     options: EvaluateOptions
@@ -51,36 +52,19 @@ class PreparedEvaluation:
         kinds = self.options.indexes_of(treatment)
         return [self.plans[kind] for kind in kinds if kind in self.plans]
 
-    def embedded(
-        self, treatment: Treatment, under: Callable[[Treatment], Treated]
-    ) -> tuple[Pair, ...]:
-        """Everything that is embedded for a treatment, with what embeds it."""
-        treated = under(treatment)
-        indexes = [(treated.documents, plan.flat) for plan in self.plans_of(treatment)]
+    def stages(self, under: Callable[[Treatment], Treated]) -> dict[str, list[Pair]]:
+        """By treatment."""
+        stages = {}
         queries: list[Text] = list(dict.fromkeys(self.searching.queries))
-        return (*level_pairs(self.subject, treatment), (treated.queries, queries), *indexes)
-
-    def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
-        """One line per treatment, with how far it reads and how many documents it cuts."""
-        facts = {
-            info.treatment: {"reads": info.window, "cut": info.cut}
-            for info in self.windows
-            if info.texts == "documents"
-        }
-        return [
-            Work(treatment.name, self.embedded(treatment, under), facts=facts[treatment.name])
-            for treatment in self.options.all_treatments
-        ]
-
-    @property
-    def scope(self) -> str:
-        task = self.searching.measured.task
-        count = len(self.options.all_treatments)
-        treatments = f" × {count} treatments" if count > 1 else ""
-        return f"{len(task.queries):,} queries among {len(task.documents):,} documents{treatments}"
+        for treatment in self.options.all_treatments:
+            treated = under(treatment)
+            indexes = [(treated.documents, plan.flat) for plan in self.plans_of(treatment)]
+            embedded = [(treated.queries, queries), *indexes]
+            stages[treatment.name] = [*level_pairs(self.subject, treatment), *embedded]
+        return stages
 
     @cached_property
-    def windows(self) -> list[WindowInfo]:
+    def windows(self) -> tuple[WindowInfo, ...]:
         return windows_of(self.subject, self.options.all_treatments, self.searching.lengths())
 
     @property
@@ -93,10 +77,10 @@ class PreparedEvaluation:
         task = self.searching.measured.task
         return TaskInfo(
             source=self.options.task,
-            names=[task.name],
+            names=(task.name,),
             queries=len(task.queries),
             documents=len(task.documents),
-            fingerprints=[task.fingerprint],
+            fingerprints=(task.fingerprint,),
             clusters=len(self.searching.answers.clusters),
         )
 
@@ -134,9 +118,7 @@ class PreparedEvaluation:
         return replace(header, task=self.info, windows=self.windows, study=self.entries)
 
 
-def prepare_evaluation(
-    subject: Subject, options: EvaluateOptions, progress: Progress
-) -> PreparedEvaluation:
+def search_texts(subject: Subject, options: EvaluateOptions, progress: Progress) -> SearchTexts:
     """Read, draw and measure, without embedding anything."""
     subject = subject.with_prompts(options.prompt, options.query_prompt)
     subject = subject.reading(options.all_treatments)
@@ -151,7 +133,7 @@ def prepare_evaluation(
     counters = subject.counters
     measured = measure_task(task, counters["document"], counters["query"])
     searching = Searching(subject, measured, tuple(options.metrics))
-    prepared = PreparedEvaluation(subject, options, searching)
+    prepared = SearchTexts(subject, options, searching)
     _refuse_unknown_segments(prepared)
     if len(searching.answers.clusters) < 2:
         raise CorpusError(
@@ -160,7 +142,7 @@ def prepare_evaluation(
     return prepared
 
 
-def _refuse_unknown_segments(prepared: PreparedEvaluation) -> None:
+def _refuse_unknown_segments(prepared: SearchTexts) -> None:
     """Raise if a treatment needs segments of documents that have none."""
     by_segments = [item.name for item in prepared.options.all_treatments if item.by_segments]
     documents = prepared.searching.documents.values()

@@ -1,4 +1,4 @@
-"""`PreparedCollapse`: a study of length with every text cut and nothing embedded yet."""
+"""`CollapseTexts`: what a study of length embeds: texts of several lengths."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,11 +14,12 @@ from fairspan.design.cuts import Cuts, cut_documents, natural_lengths
 from fairspan.design.lengths import TokenCounter
 from fairspan.encoding.encoder import Text
 from fairspan.errors import DesignError
+from fairspan.runs.embedder import Pair
 from fairspan.runs.header import CorpusInfo, Header
-from fairspan.runs.prepared import Work
 from fairspan.runs.progress import Progress
-from fairspan.runs.subject import Subject, Treated
+from fairspan.runs.subject import Subject
 from fairspan.runs.suited import refuse_unsuited
+from fairspan.runs.treated import Treated
 from fairspan.runs.windows import limit_note
 from fairspan.studies.collapse.entries import CollapseEntries, Length
 from fairspan.studies.collapse.options import CollapseOptions
@@ -29,8 +30,8 @@ _LEAST = 3
 
 
 @dataclass(frozen=True)
-class PreparedCollapse:
-    """A study of length that is ready to run."""
+class CollapseTexts:
+    """Texts of several lengths."""
 
     subject: Subject
     options: CollapseOptions
@@ -58,15 +59,8 @@ class PreparedCollapse:
         return replace(
             header,
             corpus=CorpusInfo.of(self.corpus),
-            study=CollapseEntries(lengths, self.cuts.paired and not self.options.natural),
+            study=CollapseEntries(tuple(lengths), self.cuts.paired and not self.options.natural),
         )
-
-    @property
-    def scope(self) -> str:
-        count = len(self.options.all_treatments)
-        longest = max(text.tokens for text in self.cuts.texts)
-        treatments = f" × {count} treatments" if count > 1 else ""
-        return f"{len(self.texts):,} texts of up to {longest:,} tokens{treatments}"
 
     @cached_property
     def texts(self) -> list[Text]:
@@ -74,17 +68,15 @@ class PreparedCollapse:
         texts = [text.text for text in self.cuts.texts]
         return list(map(Text, texts, self.subject.counter.count_whole(texts)))
 
-    def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
-        """One line per treatment."""
-        return [
-            Work(treatment.name, ((under(treatment).documents, self.texts),))
+    def stages(self, under: Callable[[Treatment], Treated]) -> dict[str, list[Pair]]:
+        """By treatment."""
+        return {
+            treatment.name: [(under(treatment).documents, self.texts)]
             for treatment in self.options.all_treatments
-        ]
+        }
 
 
-def prepare_collapse(
-    subject: Subject, options: CollapseOptions, progress: Progress
-) -> PreparedCollapse:
+def collapse_texts(subject: Subject, options: CollapseOptions, progress: Progress) -> CollapseTexts:
     """Read and cut, without embedding anything."""
     subject.transformer("a study of length")
     treatments = options.all_treatments
@@ -110,7 +102,7 @@ def prepare_collapse(
             start="random",
             **drawn,
         )
-    return PreparedCollapse(subject, options, corpus, _large_enough(cuts))
+    return CollapseTexts(subject, options, corpus, _large_enough(cuts))
 
 
 def _reachable(corpus: Corpus, language: str, counter: TokenCounter) -> list[int]:

@@ -1,4 +1,4 @@
-"""`Arm`: one treatment of one run; which pairs are compared, and what changes in a pair."""
+"""`Arm`: one treatment of one evaluation; which pairs are compared, and what changes in a pair."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -76,11 +76,6 @@ def pairs_to_compare(
 
     Without names: every treatment of one run with its first, or those that two runs share.
     """
-    if second is not None and second.verb != first.verb:
-        raise FairspanError(
-            f"{first.run} is a run of {first.verb}, {second.run} of {second.verb}: compare runs of "
-            "one kind."
-        )
     if second is not None:
         require_same_texts(first.header, second.header)
     if treatments is not None:
@@ -94,34 +89,20 @@ def pairs_to_compare(
 
 
 def require_same_texts(first: Header, second: Header) -> None:
-    """Raise if two runs read other texts under the same name, or none alike.
-
-    A run may have read more: other languages of the corpus, or other tasks.
-    """
-    before = _fingerprints(first)
-    after = _fingerprints(second)
-    changed = any(after.get(name, mark) != mark for name, mark in before.items())
-    if changed or set(before.values()).isdisjoint(after.values()):
+    """Raise if two evaluations searched other texts."""
+    before = first.searched
+    after = second.searched
+    if before.fingerprints != after.fingerprints:
         raise FairspanError(
             f"{first.run} and {second.run} read different texts ({_texts_of(first)}; "
             f"{_texts_of(second)}): compare runs on the same texts."
         )
 
 
-def _fingerprints(header: Header) -> dict[str, str]:
-    """Those of a run's tasks by name, or of its corpus and each of its languages."""
-    if header.task is not None:
-        return dict(zip(header.task.names, header.task.fingerprints or (), strict=False))
-    if header.corpus is None:
-        return {}
-    whole = {", ".join(header.corpus.languages): header.corpus.fingerprint}
-    return {**whole, **(header.corpus.by_language or {})}
-
-
 def _texts_of(header: Header) -> str:
-    """What a run read, such as "sample, fingerprint 1f0e52aa"."""
+    """What a run read, such as "passages, fingerprint 1f0e52aa"."""
     facts = [value for _, value in measured_on(header)]
-    marks = [mark[:8] for mark in _fingerprints(header).values()]
+    marks = [mark[:8] for mark in header.searched.fingerprints[:1]]
     return f"{', '.join(facts)}, fingerprint {marks[0]}" if marks else ", ".join(facts)
 
 

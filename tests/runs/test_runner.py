@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -30,10 +30,10 @@ from fairspan.report.view import View
 from fairspan.runs import log as logs
 from fairspan.runs.folder import locked
 from fairspan.runs.header import FORMAT, Header
-from fairspan.runs.log import RunLog
+from fairspan.runs.log import LogKind, RunLog
 from fairspan.runs.options import StudyOptions
-from fairspan.runs.rows import as_rows
-from fairspan.runs.study import Run, Study
+from fairspan.runs.run import Run
+from fairspan.runs.study import Study
 from fairspan.runs.subject import Subject
 from tests.commands import Commands, Ended, assert_sound, files_in, header_of, stored, wait_for
 from tests.saying import said_by
@@ -75,7 +75,6 @@ class Options(StudyOptions):
 class Ready:
     subject: Subject
     options: Options
-    scope: str = ""
 
     @property
     def text_hashes(self) -> list[Any]:
@@ -88,30 +87,32 @@ class Ready:
     def describe(self, header: Header) -> Header:
         return header
 
-    def work(self, under: Any) -> list[Any]:
-        return []
+    def stages(self, under: Any) -> dict[str, list[Any]]:
+        return {}
 
 
-def measure(prepared: Ready, run: Run) -> None:
-    for treatment in prepared.options.all_treatments:
+def rows_of(texts: Ready, run: Run) -> Iterator[pl.DataFrame]:
+    for treatment in texts.options.all_treatments:
         encoder = run.under(treatment).documents
-        begin = f"{treatment.name} {prepared.options.seed}"
+        begin = f"{treatment.name} {texts.options.seed}"
         vectors = run.embed(encoder, [Text(f"{begin} {number}", 10) for number in range(TEXTS)])
-        columns = {"treatment": treatment.name, "measure": "sum", "value": vectors.sum(axis=1)}
-        run.add(as_rows({**run.label, **columns}))
+        yield pl.DataFrame(
+            {"treatment": treatment.name, "value": vectors.sum(axis=1).astype(float)}
+        )
 
 
 def view(log: RunLog) -> View:
     return View("title", "heading", (), (), {"verdicts": pl.DataFrame()})
 
 
+LOG = LogKind({"treatment": pl.String(), "value": pl.Float64()}, view)
 STUDY: Study[Options, Ready] = Study(
-    lambda subject, options, progress: Ready(subject, options), measure, view
+    lambda subject, options, progress: Ready(subject, options), rows_of, LOG
 )
 
 
 def read(folder: Path) -> RunLog:
-    return logs.read_log(folder, view)
+    return logs.read_log(folder, LOG)
 
 
 @pytest.fixture
@@ -156,8 +157,7 @@ def assert_same(log: RunLog, expected: RunLog) -> None:
 
 
 def assert_same_bits(rows: pl.DataFrame, expected: pl.DataFrame) -> None:
-    """Whatever the run is called: its name holds how the corpus was named."""
-    assert rows.drop("run", "value").equals(expected.drop("run", "value"))
+    assert rows.drop("value").equals(expected.drop("value"))
     assert rows["value"].to_numpy().tobytes() == expected["value"].to_numpy().tobytes()
 
 
@@ -431,7 +431,6 @@ def test_every_verb_goes_on_and_answers_from_its_log(
         return forward(self, *args, **given)
 
     monkeypatch.setattr(SentenceTransformer, "forward", counted)
-    monkeypatch.setattr("fairspan.runs.forecast._TRIAL_SECONDS", 0.0)
     whole = called(verb, place, tmp_path / "whole")
     assert passes[0] > 20, "the premise: there is a middle"
     passes[0], most[0] = 0, int(0.7 * passes[0])
@@ -456,7 +455,6 @@ def test_a_forecast_and_a_run_count_the_same_tokens(
     verb: Verb, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only a tuning decides as it goes what it omits. What was stored before is no work."""
-    monkeypatch.setattr("fairspan.runs.forecast._TRIAL_SECONDS", 0.0)
     options = import_module(f"fairspan.studies.{verb.name}.options")
     asked = {"corpus": str(place / "corpus"), "progress": False, **verb.asked}
     model = SentenceTransformer(str(place / "model"), device="cpu")
