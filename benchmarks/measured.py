@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fairspan.report.style import COLOURS, INK, MARKERS, PALE, figure_bytes, house_style, make_grid
 from scipy.stats import t as student
 
 from benchmarks.measure import short
-from fairspan.report.style import COLOURS, INK, MARKERS, PALE, figure_bytes, house_style, make_grid
 
 Facts = dict[str, Any]
 ROOT = Path(__file__).parents[1]

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from fairspan.report.figure import draw
 
 from fairspan.report.chart import Chart
-from fairspan.report.figure import draw
 from fairspan.report.table import Table
 from fairspan.report.text import number
 from fairspan.report.view import View

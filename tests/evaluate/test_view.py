@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from fairspan.report.figure import draw
 from polars.testing import assert_frame_equal
 
-from fairspan.report.figure import draw
 from fairspan.report.frames import interval, to_csv, to_records
 from fairspan.report.page import Part, make_page
 from fairspan.report.table import Table
