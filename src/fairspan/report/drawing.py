@@ -290,7 +290,7 @@ def _y_title(chart: Chart, title: str) -> str:
 
 def _ticks(chart: Chart) -> str:
     """How d3 writes the numbers of an axis."""
-    return "~%" if chart.form.endswith("%") else "~r" if chart.form.endswith("d") else "~g"
+    return "~%" if chart.form.endswith("%") else "~g"
 
 
 def _description(chart: Chart) -> str:
