@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from fairspan.stats.intervals import t_interval
 from scipy import stats
 
 from fairspan.calibration.calibration import as_calibration
 from fairspan.report.chart import Panel
 from fairspan.report.page import Part, make_page
 from fairspan.runs.log import RunLog
+from fairspan.stats.estimates import t_estimates
 from fairspan.studies.collapse.slopes import Slopes
 from fairspan.studies.collapse.steps import with_steps
 from fairspan.studies.collapse.summary import enough, frames_of
@@ -310,14 +310,15 @@ def test_advice_is_rarely_wrong(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     names = [f"tiles-{16 * step}" for step in range(1, 6)]
     log = study_of(tmp_path, dict.fromkeys((PLAIN, *names), FLAT))
-    plain = Slopes({"cosine": t_interval(0.02, 0.001, 30)}, 0.005)
+    plain = Slopes({"cosine": t_estimates([0.02], [0.001], [30])[0]}, 0.005)
     wrong = [0, 0]
     for _ in range(400):
         slopes = {PLAIN: plain}
         for name in names:
             error = 0.0005 * (rng.chisquare(30) / 30) ** 0.5
             estimate = 0.005 + 0.0005 * rng.standard_normal()
-            slopes[name] = Slopes({"cosine": t_interval(estimate, error, 30)}, 0.005)
+            slope = t_estimates([estimate], [error], [30])[0]
+            slopes[name] = Slopes({"cosine": slope}, 0.005)
         wrong[0] += enough(log, slopes)[0] is not None
         wrong[1] += any(slopes[name].verdict == "fair" for name in names)
     print(f"\nwrong advice {wrong[0] / 400:.1%}, without a correction {wrong[1] / 400:.1%}")

@@ -43,6 +43,10 @@ def small(*rows: tuple[tuple[str, ...], tuple[str, ...]], grouped: int = 1) -> T
         (0.5, ".1%", "50.0\u00a0%"),
         (12_345, ",d", "12,345"),
         (0.25, "+.2f", "+0.25"),
+        (-0.0004, ".3f", "0.000"),
+        (-0.0, "+.3f", "0.000"),
+        (0.0004, "+.3f", "0.000"),
+        (-0.0004, ".1%", "0.0\u00a0%"),
         (-1e-7, ".0e", "−1e−07"),
         (None, ".3f", "–"),
         (float("nan"), ".3f", "–"),
@@ -136,7 +140,7 @@ def test_a_table_from_a_frame() -> None:
     assert made.heads == ("language",)
     assert [[cell.text for cell in row.cells] for row in made.rows] == [
         ["0.100 [0.050, 0.200]", "+1.0 [+0.5, +1.5]", "<0.001", "fair", ""],
-        ["0.200", "−1.0 [−2.0, +0.0]", "–", "biased", "late"],
+        ["0.200", "−1.0 [−2.0, 0.0]", "–", "biased", "late"],
     ]
     assert [row.cells[3].tone for row in made.rows] == ["good", "bad"]
     assert made.frame is frame

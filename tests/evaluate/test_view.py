@@ -116,7 +116,7 @@ def test_every_mean_and_every_paired_change(log: RunLog, rows: pl.DataFrame) -> 
 
 def test_words_and_p_values_are_of_verdicts_only(log: RunLog) -> None:
     quality = log.frame("quality")
-    judged = quality.filter(pl.col("p_value").is_not_null())
+    judged = quality.filter(pl.col("change_p").is_not_null())
     assert judged.select("treatment", "index", "metric").rows() == [("fair", "whole", "ndcg@10")]
     lengths = log.frame("lengths").filter(pl.col("word").is_not_null())
     assert lengths.select("treatment", "index", "word").rows() == [("fair", "whole", "better")] * 2

@@ -72,7 +72,7 @@ def test_uneven_clusters_have_the_jackknife_error_of_those_that_have_the_group()
     before, after = rng.uniform(0.4, 0.6, (2, len(clusters)))
     means = query_means(before, groups, clusters)
     changes = query_changes(before, after, groups, clusters)
-    assert len(means) == len(changes) == 4
+    assert len(means.estimate) == len(changes.estimate) == 4
     for place in range(4):
         inside = groups == place if place else groups >= 0
         expected = by_jackknife(lambda kept: before[kept].mean(), clusters, inside)

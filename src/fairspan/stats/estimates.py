@@ -12,11 +12,11 @@ from fairspan.stats.distributions import t_below, t_quantile, t_ratio
 Number = TypeVar("Number", float, Floats)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Estimates(Generic[Number]):
     """Estimates with 95 % limits and two-sided p values against 0.
 
-    Fields are arrays [J], or numbers in a row of them. What is not defined is NaN.
+    Fields are arrays [J], or numbers in one row. What is not defined is NaN.
     """
 
     estimate: Number
@@ -25,9 +25,6 @@ class Estimates(Generic[Number]):
     p: Number
     standard_error: Number
     degrees_of_freedom: Number
-
-    def __len__(self: "Estimates[Floats]") -> int:
-        return len(self.estimate)
 
     def __getitem__(self: "Estimates[Floats]", place: int) -> "Estimates[float]":
         """One row."""
