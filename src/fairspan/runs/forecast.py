@@ -112,7 +112,9 @@ def pairs_of(texts: Texts) -> Mapping[str, Sequence[Pair]]:
 
 def _unlevelled(subject: Subject, treatment: Treatment) -> Treated:
     """The model under a treatment, to count texts: with any direction, since none is found."""
-    return subject.under(treatment, common=CommonDirection(np.ones(1), 0.5), lasting=False)
+    dimension = subject.model.get_embedding_dimension() if subject.is_open else None
+    common = CommonDirection(np.eye(1, dimension or 1)[0], 0.5)
+    return subject.under(treatment, common=common, lasting=False)
 
 
 def measured_speed(model: ModelInfo, runs: Path = DEFAULT_RUNS) -> float | None:
