@@ -41,7 +41,7 @@ def test_charts_are_the_view_s() -> None:
 
 def test_without_altair_the_page_has_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairspan.report.drawing.find_spec", lambda name: None)
-    made = Page(page())
+    made = Page(make_page("title", part()))
     assert not made.charts
     assert made.notes[-1] == "charts need altair: pip install 'fairspan[report]'"
     assert "none unfair none is unfair." in made.text

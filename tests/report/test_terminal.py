@@ -12,7 +12,7 @@ from rich.console import Console, RenderableType
 
 from fairspan.report.chart import Chart
 from fairspan.report.table import Table
-from fairspan.report.terminal import bar, bars, print_line, print_view, table_of
+from fairspan.report.terminal import bar, bars, print_line, print_view, tables
 from fairspan.report.view import View
 from tests.report.example import EVIL, HOSTILE, hostile_table, profiles, rows, table, view
 
@@ -71,8 +71,9 @@ def test_names_are_no_markup() -> None:
     "made", [table(), hostile_table(HOSTILE[:6]), hostile_table(["x" * 70, "y" * 35])]
 )
 def test_tables_are_folded_and_nothing_is_cut(made: Table, width: int) -> None:
-    """Cells take several lines, and every character of every cell is there."""
-    text = printed(table_of(made), width)
+    """Columns that do not fit stand below, beside the heads again; every character of every cell is
+    there."""
+    text = [line for part in tables(made, width) for line in printed(part, width)]
     assert max(cell_len(line) for line in text) <= width
     letters = re.sub(r"\s", "", "".join(text))
     needed = "".join(cell for row in made.rows for cell in row[len(made.heads) :])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,6 +92,7 @@ def page_chart(chart: Chart, *, titled: bool) -> dict[str, Any]:
     return specification
 
 
+@lru_cache(maxsize=1)
 def page_script(lines: str) -> str:
     """Vega with all that it needs, and lines of JavaScript that draw the charts of a page by it."""
     import vl_convert
@@ -113,7 +115,7 @@ def _panel(chart: Chart, title: str, rows: pl.DataFrame) -> alt.LayerChart:
         color=_by_series(alt.Color, chart, COLOURS),
         tooltip=[
             alt.Tooltip("series:N", title=chart.by),
-            alt.Tooltip("place:N", title=chart.x_title or chart.x),
+            alt.Tooltip("label:N", title=chart.x_title or chart.x),
             alt.Tooltip("written:N", title=_y_title(chart, title)),
             *(alt.Tooltip(f"{column}:N", title=words) for column, words in chart.told),
         ],
@@ -156,6 +158,7 @@ def _records(chart: Chart, rows: pl.DataFrame) -> list[dict[str, Any]]:
         record = {
             "series": str(row[chart.by]),
             "place": str(row[chart.x]) if chart.scale == "names" else row[chart.x],
+            "label": str(row[chart.label or chart.x]),
             **dict(zip(("estimate", "low", "high"), ends, strict=True)),
             "written": with_ends(*ends, form=chart.form),
         }
@@ -299,7 +302,7 @@ def _description(chart: Chart) -> str:
     for title, rows in chart.panels():
         for name in chart.names:
             values = [
-                f"{row[chart.x]} {number(row[chart.y], chart.form)}"
+                f"{row[chart.label or chart.x]} {number(row[chart.y], chart.form)}"
                 for row in rows.filter(rows[chart.by] == name).iter_rows(named=True)
             ]
             if values:

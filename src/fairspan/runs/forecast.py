@@ -112,7 +112,10 @@ def pairs_of(texts: Texts) -> Mapping[str, Sequence[Pair]]:
 
 def _unlevelled(subject: Subject, treatment: Treatment) -> Treated:
     """The model under a treatment, to count texts: with any direction, since none is found."""
-    dimension = subject.model.get_embedding_dimension() if subject.is_open else None
+    dimension = None
+    if subject.is_open:
+        with subject.model.truncate_embeddings(None):
+            dimension = subject.model.get_embedding_dimension()
     common = CommonDirection(np.eye(1, dimension or 1)[0], 0.5)
     return subject.under(treatment, common=common, lasting=False)
 

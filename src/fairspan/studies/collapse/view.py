@@ -99,16 +99,18 @@ def _table(log: RunLog, frames: Mapping[str, pl.DataFrame]) -> Table:
 
 def _chart(log: RunLog, frames: Mapping[str, pl.DataFrame]) -> Chart:
     """Every measure by length under every treatment."""
+    names = log.header.part(CollapseEntries).names
     return Chart(
         name=OVERVIEW,
         title="What length does to vectors",
         subtitle=log.where,
-        frame=_lengths(frames),
+        frame=_lengths(frames).with_columns(tokens=pl.col("length").replace_strict(names)),
         kind="lines",
         x="length",
         panel="measure",
         x_title="tokens",
         scale="log",
+        label="tokens",
         free=True,
         series=log.measured,
     )

@@ -99,8 +99,8 @@ def depth_chart(shown: Shown) -> Chart:
     # The middle of a group; of the last one, which has no end, half as far again.
     middle = pl.when(pl.col("tokens_to").is_null()).then(1.5 * begins)
     middle = middle.otherwise((begins + pl.col("tokens_to")) / 2)
-    to = pl.when(pl.col("tokens_to").is_null()).then(pl.format("{} and more", "tokens_from"))
-    to = to.otherwise(pl.format("{} to {}", "tokens_from", pl.col("tokens_to") - 1))
+    to = pl.when(pl.col("tokens_to").is_null()).then(pl.format("≥ {}", "tokens_from"))
+    to = to.otherwise(pl.format("{}–{}", "tokens_from", pl.col("tokens_to") - 1))
     # There is such a frame only if the baseline has a window.
     [window] = {
         info.window
@@ -120,11 +120,12 @@ def depth_chart(shown: Shown) -> Chart:
         y_title=found_words(metric),
         form=".0%",
         scale="linear",
+        label="depth",
         series=shown.drawn,
         limits=(0.0, 1.0),
         level=(rows["chance"][0], "by chance"),
         edge=(window, f"{shown.arms[0]} reads to here"),
-        told=[("depth", f"{unit} before"), ("queries", "queries")],
+        told=[("queries", "queries")],
         below=_before_and_after(shown, metric),
         brief=True,
     )
