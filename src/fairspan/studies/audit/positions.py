@@ -45,8 +45,9 @@ def judged_together(unjudged: Sequence[AnyJudged], margin: float) -> list[AnyJud
     """The same with verdicts: those of one measure and treatment are judged together."""
     groups: dict[tuple[str, str], dict[int, Compared]] = {}
     for place, item in enumerate(unjudged):
-        if item.compared is not None:
-            groups.setdefault((item.measure, item.treatment), {})[place] = item.compared
+        compared = item.compared
+        if compared is not None:
+            groups.setdefault((item.measure, item.treatment), {})[place] = compared
     judged = list(unjudged)
     for (measure, _), members in groups.items():
         verdicts = decide(list(members.values()), margin, measure=POSITION_MEASURES[measure].done)
