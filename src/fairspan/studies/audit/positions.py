@@ -84,7 +84,7 @@ class FamilyEffects:
 
     @property
     def sets(self) -> int:
-        return self.effects.sets
+        return self.effects.fit.sets
 
     @property
     def first(self) -> int:
