@@ -19,6 +19,7 @@ from fairspan.report.view import View
 from fairspan.runs.log import RunLog
 from fairspan.stats.positions import marker, position_effects
 from fairspan.studies.audit.charts import MOST_PLANS
+from fairspan.studies.audit.rows import with_languages
 from fairspan.studies.audit.view import view_of
 from tests.report.example import chart_of, printed, table_of
 from tests.simulated import (
@@ -77,7 +78,7 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
 
 
 def rows_of(log: RunLog, **values: Any) -> pl.DataFrame:
-    return log.rows.filter(**values)
+    return with_languages(log.rows).filter(**values)
 
 
 # --- statistics
@@ -238,7 +239,7 @@ def test_verdicts_say_what_position_1_and_the_others_gain(
     ]
     log = simulated_log(tmp_path / "run", tables, ("plain", "paper"), spec={"sizes": [3, 4]})
     wide = log.rows.pivot(
-        "treatment", index=["n", "set", "order", "position", "segment"], values="value"
+        "treatment", index=["n", "set", "document", "position", "segment"], values="value"
     )
     wide = wide.with_columns(
         place=pl.col("position").clip(1, 2), change=pl.col("paper") - pl.col("plain")
@@ -497,7 +498,7 @@ def test_shares_are_means_over_the_documents_that_have_the_part(looked: RunLog) 
     assert frame.select("first_layer", "last_layer").unique().rows() == [(DEPTH // 2 + 1, DEPTH)]
     for share in frame.filter(plan="zh:en", n=3).iter_rows(named=True):
         rows = attention_of(looked, "attention_basket", 3, "zh", "en", share["treatment"])
-        own = rows.filter((pl.col("layer") >= DEPTH // 2) & (pl.col("part") == share["part"]))
+        own = rows.filter((pl.col("layer") >= DEPTH // 2) & (pl.col("basket") == share["part"]))
         values = own.group_by("document").agg(pl.col("value").mean())["value"]
         assert share["estimate"] == pytest.approx(np.mean(values.to_numpy()), rel=1e-12, abs=1e-15)
         assert share["documents"] == len(values)
@@ -515,7 +516,7 @@ def test_intervals_of_shares_are_statsmodels_s(tmp_path: Path) -> None:
     rows = rows.filter(pl.col("layer") >= DEPTH // 2)
     shares = log.frame("attention").filter(n=2, plan="en", treatment="plain").drop_nulls("number")
     for share in shares.head(2).iter_rows(named=True):
-        own = rows.filter(part=share["part"])
+        own = rows.filter(basket=share["part"])
         values = own.group_by("set", "document", maintain_order=True).agg(pl.col("value").mean())
         sets = values["set"].to_numpy()
         model = api.OLS(values["value"].to_numpy(), np.ones(len(values)))

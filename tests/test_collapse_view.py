@@ -147,10 +147,10 @@ def test_the_margin_decides(tmp_path: Path) -> None:
     log = study_of(tmp_path, {PLAIN: above(0, 0.0047, 0.0094, 0.0141)})
     words = {}
     for margin in (0.003, 0.005, 0.01):
-        asked = with_entries(log, spec={**log.spec, "margin": margin})
-        words[margin] = frames_of(asked)["verdicts"]["verdict"][0]
+        asked = replace(log, analysis=replace(log.analysis, margin=margin))
+        words[margin] = frames_of(asked, asked.analysis)["verdicts"]["verdict"][0]
     assert words == {0.003: "biased", 0.005: "inconclusive", 0.01: "fair"}
-    found = frames_of(log)["geometry"].row(0, named=True)
+    found = log.frame("geometry").row(0, named=True)
     assert found["high"] - found["low"] == pytest.approx(2 * HALF)
 
 
@@ -257,7 +257,7 @@ def test_a_temperature_by_length_is_made_of_those_that_were_tried(tmp_path: Path
     )
     write_results(log)
     assert as_calibration(str(tmp_path / "apart")).temperature == ((141, 1.0), (None, 0.8))
-    found = with_steps(log, dict(zip(LENGTHS, LENGTHS, strict=True)), paired=True)
+    found = with_steps(log, dict(zip(LENGTHS, LENGTHS, strict=True)), 0.005, paired=True)
     # Two temperatures in both orders, with a border between any two lengths.
     assert len(found) == 6
     measured = study_of(tmp_path / "together", {PLAIN: curves[PLAIN], steps: above(0, 0, 0, 0)})
@@ -340,7 +340,7 @@ def test_frames_are_json(study: RunLog) -> None:
     assert len(said["geometry"]) == 2 * (2 * 4 + 3)
     assert said["notes"] == ["a note"]
     assert said["lengths"] == [
-        {**one, "name": str(one["length"])} for one in study.header.to_json()["lengths"]
+        {**one, "name": str(one["length"])} for one in study.header.to_json()["study"]["lengths"]
     ]
     assert [one["treatment"] for one in said["verdicts"]] == [PLAIN, STRONG]
 

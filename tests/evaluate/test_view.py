@@ -337,7 +337,7 @@ def test_the_heading_says_what_was_drawn(log: RunLog) -> None:
 
 
 def test_what_was_stored_has_no_time(log: RunLog) -> None:
-    costs = log.header.to_json()["costs"]
+    costs = log.header.to_json()["study"]["costs"]
     stored = with_entries(log, costs=[{**costs[0], "seconds": None}, *costs[1:]])
     times = [row[4] for row in texts(table_of(stored.view, "index-costs"))]
     assert times == ["stored", "2", "2"]
