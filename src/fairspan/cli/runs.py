@@ -19,11 +19,12 @@ from fairspan.errors import DesignError
 def compare(
     run: Path,
     other: Path | None = None,
+    /,
     *,
     treatments: Sequence[str] | None = None,
     margin: float | None = None,
     as_json: bool = False,
-    **failing: Any,
+    **typed: Any,
 ) -> None:
     """Compare two treatments or two runs of evaluate, query by query.
 
@@ -50,7 +51,7 @@ def compare(
     from fairspan.studies.logs import changes, read_log
     from fairspan.studies.logs import compare as compare_logs
 
-    conditions = read_conditions("compare", failing.get("fail_if"))
+    conditions = read_conditions("compare", typed.get("fail_if"))
     first = read_log(run)
     second = None if other is None else read_log(other)
     tables = compare_logs(first, second, treatments)
@@ -73,6 +74,7 @@ def compare(
 @command()
 def report(
     runs: Sequence[Path],
+    /,
     *,
     out: Path | None = None,
     title: str | None = None,

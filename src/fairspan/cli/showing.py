@@ -44,6 +44,15 @@ def print_result(facts: Any, sentences: Iterable[str], *, as_json: bool) -> None
         put("\n".join(sentences))
 
 
+def require_picture(picture: Path | None) -> None:
+    """Raise before anything is measured if the picture cannot be drawn or written."""
+    if picture is not None:
+        from fairspan.report.style import require_drawing
+
+        require_drawing(picture)
+        require_file(picture)
+
+
 def show(result: Result, showing: Showing, ending: str = "") -> None:
     """Print a result, draw its picture, and print where that is."""
     from rich.console import Console

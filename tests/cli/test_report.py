@@ -124,7 +124,7 @@ def test_an_unfinished_run_is_told_on_stderr(run: Run, runs: Runs, tmp_path: Pat
     [
         ("audit --out page.pdf", "a page is an .html file, got 'page.pdf'"),
         ("audit --figures f --figure-formats gif", "gif"),
-        ("audit --figures f --figure-formats ,", "figure_formats takes words such as"),
+        ("audit --figures f --figure-formats ,", "--figure-formats names nothing, got ','"),
         ("audit --figure-formats svg", "figure_formats would do nothing without figures"),
         ("nowhere", "nowhere is not the folder of a run: it has no run.json"),
         ("audit nowhere", "nowhere is not the folder of a run"),
