@@ -75,7 +75,7 @@ class TerminalProgress(Progress):
         if not stored:
             self.bar.advance(self._id, amount)
         elif self._task.total is not None:
-            self.bar.update(self._id, total=self._task.total - amount)
+            self._task.total -= amount
         self._print_if_due()
 
     def say(self, result: str) -> None:

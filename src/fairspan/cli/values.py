@@ -55,12 +55,17 @@ def as_typed(hint: Any, *, repeated: bool) -> Any:
     A list that is `repeated` is typed once for each value, and all others as one word.
     """
     kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    kinds = tuple(kind for kind in kinds if kind is not NoneType)
+    lists = [kind for kind in kinds if get_origin(kind) is Sequence]
     if Mapping[int, int] in kinds:
         return _COUNTS
-    elements = next((get_args(kind) for kind in kinds if get_origin(kind) is Sequence), None)
-    if elements is not None:
-        if repeated:
-            return list[Path] if elements == (Path,) else list[str]
-        return {int: _NUMBERS, str | int: _NUMBERS_OR_WORDS}.get(elements[0], _WORDS)
-    return Path if Path in kinds else Union[kinds]  # noqa: UP007 - of as many as there are
+    if Path in kinds:
+        typed: Any = Path
+    elif lists and repeated:
+        typed = list[Path] if Sequence[Path] in lists else list[str]
+    elif lists:
+        [element] = get_args(lists[0])
+        typed = {int: _NUMBERS, str | int: _NUMBERS_OR_WORDS}.get(element, _WORDS)
+    else:
+        return hint
+    # Where a default is None, cyclopts checks it against the type if pydantic is there.
+    return typed | None if NoneType in kinds else typed
