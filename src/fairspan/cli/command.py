@@ -47,11 +47,16 @@ def command(*classes: type, omitted: Collection[str] = ()) -> Callable[[Callable
 
     def build(verb: Callable[..., None]) -> App:
         """The command of a function."""
-        parameters = inspect.signature(verb).parameters
-        options = _fields(classes, {*parameters, *omitted, "progress"})
-        typed = [name for name, item in parameters.items() if item.kind is item.KEYWORD_ONLY]
-        flags = {name: _flag(name) for name in (*typed, *options)}
-        texts = {}
+        hints = get_type_hints(verb)
+        parameters = {
+            name: item
+            for name, item in inspect.signature(verb).parameters.items()
+            if item.kind is not item.VAR_KEYWORD
+        }
+        further = _fields(classes, {*parameters, *omitted, "progress"})
+        options = [name for name, item in parameters.items() if item.kind is item.KEYWORD_ONLY]
+        flags = {name: _flag(name) for name in (*options, *further)}
+        texts: dict[str, str] = {}
         for source in (*reversed(classes), verb):
             texts |= described(source)
 
@@ -66,16 +71,13 @@ def command(*classes: type, omitted: Collection[str] = ()) -> Callable[[Callable
                 settings |= {"name": flags[name], "group": _SORTED[_GROUP_OF.get(name, others)]}
             return Annotated[as_typed(hint, repeated=name in _REPEATED), Parameter(**settings)]
 
-        hints = get_type_hints(verb)
-        keywords = hints.pop("typed", None)
         for name, item in parameters.items():
-            if name in hints:
-                verb.__annotations__[name] = annotated(name, hints[name], item.default, "Options")
-        if keywords is not None:
-            further = {
-                name: annotated(name, *option, "Advanced") for name, option in options.items()
-            }
-            verb.__annotations__["typed"] = Unpack[TypedDict("Typed", further, total=False)]
+            verb.__annotations__[name] = annotated(name, hints[name], item.default, "Options")
+        if further:
+            kinds = {name: annotated(name, *field, "Advanced") for name, field in further.items()}
+            # mypy takes names that it can read.
+            typed = TypedDict("Typed", kinds, total=False)  # type: ignore[misc]
+            verb.__annotations__["typed"] = Unpack[typed]
         app = App(name=verb.__name__, help=_about(verb))
         app.default(verb)
         return app

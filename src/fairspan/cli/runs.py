@@ -81,18 +81,23 @@ def report(
     figures: Path | None = None,
     figure_formats: Sequence[str] | None = None,
     tables: Path | None = None,
+    margin: float | None = None,
+    metrics: Sequence[str] | None = None,
+    inference: str | None = None,
     as_json: bool = False,
 ) -> None:
     """Write one HTML page about runs: verdicts, charts, tables, methods and the raw rows.
 
     The page is a single file that needs no network. Several runs are shown side by side, with
-    paired differences if they are evaluations of the same queries.
+    paired differences if they are evaluations of the same queries. With another margin, other
+    metrics or another inference, runs are analysed anew, which needs no model.
 
     For example:
 
         fairspan report fairspan-runs/evaluate-granite-1a2b3c4d
         fairspan report runs/granite runs/minilm --out models.html
         fairspan report runs/granite --figures figures --figure-formats svg,pdf --tables tables
+        fairspan report runs/granite --margin .02
 
     Args:
         runs: folders of runs of audit, evaluate, collapse or tune.
@@ -102,6 +107,9 @@ def report(
         figures: folder to write all figures of the runs to.
         figure_formats: formats of the figures: svg, png, pdf. By default svg.
         tables: folder to write all tables of the runs to, as Markdown, LaTeX and CSV.
+        margin: margin of the verdicts, in place of the run's own.
+        metrics: metrics of a search, in place of the run's own; the first decides.
+        inference: how intervals of an audit are computed: auto or z, in place of the run's own.
         as_json: print the names of the written files as JSON.
     """
     from fairspan.report.files import file_names, require_figures, write_figures, write_tables
@@ -111,12 +119,14 @@ def report(
     if figure_formats is not None and figures is None:
         raise DesignError("figure_formats would do nothing without figures: name a folder there.")
     formats = figure_formats or ("svg",)
+    asked = {"margin": margin, "metrics": metrics, "inference": inference}
+    analysis = {name: value for name, value in asked.items() if value is not None}
     if out is not None:
         require_page(out)
     if figures is not None:
         require_figures(formats)
     with Console(stderr=True).status("reading") as status:
-        logs = [read_log(run) for run in runs]
+        logs = [read_log(run, **analysis) for run in runs]
         page = out or (logs[0].folder if len(logs) == 1 else Path()) / "report.html"
         status.update("statistics and page")
         written = {"page": [save_page(logs, page, title)], "figures": [], "tables": []}
