@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -130,3 +132,15 @@ def test_every_option_has_a_help_and_few_are_for_everyone(verb: str) -> None:
     assert all(option.parameter.help for option in options)
     shown = [option for option in options if option.parameter.group[0].name != "Advanced"]
     assert len(shown) <= 22, "two arguments and twenty options"
+
+
+@pytest.mark.parametrize("words", ["--version", "--help", *(f"{verb} --help" for verb in COMMANDS)])
+def test_help_loads_nothing_heavy(words: str) -> None:
+    """What takes seconds to import, or draws what help does not show."""
+    code = (
+        "import sys; from fairspan.cli import main; main(); "
+        "heavy = {'torch', 'transformers', 'polars', 'scipy', 'matplotlib', 'altair', "
+        "'rich.progress'} & set(sys.modules); assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words.split()], capture_output=True)
+    assert done.returncode == 0, done.stderr

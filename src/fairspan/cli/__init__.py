@@ -3,13 +3,13 @@
 import os
 import sys
 import warnings
+from io import TextIOWrapper
 from typing import Any
 
 from cyclopts import App, ArgumentCollection, CycloptsError, Parameter
 
 from fairspan import __version__
 from fairspan.calibration.calibration import LEAVE_PLAIN
-from fairspan.cli.plain import write_plainly
 from fairspan.errors import DesignError, FairspanError
 from fairspan.report.text import printable
 
@@ -56,9 +56,16 @@ for place, path in enumerate(_COMMANDS.split()):
     app.command(f"fairspan.cli.{path}", name=path.partition(":")[2], sort_key=place)
 
 
+def write_utf8() -> None:
+    """Let stdout and stderr take any text, as Python 3.15 does: results have −, … and █."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="replace")
+
+
 def main() -> None:
     """The `fairspan` command."""
-    write_plainly()
+    write_utf8()
     # The dtype was asked for, or weights are saved as they are.
     warnings.filterwarnings("ignore", "the model is in b?float16")
     words = [word for word in sys.argv[1:] if word != "--debug"]

@@ -32,8 +32,8 @@ _SORTED = {name: Group(name, sort_key=place) for place, name in enumerate(GROUPS
 _FLAGS = {"as_json": "--json", "endpoint_model": "--model", "guards": "--guard"}
 # Values that may begin with a hyphen: a text, and `-` for stdin.
 _WITH_HYPHEN = ("file", "prompt", "query_prompt")
-# Typed once for each value, as lists of arguments are. All other lists are one word, such as en,de.
-_REPEATED = ("guards", "runs")
+# Typed once for each value. All other lists are typed as one word, such as en,de.
+_REPEATED = ("guards",)
 # Types of what only Python passes; they would load torch.
 _UNLOADED = {"AnyModel": Any, "Progress": Any, "SentenceTransformer": Any}
 

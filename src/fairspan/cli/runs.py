@@ -73,7 +73,7 @@ def compare(
 
 @command()
 def report(
-    runs: Sequence[Path],
+    runs: list[Path],
     /,
     *,
     out: Path | None = None,

@@ -61,10 +61,10 @@ def as_typed(hint: Any, *, repeated: bool) -> Any:
     if Path in kinds:
         typed: Any = Path
     elif lists and repeated:
-        typed = list[Path] if Sequence[Path] in lists else list[str]
+        typed = list[str]
     elif lists:
-        [element] = get_args(lists[0])
-        typed = {int: _NUMBERS, str | int: _NUMBERS_OR_WORDS}.get(element, _WORDS)
+        special = {Sequence[int]: _NUMBERS, Sequence[str | int]: _NUMBERS_OR_WORDS}
+        typed = special.get(lists[0], _WORDS)
     else:
         return hint
     # Where a default is None, cyclopts checks it against the type if pydantic is there.
