@@ -94,7 +94,7 @@ MISTAKES = [
     ("audit model --corpus nowhere.jsonl", "there is no file or folder 'nowhere.jsonl'"),
     (f"{AUDIT} --languages en,xx", "has no language 'xx'"),
     (f"{AUDIT} --treatments papre", "there is no treatment 'papre'"),
-    (f"{AUDIT} --sizes two", 'Invalid value for --sizes: unable to convert "two" into int.'),
+    (f"{AUDIT} --sizes two", "--sizes takes whole numbers such as 3,4, got 'two'"),
     (f"{AUDIT} --out file", "file cannot be written: file is no folder that you may write into"),
     (f"{AUDIT} --out file/run", "file/run cannot be written: "),
     (f"{AUDIT} --store file/store", "file/store cannot be written: "),

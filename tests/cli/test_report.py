@@ -125,7 +125,10 @@ def test_an_unfinished_run_is_told_on_stderr(run: Run, runs: Runs, tmp_path: Pat
     [
         ("audit --out page.pdf", "a page is an .html file, got 'page.pdf'"),
         ("audit --figures f --figure-formats gif", "gif"),
-        ("audit --figures f --figure-formats ,", "--figure-formats names nothing, got ','"),
+        (
+            "audit --figures f --figure-formats ,",
+            "--figure-formats takes words such as",
+        ),
         ("audit --figure-formats svg", "figure_formats would do nothing without figures"),
         ("nowhere", "nowhere is not the folder of a run: it has no run.json"),
         ("audit nowhere", "nowhere is not the folder of a run"),

@@ -88,7 +88,9 @@ def test_a_mistake_is_one_line_and_exit_code_two(
     run(*typed(verb, place), *options.split()).is_one_line(said)
 
 
-@pytest.mark.parametrize("options", ["--margin many", "--margin", "--nonsense", "a b c"])
+@pytest.mark.parametrize(
+    "options", ["--margin many", "--margin", "--nonsense", "a b c", "--sizes 3.5", "--sizes [3,4]"]
+)
 def test_what_cannot_be_parsed_is_exit_code_two(run: Run, options: str) -> None:
     done = run("audit", *options.split())
     assert (done.code, done.out) == (2, "")

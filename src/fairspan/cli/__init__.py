@@ -44,7 +44,9 @@ app = App(
     version_flags="--version",
     config=refuse_empty,
     # The last one counts, so that a script can add to a command.
-    default_parameter=Parameter(allow_repeating=True, negative=(), show_choices=False),
+    default_parameter=Parameter(
+        allow_repeating=True, negative=(), show_choices=False, json_list=False, json_dict=False
+    ),
     exit_on_error=False,
     print_error=False,
     result_action="return_value",

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-from cyclopts import Parameter, Token, convert
+from cyclopts import Parameter, Token
 
 from fairspan.errors import DesignError
 
@@ -21,13 +21,18 @@ def words(text: str) -> list[str]:
     return [word.strip() for word in _COMMA.split(text) if word.strip()]
 
 
-def _read_list(kind: Any, tokens: Sequence[Token]) -> Any:
+def _read_list(kind: Any, tokens: Sequence[Token]) -> list[Any]:
     """The values of the last word that was typed."""
-    last = tokens[-1]
-    values = [last.evolve(value=word) for word in words(last.value)]
+    [element] = get_args(kind)
+    text = tokens[-1].value
+    try:
+        values = [element(word) for word in words(text)]
+    except ValueError:
+        values = []
     if not values:
-        raise DesignError(f"{last.keyword} names nothing, got {last.value!r}.")
-    return convert(kind, values)
+        form = "whole numbers such as 3,4" if element is int else "words such as en,de"
+        raise DesignError(f"{tokens[-1].keyword} takes {form}, got {text!r}.")
+    return values
 
 
 def _read_counts(_: Any, tokens: Sequence[Token]) -> int | dict[int, int]:
@@ -43,9 +48,16 @@ def _read_counts(_: Any, tokens: Sequence[Token]) -> int | dict[int, int]:
         raise DesignError(f"{tokens[-1].keyword} takes {form}, got {text!r}.") from None
 
 
+def _number_or_word(_: Any, tokens: Sequence[Token]) -> int | str:
+    """The last word that was typed; cyclopts would read 6.5 as 6."""
+    text = tokens[-1].value
+    return int(text) if text.isdecimal() else text
+
+
 _WORDS = Annotated[list[str], Parameter(converter=_read_list, n_tokens=1, metavar="A,B,…")]
 _NUMBERS = Annotated[list[int], Parameter(converter=_read_list, n_tokens=1, metavar="1,2,…")]
 _NUMBERS_OR_WORDS = Annotated[_WORDS, Parameter(metavar="1,2,…")]
+_NUMBER_OR_WORD = Annotated[Any, Parameter(converter=_number_or_word, metavar="INT|WORD")]
 _COUNTS = Annotated[Any, Parameter(converter=_read_counts, metavar="INT|1:2,…")]
 
 
@@ -58,6 +70,8 @@ def as_typed(hint: Any, *, repeated: bool) -> Any:
     lists = [kind for kind in kinds if get_origin(kind) is Sequence]
     if Mapping[int, int] in kinds:
         return _COUNTS
+    if {int, str} <= {*kinds}:
+        return _NUMBER_OR_WORD
     if Path in kinds:
         typed: Any = Path
     elif lists and repeated:
