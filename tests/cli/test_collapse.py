@@ -86,7 +86,7 @@ def test_a_dry_run_counts_and_writes_nothing(run: Run, usual: Words, tmp_path: P
     ("options", "said"),
     [
         ("--temperatures 1.0,0.5", "Unknown option"),
-        ("--lengths ,", "lengths takes whole numbers such as 3,4, got ','"),
+        ("--lengths ,", "--lengths takes whole numbers such as 3,4, got ','"),
         ("--lengths 10,600", "600 tokens do not fit: the model reads 512, of which 510 are text"),
         ("--max-seq-length 20", "40 tokens do not fit: the model reads 20, of which 18 are text"),
     ],

@@ -114,7 +114,7 @@ def test_a_collection_by_its_folder_and_by_a_split(
 @pytest.mark.parametrize(
     ("task", "options", "said"),
     [
-        ("", "", "there is an empty word in the command"),
+        ("", "", "TASK is empty: give it a value, or omit it"),
         ("beir:nowhere", "--sets 5", "sets is for passages: omit it for beir:nowhere"),
         ("mteb:NFCorpus", "--languages en,de", "is searched in one language at a time"),
         ("beir:nowhere", "", "there is no task 'beir:nowhere'"),
