@@ -68,7 +68,8 @@ def draw(chart: Chart) -> alt.ConcatChart:
         # All panels share the one choice in the legend.
         warnings.filterwarnings("ignore", "Automatically deduplicated selection parameter")
         figure = alt.concat(*drawn, columns=across, title=title, description=_description(chart))
-    return figure.configure(**_house_style(INK, "sans-serif"))
+    styled: alt.ConcatChart = figure.configure(**_house_style(INK, "sans-serif"))
+    return styled
 
 
 def figure_bytes(figure: alt.ConcatChart, kind: str = "svg") -> bytes:
@@ -132,8 +133,8 @@ def _panel(chart: Chart, title: str, rows: pl.DataFrame) -> alt.LayerChart:
         layers = [layer.encode(opacity=faded) for layer in layers]
         layers[0] = layers[0].add_params(chosen)
     height = _height(chart, rows)
-    data = alt.Data(values=_records(chart, rows))
-    panel = alt.layer(*layers, *_rules(chart), data=data)
+    data = alt.InlineData(_records(chart, rows))
+    panel = alt.LayerChart(layer=[*layers, *_rules(chart)], data=data)
     return panel.properties(title=title, height=height)
 
 
@@ -230,12 +231,12 @@ def _rules(chart: Chart) -> list[alt.Chart]:
 
     rules = []
     if chart.margin is not None:
-        ends = alt.Chart(alt.Data(values=[{"low": -chart.margin, "high": chart.margin}]))
+        ends = alt.Chart(alt.InlineData([{"low": -chart.margin, "high": chart.margin}]))
         rules.append(ends.mark_rect(opacity=0.15).encode(y="low:Q", y2="high:Q"))
     for mark, axis in ((chart.level, "x" if chart.kind == "rows" else "y"), (chart.edge, "x")):
         if mark is not None:
             place, words = mark
-            data = alt.Chart(alt.Data(values=[{"at": place, "words": words}]))
+            data = alt.Chart(alt.InlineData([{"at": place, "words": words}]))
             at = {axis: alt.datum(place)}
             rules.append(data.mark_rule(strokeDash=[4, 3]).encode(**at, tooltip="words:N"))
             if chart.kind != "rows":
@@ -283,7 +284,7 @@ def _numbers(chart: Chart, title: str, rows: pl.DataFrame) -> tuple[alt.Y, alt.Y
 
     axis = alt.Axis(format=_ticks(chart), tickCount=5)
     scale = alt.Scale(domain=list(chart.domain(rows)), nice=False)
-    shared = {"title": _y_title(chart, title), "axis": axis, "scale": scale}
+    shared: dict[str, Any] = {"title": _y_title(chart, title), "axis": axis, "scale": scale}
     return alt.Y("estimate:Q", **shared), alt.Y("low:Q", **shared)
 
 

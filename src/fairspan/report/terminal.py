@@ -133,7 +133,8 @@ def _fitted(label: str, width: int) -> str:
 def _written(chart: Chart, row: Mapping[str, Any]) -> str:
     """A number, and its note or its interval."""
     if chart.note is None:
-        return with_ends(row[chart.y], *(row.get(end) for end in chart.ends), form=chart.form)
+        low, high = map(row.get, chart.ends)
+        return with_ends(row[chart.y], low, high, chart.form)
     return f"{number(row[chart.y], chart.form)} {row[chart.note]}".rstrip()
 
 
