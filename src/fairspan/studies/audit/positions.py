@@ -193,7 +193,11 @@ def in_words(worst: Verdict, kinds: Sequence[str], what: str, where: str, sets: 
     if worst.kind == "fair":
         return f"{sentence} in all {len(kinds)} {what}"
     count = f"in {kinds.count(worst.kind)} of {len(kinds)} {what}"
-    return f"{count}, strongest for {where}: {sentence}"
+    if worst.kind == "biased":
+        return f"{count}, strongest for {where}: {sentence}"
+    # What to type is for all of them.
+    example = "" if worst.sets_needed else f", such as {where}"
+    return f"{count}{example}: {sentence}"
 
 
 def sets_option(judged: Sequence[AnyJudged]) -> str:
