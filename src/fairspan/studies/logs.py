@@ -20,8 +20,8 @@ from fairspan.runs.header import read_header
 from fairspan.runs.log import ROOM_FOR_ROWS, RunLog
 from fairspan.studies.evaluate.arms import Change
 
-STUDIES = ("audit", "collapse", "evaluate", "tune")
-"""Those that write logs, each with a module `view`."""
+STUDIES = tuple(sorted(file.parent.name for file in Path(__file__).parent.glob("*/options.py")))
+"""Those that write logs, each with what they are in its module `view`."""
 
 
 def read_log(folder: Path | str, **analysis: Any) -> RunLog:
@@ -136,7 +136,11 @@ def _labels(runs: Sequence[RunLog]) -> dict[str, str]:
     """Short names of runs: the model and, if it takes that to tell them apart, the corpus."""
     kinds = {"audit": "audit", "evaluate": "search", "collapse": "length", "tune": "tuning"}
     steps = {
-        log.run: (f"{model_name(log.model)}: {kinds[log.verb]}", _measured_on(log), log.run[-8:])
+        log.run: (
+            f"{model_name(log.model)}: {kinds.get(log.verb, log.verb)}",
+            _measured_on(log),
+            log.run[-8:],
+        )
         for log in runs
     }
     labels = {}
