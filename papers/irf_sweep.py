@@ -99,9 +99,9 @@ def documents_of(log: Any, corpus: str, count: int = 8) -> list[str]:
     rows = log.rows.filter(measure="representation", treatment=PLAIN).sort("document", "position")
     documents = []
     for _, parts in list(rows.group_by("document", maintain_order=True))[:count]:
-        segments = parts.select("segment", "language", "tokens").rows()
+        segments = parts.select("segment", "plan", "tokens").rows()
         # One word has about one token, so openings are about as long as those of the audit.
-        words = [" ".join(texts[id, language].split()[:size]) for id, language, size in segments]
+        words = [" ".join(texts[id, plan].split()[:size]) for id, plan, size in segments]
         documents.append(" ".join(words))
     return documents
 
