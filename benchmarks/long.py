@@ -31,7 +31,7 @@ import re
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +48,8 @@ from fairspan.encoding.tokens import ModelTokens
 from fairspan.model.averages import mean_vector
 from fairspan.model.loading import Loading, load_model
 from fairspan.runs.log import RunLog
-from fairspan.stats.intervals import Interval
+from fairspan.stats.arrays import Floats
+from fairspan.stats.estimates import Estimates
 from fairspan.studies.evaluate.entries import EvaluateEntries
 from fairspan.studies.evaluate.measures import (
     SearchArm,
@@ -139,19 +140,20 @@ def first_meetings(folder: Path, into: Path, limit: int | None) -> Path:
     return into
 
 
-def cell(found: Interval, form: str = ".3f") -> str:
+def cell(found: Estimates[float], form: str = ".3f") -> str:
     """An estimate with its limits."""
     low, high = (short(end, form) for end in (found.low, found.high))
     return f"{short(found.estimate, form)} [{low}, {high}]"
 
 
-def line(name: str, overall: Interval, groups: Sequence[Interval], form: str = ".3f") -> str:
-    return f"| {name} | {' | '.join(cell(one, form) for one in (overall, *groups))} |"
+def line(name: str, results: Estimates[Floats], form: str = ".3f") -> str:
+    cells = [cell(results[place], form) for place in range(len(results.estimate))]
+    return f"| {name} | {' | '.join(cells)} |"
 
 
-def change_line(name: str, changes: Sequence[Interval]) -> str:
-    overall, *groups = changes
-    return line(f"{name} (p {short(overall.p_value, '.4f')})", overall, groups, "+.3f")
+def change_line(name: str, changes: Estimates[Floats] | None) -> str:
+    assert changes is not None
+    return line(f"{name} (p {short(changes.p[0], '.4f')})", changes, "+.3f")
 
 
 def window_of(subject: NamedModel) -> int:
@@ -188,16 +190,14 @@ def search(subject: NamedModel, folder: Path, work: Path) -> list[str]:
         say(f"{subject.name}, {cost.treatment}: {cost.tokens:,} tokens, {cost.seconds or 0:.1f} s")
     lines = []
     for row, treatment in rows.items():
-        overall, *by_fifth = results[SearchArm(treatment, "whole")].means
-        lines.append(line(f"{subject.name}, {row}", overall, by_fifth))
-    overall, *by_fifth = results[SearchArm("keywords", "keywords")].means
-    lines.append(line("keywords", overall, by_fifth))
+        lines.append(line(f"{subject.name}, {row}", results[SearchArm(treatment, "whole")].means))
+    lines.append(line("keywords", results[SearchArm("keywords", "keywords")].means))
     fair = SearchArm(FAIR, "whole")
     before = results[SearchArm(chunks, "whole")].values
     from_chunks = compared(fair, sorted_rows(log, METRIC, fair), groups, before)
-    lines.append(change_line(f"{subject.name}, `fair` − plain", results[fair].changes or ()))
+    lines.append(change_line(f"{subject.name}, `fair` − plain", results[fair].changes))
     name = f"{subject.name}, `fair` − mean of chunks of the window"
-    lines.append(change_line(name, from_chunks.changes or ()))
+    lines.append(change_line(name, from_chunks.changes))
     return lines
 
 

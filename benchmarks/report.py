@@ -21,9 +21,9 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+from fairspan.runs.rows import SCHEMA
 
 from fairspan.runs.log import LogWriter
-from fairspan.runs.rows import SCHEMA
 from fairspan.studies.audit.options import AuditOptions
 
 SETS = {3: 167, 4: 42, 5: 9, 6: 14}

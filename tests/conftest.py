@@ -81,12 +81,6 @@ def bag_of_words() -> SentenceTransformer:
     return SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=64)], device="cpu")
 
 
-@pytest.fixture(autouse=True)
-def short_trials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forecasts take no second and a half for each treatment."""
-    monkeypatch.setattr("fairspan.runs.forecast._TRIAL_SECONDS", 0.01)
-
-
 @pytest.fixture(scope="session")
 def make_tiny(tmp_path_factory: pytest.TempPathFactory) -> Make:
     """Tiny random models, each built once a session."""

@@ -11,9 +11,11 @@ import polars as pl
 from scipy import stats
 
 from fairspan.calibration.treatment import as_treatment
-from fairspan.runs.header import Timings, parse_header
-from fairspan.runs.log import LogWriter, RunLog
-from fairspan.runs.rows import SCHEMA
+from fairspan.runs.entries import as_json, read_entries
+from fairspan.runs.header import Header, Timings
+from fairspan.runs.log import RunLog
+from fairspan.runs.writer import LogWriter
+from fairspan.studies.collapse.entries import SCHEMA
 from fairspan.studies.collapse.options import CollapseOptions
 from fairspan.studies.logs import read_log
 
@@ -55,7 +57,7 @@ def text_rows_of(
     rows = []
     for (name, place), gap in zip(cells, gaps, strict=True):
         value = curves[name][place]
-        own = {"treatment": name, "part": str(lengths[place]), "tokens": tokens[place]}
+        own = {"treatment": name, "length": lengths[place], "tokens": tokens[place]}
         # Without document i the mean cosine is (Σ a − 2 a_i) / (N − 2).
         cosines = value + gap * (DOCUMENTS - 2) / 2
         rows += [
@@ -77,7 +79,7 @@ def share_rows_of(curves: Curves, half: float = 1e-7) -> list[dict[str, Any]]:
             # The shortest texts are all alike, so that a difference is as wide as one length.
             values = value + gaps * (place > 0)
             rows += [
-                {"treatment": treatment, "measure": "share", "part": str(length)}
+                {"treatment": treatment, "measure": "share", "length": length}
                 | {"document": f"d{number:02}", "value": float(one)}
                 for number, one in enumerate(values)
             ]
@@ -85,7 +87,7 @@ def share_rows_of(curves: Curves, half: float = 1e-7) -> list[dict[str, Any]]:
 
 
 def rows_of(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-    common = {"run": "r", "model": "m", "language": "en", "tokens": 9}
+    common = {"tokens": 9}
     return pl.DataFrame([{**dict.fromkeys(SCHEMA), **common, **row} for row in rows], schema=SCHEMA)
 
 
@@ -107,17 +109,20 @@ def study_of(
         "run": "m-12345678",
         "model": {"name": "m", "fingerprint": "f"},
         "corpus": {"name": "c", "fingerprint": "f", "languages": ["en"]},
-        "lengths": [
-            {"length": length, "texts": texts, "tokens": float(length)} for length in lengths
-        ],
-        "paired": True,
+        "study": {
+            "lengths": [
+                {"length": length, "texts": texts, "tokens": float(length)} for length in lengths
+            ],
+            "paired": changes.pop("paired", True),
+        },
         "token_unit": "tokens",
         "seed": 0,
         "spec": options.asked,
+        "analysis": as_json(options.analysis),
         "notes": [],
         **changes,
     }
-    writer = LogWriter(folder, parse_header(header))
+    writer = LogWriter(folder, read_entries(Header, header))
     writer.add(rows_of([*text_rows_of(curves, lengths, tokens or lengths), *rows]))
     writer.finish("complete", Timings(seconds=1.5))
     return read_log(folder)

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fairspan.runs.header import Timings, parse_header
-from fairspan.runs.log import LogWriter, RunLog
-from fairspan.runs.rows import SCHEMA
+from fairspan.runs.entries import as_json, read_entries
+from fairspan.runs.header import Header, Timings
+from fairspan.runs.log import RunLog
+from fairspan.runs.writer import LogWriter
 from fairspan.studies.evaluate.options import EvaluateOptions
+from fairspan.studies.evaluate.ranking import SCHEMA
 from fairspan.studies.logs import read_log
 
 Value = Callable[[str, str, int, int], float]
@@ -69,9 +71,9 @@ def rows_of(
     for (treatment, index), metric in product(arms, metrics):
         name = treatment if index == "whole" else f"{treatment}/{index}"
         for cluster, position in product(range(clusters), positions):
-            row = {"run": "r", "model": "m", "treatment": treatment, "measure": metric}
-            row |= {"set": cluster, "document": f"d{cluster:03}", "part": index}
-            row |= {"language": languages[cluster % len(languages)] or None, "position": position}
+            row = {"treatment": treatment, "measure": metric}
+            row |= {"cluster": cluster, "document": f"d{cluster:03}", "index": index}
+            row |= {"language": languages[cluster % len(languages)] or None, "fifth": position}
             row |= {"tokens": tokens(cluster), "query": f"q{cluster:03}-{position}"}
             row |= {"query_tokens": 9 + (cluster + (position or 0)) % 5}
             rows.append(row | {"value": float(value(name, metric, position or 0, cluster))})
@@ -80,11 +82,11 @@ def rows_of(
 
 def log_of(folder: Path, rows: pl.DataFrame, *, shuffled: bool = True, **changes: Any) -> RunLog:
     """A log of these rows, whose order means nothing."""
-    arms = rows.select("treatment", "part").unique(maintain_order=True).rows()
+    arms = rows.select("treatment", "index").unique(maintain_order=True).rows()
     treatments = [name for name in dict.fromkeys(rows["treatment"]) if name != "keywords"]
     settings = {"treatments": treatments, **changes.pop("spec", {})}
     settings["metrics"] = [name for name in dict.fromkeys(rows["measure"]) if name != "rank"]
-    spec = EvaluateOptions(**settings).asked
+    options = EvaluateOptions(**settings)
     documents = rows["document"].n_unique()
     cost = {"documents": documents, "tokens": 20000, "seconds": 1.5}
     costs = []
@@ -100,10 +102,13 @@ def log_of(folder: Path, rows: pl.DataFrame, *, shuffled: bool = True, **changes
     task |= {"queries": rows["query"].n_unique(), "documents": documents, "positions": "fifths"}
     header = {"verb": "evaluate", "run": "m-12345678", "token_unit": "tokens", "seed": 0}
     header |= {"model": {"name": "m", "fingerprint": "f"}, "notes": []}
-    header |= {"task": {**task, "clusters": rows["set"].n_unique()}, "spec": spec}
-    header |= {"window": WINDOW, "kind": "passages", "drawn_from": None, "costs": costs}
+    header |= {"task": {**task, "clusters": rows["cluster"].n_unique()}}
+    header |= {"spec": options.asked, "analysis": as_json(options.analysis)}
+    study = {"window": WINDOW, "kind": "passages", "drawn_from": None, "costs": costs}
+    study["drawn"] = None
+    header["study"] = {name: changes.pop(name, value) for name, value in study.items()}
     header |= changes
-    writer = LogWriter(folder, parse_header(header))
+    writer = LogWriter(folder, read_entries(Header, header))
     writer.add(rows.sample(fraction=1, shuffle=True, seed=3) if shuffled else rows)
     writer.finish("complete", Timings(seconds=1.5))
     return read_log(folder)

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from fairspan.runs.header import Header, Timings, parse_header
-from fairspan.runs.log import LogWriter, RunLog
-from fairspan.runs.rows import SCHEMA
+from fairspan.runs.entries import as_json, read_entries
+from fairspan.runs.header import Header, Timings
+from fairspan.runs.log import RunLog
+from fairspan.runs.writer import LogWriter
 from fairspan.studies.audit.options import AuditOptions
+from fairspan.studies.audit.rows import SCHEMA
 from fairspan.studies.logs import read_log
 
 DEPTH = 6
@@ -44,43 +46,40 @@ def simulated_rows(
     """
     rng = np.random.default_rng([n, *"".join(plan).encode()] if stream is None else stream)
     own = rng.normal(0, noise, (sets, n))
-    same = {**_SAME, "treatment": treatment, "measure": measure, **_of_plan(n, plan)}
+    same = {"treatment": treatment, "measure": measure, **_of_plan(n, plan)}
     rows = []
     for number, order, place in product(range(sets), range(n), range(n)):
         member = (order + place) % n
         # Shared: the last set is made of the segments of the first.
         segment = f"s{0 if shared and number == sets - 1 else number}-{member}"
         expected = value(place + 1, number) + own[number, member]
-        row = {"position": place + 1, "segment": segment, "language": plan[min(place, 1)]}
+        row: dict[str, Any] = {"position": place + 1, "segment": segment}
         row |= {"tokens": 90 + 7 * ((3 * number + member) % 5)}
         row |= {"value": expected + rng.normal(0, noise)}
         rows.append({**same, **_document(n, plan, number, order), **row})
     return pl.DataFrame(rows, schema=SCHEMA)
 
 
-_SAME = {"run": "r", "model": "m"}
-
-
 def _of_plan(n: int, plan: Plan) -> dict[str, Any]:
-    return {"lead": plan[0], "later": plan[1], "n": n}
+    return {"plan": ":".join(dict.fromkeys(plan)), "n": n}
 
 
 def _document(n: int, plan: Plan, number: int, order: int) -> dict[str, Any]:
     name = f"n{n}/{':'.join(plan)}/set{number}/order{order}"
-    return {"set": number, "order": order, "document": name}
+    return {"set": number, "document": name}
 
 
 def header(treatments: Sequence[Any], **changes: Any) -> Header:
-    spec = AuditOptions(treatments=treatments, **changes.pop("spec", {})).asked
+    options = AuditOptions(treatments=treatments, **changes.pop("spec", {}))
     corpus = {"name": "c", "fingerprint": "f", "languages": ["en"]}
     entries = {"verb": "audit", "run": "m-12345678", "model": {"name": "m", "fingerprint": "f"}}
-    entries |= {"corpus": corpus, "plans": ["en"], "documents": 24, "spec": spec}
-    return parse_header({**entries, **changes})
+    entries |= {"corpus": corpus, "plans": ["en"], "documents": 24, "spec": options.asked}
+    return read_entries(Header, {**entries, "analysis": as_json(options.analysis), **changes})
 
 
 def with_entries(log: RunLog, **entries: Any) -> RunLog:
     """The log with other entries in its header."""
-    return replace(log, header=parse_header({**log.header.to_json(), **entries}))
+    return replace(log, header=read_entries(Header, {**log.header.to_json(), **entries}))
 
 
 def simulated_log(
@@ -111,13 +110,13 @@ def attention_rows(
     rows: list[dict[str, Any]] = []
     for number, order in product(range(sets), range(orders)):
         baskets = 1 + (number + order) % 3
-        same = {**_SAME, "treatment": treatment, **_of_plan(n, plan)}
+        same = {"treatment": treatment, **_of_plan(n, plan)}
         same |= _document(n, plan, number, order)
         names = ["first", *numbered("basket", baskets), "last", "other"]
         for layer in range(DEPTH):
             masses = [*rng.dirichlet(np.full(len(names) - 1, 3.0)).tolist(), 0.0]
             for name, mass in zip(names, masses, strict=True):
-                row = {"measure": "attention_basket", "layer": layer, "part": name}
+                row = {"measure": "attention_basket", "layer": layer, "basket": name}
                 rows.append({**same, **row, "value": mass})
     return pl.DataFrame(rows, schema=SCHEMA)
 

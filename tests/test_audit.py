@@ -23,11 +23,12 @@ from fairspan.corpus.corpus import Corpus
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
 from fairspan.runs.header import FORMAT, Header, ModelInfo, Timings
-from fairspan.runs.identity import Identity, library_versions
-from fairspan.runs.log import LogWriter
+from fairspan.runs.identity import run_name
 from fairspan.runs.progress import Silent
-from fairspan.runs.rows import SCHEMA
+from fairspan.runs.versions import library_versions
+from fairspan.runs.writer import LogWriter
 from fairspan.studies.audit.options import AuditOptions
+from fairspan.studies.audit.rows import SCHEMA
 from fairspan.studies.audit.run import STUDY, audit
 from fairspan.studies.logs import read_log
 from tests.commands import forbid_encoding
@@ -80,9 +81,10 @@ def documents_of(rows: pl.DataFrame, corpus: str) -> dict[str, list[tuple[int, s
     """Position, key and text of every document's segments, from the rows and the corpus alone."""
     texts = Corpus.read(corpus)
     found: dict[str, dict[int, tuple[str, str]]] = {}
-    for name, position, segment, language in rows.select(
-        "document", "position", "segment", "language"
+    for name, plan, position, segment in rows.select(
+        "document", "plan", "position", "segment"
     ).rows():
+        language = language_at(position, plan)
         assert found.setdefault(name, {}).setdefault(position, (segment, language)) == (
             segment,
             language,
@@ -94,6 +96,12 @@ def documents_of(rows: pl.DataFrame, corpus: str) -> dict[str, list[tuple[int, s
         ]
         for name, places in found.items()
     }
+
+
+def language_at(position: int, plan: str) -> str:
+    """That of the first segment, or of all later ones."""
+    first, _, later = plan.partition(":")
+    return first if position == 1 else later or first
 
 
 def cosine(one: Any, other: Any) -> float:
@@ -217,22 +225,20 @@ def test_rows_say_what_they_were_measured_on(make_tiny: Make, corpus: str, measu
         make_tiny(), languages=["en"], mixed=["de:en"], measures=["representation"], name="mine"
     )
     assert dict(log.rows.schema) == SCHEMA
-    assert set(log.rows["run"]) == {log.run}
-    assert set(log.rows["model"]) == {"mine"}
+    assert log.model == "mine"
     texts = Corpus.read(corpus)
     members: dict[int, set[frozenset[str]]] = {}
-    for (number, _, _), group in log.rows.group_by("set", "order", "lead"):
+    for (number, _), group in log.rows.group_by("set", "document"):
         members.setdefault(number, set()).add(frozenset(group["segment"]))
         assert sorted(group["position"]) == [1, 2, 3]
         assert group["n"].to_list() == [3, 3, 3]
     assert {number: len(found) for number, found in members.items()} == {0: 1, 1: 1, 2: 1}
-    by_position = log.rows.group_by("set", "lead", "segment").agg(pl.col("position").sort())
+    by_position = log.rows.group_by("set", "plan", "segment").agg(pl.col("position").sort())
     assert all(places.to_list() == [1, 2, 3] for places in by_position["position"])
     for row in log.rows.iter_rows(named=True):
-        assert row["language"] == (row["lead"] if row["position"] == 1 else row["later"])
-        assert row["tokens"] == len(texts.text(row["segment"], row["language"]).split())
-        plan = "en" if row["lead"] == row["later"] else "de:en"
-        assert row["document"] == f"n3/{plan}/set{row['set']}/order{row['order']}"
+        language = language_at(row["position"], row["plan"])
+        assert row["tokens"] == len(texts.text(row["segment"], language).split())
+        assert row["document"].startswith(f"n3/{row['plan']}/set{row['set']}/order")
 
 
 def test_a_model_that_comes_calibrated_is_measured_as_it_is(
@@ -279,7 +285,7 @@ def test_attention_of_the_parts_sums_to_one(make_tiny: Make, measured: Audit) ->
     assert rows["value"].min() >= 0
     # Whole baskets of the calibration's size have the first token's share.
     baskets = rows.filter(measure="attention_basket", treatment=names[1])
-    shares = baskets.filter(pl.col("part").is_in(["first", "basket 1", "basket 2"]))
+    shares = baskets.filter(pl.col("basket").is_in(["first", "basket 1", "basket 2"]))
     ends = shares.group_by("document", "layer").agg(
         reach=pl.col("value").max() - pl.col("value").min()
     )
@@ -371,7 +377,7 @@ def test_any_object_with_encode(
     assert proof[0] == max(once, key=len)
     assert proof[0].startswith(proof[1])
     assert sorted(once) == sorted(set(once))
-    assert log.header.to_json()["model"] == {"name": "Letters", "fingerprint": None}
+    assert log.header.model == ModelInfo("Letters", None)
     assert log.header.token_unit == "characters"
 
 
@@ -431,7 +437,8 @@ def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Pat
     assert (header["format"], header["verb"], header["status"]) == (FORMAT, "audit", "complete")
     assert header["error"] is None
     assert header["run"].startswith("audit-model-")
-    assert header["seed"] == header["spec"]["seed"] == 5
+    assert header["spec"]["seed"] == 5
+    assert header["analysis"] == {"margin": 0.02, "inference": "auto"}
     assert header["versions"]["torch"] in (torch.__version__, torch.__version__.split("+")[0])
     assert set(header["versions"]) == {"python", *library_versions()}
     assert {"fairspan", "torch", "transformers", "sentence-transformers", "polars"} <= set(
@@ -439,11 +446,10 @@ def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Pat
     )
     assert header["versions"]["fairspan"] == fairspan.__version__
     assert len(header["model"]["fingerprint"]) == 64
-    details = {key: value for key, value in header["model"].items() if key != "fingerprint"}
-    assert details == {
-        "name": "tiny/model",
+    assert header["model"]["name"] == "tiny/model"
+    assert header["model"]["prompts"] == {"document": "", "query": ""}
+    assert header["model"]["transformer"] == {
         "window": 512,
-        "prompts": {"document": "", "query": ""},
         "similarity": "cosine",
         "device": "cpu",
         "dtype": "float32",
@@ -468,7 +474,7 @@ def test_the_header(make_tiny: Make, corpus: str, measured: Audit, tmp_path: Pat
 HEADER = Header(
     verb="audit", run="r", spec={"treatments": [{"name": "plain"}]}, model=ModelInfo("m", None)
 )
-NAMED = {"run": "r", "model": "m", "treatment": "plain", "measure": "representation"}
+NAMED = {"treatment": "plain", "measure": "representation"}
 
 
 def rows_of(*values: float) -> pl.DataFrame:
@@ -535,13 +541,13 @@ def test_another_audit_takes_shared_texts_from_the_store(
 
 
 def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
-    """Made of all that decides the result, and of nothing else; test_key has every option."""
+    """Made of all that decides the result, and of nothing else: tests/runs/test_found_again.py."""
     model = make_tiny("bert", "mean")
     asked = {"corpus": corpus, "sizes": [2], "sets": 2, "treatments": ["plain"]}
 
     def name(model: Any = model, name: str = "org/Tiny Model", **changes: Any) -> str:
         options = AuditOptions(model, name=name, **{**asked, **changes})
-        return Identity.of(STUDY.ready(options, Silent())).run_name
+        return run_name(STUDY.read(options, Silent()))
 
     assert name().startswith("audit-Tiny-Model-")
     assert name() == name(copy_sharing_weights(model)) == name(languages=None)
@@ -656,7 +662,7 @@ def test_measures_of_tokens_need_whole_documents(
         DesignError,
         match=rf"{measure} is measured on whole documents, and plain cuts those of up to \d\d",
     ) as caught:
-        STUDY.ready(AuditOptions(short, corpus=corpus, **asked), Silent())
+        STUDY.read(AuditOptions(short, corpus=corpus, **asked), Silent())
     assert str(caught.value).endswith(
         f"at {SHORT}: omit {measure}, omit plain, or use max_seq_length of at most {SHORT}."
     )
@@ -668,8 +674,8 @@ def test_a_model_in_tiles_is_audited_at_its_own_length(
     tiled = fairspan.calibrate(short, "tiles-8")
     asked = {"corpus": corpus, "sizes": [6], "sets": 3, "treatments": ["plain"]}
     with pytest.raises(DesignError, match=f"and the model reads {SHORT}: use opening=2"):
-        STUDY.ready(AuditOptions(short, **asked), Silent())
-    found = STUDY.ready(AuditOptions(tiled, **asked), Silent())
+        STUDY.read(AuditOptions(short, **asked), Silent())
+    found = STUDY.read(AuditOptions(tiled, **asked), Silent())
     assert max(one.length for one in found.documents.documents) > SHORT
 
 
@@ -681,11 +687,9 @@ def test_a_forecast_counts_what_the_run_does(
     make_tiny: Make,
     corpus: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     treatments: list[str],
 ) -> None:
     """Documents-only shares its vectors with the other two, and embeds nothing."""
-    monkeypatch.setattr("fairspan.runs.forecast._TRIAL_SECONDS", 0.0)
     asked = {"corpus": corpus, "sizes": [2, 3], "sets": 2, "languages": ["en"], "mixed": ["de:en"]}
     places = {"out": tmp_path / "run", "store": tmp_path / "s.db"}
     options = AuditOptions(
@@ -695,10 +699,5 @@ def test_a_forecast_counts_what_the_run_does(
     assert not (tmp_path / "s.db").exists()
     log = STUDY(options)
     assert log.header.timings.tokens_computed == expected.tokens
-    assert [row["name"] for row in expected.rows] == treatments
-    documents, segments = log.header.documents, log.header.corpus.segments
-    count = len(treatments)
-    assert expected.scope == (
-        f"({documents} documents of 2, 3 segments (en, de:en) + {segments} segments alone) "
-        f"× {count}"
-    )
+    assert [stage.name for stage in expected.stages] == treatments
+    assert expected.stages[0].texts == log.header.documents + log.header.corpus.segments

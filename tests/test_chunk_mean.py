@@ -21,8 +21,9 @@ from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
 from fairspan.encoding.tokens import Characters
 from fairspan.errors import DesignError, UnsupportedModel
+from fairspan.runs.embedder import Embedder
 from fairspan.runs.progress import Silent
-from fairspan.runs.subject import Embedder, open_subject
+from fairspan.runs.subject import open_subject
 from tests.embedding_server import Words, embed
 from tests.test_design import Words as ByWords
 from tests.tiny import tiny_model

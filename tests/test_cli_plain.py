@@ -20,7 +20,7 @@ import sys
 from rich.console import Console
 from fairspan.cli.plain import write_plainly
 from fairspan.report.terminal import print_view
-from tests.report_example import view
+from tests.report.example import view
 write_plainly()
 for hostile in (False, True):
     print_view(Console(width=100), view(hostile=hostile), ending="log: a/b …")

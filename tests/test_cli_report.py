@@ -13,7 +13,7 @@ from fairspan.report.table import Table
 from fairspan.runs.log import RunLog
 from fairspan.studies.logs import changes, compare
 from tests.commands import Run
-from tests.test_logs import TREATMENTS, Page, audited, searched, studied
+from tests.runs.test_logs import TREATMENTS, Page, audited, searched, studied
 
 
 @dataclass(frozen=True)

@@ -18,19 +18,19 @@ import fairspan
 from fairspan.design.cuts import Cuts
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
-from fairspan.runs.identity import Identity
+from fairspan.runs.identity import run_name
 from fairspan.runs.log import RunLog
 from fairspan.runs.progress import as_progress
-from fairspan.runs.rows import SCHEMA
+from fairspan.studies.collapse.entries import SCHEMA
 from fairspan.studies.collapse.options import CollapseOptions
-from fairspan.studies.collapse.prepare import PreparedCollapse
 from fairspan.studies.collapse.run import STUDY, collapse
+from fairspan.studies.collapse.texts import CollapseTexts
 from tests.commands import forbid_encoding
 from tests.length_studies import PLAIN
 from tests.saying import said_by
+from tests.stats.test_geometry import pairs_mean
 from tests.test_audit import cosine
 from tests.test_corpus import write_folder
-from tests.test_geometry import pairs_mean
 from tests.tiny import tiny_model
 from tests.verbs import article
 
@@ -71,16 +71,16 @@ def study(corpus: str, tmp_path: Path) -> Study:
     return measure
 
 
-def prepared(model: Any, **options: Any) -> PreparedCollapse:
+def prepared(model: Any, **options: Any) -> CollapseTexts:
     """A study with its texts cut and nothing embedded."""
-    return STUDY.ready(CollapseOptions(model, **options), as_progress(False))
+    return STUDY.read(CollapseOptions(model, **options), as_progress(False))
 
 
 def chosen(
     log: RunLog, measure: str, treatment: str = PLAIN, length: int | None = None
 ) -> pl.DataFrame:
     rows = log.rows.filter(measure=measure, treatment=treatment)
-    return rows if length is None else rows.filter(part=str(length))
+    return rows if length is None else rows.filter(length=length)
 
 
 def geometry(log: RunLog) -> dict[tuple[str, str, int | None], dict[str, Any]]:
@@ -321,11 +321,11 @@ def test_only_a_sentence_transformer(corpus: str) -> None:
 def test_the_name_of_a_run_is_made_of_what_decides_the_result(
     make_tiny: Make, corpus: str, tmp_path: Path
 ) -> None:
-    """test_key has every option."""
+    """test_found_again has every option."""
 
     def name(**changes: Any) -> str:
         asked = {"corpus": corpus, "lengths": [10, 20]}
-        return Identity.of(prepared(make_tiny("bert", "mean"), **{**asked, **changes})).run_name
+        return run_name(prepared(make_tiny("bert", "mean"), **{**asked, **changes}))
 
     assert name() == name(lengths=[20, 10, 10])
     other = write_corpus(tmp_path / "other", [15] * 10)
@@ -340,8 +340,7 @@ def test_a_forecast_counts_what_a_run_embeds(make_tiny: Make, corpus: str) -> No
     found = STUDY.forecast(CollapseOptions(model, **asked))
     texts = prepared(model, **asked).cuts.texts
     assert found.tokens == 2 * sum(text.tokens + 2 for text in texts)
-    longest = max(text.tokens for text in texts)
-    assert found.scope == f"10 texts of up to {longest} tokens × 2 treatments"
+    assert [stage.texts for stage in found.stages] == [10, 10]
 
 
 # --- what is asked

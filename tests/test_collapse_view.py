@@ -18,7 +18,7 @@ from fairspan.calibration.calibration import as_calibration
 from fairspan.report.chart import Panel
 from fairspan.report.page import Part, make_page
 from fairspan.runs.log import RunLog
-from fairspan.stats.intervals import t_interval
+from fairspan.stats.estimates import t_estimates
 from fairspan.studies.collapse.slopes import Slopes
 from fairspan.studies.collapse.steps import with_steps
 from fairspan.studies.collapse.summary import enough, frames_of
@@ -36,7 +36,7 @@ from tests.length_studies import (
     slope_of,
     study_of,
 )
-from tests.report_example import chart_of, printed, table_of
+from tests.report.example import chart_of, printed, table_of
 from tests.simulated import with_entries
 
 CURVES = {PLAIN: [0.5, 0.55, 0.6, 0.7], STRONG: [0.4, 0.41, -0.42, 0.43]}
@@ -310,14 +310,15 @@ def test_advice_is_rarely_wrong(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     names = [f"tiles-{16 * step}" for step in range(1, 6)]
     log = study_of(tmp_path, dict.fromkeys((PLAIN, *names), FLAT))
-    plain = Slopes({"cosine": t_interval(0.02, 0.001, 30)}, 0.005)
+    plain = Slopes({"cosine": t_estimates([0.02], [0.001], [30])[0]}, 0.005)
     wrong = [0, 0]
     for _ in range(400):
         slopes = {PLAIN: plain}
         for name in names:
             error = 0.0005 * (rng.chisquare(30) / 30) ** 0.5
             estimate = 0.005 + 0.0005 * rng.standard_normal()
-            slopes[name] = Slopes({"cosine": t_interval(estimate, error, 30)}, 0.005)
+            slope = t_estimates([estimate], [error], [30])[0]
+            slopes[name] = Slopes({"cosine": slope}, 0.005)
         wrong[0] += enough(log, slopes)[0] is not None
         wrong[1] += any(slopes[name].verdict == "fair" for name in names)
     print(f"\nwrong advice {wrong[0] / 400:.1%}, without a correction {wrong[1] / 400:.1%}")
@@ -359,10 +360,10 @@ def test_rows_of_older_versions_are_ignored(tmp_path: Path) -> None:
     plain = study_of(tmp_path / "new", {PLAIN: RISING})
     removed = ("sigma_a", "correct", "repeated", "distance", "distance_without", "origin")
     rows = [
-        {"treatment": PLAIN, "measure": measure, "part": "50", "document": "d00", "value": 0.1}
+        {"treatment": PLAIN, "measure": measure, "length": 50, "document": "d00", "value": 0.1}
         for measure in removed
     ]
-    words = {"treatment": "words", "measure": "cosine", "part": "50", "document": "d00"}
+    words = {"treatment": "words", "measure": "cosine", "length": 50, "document": "d00"}
     old = study_of(tmp_path / "old", {PLAIN: RISING}, rows=[*rows, {**words, "value": 0.2}])
     assert old.frame("geometry").equals(plain.frame("geometry"))
     assert old.verdicts.equals(plain.verdicts)
@@ -432,7 +433,7 @@ def test_natural_slopes_are_over_the_lengths_that_texts_have(tmp_path: Path) -> 
     rows = []
     for begin in bins:
         for i, n in enumerate(tokens[begin]):
-            text = {"document": f"d{begin}-{i}", "part": str(begin), "tokens": int(n)}
+            text = {"document": f"d{begin}-{i}", "length": begin, "tokens": int(n)}
             value = 0.3 + 0.01 * log2(n)
             rows.append({"treatment": PLAIN, "measure": "cosine", "value": value, **text})
     geometry = replace(log, rows=rows_of(rows)).frame("geometry")

@@ -26,7 +26,7 @@ from fairspan.encoding.tokens import Characters, ModelTokens, read_text
 from fairspan.errors import CorpusError, DesignError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
 from fairspan.studies.inspect.reading import InspectedSegment, Reading
-from tests.report_example import chart_of
+from tests.report.example import chart_of
 from tests.saying import said_by
 from tests.test_audit import cosine
 from tests.tiny import tiny_model, words

@@ -14,8 +14,8 @@ from fairspan.report.text import number
 from fairspan.studies.inspect.reading import InspectedSegment, Reading
 from fairspan.studies.inspect.view import Inspection, inspection_page
 from tests.browser import legend_of, opened
-from tests.report_example import chart_of
-from tests.test_logs import Page
+from tests.report.example import chart_of
+from tests.runs.test_logs import Page
 
 EVIL_TITLE = "<img src=x onerror=alert(1)>"
 EVIL_TEXT = "</script><script>alert(2)</script> & \u2028 {{ 7*7 }} $x^2$ [bold] end"

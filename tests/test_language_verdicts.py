@@ -16,7 +16,7 @@ from fairspan.errors import DesignError
 from fairspan.report.chart import Chart
 from fairspan.runs.log import RunLog
 from fairspan.studies.logs import save_page
-from tests.report_example import printed
+from tests.report.example import printed
 from tests.simulated import Plan, simulated_log, simulated_rows
 from tests.test_corpus import write_folder
 from tests.tiny import tiny_model
@@ -61,9 +61,9 @@ def test_a_favoured_language_is_biased_everywhere(tmp_path: Path, measure: str, 
     log = spoken(tmp_path / "run", {"plain": 0.06, "paper": 0.0}, [*ALONE, *BOTH], measure=measure)
     biased, fair = log.frame("language_verdicts").iter_rows(named=True)
     assert (biased["verdict"], fair["verdict"]) == ("biased", "fair")
-    assert biased["sentence"].startswith(f"biased: en is 0.06 more {done} than de [0.0")
+    assert biased["sentence"].startswith(f"en is 0.06 more {done} than de [0.0")
     assert biased["sentence"].endswith("; compared at the same position and length")
-    assert fair["sentence"] == "fair within ±0.02; compared at the same position and length"
+    assert fair["sentence"] == "within ±0.02; compared at the same position and length"
     pairs = log.frame("languages")
     assert pairs.select("language", "against").unique().rows() == [("en", "de")]
     np.testing.assert_allclose(pairs["estimate"], [0.06, 0.0], atol=0.005)
@@ -212,7 +212,7 @@ def test_a_model_that_favours_english_inside_documents(tmp_path: Path, weight: f
         assert sign * found[n, language] == pytest.approx(difference(n), abs=1e-6)
     if weight == 1.0:
         assert row["verdict"] == "fair"
-        assert row["sentence"].startswith("fair within ±0.02 in all 2 comparisons of two languages")
+        assert row["sentence"].startswith("within ±0.02 in all 2 comparisons of two languages")
     else:
         assert row["verdict"] == "biased"
         assert "en is 0." in row["sentence"]

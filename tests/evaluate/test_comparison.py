@@ -25,8 +25,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
 def test_two_runs_are_compared_query_by_query(first: RunLog, tmp_path: Path) -> None:
     """The second gains .25 on short and loses .05 on long documents; it has fewer queries, of which
     one is its own."""
-    gain = pl.when(pl.col("set") % 2 == 1).then(-0.05).otherwise(0.25)
-    fewer = first.rows.filter(pl.col("set") < 30).with_columns(
+    gain = pl.when(pl.col("cluster") % 2 == 1).then(-0.05).otherwise(0.25)
+    fewer = first.rows.filter(pl.col("cluster") < 30).with_columns(
         value=pl.col("value") + gain,
         query=pl.col("query").replace("q009-4", "new"),
     )
@@ -93,7 +93,7 @@ def test_pairs_of_two_runs_are_corrected_for_their_number(tmp_path: Path) -> Non
 
     before = log_of(tmp_path / "before", rows_of(value, positions=(1,)))
     after = log_of(tmp_path / "after", rows_of(later, positions=(1,)), run="m-87654321")
-    p_values = compare(before, after)[0].frame["p_value"].to_list()
+    p_values = compare(before, after)[0].frame["change_p"].to_list()
     assert max(p_values) < 0.05 < min(holm(p_values)), "the premise"
     assert [one.kind for one in changes(before, after)] == ["not worse"] * 2
     assert [one.kind for one in changes(before, after, ["plain", "plain"])] == ["better"]

@@ -178,7 +178,7 @@ def worth(metric: str, ranking: Sequence[str], gains: Mapping[str, float]) -> fl
 
 
 def values(rows: pl.DataFrame, treatment: str, index: str, metric: str) -> dict[str, float]:
-    own = rows.filter(treatment=treatment, part=index, measure=metric)
+    own = rows.filter(treatment=treatment, index=index, measure=metric)
     found = dict(own.select("query", "value").rows())
     assert len(found) == len(own), "no row is there twice"
     return found
@@ -197,7 +197,7 @@ def assert_values(
         assert told.keys() == collection.queries.keys()
         expected = {id: worth(metric, found[id], collection.relevant[id]) for id in found}
         assert {id: told[id] for id in found} == pytest.approx(expected, abs=1e-12)
-    ranks = log.rows.filter(treatment=treatment, part=index, measure="rank")
+    ranks = log.rows.filter(treatment=treatment, index=index, measure="rank")
     expected_ranks = {
         (id, name): 1.0 + found[id].index(name)
         for id in found
@@ -238,7 +238,7 @@ def test_every_row_by_hand(
     log = evaluate(plain, treatments=["plain", B8, only])
     arms = {("plain", "parts-all"), ("keywords", "keywords")}
     arms |= {(name, index) for name in ("plain", B8, only) for index in ("whole", "fused")}
-    assert set(log.rows.select("treatment", "part").rows()) == arms
+    assert set(log.rows.select("treatment", "index").rows()) == arms
     queries = {model: each_alone(model.encode_query) for model in (plain, fair)}
     documents = {model: each_alone(model.encode_document) for model in (plain, fair)}
     keywords = by_keywords(graded)
@@ -446,7 +446,7 @@ def test_where_nothing_can_change_it_says_so(
     assert verdict["verdict"] == "the same"
     assert "No document has another vector, so nothing can change." in verdict["sentence"]
     assert verdict["documents_needed"] is None
-    assert "parts-all" not in set(log.rows["part"]), "each document is one chunk"
+    assert "parts-all" not in set(log.rows["index"]), "each document is one chunk"
 
 
 # Passages.
@@ -484,18 +484,18 @@ def test_what_rows_of_passages_say(passages: RunLog) -> None:
     task = passages.header.searched
     # 12 short ones with a passage each, and 8 long ones with five.
     assert (task.documents, task.queries, task.clusters) == (20, 12 + 8 * 5, 10)
-    rows = passages.rows.filter(treatment="plain", part="whole", measure="ndcg@10")
+    rows = passages.rows.filter(treatment="plain", index="whole", measure="ndcg@10")
     assert len(rows) == task.queries
     long = rows.filter(pl.col("tokens") > 512)
     assert len(long) == 8 * 5
-    counts = long["position"].value_counts(sort=True)
-    assert counts.sort("position").rows() == [(fifth, 8) for fifth in range(1, 6)]
+    counts = long["fifth"].value_counts(sort=True)
+    assert counts.sort("fifth").rows() == [(fifth, 8) for fifth in range(1, 6)]
     assert (long["depth"] < long["tokens"]).all()
     assert set(rows["language"]) == {"en", "it"}
     assert (rows["document"].str.split("/").list.last() == rows["language"]).all()
     by_id = rows.with_columns(id=pl.col("document").str.split("/").list.first())
-    clusters = by_id.group_by("id").agg(pl.col("set").n_unique(), pl.col("language").n_unique())
-    assert set(clusters["set"]) == {1}, "translations are one cluster"
+    clusters = by_id.group_by("id").agg(pl.col("cluster").n_unique(), pl.col("language").n_unique())
+    assert set(clusters["cluster"]) == {1}, "translations are one cluster"
     assert set(clusters["language"]) == {2}
     assert (rows["query_tokens"] <= 2 + 30).all()
 
@@ -537,7 +537,7 @@ def test_two_tokenizers_are_compared_on_the_same_documents(
     )
     assert other.header.searched.fingerprints == passages.header.searched.fingerprints
     lengths = [
-        log.rows.filter(measure="ndcg@10", treatment="plain", part="whole").sort("query")["tokens"]
+        log.rows.filter(measure="ndcg@10", treatment="plain", index="whole").sort("query")["tokens"]
         for log in (passages, other)
     ]
     assert not lengths[0].equals(lengths[1]), "the premise"
@@ -632,7 +632,7 @@ def test_a_real_model_finds_what_lies_beyond_its_window(
     (verdict,) = log.verdicts.to_dicts()
     assert verdict["verdict"] == "inconclusive"
     assert f"14 documents; `--sets {verdict['documents_needed']}` would" in verdict["sentence"]
-    rows = log.rows.filter(measure="recall@1", part="whole")
+    rows = log.rows.filter(measure="recall@1", index="whole")
     beyond = rows.filter(pl.col("depth") > 600).group_by("treatment").agg(pl.col("value").mean())
     found = dict(beyond.rows())
     assert found["fair"] > found["plain"] + 0.1

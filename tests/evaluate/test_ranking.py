@@ -83,7 +83,7 @@ def test_rows() -> None:
     a gain; the language of the document or else of the query; clusters are numbered."""
     relevant = {"q0": {"d0001": 1.0, "d0002": 3.0, "d0003": 0.0}, "q1": {"d0005": 1.0}}
     answers = answers_of(relevant, clusters={"q0": "c"}, languages={"d0002": "de"})
-    label = {"run": "r", "model": "m", "treatment": "plain", "part": "whole"}
+    label = {"treatment": "plain", "index": "whole"}
     first = [answers.names.index(name) for name in ("d0009", "d0002", "d0001")]
     second = [answers.names.index(name) for name in ("d0005", "d0001", "d0002")]
     rows = answers.metric_rows(np.array([first, second]), ("mrr", "recall@1"), label)
@@ -93,7 +93,7 @@ def test_rows() -> None:
         ("recall@1", "q0", 0.0),
         ("recall@1", "q1", 1.0),
     ]
-    columns = ["set", "document", "position", "language", "tokens", "query_tokens", "depth"]
+    columns = ["cluster", "document", "fifth", "language", "tokens", "query_tokens", "depth"]
     assert rows.select(columns).rows()[:2] == [
         (0, "d0002", 2, "de", 102, 9, 30),
         (1, "d0005", None, "xx", 105, 9, None),
@@ -114,6 +114,6 @@ def test_a_metric_without_a_number_looks_at_1000_ranks() -> None:
     others = [number for number in range(1100) if number != wanted]
     ranking = np.array([[*others, wanted]])
     metrics = ("mrr", "mrr@1099", "mrr@2000", "recall@1099", "recall@1100", "ndcg@1100")
-    rows = answers.metric_rows(ranking, metrics, {"run": "r"})
+    rows = answers.metric_rows(ranking, metrics, {"treatment": "plain"})
     expected = [0, 0, 1 / 1100, 0, 1, 1 / np.log2(1101)]
     assert rows["value"].to_list() == pytest.approx(expected)

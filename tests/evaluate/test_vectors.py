@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fairspan.runs.log import RunLog
-from tests.report_example import chart_of, printed
+from tests.report.example import chart_of, printed
 from tests.searches import log_of, rows_of
 
 NUMBERS = (1, 2, 4, "all")

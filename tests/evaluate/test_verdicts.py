@@ -18,8 +18,8 @@ from fairspan.report.text import number, with_bounds
 from fairspan.report.view import Card
 from fairspan.runs.log import RunLog
 from fairspan.stats.distributions import holm
+from fairspan.stats.estimates import t_estimates
 from fairspan.stats.gains import clusters_to_decide
-from fairspan.stats.intervals import t_interval
 from fairspan.studies.logs import changes
 from tests.commands import Run
 from tests.searches import is_long, log_of, rows_of
@@ -180,8 +180,8 @@ def test_how_many_documents_would_decide(tmp_path: Path) -> None:
     log = searched(tmp_path / "all", gains, 0.05)
     quality = log.frame("quality").filter(treatment="fair").row(0, named=True)
     half = quality["change_high"] - quality["change_estimate"]
-    change = t_interval(quality["change_estimate"], half / stats.t.ppf(0.975, 39), 39)
-    needed = clusters_to_decide(change, 40, 0.01)
+    change = t_estimates([quality["change_estimate"]], [half / stats.t.ppf(0.975, 39)], [39])
+    needed = clusters_to_decide(change[0], 40, 0.01)
     row = verdict_of(log)
     assert row["documents_needed"] == needed
     assert needed is not None
@@ -243,9 +243,10 @@ def test_several_treatments_are_corrected_by_holm(tmp_path: Path) -> None:
     for name in spreads:
         log = log_of(tmp_path / name, rows.filter(rows["treatment"].is_in(["plain", name])))
         assert verdict_of(log)["verdict"] == "better"
-        alone[name] = log.frame("quality").filter(treatment=name)["p_value"][0]
+        alone[name] = log.frame("quality").filter(treatment=name)["change_p"][0]
     assert all(0.02 < p < 0.05 for p in alone.values()), "the premise"
-    p_values = together.frame("quality").filter(pl.col("treatment") != "plain")["p_value"].to_list()
+    others = together.frame("quality").filter(pl.col("treatment") != "plain")
+    p_values = others["change_p"].to_list()
     assert p_values == pytest.approx(holm([*alone.values()]).tolist())
     assert together.verdicts["verdict"].to_list() == ["not worse"] * 3
     assert [one.kind for one in changes(together)] == ["not worse"] * 3
@@ -269,9 +270,9 @@ def test_beside_keywords(tmp_path: Path, gain: float, said: str) -> None:
     by_index = {
         row["index"]: row for row in log.frame("quality").filter(treatment="fair").to_dicts()
     }
-    assert by_index["fused"]["p_value"] is None
+    assert by_index["fused"]["change_p"] is None
     assert by_index["fused"]["change_estimate"] == pytest.approx(gain)
-    assert by_index["whole"]["p_value"] is not None
+    assert by_index["whole"]["change_p"] is not None
 
 
 def test_without_a_gain_of_vectors_nothing_is_said_of_what_is_left(tmp_path: Path) -> None:

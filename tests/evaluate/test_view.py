@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+from fairspan.report.figure import draw
 from polars.testing import assert_frame_equal
 
-from fairspan.report.figure import draw
 from fairspan.report.frames import interval, to_csv, to_records
 from fairspan.report.page import Part, make_page
 from fairspan.report.table import Table
 from fairspan.report.text import number, with_bounds
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.view import tone_of
-from tests.report_example import chart_of, printed, table_of
+from tests.report.example import chart_of, printed, table_of
 from tests.searches import METRICS, REFERENCES, is_long, log_of, rows_of, usual
 from tests.simulated import with_entries
 
@@ -38,7 +38,7 @@ def rows() -> pl.DataFrame:
         languages=("en", "de", "en"),
         tokens=lambda cluster: (900 if is_long(cluster) else 400) + cluster,
     )
-    whole = metrics.filter(measure="mrr", part="whole")
+    whole = metrics.filter(measure="mrr", index="whole")
     ranks = whole.with_columns(measure=pl.lit("rank"), value=1 + 10 * pl.col("value"))
     return pl.concat([metrics, ranks])
 
@@ -75,10 +75,10 @@ def test_every_mean_and_every_paired_change(log: RunLog, rows: pl.DataFrame) -> 
     """Overall and in every group, for every arm and metric, from rows that were shuffled. Those
     fused with keywords are compared with the first of their kind."""
     rows = rows.filter(pl.col("measure") != "rank").with_columns(
-        long=pl.when(pl.col("set") % 2 == 1)
+        long=pl.when(pl.col("cluster") % 2 == 1)
         .then(pl.lit("long documents"))
         .otherwise(pl.lit("short documents")),
-        fifth=pl.col("position").cast(pl.String),
+        fifth=pl.col("fifth").cast(pl.String),
     )
     for frame, column, own in (
         ("quality", None, None),
@@ -87,7 +87,7 @@ def test_every_mean_and_every_paired_change(log: RunLog, rows: pl.DataFrame) -> 
         ("languages", "language", "language"),
     ):
         groups = [own] if own else []
-        expected = means(rows, "treatment", "part", "measure", *groups)
+        expected = means(rows, "treatment", "index", "measure", *groups)
         counts = rows.filter(measure="mrr", treatment="keywords")
         told = log.frame(frame).to_dicts()
         assert len(told) == len(expected) / (1 if frame == "quality" else 2)
@@ -97,7 +97,7 @@ def test_every_mean_and_every_paired_change(log: RunLog, rows: pl.DataFrame) -> 
             mean = expected[*arm, row["metric"], *labels]
             assert row["estimate"] == pytest.approx(mean, abs=1e-12)
             inside = counts.filter(pl.col(own) == labels[0]) if own else counts
-            assert (row["queries"], row["documents"]) == (len(inside), inside["set"].n_unique())
+            assert (row["queries"], row["documents"]) == (len(inside), inside["cluster"].n_unique())
             before = ("plain", "fused" if row["index"] == "fused" else "whole")
             if arm == before:
                 assert row["change_estimate"] is None
@@ -106,7 +106,7 @@ def test_every_mean_and_every_paired_change(log: RunLog, rows: pl.DataFrame) -> 
                 assert row["change_estimate"] == pytest.approx(change, abs=1e-12)
     quality = log.frame("quality").to_dicts()
     assert [(row["treatment"], row["index"]) for row in quality] == ARMS * 2
-    fifths = means(rows, "treatment", "part", "measure", "fifth")
+    fifths = means(rows, "treatment", "index", "measure", "fifth")
     for row in quality:
         own_means = [
             fifths[row["treatment"], row["index"], row["metric"], str(n)] for n in range(1, 6)
@@ -116,7 +116,7 @@ def test_every_mean_and_every_paired_change(log: RunLog, rows: pl.DataFrame) -> 
 
 def test_words_and_p_values_are_of_verdicts_only(log: RunLog) -> None:
     quality = log.frame("quality")
-    judged = quality.filter(pl.col("p_value").is_not_null())
+    judged = quality.filter(pl.col("change_p").is_not_null())
     assert judged.select("treatment", "index", "metric").rows() == [("fair", "whole", "ndcg@10")]
     lengths = log.frame("lengths").filter(pl.col("word").is_not_null())
     assert lengths.select("treatment", "index", "word").rows() == [("fair", "whole", "better")] * 2
@@ -174,7 +174,7 @@ def by_length(
         tokens=lambda number: tokens[number],
     )
     of_query = pl.Series(query_tokens, dtype=pl.Int32)
-    rows = rows.with_columns(query_tokens=pl.lit(of_query).gather(pl.col("set").cast(pl.Int64)))
+    rows = rows.with_columns(query_tokens=pl.lit(of_query).gather(pl.col("cluster").cast(pl.Int64)))
     frame = log_of(folder, rows).view.frames.get("by_length", pl.DataFrame())
     return {(row["group"], row["treatment"]): row for row in frame.to_dicts()}
 
@@ -356,7 +356,7 @@ def test_figures_page_and_json(log: RunLog, tmp_path: Path) -> None:
     page = make_page(log.view.title, [Part("search", log.view)])
     assert page.count('<figure class="panel"') == sum(len(chart.panels) for chart in charts)
     rows = rows_of(lambda arm, m, p, c: 0.3 * (arm == "fair") * (p < 3))
-    rows = rows.filter((pl.col("position") < 4) | (pl.col("set") == 0))
+    rows = rows.filter((pl.col("fifth") < 4) | (pl.col("cluster") == 0))
     nothing = log_of(tmp_path, rows)
     for one in (log, nothing):
         for frame in one.view.frames.values():

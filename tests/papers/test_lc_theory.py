@@ -23,7 +23,7 @@ from fairspan.encoding.spectra import spectra
 from fairspan.encoding.tokens import ModelTokens
 from tests.papers.conftest import Script, written_commands
 from tests.spectrum_by_matrices import matrices
-from tests.test_geometry import pairs_mean, unit
+from tests.stats.test_geometry import pairs_mean, unit
 from tests.tiny import ARCHITECTURES, SPECIAL, WORDS, mostly_slow, words
 
 Make = Callable[..., SentenceTransformer]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from fairspan.stats.estimates import Estimates, t_estimates
 from fairspan.stats.gains import (
     clusters_to_confirm,
     clusters_to_decide,
@@ -13,13 +14,16 @@ from fairspan.stats.gains import (
     is_worse,
     word_of,
 )
-from fairspan.stats.intervals import Interval, t_interval
 
 MARGIN = 0.01
 
 
+def change_of(estimate: float, error: float, freedom: float) -> Estimates[float]:
+    return t_estimates([estimate], [error], [freedom])[0]
+
+
 @pytest.mark.parametrize(
-    ("low", "high", "p_value", "word"),
+    ("low", "high", "p", "word"),
     [
         (0.001, 0.03, None, "better"),
         (0.001, 0.03, 0.04, "better"),
@@ -34,16 +38,16 @@ MARGIN = 0.01
         (np.nan, np.nan, None, "inconclusive"),
     ],
 )
-def test_the_words(low: float, high: float, p_value: float | None, word: str) -> None:
-    change = Interval((low + high) / 2, low, high, standard_error=0.01)
-    assert word_of(change, MARGIN, p_value) == word
+def test_the_words(low: float, high: float, p: float | None, word: str) -> None:
+    change = Estimates((low + high) / 2, low, high, np.nan, 0.01, 19)
+    assert word_of(change, MARGIN, p) == word
 
 
 def test_the_same_is_said_where_nothing_can_have_changed() -> None:
     """A change of 0 in every query; of 0 on average is another thing."""
-    assert word_of(t_interval(0.0, 0.0, 19), MARGIN) == "the same"
-    assert word_of(t_interval(0.0, 0.001, 19), MARGIN) == "not worse"
-    assert word_of(t_interval(0.02, 0.0, 19), MARGIN) == "better"
+    assert word_of(change_of(0.0, 0.0, 19), MARGIN) == "the same"
+    assert word_of(change_of(0.0, 0.001, 19), MARGIN) == "not worse"
+    assert word_of(change_of(0.02, 0.0, 19), MARGIN) == "better"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +76,7 @@ def test_as_many_clusters_as_it_says_decide_in_four_of_five_samples() -> None:
     """A gain, no change and a loss, of clusters with this deviation. 4,000 samples: a share of .8
     has a standard error of .006; rounding up to two digits makes it up to .02 larger."""
     for truth, margin in ((0.02, None), (0.0, MARGIN), (-0.03, 0.0)):
-        change = t_interval(truth, 0.06 / np.sqrt(20), 19)
+        change = change_of(truth, 0.06 / np.sqrt(20), 19)
         if margin is None:
             count = clusters_to_confirm(change, 20)
         else:
@@ -86,26 +90,13 @@ def test_as_many_clusters_as_it_says_decide_in_four_of_five_samples() -> None:
         assert decided.mean() == pytest.approx(0.81, abs=0.03)
 
 
-def test_it_takes_more_where_less_is_to_be_seen() -> None:
-    """The number is of all clusters, not of further ones: it is larger than those there are, grows
-    with the error, and does not depend on how many there are already."""
-    errors = (0.005, 0.01, 0.02, 0.03)
-    counts = [clusters_to_decide(t_interval(0.0, error, 39), 40, MARGIN) for error in errors]
-    known = [count for count in counts if count is not None]
-    assert known == sorted(known)
-    assert min(known) > 40
-    nearer = [clusters_to_confirm(t_interval(gain, 0.02, 39), 40) for gain in (0.05, 0.02, 0.01)]
-    assert nearer == sorted(nearer, key=lambda count: count or 0)
-    half = clusters_to_decide(t_interval(0.0, 0.02 * np.sqrt(2), 39), 40, MARGIN)
-    twice = clusters_to_decide(t_interval(0.0, 0.02, 79), 80, MARGIN)
-    # Rounded up to two digits.
-    assert half == pytest.approx(twice, rel=0.1)
-
-
-def test_what_no_realistic_number_decides() -> None:
-    """More than a hundred times as many; no error; an estimate on the margin."""
-    assert clusters_to_decide(t_interval(-0.0099, 0.02, 39), 40, MARGIN) is not None, "a loss"
-    assert clusters_to_decide(t_interval(-0.0001, 0.3, 39), 40, 0.0) is None
-    assert clusters_to_confirm(t_interval(-0.02, 0.02, 39), 40) is None
-    assert clusters_to_confirm(t_interval(0.02, 0.0, 39), 40) is None
-    assert clusters_to_decide(Interval(0.1), 20, MARGIN) is None
+def test_the_fewer_of_a_loss_and_none_beyond_the_margin() -> None:
+    """A change of −.009 is nearly a loss beyond the margin: a loss is shown sooner."""
+    loss = change_of(-0.009, 0.01, 39)
+    assert clusters_to_decide(loss, 40, MARGIN) == clusters_to_confirm(
+        change_of(0.009, 0.01, 39), 40
+    )
+    assert clusters_to_decide(change_of(-0.0001, 0.3, 39), 40, 0.0) is None
+    assert clusters_to_confirm(change_of(-0.02, 0.02, 39), 40) is None
+    unknown = Estimates(0.1, np.nan, np.nan, np.nan, np.nan, np.nan)
+    assert clusters_to_decide(unknown, 20, MARGIN) is None

@@ -16,13 +16,13 @@ import polars as pl
 
 from fairspan.runs.header import Header, ModelInfo, TaskInfo
 from fairspan.runs.log import RunLog
-from fairspan.runs.rows import as_rows
 from fairspan.studies.evaluate.entries import EvaluateEntries, IndexCost
 from fairspan.studies.evaluate.options import EvaluateOptions
-from fairspan.studies.evaluate.view import view_of as view_of_evaluation
+from fairspan.studies.evaluate.ranking import SCHEMA
+from fairspan.studies.evaluate.view import LOG as EVALUATION
 from fairspan.studies.tune.entries import Evaluated, TuneEntries
 from fairspan.studies.tune.options import TuneOptions
-from fairspan.studies.tune.view import view_of
+from fairspan.studies.tune.view import LOG
 
 PLAIN = "plain"
 WINDOW, SHORT_TOKENS, LONG_TOKENS = 512, 400, 900
@@ -55,17 +55,15 @@ def asked(documents: int, queries: int) -> pl.DataFrame:
     """What the rows of all arms share: so many queries about each document."""
     numbers, queries_of = np.indices((documents, queries)).reshape(2, -1).tolist()
     columns = {
-        "run": "r",
-        "model": "m",
-        "part": "whole",
+        "index": "whole",
         "measure": METRIC,
-        "set": numbers,
+        "cluster": numbers,
         "document": [f"d{number:04}" for number in numbers],
         "tokens": [LONG_TOKENS if number % 2 else SHORT_TOKENS for number in numbers],
         "query": [f"{number}/{query}" for number, query in zip(numbers, queries_of, strict=True)],
         "query_tokens": 9,
     }
-    return as_rows(columns)
+    return pl.DataFrame({**dict.fromkeys(SCHEMA), **columns}, schema=SCHEMA)
 
 
 def evaluated(
@@ -75,13 +73,13 @@ def evaluated(
     documents, queries = values[PLAIN].shape
     task = TaskInfo(
         source="passages",
-        names=[name],
-        fingerprints=[f"texts of {name}"],
+        names=(name,),
+        fingerprints=(f"texts of {name}",),
         queries=documents * queries,
         documents=documents,
         clusters=documents,
     )
-    costs = [
+    costs = tuple(
         IndexCost(
             treatment=arm,
             index="whole",
@@ -94,9 +92,9 @@ def evaluated(
             distance=None if arm == PLAIN else distances.get(arm, 0.1),
         )
         for arm in values
-    ]
+    )
     drawn = None if drawn_from is None else documents
-    return Evaluated(task, [], EvaluateEntries(WINDOW, "passages", drawn, drawn_from, costs))
+    return Evaluated(task, (), EvaluateEntries(WINDOW, "passages", drawn, drawn_from, costs))
 
 
 def tuning_log(
@@ -132,9 +130,9 @@ def tuning_log(
         spec=options.asked,
         task=entries[0].task,
         status="complete",
-        study=TuneEntries(entries),
+        study=TuneEntries(tuple(entries)),
     )
-    return RunLog(folder, header, pl.concat(tables), view_of)
+    return RunLog(folder, header, pl.concat(tables), LOG, options.analysis)
 
 
 def evaluation_log(values: Values, margin: float = 0.01) -> RunLog:
@@ -152,8 +150,8 @@ def evaluation_log(values: Values, margin: float = 0.01) -> RunLog:
         model=ModelInfo("m", "f"),
         spec=options.asked,
         task=entries.task,
-        windows=[],
         status="complete",
         study=entries.entries,
     )
-    return RunLog(Path("nowhere"), header, rows_of(values, shuffled=1), view_of_evaluation)
+    rows = rows_of(values, shuffled=1)
+    return RunLog(Path("nowhere"), header, rows, EVALUATION, options.analysis)

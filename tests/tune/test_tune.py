@@ -82,7 +82,7 @@ def crafted(gains: Mapping[str, float]) -> Iterator[None]:
         name = treated.treatment.name
         gain = gains.get(f"{name} on {self.measured.task.name}", gains.get(name, 0.0))
         # Half of the short and half of the long documents.
-        sign = 1 - 2 * ((pl.col("set") // 2) % 2)
+        sign = 1 - 2 * ((pl.col("cluster") // 2) % 2)
         value = pl.lit(0.5) if gain == 0 else 0.5 + gain + 0.02 * sign
         is_metric = pl.col("measure") != "rank"
         return rows.with_columns(value=pl.when(is_metric).then(value).otherwise("value")), cost
@@ -193,8 +193,8 @@ def test_the_same_as_an_evaluation_of_the_candidates(
         progress=False,
     )
     assert evaluated.header.timings.texts_computed == 0
-    keys = ["treatment", "part", "measure", "query", "document"]
-    rows = [item.rows.drop("run", "task", strict=False).sort(keys) for item in (log, evaluated)]
+    keys = ["treatment", "index", "measure", "query", "document"]
+    rows = [item.rows.drop("task", strict=False).sort(keys) for item in (log, evaluated)]
     assert rows[0].equals(rows[1])
     candidates = log.frame("candidates").select("treatment", "verdict").rows()
     assert candidates == evaluated.verdicts.select("treatment", "verdict").rows()
@@ -228,7 +228,7 @@ def test_an_interrupted_tuning_goes_on_and_ends_the_same(
         log = tuned("here", **asked)
     assert log.status == "complete"
     assert 0 < log.header.timings.texts_computed < whole.header.timings.texts_computed
-    assert log.rows.drop("run").equals(whole.rows.drop("run"))
+    assert log.rows.equals(whole.rows)
     # The sentence says how long embedding took.
     answers = [item.verdicts.select("treatment", "verdict").rows() for item in (log, whole)]
     assert answers == [[(TILES, "use")]] * 2
@@ -245,12 +245,11 @@ def test_a_forecast_has_every_candidate_and_one_on_each_guard(
     )
     forecast = STUDY.forecast(options)
     names = ["plain", MILD, TILES, "guard-test: plain", f"guard-test: {MILD}"]
-    assert [row["name"] for row in forecast.rows] == names
-    assert f"among {DOCUMENTS} documents × 3 treatments, and 1 guard" in forecast.scope
+    assert [stage.name for stage in forecast.stages] == names
     counted = Recorder()
     with crafted({TILES: 0.3, f"{TILES} on guard-test": 0.0}):
         tuned(progress=counted, **asked)
-    assert counted.done == counted.total == sum(row["tokens"] for row in forecast.rows)
+    assert counted.done == counted.total == forecast.tokens
 
 
 def test_notes_of_guards_name_them(tuned: Tuned, place: Path, tmp_path: Path) -> None:

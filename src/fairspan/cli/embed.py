@@ -44,13 +44,12 @@ def embed(model: str, input: str, out: Path, *, as_json: bool = False, **typed: 
         keywords = of_fields(EmbedOptions, typed)
         keywords["calibration"] = taken(Calibrating, typed).chosen
         job = Job(EmbedOptions(model, input, out, **keywords))
-        result = job.answer()
-        if result is None:
-            require_folder(out)
-            say_loading(progress, model)
-            result = job.run(progress)
-        else:
-            say(f"{out} is complete: nothing was left to embed.")
+        job.begin()
+        require_folder(out)
+        say_loading(progress, model)
+        result = job.run(progress)
+    if job.is_complete:
+        say(f"{out} is complete: nothing was left to embed.")
     print_result(result.to_dict(), _embedded(result), as_json=as_json)
     done = result.summary
     if as_json:

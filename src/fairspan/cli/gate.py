@@ -11,8 +11,8 @@ from fairspan.cli.showing import say
 from fairspan.errors import DesignError
 
 if TYPE_CHECKING:
-    from fairspan.runs.arms import Change
     from fairspan.runs.log import RunLog
+    from fairspan.studies.evaluate.arms import Change
 
 _CONDITIONS = {
     "audit": "biased inconclusive language-biased language-inconclusive",
@@ -115,7 +115,7 @@ def _verdicts(log: RunLog, conditions: Sequence[str]) -> list[str]:
                 f"{'; '.join(log.view.notes)}"
             )
         reasons += [
-            f"{verdict['treatment']}{about}: {verdict['sentence']}"
+            f"{verdict['treatment']}{about}: {verdict['verdict']}: {verdict['sentence']}"
             for verdict in verdicts
             if _meets(conditions, verdict["treatment"], prefix + verdict["verdict"])
         ]

@@ -93,7 +93,7 @@ def require_file(file: Path) -> None:
 
 
 def print_forecast(forecast: Forecast, *, as_json: bool) -> None:
-    """Print one line per treatment or stage, the notes, and how long it takes or what is sent."""
+    """Print one line per treatment or stage, the notes, and what is embedded or sent."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -105,30 +105,16 @@ def print_forecast(forecast: Forecast, *, as_json: bool) -> None:
         return
     console = Console()
     table = Table("")
-    names = [name for name in forecast.rows[0] if forecast.sending is None or name != "seconds"]
-    headings = {"seconds": "time", "tokens": forecast.unit}
-    for name in names[1:]:
-        table.add_column(headings.get(name, name), justify="right")
-    for row in forecast.rows:
-        first = Text(printable(row[names[0]]))
-        table.add_row(first, *(_cell(name, row[name]) for name in names[1:]))
+    for heading in ("texts", forecast.unit):
+        table.add_column(heading, justify="right")
+    for stage in forecast.stages:
+        name = Text(printable(stage.name))
+        table.add_row(name, f"{stage.texts:,}", f"{stage.tokens:,}")
     console.print(table)
     for note in forecast.notes:
         print_line(console, f"note: {note}", style="yellow")
-    print_line(console, forecast.sentence)
-    if forecast.sending:
-        print_line(console, forecast.sending.words)
-
-
-def _cell(name: str, value: Any) -> str:
-    """A number of a forecast in words."""
-    from fairspan.report.text import duration
-
-    if name == "seconds":
-        return duration(value)
-    if value is None:
-        return "any length" if name == "reads" else "–"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    for sentence in forecast.sentences:
+        print_line(console, sentence)
 
 
 def say_unfinished(logs: Sequence[RunLog]) -> None:

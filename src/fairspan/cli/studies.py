@@ -134,16 +134,7 @@ def _keywords(options: type[StudyOptions], typed: Mapping[str, Any]) -> dict[str
 
 
 def _outcome(options: StudyOptions, progress: TerminalProgress, dry_run: bool) -> Any:
-    """The log, which needs no model if the run is complete; or the forecast."""
-    if not dry_run:
-        from fairspan.runs.log import known_log
-
-        view = import_module(f"fairspan.studies.{options.verb}.view")
-        log = known_log(options, view.view_of)
-        if log is not None:
-            if hasattr(view, "write_results"):
-                view.write_results(log)  # what a study writes beside its log may be lost
-            return log
+    """The log, or the forecast."""
     _ = options.checked
     if options.out is not None:
         require_folder(Path(options.out))

@@ -19,7 +19,7 @@ from fairspan.report.files import write_whole
 from fairspan.report.text import counted
 from fairspan.runs.folder import writing
 from fairspan.runs.header import now
-from fairspan.runs.identity import library_versions
+from fairspan.runs.versions import library_versions
 
 MANIFEST = "fairspan-embed.json"
 FORMAT = 3

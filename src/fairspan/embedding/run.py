@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from fairspan.calibration.calibration import as_calibration
 from fairspan.calibration.words import in_words
 from fairspan.corpus.segment import few
 from fairspan.corpus.source import Records, open_source
@@ -39,7 +38,6 @@ from fairspan.errors import CorpusError, DesignError, FairspanError
 from fairspan.report.text import counted
 from fairspan.runs.folder import locked
 from fairspan.runs.header import now
-from fairspan.runs.identity import model_key
 from fairspan.runs.progress import Progress, as_progress
 
 if TYPE_CHECKING:
@@ -118,7 +116,7 @@ class Job:
         self._begun_units: Iterator[Unit] | None = None
         self._shards: dict[int, ShardSummary] = {}
         self._lost: list[str] = []
-        self._is_complete = False
+        self.is_complete = False
         place = Path(self.source.name).absolute()
         if place in (self.out.absolute(), *self.out.absolute().parents):
             raise DesignError(
@@ -126,14 +124,11 @@ class Job:
                 "another folder."
             )
 
-    def answer(self) -> Embedding | None:
-        """The finished result, if there is one, without loading a model; else begins to read."""
+    def begin(self) -> None:
+        """Find out what is missing, and read the first rows, before a model is loaded."""
         manifest = read_manifest(self.out, self.options, self.source)
         if manifest is not None:
             self._verify(manifest)
-            key = self._model_key()
-            if self._is_complete and key is not None and manifest.get("model_key") == key:
-                return Embedding(self.out, manifest)
         if not self._shards:
             units = self._units({})
             first = next(units, None)
@@ -143,7 +138,6 @@ class Job:
         if self.options.engine == "local":
             for device in self.options.devices:
                 self.options.loading(device).require_device()
-        return None
 
     def _verify(self, manifest: Mapping[str, Any]) -> None:
         """Find out which shards are whole, and whether they are all, of the texts of the input."""
@@ -152,13 +146,13 @@ class Job:
         whole = {shard.file_name for shard in self._shards.values()}
         self._lost = sorted({*files, *manifest["checksums"]} - whole)
         is_summed = manifest["summary"] == total_of(self._shards.values())
-        self._is_complete = is_summed and not self._lost
+        self.is_complete = is_summed and not self._lost
         if not isinstance(self.source, Records):
             return
         # Before a model is loaded; an iterator that is continued is compared while it is read.
-        if self._is_complete or not self.source.is_read_once:
+        if self.is_complete or not self.source.is_read_once:
             for unit in missing_units(self.source, self.options, self._shards):
-                if self._is_complete:
+                if self.is_complete:
                     rows = f"{self.source.name} from {unit.start.row + 1:,} on were not there"
                     raise ChangedInputError(self.out, rows)
                 if unit.number > max(self._shards, default=-1):
@@ -167,11 +161,9 @@ class Job:
     def run(self, progress: Progress) -> Embedding:
         """Embed what is missing."""
         try:
-            if self._is_complete:
+            if self.is_complete:
                 engine, manifest = self._open(progress)
                 engine.close()
-                with suppress(FairspanError):  # the disk may be read-only
-                    write_manifest(self.out, manifest)
                 return Embedding(self.out, manifest)
             with locked(self.out):
                 manifest = self._compute(progress)
@@ -179,20 +171,10 @@ class Job:
             progress.stop()
         return Embedding(self.out, manifest, tuple(self._lost))
 
-    def _model_key(self) -> str | None:
-        """Of the files of a model that is given by its name, and the calibration it may get."""
-        options = self.options
-        if options.name is None:
-            return None
-        default = as_calibration(None) if options.calibration is None else None
-        loading = options.loading(options.devices[0])
-        return model_key(options.name, loading, default and default.to_dict())
-
     def _open(self, progress: Progress) -> tuple[Engine, dict[str, Any]]:
         """Workers with the model, and the manifest of the folder, which has to be of that model."""
         name = self.options.name
         progress.stage("preparing" if name is None else f"loading {name}")
-        key = self._model_key()
         engine = self._engine()
         try:
             manifest = read_manifest(self.out, self.options, self.source)
@@ -202,8 +184,6 @@ class Job:
         except BaseException:
             engine.close()
             raise
-        # A model that was just fetched from the hub had no files before.
-        manifest["model_key"] = key or self._model_key()
         return engine, manifest
 
     def _compute(self, progress: Progress) -> dict[str, Any]:
@@ -301,4 +281,5 @@ def embed(options: EmbedOptions) -> Embedding:
     The same call continues an interrupted run, or returns at once if everything is done.
     """
     job = Job(options)
-    return job.answer() or job.run(as_progress(options.progress))
+    job.begin()
+    return job.run(as_progress(options.progress))

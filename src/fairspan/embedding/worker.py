@@ -24,7 +24,8 @@ from fairspan.errors import DesignError, FairspanError
 from fairspan.model.build import calibrate_by_default
 from fairspan.model.even import NotFinite
 from fairspan.model.transformer import calibrated_transformers
-from fairspan.runs.subject import batch_budget, open_subject
+from fairspan.runs.embedder import batch_budget
+from fairspan.runs.subject import open_subject
 
 Advance = Callable[[int, int, float], None]
 """Called after a batch with its rows and tokens, and how much of the input they are."""

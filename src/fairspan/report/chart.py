@@ -17,7 +17,7 @@ class Chart:
     Attributes:
         name: also of its file.
         x: the column of places along the axis.
-        y: the column of numbers; `low` and `high` in place of its `estimate` are its interval.
+        y: the column of numbers; `low` and `high` in place of `estimate` are its interval.
         by: the column of what is compared, each with a colour and a shape.
         panel: the column of panels side by side.
         kind: "lines" connect places that have an order; "dots" do not; "rows" are horizontal bars.
@@ -66,8 +66,9 @@ class Chart:
 
     @property
     def ends(self) -> tuple[str, str]:
-        """The columns of both ends of intervals."""
-        return self.y.replace("estimate", "low"), self.y.replace("estimate", "high")
+        """The columns of both ends of intervals, which a frame may lack."""
+        prefix = self.y.removesuffix("estimate")
+        return (f"{prefix}low", f"{prefix}high") if prefix != self.y else ("", "")
 
     def panels(self) -> list[tuple[str, pl.DataFrame]]:
         """The title and the rows of each panel."""

@@ -109,7 +109,7 @@ def _panel(chart: Chart, title: str, rows: pl.DataFrame) -> alt.LayerChart:
     """One pair of axes with its marks."""
     import altair as alt
 
-    base = alt.Chart(alt.Data(values=_records(chart, rows))).encode(
+    base = alt.Chart().encode(
         color=_by_series(alt.Color, chart, COLOURS),
         tooltip=[
             alt.Tooltip("series:N", title=chart.by),
@@ -130,7 +130,9 @@ def _panel(chart: Chart, title: str, rows: pl.DataFrame) -> alt.LayerChart:
         layers = [layer.encode(opacity=faded) for layer in layers]
         layers[0] = layers[0].add_params(chosen)
     height = _height(chart, rows)
-    return alt.layer(*layers, *_rules(chart)).properties(title=title, height=height)
+    data = alt.Data(values=_records(chart, rows))
+    panel = alt.layer(*layers, *_rules(chart), data=data)
+    return panel.properties(title=title, height=height)
 
 
 def _height(chart: Chart, rows: pl.DataFrame) -> int:
@@ -209,7 +211,7 @@ def _bars(chart: Chart, title: str, rows: pl.DataFrame, base: alt.Chart) -> list
     labels = [str(value) for value in rows[chart.x]]
     y = alt.Y("place:N", title=None, sort=labels, axis=alt.Axis(labelLimit=_LONGEST_LABEL))
     x = alt.X("estimate:Q", title=_y_title(chart, title), scale=scale, axis=axis)
-    numbers = alt.Chart(base.data).mark_text(align="right").encode(y=y)
+    numbers = alt.Chart().mark_text(align="right").encode(y=y)
     layers = [
         base.mark_bar(height=14).encode(x=x, y=y),
         numbers.encode(x=alt.value(_ROW_WIDTH * 0.7), text="written:N"),
@@ -288,7 +290,7 @@ def _y_title(chart: Chart, title: str) -> str:
 
 def _ticks(chart: Chart) -> str:
     """How d3 writes the numbers of an axis."""
-    return "~%" if chart.form.endswith("%") else "~r" if chart.form.endswith("d") else "~g"
+    return "~%" if chart.form.endswith("%") else "~g"
 
 
 def _description(chart: Chart) -> str:

@@ -1,6 +1,6 @@
 """A view in the terminal: verdicts first, then charts as bars, then tables that fit the width."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from rich.box import SIMPLE_HEAD
@@ -58,8 +58,7 @@ def print_line(console: Console, text: str, style: str | None = None) -> None:
 
 def print_table(console: Console, table: Table) -> None:
     console.print()
-    for part in tables(table, console.width):
-        console.print(part)
+    console.print(table_of(table))
     for note in table.notes:
         print_line(console, note, style="dim")
 
@@ -132,9 +131,8 @@ def _fitted(label: str, width: int) -> str:
 
 def _written(chart: Chart, row: Mapping[str, Any]) -> str:
     """A number, and its note or its interval."""
-    low, high = (row.get(end) for end in chart.ends)
     if chart.note is None:
-        return with_ends(row[chart.y], low, high, chart.form)
+        return with_ends(row[chart.y], *(row.get(end) for end in chart.ends), form=chart.form)
     return f"{number(row[chart.y], chart.form)} {row[chart.note]}".rstrip()
 
 
@@ -157,46 +155,22 @@ def bar(length: float, zero: float = 0.0) -> str:
     return " " * before + "█" * whole + (_EIGHTHS[rest] if rest else "")
 
 
-def tables(table: Table, width: int = 80) -> list[RenderableType]:
-    """One table, or several below each other where the columns do not fit beside the heads."""
+def table_of(table: Table) -> RenderableType:
+    """A table, whose cells take several lines where it is wider than the terminal."""
     table = cleaned(table)
-    columns = list(table.cells.values())
-    names = [f"{column.group}\n{column.name}".strip() for column in columns]
-    count = len(table.heads)
-    needed = [_column_width(table, count + place, name) for place, name in enumerate(names)]
-    heads = [_head_width(table, place) for place in range(count)]
-    most = _LONGEST_HEAD
-    if sum(heads) + 2 * count + max(needed, default=0) >= width:
-        # Half of the width for the heads at most.
-        most = min(most, max(_SHORTEST_HEAD, width // (2 * max(1, count)) - 2))
-    room = max(_SHORTEST_HEAD, width - sum(min(most, head) + 2 for head in heads) - 1)
-    parts: list[list[int]] = [[]]
-    taken = 0
-    for place, need in enumerate(needed):
-        if parts[-1] and taken + min(room, need) > room:
-            parts.append([])
-            taken = 0
-        parts[-1].append(place)
-        taken += min(room, need)
-    grids = []
-    for part in parts:
-        grid = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
-        for heading in table.headings:
-            grid.add_column(Text(heading), overflow="fold", max_width=most)
-        for place in part:
-            justify: Literal["left", "right"] = (
-                "right" if columns[place].align == "right" else "left"
-            )
-            least = min(room, needed[place]) - 2
-            grid.add_column(Text(names[place]), justify=justify, overflow="fold", min_width=least)
-        _add_rows(grid, table, part)
-        grids.append(grid)
+    columns = table.cells.values()
+    headings = [*table.headings, *(f"{column.group}\n{column.name}".strip() for column in columns)]
+    grid = RichTable(box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for heading, align in zip(headings, table.aligns, strict=True):
+        justify: Literal["left", "right"] = "right" if align == "right" else "left"
+        grid.add_column(Text(heading), justify=justify, overflow="fold")
+    _add_rows(grid, table)
     # Not as the title of the table, which would be broken to its width.
-    return [Group(Text(table.title, overflow="fold"), grids[0]), *grids[1:]]
+    return Group(Text(table.title, overflow="fold"), grid)
 
 
-def _add_rows(grid: RichTable, table: Table, part: Sequence[int]) -> None:
-    """The heads of every row, once for each group, and some of its cells."""
+def _add_rows(grid: RichTable, table: Table) -> None:
+    """The heads of every row, once for each group, and its cells."""
     heads = len(table.heads)
     repeated = iter(table.repeated)
     groups = table.groups
@@ -205,21 +179,5 @@ def _add_rows(grid: RichTable, table: Table, part: Sequence[int]) -> None:
         for row in group:
             count = next(repeated)
             names = [Text(head) for head in ("",) * count + row[count:heads]]
-            texts = [row[heads + place] for place in part]
-            cells = [Text(text, style=COLOURS[tone_of(text)]) for text in texts]
+            cells = [Text(text, style=COLOURS[tone_of(text)]) for text in row[heads:]]
             grid.add_row(*names, *cells, end_section=apart and row is group[-1])
-
-
-def _head_width(table: Table, place: int) -> int:
-    """What a column of heads needs."""
-    texts = [table.headings[place], *(row[place] for row in table.rows)]
-    return min(_LONGEST_HEAD, max(cell_len(text) for text in texts))
-
-
-def _column_width(table: Table, place: int, name: str) -> int:
-    """What a column needs with the gap behind it; one that wraps takes what is left."""
-    longest = max((cell_len(row[place]) for row in table.rows), default=0)
-    if table.aligns[place] == "wrap":
-        longest = min(longest, _LONGEST_HEAD)
-    # A heading may take several lines, one word each.
-    return max([longest, *(cell_len(word) for word in name.split())]) + 2

@@ -28,12 +28,17 @@ def finite(value: Any) -> float | None:
 def number(value: float | None, form: str = ".3f") -> str:
     """A number in a format such as ".3f", ".1%" or ",d", with a true minus sign; a dash if unknown.
 
-    >>> number(-0.12345), number(0.5, ".1%"), number(None)
-    ('−0.123', '50.0\\xa0%', '–')
+    What rounds to zero has no sign.
+
+    >>> number(-0.12345), number(-0.0001, "+.3f"), number(0.5, ".1%"), number(None)
+    ('−0.123', '0.000', '50.0\\xa0%', '–')
     """
     if value is None or not isfinite(value):
         return UNKNOWN
-    return format(value, form).replace("-", "−").replace("%", "\u00a0%")
+    text = format(value, form)
+    if not any(digit in text for digit in "123456789"):
+        text = text.lstrip("+-")
+    return text.replace("-", "−").replace("%", "\u00a0%")
 
 
 def bounds(low: float | None, high: float | None, form: str = ".3f") -> str:
@@ -90,18 +95,6 @@ def printable(text: str) -> str:
     return "".join(
         "\ufffd" if category(sign) in ("Cc", "Cs") and sign not in "\n\t" else sign for sign in text
     )
-
-
-def size_text(size: float) -> str:
-    """A size in a few characters.
-
-    >>> size_text(4.32), size_text(113.2), size_text(61_400_000)
-    ('4.32', '113', '61.4M')
-    """
-    for least, unit, sign in ((9.995e8, 1e9, "G"), (9.995e5, 1e6, "M"), (1e4, 1e3, "k")):
-        if size >= least:
-            return f"{size / unit:.3g}{sign}"
-    return f"{size:.0f}" if size >= 10 else f"{size:.3g}"
 
 
 def model_name(name: str) -> str:

@@ -17,7 +17,6 @@ from fairspan.errors import CorpusError
 
 Floats = NDArray[np.float64]
 Ideal = Sequence[Sequence[float]]
-CHOICES = "ndcg@k, recall@k, mrr, mrr@k, with a whole number k from 1 on, such as ndcg@10"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +33,15 @@ class Metric:
 
 def parse_metric(name: str) -> Metric:
     """The metric called "ndcg@10", "recall@1", "mrr", "mrr@10" and the like."""
-    match = re.fullmatch(r"(ndcg|recall|mrr)(?:@([1-9][0-9]*))?", name)
-    if match is None or (match[1] != "mrr" and match[2] is None):
-        raise CorpusError(f"there is no metric {name!r}: choose from {CHOICES}.")
-    return Metric(match[1], None if match[2] is None else int(match[2]))
+    match = re.fullmatch(r"([a-z]+)(?:@([1-9][0-9]*))?", name)
+    kind = match[1] if match else ""
+    if match is None or kind not in METRICS or not (match[2] or kind in OF_WHOLE_INDEXES):
+        choices = [*(f"{kind}@k" for kind in METRICS), *OF_WHOLE_INDEXES]
+        raise CorpusError(
+            f"there is no metric {name!r}: choose from {', '.join(choices)}, with a whole number k "
+            "from 1 on, such as ndcg@10."
+        )
+    return Metric(kind, None if match[2] is None else int(match[2]))
 
 
 def gains_of(numbers: NDArray[np.int64], relevant: Sequence[Mapping[int, float]]) -> Floats:
@@ -73,6 +77,8 @@ def reciprocal_rank(gains: Floats, _: Ideal, at: int | None = None) -> Floats:
 
 
 METRICS = {"ndcg": ndcg, "recall": recall, "mrr": reciprocal_rank}
+OF_WHOLE_INDEXES = {"mrr"}
+"""Metrics that need no k."""
 
 
 def discounted(gains: Floats) -> Floats:

@@ -45,7 +45,7 @@ def settings_of(header: Header) -> Pairs:
     window = ""
     if inside is not None:
         window = f"{inside.window:,} {header.token_unit}" if inside.window else "any length"
-    if len({treated.window for treated in header.windows or ()}) > 1:
+    if len({treated.window for treated in header.windows}) > 1:
         window += "; shorter under some treatments: see the notes"
     precision = [] if inside is None else filter(None, (inside.dtype, inside.device))
     machine = header.machine

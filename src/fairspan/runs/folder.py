@@ -15,6 +15,7 @@ from fairspan.report.files import write_file
 HEADER = "run.json"
 ROWS = "rows.parquet"
 LOCK = ".lock"
+DEFAULT_RUNS = Path("fairspan-runs")
 
 
 def write_calibration(folder: Path, calibration: Calibration) -> None:

@@ -6,7 +6,8 @@ from fairspan.calibration.level import CommonDirection, fit_level
 from fairspan.calibration.treatment import PLAIN, Treatment, as_treatment
 from fairspan.encoding.encoder import Text
 from fairspan.model.level import general_texts
-from fairspan.runs.subject import Embed, Pair, Subject
+from fairspan.runs.embedder import Embed, Pair
+from fairspan.runs.subject import Subject
 
 
 def level_pairs(subject: Subject, treatment: Treatment) -> list[Pair]:

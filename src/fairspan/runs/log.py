@@ -1,10 +1,9 @@
-"""`RunLog`: one folder per run, with `run.json` and `rows.parquet` (every value)."""
+"""`RunLog`: what a run left on disk, `run.json` and `rows.parquet`, and what its study shows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,42 +13,57 @@ import polars as pl
 
 from fairspan.errors import FairspanError, first_line
 from fairspan.report.cleaning import changed
-from fairspan.report.files import write_file, write_whole
+from fairspan.report.files import write_file
 from fairspan.report.frames import to_records
 from fairspan.report.page import Part, json_download, make_page, row_download
 from fairspan.report.render import require_page
 from fairspan.report.result import Result
 from fairspan.report.view import View
+from fairspan.runs.entries import as_json
 from fairspan.runs.facts import facts_of, places_of, settings_of
-from fairspan.runs.folder import HEADER, ROWS, writing
-from fairspan.runs.header import FORMAT, Header, Timings, now, read_header
-from fairspan.runs.identity import key_of, run_prefix
-from fairspan.runs.options import StudyOptions, as_json
-from fairspan.runs.rows import SCHEMA
+from fairspan.runs.folder import HEADER, ROWS
+from fairspan.runs.header import FORMAT, Header, read_header
+from fairspan.runs.options import Analysis
 
-DEFAULT_RUNS = Path("fairspan-runs")
 _UNFINISHED = {"running": "has not finished", "interrupted": "was interrupted", "failed": "failed"}
 # Bytes of a page for raw rows: a page that is mailed stays under five million.
 ROOM_FOR_ROWS = 2_500_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogKind:
+    """What the logs of a study have in common.
+
+    Attributes:
+        schema: the columns of their rows, which may have more.
+        analysis: options that only analyse rows.
+        view: everything that a log has to show, made from its rows and its analysis.
+    """
+
+    schema: Mapping[str, pl.DataType]
+    view: Callable[[RunLog], View]
+    analysis: type[Analysis] = Analysis
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RunLog(Result):
     """What a run left on disk, and what its study shows of it.
 
-    `rows` has one measured value per row; see `fairspan.runs.rows.SCHEMA`.
+    Attributes:
+        rows: one measured value per row, in the columns of its study.
+        analysis: how they are analysed.
     """
 
     folder: Path
     header: Header
     rows: pl.DataFrame
-    show: Callable[[RunLog], View]
+    kind: LogKind
+    analysis: Any
 
     @cached_property
     def view(self) -> View:
         """Statistics, charts and tables, made from the rows when first asked for."""
-        with explained(self.folder):
-            view = self.show(self)
+        view = self.kind.view(self)
         return replace(view, notes=(self.unfinished, *view.notes)) if self.unfinished else view
 
     @property
@@ -66,7 +80,8 @@ class RunLog(Result):
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        return self.header.spec
+        """What was asked, with the analysis that is shown."""
+        return {**self.header.spec, **as_json(self.analysis)}
 
     @property
     def model(self) -> str:
@@ -74,7 +89,7 @@ class RunLog(Result):
 
     @property
     def notes(self) -> list[str]:
-        return self.header.notes
+        return list(self.header.notes)
 
     @property
     def treatments(self) -> list[str]:
@@ -124,135 +139,63 @@ class RunLog(Result):
 
     def part(self) -> Part:
         """The run as a part of a page, without local paths."""
-        with explained(self.folder):
-            places = places_of(self.header, self.folder)
+        places = places_of(self.header, self.folder)
 
-            def shared(text: str) -> str:
-                for place, name in places.items():
-                    text = text.replace(place, name)
-                return text
+        def shared(text: str) -> str:
+            for place, name in places.items():
+                text = text.replace(place, name)
+            return text
 
-            statistics = {name: value for name, value in self.to_dict().items() if name != "folder"}
-            rows = self.rows.with_columns(pl.col("model").replace(places))
-            return Part(
-                view=changed(self.view, shared) if places else self.view,
-                facts=facts_of(self.header),
-                settings=settings_of(self.header),
-                spec=json.dumps(changed(self.spec, shared), ensure_ascii=False, indent=2),
-                downloads=(
-                    row_download(self.run, rows, ROOM_FOR_ROWS),
-                    json_download(
-                        f"{self.run}-statistics.json",
-                        "statistics (JSON)",
-                        changed(statistics, shared),
-                    ),
-                ),
-            )
+        statistics = {name: value for name, value in self.to_dict().items() if name != "folder"}
+        file = f"{self.run}-statistics.json"
+        return Part(
+            view=changed(self.view, shared) if places else self.view,
+            facts=facts_of(self.header),
+            settings=settings_of(self.header),
+            spec=json.dumps(changed(self.spec, shared), ensure_ascii=False, indent=2),
+            downloads=(
+                row_download(self.run, self.rows, ROOM_FOR_ROWS),
+                json_download(file, "statistics (JSON)", changed(statistics, shared)),
+            ),
+        )
 
 
-def known_log(options: StudyOptions, show: Callable[[RunLog], View]) -> RunLog | None:
-    """The complete log that was written for these very options, if it exists and is wanted."""
-    key = None if options.fresh else key_of(options)
-    if key is None:
-        return None
-    folders = [Path(options.out or "")]
-    if options.out is None:
-        prefix = run_prefix(options.verb, options.model_name)
-        folders = sorted(DEFAULT_RUNS.glob(f"{prefix}-????????"))
-    for folder in folders:
-        # What cannot be read is for the run itself to report.
-        with suppress(FairspanError):
-            header = read_header(folder)
-            if header.key == key and header.complete:
-                return read_log(folder, show)
-    return None
-
-
-def read_log(folder: Path | str, show: Callable[[RunLog], View]) -> RunLog:
-    """The log of one run, given its folder or the run.json in it."""
+def read_log(folder: Path | str, kind: LogKind, **analysis: Any) -> RunLog:
+    """The log of one run, by its folder or the run.json in it; analysed as it was, or otherwise."""
     folder = folder_of(folder)
     header = read_header(folder)
     if not header.rows:
         raise FairspanError(
             f"the run {folder} is {header.status} and has no rows yet: run its command again."
         )
-    with explained(folder):
-        rows = pl.read_parquet(folder / ROWS, glob=False)
-        for name, kind in SCHEMA.items():
-            if rows.schema.get(name) != kind:
-                raise ValueError(f"{ROWS} lacks the column {name} as it was")
-        if len(rows) < header.rows:
-            raise ValueError(f"{ROWS} has {len(rows)} of {header.rows} rows")
-        # A crash between the two files leaves rows that the header does not know of yet.
-        log = RunLog(folder, header, rows.head(header.rows), show)
-        _ = log.measured
-    return log
+    analysed = kind.analysis.read(header.analysis, **analysis)
+    # A crash between the two files leaves rows that the header does not know of yet.
+    rows = _read_rows(folder, kind.schema, header.rows).head(header.rows)
+    return RunLog(folder, header, rows, kind, analysed)
 
 
-@contextmanager
-def explained(folder: Path) -> Iterator[None]:
-    """Turn any error of using a log into one line."""
+def _read_rows(folder: Path, schema: Mapping[str, pl.DataType], least: int) -> pl.DataFrame:
+    """The rows of a folder; raise if they are not those that its header is of."""
+    reason = ""
     try:
-        yield
-    except FairspanError:
-        raise
-    except Exception as error:
+        rows = pl.read_parquet(folder / ROWS, glob=False)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = f"{type(error).__name__}: {first_line(error)}"
+    else:
+        missing = [name for name, kind in schema.items() if rows.schema.get(name) != kind]
+        if missing:
+            reason = f"{ROWS} lacks the column {missing[0]} as it was"
+        elif len(rows) < least:
+            reason = f"{ROWS} has {len(rows)} of {least} rows"
+    if reason:
         raise FairspanError(
-            f"the log {folder} cannot be used ({type(error).__name__}: {first_line(error)}): its "
-            "files were changed since they were written, or this is a fault of fairspan. Run the "
-            "command again with fresh."
-        ) from error
+            f"the log {folder} cannot be used ({reason}): its files were changed since they were "
+            "written. Run its command again."
+        )
+    return rows
 
 
 def folder_of(path: Path | str) -> Path:
     """The folder of a run, which may be given by its run.json."""
     path = Path(path)
     return path.parent if path.name == HEADER else path
-
-
-class LogWriter:
-    """Writes a run's folder. Every write replaces a whole file, so a crash leaves the one before.
-
-    A complete log is kept until its replacement is complete, and one that was interrupted until the
-    replacement has rows.
-    """
-
-    def __init__(self, folder: Path, header: Header) -> None:
-        self.folder = folder
-        self.header = header
-        before = read_header(folder) if (folder / HEADER).exists() else None
-        self._waits = before is not None and before.complete
-        self._keeps_rows = before is not None and before.rows > 0
-        self._tables: list[pl.DataFrame] = []
-        self._write_header()
-
-    @property
-    def rows(self) -> pl.DataFrame:
-        return pl.concat(self._tables)
-
-    def add(self, rows: pl.DataFrame) -> None:
-        self._tables.append(rows)
-        self._keeps_rows = False
-        if not self._waits:
-            self._write(ROWS, self.rows.write_parquet)
-        self.header = replace(self.header, rows=self.header.rows + len(rows))
-        self._write_header()
-
-    def finish(self, status: str, timings: Timings, error: str | None = None) -> None:
-        self.header = replace(
-            self.header, status=status, finished=now(), error=error, timings=timings
-        )
-        if self._waits and status == "complete":
-            self._write(ROWS, self.rows.write_parquet)
-            self._waits = False
-        self._write_header()
-
-    def _write_header(self) -> None:
-        if self._waits or self._keeps_rows:
-            return
-        text = json.dumps(self.header.to_json(), indent=2, ensure_ascii=False) + "\n"
-        self._write(HEADER, lambda partial: partial.write_text(text, "utf-8"))
-
-    def _write(self, name: str, write: Callable[[Path], Any]) -> None:
-        with writing(self.folder):
-            write_whole(self.folder / name, write)

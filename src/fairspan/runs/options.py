@@ -1,23 +1,26 @@
 """`StudyOptions`: everything that is asked of a study, as one frozen value.
 
 The call, the log and the identity of a study follow from it. A study adds its fields in a subclass;
-a field that names something to read is declared with `source`.
+a field that names something to read is declared with `source`. Options that only analyse rows are
+fields of an `Analysis`, which the subclass inherits as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields, is_dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from fairspan.calibration.treatment import (
     CLOSED_TREATMENTS,
     DEFAULT_TREATMENTS,
     Treatment,
 )
+from fairspan.errors import DesignError
 from fairspan.model.source import DEFAULT_MODEL, Loading, find_model
+from fairspan.runs.entries import as_json
 
 if TYPE_CHECKING:
     from fairspan.encoding.encoder import AnyModel
@@ -28,8 +31,28 @@ DISPLAY_ONLY = frozenset({"out", "store", "batch_tokens", "fresh", "progress"})
 """Options that say where to compute a result and how to show it, and do not decide it."""
 
 
+AnyAnalysis = TypeVar("AnyAnalysis", bound="Analysis")
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Options that only analyse rows: they can change without measuring again."""
+
+    @classmethod
+    def read(cls: type[AnyAnalysis], asked: Mapping[str, Any], **changes: Any) -> AnyAnalysis:
+        """What a run was asked, with changes; raise for what this study does not have."""
+        names = [option.name for option in fields(cls)]
+        for name in changes:
+            if name not in names:
+                raise DesignError(
+                    f"{name} is no option of this analysis: it has {', '.join(names) or 'none'}."
+                )
+        values = {name: value for name, value in asked.items() if name in names}
+        return cls(**{**values, **changes})
+
+
 def source(default: str | None = None) -> Any:
-    """A field that names something to read: the key has its files, and pages hide its path."""
+    """A field that names something to read: pages hide its path."""
     return field(default=default, metadata={"source": True})
 
 
@@ -60,6 +83,7 @@ class StudyOptions:
     """
 
     verb: ClassVar[str]
+    analysed: ClassVar[type[Analysis]] = Analysis
     model: AnyModel = None
     _: KW_ONLY
     name: str | None = None
@@ -95,15 +119,21 @@ class StudyOptions:
         raise NotImplementedError
 
     @property
+    def analysis(self) -> Analysis:
+        """How rows are analysed."""
+        kind = self.analysed
+        return kind(**{option.name: getattr(self, option.name) for option in fields(kind)})
+
+    @property
     def asked(self) -> dict[str, Any]:
-        """What this study was asked for besides the model, as JSON holds it."""
+        """What this study was asked to measure besides the model, as JSON holds it."""
         common = {option.name for option in fields(StudyOptions)}
         return self._as_json(common)
 
     @property
     def decisive(self) -> dict[str, Any]:
-        """All options that decide a result, as JSON holds them, but for the model itself."""
-        return {"verb": self.verb, **self._as_json(DISPLAY_ONLY | {"model"})}
+        """All options that decide the rows, as JSON holds them, but for the model itself."""
+        return self._as_json(DISPLAY_ONLY | {"model"})
 
     @property
     def unused(self) -> set[str]:
@@ -111,8 +141,8 @@ class StudyOptions:
         return set()
 
     def _as_json(self, omitted: Collection[str]) -> dict[str, Any]:
-        names = [option.name for option in fields(self)]
-        names = [name for name in names if name not in {*omitted, *self.unused}]
+        omitted = {*omitted, *self.unused, *(option.name for option in fields(self.analysed))}
+        names = [option.name for option in fields(self) if option.name not in omitted]
         values = {name: as_json(getattr(self, name)) for name in names}
         return {**values, "treatments": as_json(self.all_treatments)}
 
@@ -139,28 +169,6 @@ class StudyOptions:
     @property
     def model_name(self) -> str:
         return self.name or named(self.model)
-
-
-def as_json(value: Any) -> Any:
-    """A value as JSON holds it; see `fairspan.runs.header` for the fields of dataclasses."""
-    if isinstance(value, str | int | float | bool | None):
-        return value
-    if hasattr(value, "to_dict"):
-        return value.to_dict()
-    if is_dataclass(value):
-        entries: dict[str, Any] = {}
-        for entry in fields(value):
-            item = getattr(value, entry.name)
-            if entry.metadata.get("inline"):
-                entries |= as_json(item or {})
-            elif item is not None or not entry.metadata.get("optional"):
-                entries[entry.name] = as_json(item)
-        return entries
-    if isinstance(value, Mapping):
-        return {str(key): as_json(item) for key, item in value.items()}
-    if isinstance(value, Sequence | set | frozenset):
-        return [as_json(item) for item in value]
-    return str(value)
 
 
 def named(model: Any) -> str:

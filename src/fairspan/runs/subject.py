@@ -1,164 +1,37 @@
-"""`Subject`: the model under study, loaded in one place; `Treated`: it under one treatment."""
+"""`Subject`: the model under study, opened in one place from whatever a user has."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.calibration import PRESETS, Calibration, Side
 from fairspan.calibration.level import CommonDirection
-from fairspan.calibration.treatment import CHUNK_TOKENS, PLAIN, Treatment
+from fairspan.calibration.treatment import PLAIN, Treatment
 from fairspan.design.lengths import TokenCounter
-from fairspan.encoding.chunks import ChunkEncoder, chunk_tokens
-from fairspan.encoding.encoder import (
-    AnyModel,
-    Encoder,
-    Encodes,
-    ModelEncoder,
-    ObjectEncoder,
-    Text,
-    identity_of,
-)
-from fairspan.encoding.endpoint import BATCH_CHARACTERS, Endpoint
-from fairspan.encoding.fill import Tally, fill, unasked
-from fairspan.encoding.store import Store
+from fairspan.encoding.encoder import AnyModel, Encodes, identity_of
+from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.tokens import Characters, counter_of, prompt_of, window_of
-from fairspan.errors import DesignError, UnsupportedModel, require_whole
-from fairspan.model.build import common_direction
+from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model.card import places_of
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL, Loading, load_with_limit
 from fairspan.model.source import PACKAGE
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.window import ANY_LENGTH
+from fairspan.runs.hashing import vector_prefix
 from fairspan.runs.header import EndpointInfo, ModelInfo, TransformerInfo
-from fairspan.runs.identity import vector_prefix
 from fairspan.runs.options import named
 from fairspan.runs.progress import Progress, Silent
+from fairspan.runs.treated import Treated
 
 _TEXTS: dict[Side, str] = {"document": "documents", "query": "queries"}
-Pair = tuple[Encoder, Sequence[Text]]
-"""Texts with what embeds them."""
-Embed = Callable[[Encoder, Sequence[Text]], np.ndarray]
-"""[texts, dimension], the vectors of texts."""
-
-CHUNK_CHARACTERS = 4 * CHUNK_TOKENS
-"""A chunk's length for a model without a tokenizer: English has about four characters per token."""
-
-
-@dataclass(frozen=True)
-class Embedder:
-    """Embeds what a store does not have, `budget` tokens in a batch.
-
-    Attributes:
-        filled: the keys of vectors that the run has asked for, which are counted once.
-    """
-
-    store: Store
-    budget: int
-    tally: Tally
-    progress: Progress
-    filled: set[bytes] = field(default_factory=set, kw_only=True)
-
-    def embed(self, encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
-        """[texts, dimension], their vectors, from the store or computed."""
-        self.fill(encoder, texts)
-        return np.stack(self.read([encoder.key(text) for text in texts]))
-
-    def fill(self, encoder: Encoder, texts: Sequence[Text]) -> None:
-        """Embed the texts that this run has not asked for before."""
-        new = unasked(encoder, texts, self.filled)
-        advance = self.progress.advance
-        fill(encoder, new, self.store, budget=self.budget, tally=self.tally, progress=advance)
-
-    def read(self, keys: Sequence[bytes]) -> list[np.ndarray]:
-        vectors = self.store.get(keys)
-        return [vectors[key] for key in keys]
-
-
-@dataclass(frozen=True)
-class Treated:
-    """A model under a treatment.
-
-    Attributes:
-        model: what is calibrated.
-        fingerprint: what the keys of its vectors begin with.
-        normalise: whether chunks and their mean are set to length 1, for comparison by cosine.
-        directions: what is known of those of the subject, by the prompt of documents.
-    """
-
-    model: SentenceTransformer | Encodes
-    fingerprint: str
-    treatment: Treatment
-    prompts: Mapping[str, str]
-    normalise: bool
-    directions: dict[str, CommonDirection]
-
-    @cached_property
-    def documents(self) -> Encoder:
-        return self._encoder(self.treatment.for_documents)
-
-    @cached_property
-    def segments(self) -> Encoder:
-        """Of segments that are embedded alone."""
-        return self._encoder(self.treatment.for_segments)
-
-    @cached_property
-    def queries(self) -> Encoder:
-        return self._encoder(self.treatment.for_queries, side="query")
-
-    def _encoder(self, calibration: Calibration, side: Side = "document") -> Encoder:
-        """What embeds the texts of a side under a calibration."""
-        prompt = self.prompts[side]
-        chunked = self.treatment.chunks and side == "document"
-        by_segments = self.treatment.by_segments and side == "document"
-        if isinstance(self.model, SentenceTransformer):
-            counter: TokenCounter = counter_of(self.model, prompt)
-            size = self.treatment.chunk_size()
-            encoder: Encoder = ModelEncoder(
-                self.model,
-                calibration,
-                prompt=prompt,
-                fingerprint=self.fingerprint,
-                side=side,
-                by_segments=by_segments and calibration.acts and not chunked,
-                common=self.common if calibration.on(side).level else None,
-            )
-        else:
-            counter = Characters(prompt)
-            size = self.treatment.chunk_size(CHUNK_CHARACTERS)
-            encoder = ObjectEncoder(self.model, prompt, side)
-        if not chunked:
-            return encoder
-        # A model that is not loaded gives plain vectors of chunks.
-        is_level = calibration.on(side).level and encoder.common is None
-        return ChunkEncoder(
-            encoder,
-            counter,
-            chunk_tokens(size, counter),
-            normalise=self.normalise,
-            by_segments=by_segments,
-            common=self.common if is_level else None,
-        )
-
-    @property
-    def common(self) -> CommonDirection:
-        """What vectors are made level with, found once for each prompt of documents.
-
-        Raises:
-            FairspanError: if the model has none, or cannot be read plain.
-        """
-        prompt = self.prompts["document"]
-        if prompt not in self.directions:
-            self.directions[prompt] = common_direction(self.model, prompt=prompt)
-        return self.directions[prompt]
 
 
 @dataclass(frozen=True)
@@ -303,7 +176,7 @@ class Subject:
             similarity=self.similarity,
             device=str(self.model.device),
             dtype=self.dtype,
-            calibrations=self.calibrations,
+            calibrations=tuple(self.calibrations),
             parameters=sum(weight.numel() for weight in self.model.parameters()),
         )
         return ModelInfo(self.name, self.fingerprint, prompts, transformer)
@@ -339,24 +212,14 @@ def _answered(endpoint: Endpoint) -> EndpointInfo:
     """What is known of an endpoint so far."""
     received = endpoint.received
     return EndpointInfo(
-        endpoint=endpoint.url,
+        url=endpoint.url,
         dimensions=received.dimension or endpoint.dimensions,
         body=endpoint.body,
         query_body=endpoint.query_body,
-        answers_name=list(received.models),
+        answers_name=tuple(received.models),
         requests=received.requests,
         prompt_tokens=received.tokens,
     )
-
-
-def batch_budget(model: SentenceTransformer | Encodes, batch_tokens: int | None = None) -> int:
-    """Tokens in a batch, padding included; for an endpoint characters, at most one request's."""
-    if batch_tokens is not None:
-        require_whole("batch_tokens", batch_tokens)
-    if isinstance(model, Endpoint):
-        return min(batch_tokens or BATCH_CHARACTERS, BATCH_CHARACTERS)
-    on_gpu = getattr(getattr(model, "device", None), "type", "cpu") == "cuda"
-    return batch_tokens or (65536 if on_gpu else 4096)
 
 
 def open_subject(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # reports read these words and need no model
 
 def windows_of(
     subject: Subject, treatments: Sequence[Treatment], lengths: Mapping[str, Sequence[int]]
-) -> list[WindowInfo]:
+) -> tuple[WindowInfo, ...]:
     """One entry for each treatment and kind of text, given the lengths of texts by kind."""
     windows = []
     for treatment in treatments:
@@ -22,7 +22,7 @@ def windows_of(
             window = subject.window(treatment, "documents" if texts == "evidence" else texts)
             cut = sum(window is not None and length > window for length in tokens)
             windows.append(WindowInfo(treatment.name, texts, window, len(tokens), cut))
-    return windows
+    return tuple(windows)
 
 
 def window_notes(windows: Sequence[WindowInfo], unit: str) -> list[str]:

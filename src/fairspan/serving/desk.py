@@ -21,7 +21,8 @@ from fairspan.model.level import level_of
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.model.window import Window, set_window
 from fairspan.report.text import model_name
-from fairspan.runs.subject import Subject, Treated, open_subject
+from fairspan.runs.subject import Subject, open_subject
+from fairspan.runs.treated import Treated
 from fairspan.studies.inspect.lens import focus
 from fairspan.studies.inspect.run import look_through
 from fairspan.studies.inspect.view import Inspection

@@ -1,1 +1,1 @@
-"""Numbers on arrays: least squares, clustered errors, bootstraps, verdicts. No model, no file."""
+"""Numbers on arrays: means, slopes, clustered errors, verdicts. No model, no file."""

@@ -9,6 +9,7 @@ from fairspan.errors import DesignError
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,22 +18,6 @@ class Groups:
 
     codes: Codes
     count: int
-
-    def sums(self, values: Floats) -> Floats:
-        """Sums of values[N] or values[N, K] over each group."""
-        if values.ndim > 1:
-            return np.stack([self.sums(column) for column in values.T], axis=1)
-        sums = np.bincount(self.codes, weights=values, minlength=self.count)
-        return sums.astype(np.float64, copy=False)
-
-    def by_position(self, positions: Codes, n: int, values: Floats | None = None) -> Floats:
-        """Sums [count, n] of values[N] by group and position; without values, numbers of rows."""
-        cells = self.codes * n + positions - 1
-        return np.bincount(cells, values, self.count * n).reshape(self.count, n).astype(np.float64)
-
-    def at(self, rows: Codes) -> "Groups":
-        """The labels of some rows."""
-        return Groups(self.codes[rows], self.count)
 
 
 def group(labels: ArrayLike) -> Groups:
@@ -59,7 +44,13 @@ def crossed(first: Groups, second: Groups) -> Groups:
     return group(first.codes * second.count + second.codes)
 
 
-def round_up(number: int) -> int:
+def share(sums: Floats, counts: Floats) -> Floats:
+    """sums / counts, NaN for counts of 0."""
+    return np.asarray(np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0))
+
+
+def round_up(number: float) -> int:
     """Round up to two significant digits: an estimated sample size is no more precise."""
-    unit: int = 10 ** max(0, len(str(number)) - 2)
-    return -(-number // unit) * unit
+    whole = int(np.ceil(number))
+    unit: int = 10 ** max(0, len(str(whole)) - 2)
+    return -(-whole // unit) * unit

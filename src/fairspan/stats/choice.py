@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairspan.stats.intervals import Interval
+from fairspan.stats.estimates import Estimates
 from fairspan.stats.queries import query_changes
 
 
@@ -16,7 +16,7 @@ class CrossCheck:
     choice, so that none judges what it chose."""
 
     preferred: tuple[str, str]
-    gain: Interval
+    gain: Estimates[float]
 
 
 def prefer(quality: Mapping[str, float], distances: Mapping[str, float], margin: float) -> str:
@@ -50,5 +50,5 @@ def cross_check(
         for half in (first, ~first)
     ]
     crossed = np.where(first, arms[chosen[1]], arms[chosen[0]])
-    (gain,) = query_changes(arms[plain], crossed, np.zeros(len(places), int), clusters)
-    return CrossCheck((chosen[0], chosen[1]), gain)
+    changes = query_changes(arms[plain], crossed, np.zeros(len(places), int), clusters)
+    return CrossCheck((chosen[0], chosen[1]), changes[0])

@@ -1,7 +1,4 @@
-"""Tail areas and quantiles of t, F and the normal, and Holm's correction.
-
-Infinite degrees of freedom mean the normal and chi-square.
-"""
+"""Tail areas and quantiles of t, and Holm's correction. Infinite degrees of freedom: the normal."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,13 +15,6 @@ def t_below(statistic: ArrayLike, freedom: ArrayLike) -> Floats:
 def t_quantile(probability: ArrayLike, freedom: ArrayLike) -> Floats:
     """The t with P(T ≤ t) = probability."""
     return np.asarray(special.stdtrit(freedom, probability))
-
-
-def f_above(statistic: float, numerator: float, denominator: float) -> float:
-    """P(F ≥ statistic); with an infinite denominator, of chi-square over its degrees of freedom."""
-    if np.isfinite(denominator):
-        return float(special.fdtrc(numerator, denominator, statistic))
-    return float(special.chdtrc(numerator, numerator * statistic))
 
 
 def t_ratio(difference: ArrayLike, standard_error: ArrayLike) -> Floats:

@@ -1,44 +1,35 @@
 """Tests against a margin, and their verdicts. "fair" claims equivalence, so it has to be shown."""
 
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fairspan.stats.arrays import Floats, round_up
-from fairspan.stats.contrasts import Robust
+from fairspan.stats.arrays import Flags, Floats, round_up
 from fairspan.stats.distributions import holm, t_below, t_quantile, t_ratio
-from fairspan.stats.intervals import Interval
+from fairspan.stats.estimates import Estimates
 
 Kind = Literal["fair", "biased", "inconclusive"]
-_WORST: tuple[Kind, ...] = ("biased", "inconclusive", "fair")
+WORST: tuple[Kind, ...] = ("biased", "inconclusive", "fair")
 LEVEL = 0.95
 POWER = 0.8
-MOST = 100_000
-# Points of the numerical integration over the results of a later run.
-NODES = 4000
+MOST = 100
+"""Times as many clusters as there are: more are not realistic."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compared:
-    """A family of J differences with one verdict, each a row of weights[J, K] on a fit.
+    """A family of J differences with one verdict, from a number of sets.
 
     With `either_way`, a verdict names the larger of two first; `scope` is what it is limited to.
     """
 
-    robust: Robust
-    weights: Floats
+    differences: Estimates[Floats]
     names: Sequence[tuple[str, str]]
     sets: int
     scope: str = ""
     either_way: bool = False
-
-    @property
-    def estimate(self) -> Floats:
-        return self.robust.estimates(self.weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +40,8 @@ class Verdict:
         worst: which difference is largest, among the significant ones if biased.
         estimate, low, high: its plain 95 % interval, as in tables and figures. The decision itself
             is stricter for "biased" (Holm) and uses the usual 90 % for "fair".
+        sets_needed: how many sets in all would decide, None if no realistic number would, or if
+            nothing is open.
         measure: what is done to a segment: "represented" or "retained".
     """
 
@@ -71,24 +64,27 @@ class Verdict:
         needed = 0.0
         if self.kind == "inconclusive":
             needed = np.inf if self.sets_needed is None else self.sets_needed
-        return _WORST.index(self.kind), -needed, -abs(self.estimate)
+        return WORST.index(self.kind), -needed, -abs(self.estimate)
 
-    def sentence(self) -> str:
-        """Such as "biased: position 4 is 0.09 less represented than position 1 [−0.10, −0.08]"."""
+    def sentence(self, sets: str = "") -> str:
+        """Why, such as "position 4 is 0.09 less represented than position 1 [−0.10, −0.08]".
+
+        `sets` is what to type for `--sets`, if that is not `sets_needed`.
+        """
         if self.kind == "fair":
-            return f"fair within ±{self.margin:g}" + (f" {self.scope}" if self.scope else "")
+            return f"within ±{self.margin:g}" + (f" {self.scope}" if self.scope else "")
         if self.kind == "biased":
             digits = self._digits
             size = f"{abs(self.estimate):.{digits}f}"
             than = f"{'less' if self.estimate < 0 else 'more'} {self.measure} than {self.against}"
             ends = f"[{self.low:.{digits}f}, {self.high:.{digits}f}]".replace("-", "−")
-            return f"biased: {self.subject} is {size} {than} {ends}"
+            return f"{self.subject} is {size} {than} {ends}"
+        if np.isnan(self.low):
+            return f"too few sets for an interval of {self.subject} against {self.against}"
         if self.sets_needed is None:
             close = f"{self.subject} against {self.against} is too close to the margin"
-            none = "no realistic number of sets would decide"
-            return f"inconclusive: {close} of ±{self.margin:g}; {none}"
-        sets = "set" if self.sets_needed == 1 else "sets"
-        return f"inconclusive: about {round_up(self.sets_needed)} more {sets} would decide"
+            return f"{close} of ±{self.margin:g}: no realistic number of sets would decide it"
+        return f"`--sets {sets or self.sets_needed}` would decide it"
 
     @property
     def _digits(self) -> int:
@@ -101,17 +97,23 @@ class Verdict:
         return digits
 
 
-def equivalence(compared: Compared, margin: float) -> tuple[Floats, Floats]:
-    """Both tests of each difference, as p-values [J] and [J].
+def p_inside(differences: Estimates[Any], margin: float) -> Floats:
+    """p values [J] against |difference| ≥ margin: two one-sided tests (TOST).
 
-    The first is against |difference| ≥ margin (TOST). To be fair, all must be small: an
-    intersection-union test, which needs no correction. The second is against |difference| ≤ margin,
-    two-sided. One is enough to be biased, so it needs a correction over all that are tested.
+    To be fair, all must be small: an intersection–union test, which needs no correction.
     """
-    below_floor, above_floor = compared.robust.tails(compared.weights, -margin)
-    below_roof, above_roof = compared.robust.tails(compared.weights, margin)
-    beyond = np.minimum(1, 2 * np.minimum(below_floor, above_roof))
-    return np.maximum(above_floor, below_roof), beyond
+    beyond = np.abs(differences.estimate) - margin
+    return t_below(t_ratio(beyond, differences.standard_error), differences.degrees_of_freedom)
+
+
+def p_outside(differences: Estimates[Any], margin: float) -> Floats:
+    """p values [J] against |difference| ≤ margin, two-sided.
+
+    One that is small is enough to be biased, so it needs a correction over all that are tested.
+    """
+    inside = margin - np.abs(differences.estimate)
+    tail = t_below(t_ratio(inside, differences.standard_error), differences.degrees_of_freedom)
+    return np.minimum(1, 2 * tail)
 
 
 def decide(
@@ -123,35 +125,32 @@ def decide(
     significantly more, after Holm's correction over all families, so that the chance of any wrong
     "biased" is at most 5 %.
     """
-    tests = [equivalence(family, margin) for family in families]
-    ends = np.cumsum([len(beyond) for _, beyond in tests])
-    corrected = holm(np.concatenate([beyond for _, beyond in tests]))
-    outside = np.split(corrected < 1 - LEVEL, ends[:-1])
+    tests = [p_outside(family.differences, margin) for family in families]
+    ends = np.cumsum([len(test) for test in tests])
+    outside = np.split(holm(np.concatenate(tests)) < 1 - LEVEL, ends[:-1])
     # Holm's next step is over what is not yet rejected.
     comparisons = sum(int((~rejected).sum()) for rejected in outside)
     return [
-        _verdict(family, margin, within < 1 - LEVEL, rejected, comparisons, measure)
-        for family, (within, _), rejected in zip(families, tests, outside, strict=True)
+        _verdict(family, margin, rejected, comparisons, measure)
+        for family, rejected in zip(families, outside, strict=True)
     ]
 
 
 def _verdict(
-    family: Compared,
-    margin: float,
-    inside: NDArray[np.bool_],
-    outside: NDArray[np.bool_],
-    comparisons: int,
-    measure: str,
+    family: Compared, margin: float, outside: Flags, comparisons: int, measure: str
 ) -> Verdict:
-    """The verdict on differences that are significantly inside[J] or outside[J] the margin."""
-    kinds = tuple(map(_kind, inside, outside))
-    kind = _kind(bool(inside.all()), bool(outside.any()))
-    worst = int(np.where(outside | (kind != "biased"), np.abs(family.estimate), -1.0).argmax())
-    shown = family.robust.contrasts(family.weights)[worst]
+    """The verdict on differences of which those `outside` [J] are significantly beyond it."""
+    differences = family.differences
+    inside = p_inside(differences, margin) < 1 - LEVEL
+    kinds = tuple(map(kind_of, inside, outside))
+    kind = kind_of(bool(inside.all()), bool(outside.any()))
+    sizes = np.abs(np.nan_to_num(differences.estimate))
+    worst = int(np.where(outside | (kind != "biased"), sizes, -1.0).argmax())
     needed = None
     if kind == "inconclusive":
-        needed = further_sets(family, margin, comparisons=comparisons)
+        needed = clusters_to_judge(differences, margin, family.sets, comparisons)
     names = family.names[worst]
+    shown = differences[worst]
     ends = (shown.estimate, shown.low, shown.high)
     if family.either_way and shown.estimate < 0:
         names = names[::-1]
@@ -159,94 +158,61 @@ def _verdict(
     return Verdict(kind, kinds, margin, worst, *names, *ends, needed, measure, family.scope)
 
 
-def _kind(inside: bool, outside: bool) -> Kind:
+def judge_change(change: Estimates[float], margin: float, changes: int = 1) -> Kind:
+    """Whether a change is within ±margin, by the tests of `decide`.
+
+    If one of several `changes` is enough for a verdict of "biased", they share its 5 %.
+    """
+    inside = p_inside(change, margin) < 1 - LEVEL
+    outside = p_outside(change, margin) < (1 - LEVEL) / changes
+    return kind_of(bool(inside), bool(outside))
+
+
+def kind_of(inside: bool, outside: bool) -> Kind:
     if outside:
         return "biased"
     return "fair" if inside else "inconclusive"
 
 
-def further_sets(compared: Compared, margin: float, *, comparisons: int) -> int | None:
-    """Further sets for the decision that the estimates point to, in 80 % of cases.
-
-    It takes the estimates as the truth and new sets to be like those seen. The chance of a decision
-    over all comparisons at once has no closed form: it is integrated over fixed points.
-    """
-    seen = compared.sets
-    estimate = compared.estimate
-    weights = compared.weights
-    covariance = weights @ compared.robust.covariance @ weights.T
-    freedom_seen = compared.robust.degrees_of_freedom(weights)
-    values, vectors = np.linalg.eigh(covariance)
-    root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
-    rng = np.random.default_rng(0)
-    noise = rng.standard_normal((NODES, len(weights))) @ root
-    error_noise = rng.standard_normal((NODES, 1))
-
-    def decided(further: int) -> bool:
-        """Whether that many more sets decide often enough."""
-        sets = seen + further
-        scale = np.sqrt(seen / sets)
-        freedom = freedom_seen * (sets - 1) / (seen - 1)
-        sizes = np.abs(estimate + scale * noise)
-        # Estimated over true standard error: √(χ²/df), with Wilson and Hilferty's cube for χ²/df.
-        spread = 2 / (9 * freedom)
-        ratio = np.maximum(1 - spread + error_noise * np.sqrt(spread), 0) ** 1.5
-        error = np.sqrt(np.diag(covariance)) * scale * ratio
-        if np.abs(estimate).max() <= margin:
-            hits = (sizes + t_quantile(LEVEL, freedom) * error < margin).all(axis=1)
-        else:
-            strict = 1 - (1 - LEVEL) / (2 * comparisons)
-            hits = (sizes - t_quantile(strict, freedom) * error > margin).any(axis=1)
-        return bool(hits.mean() >= POWER)
-
-    return _fewest(decided)
-
-
-def _fewest(decided: Callable[[int], bool], least: int = 1) -> int | None:
-    """The smallest number that decides, if larger ones do too; None if more than 100,000."""
-    number = least + bisect_left(range(least, MOST + 1), True, key=decided)
-    return number if number <= MOST else None
-
-
-def judge_change(change: Interval, margin: float, changes: int = 1) -> Kind:
-    """Whether a change is within ±margin, by the tests of `decide`.
-
-    If one of several `changes` is enough for a verdict of "biased", they share its 5 %.
-    """
-    level = 1 - (1 - LEVEL) / (2 * changes)
-    inside = -margin < change.lower() and change.upper() < margin
-    beyond = change.lower(level) > margin or change.upper(level) < -margin
-    return _kind(inside, beyond)
-
-
-def documents_needed(
-    change: Interval, margin: float, documents: int, changes: int = 1
+def clusters_to_judge(
+    differences: Estimates[Any], margin: float, seen: int, comparisons: int = 1
 ) -> int | None:
-    """Further documents that decide, as in `judge_change`, in 80 % of cases.
+    """How many clusters in all decide what the estimates point to; see `clusters_needed`.
 
-    It takes the estimate as the truth. Inside the margin a change has to be shown to be on the
-    inner side of both ends, and one near 0 may miss either.
+    Inside the margin, every difference has to be shown to be on the inner side of both ends. Beyond
+    it, one is enough, corrected for the number of comparisons.
     """
-    size = abs(change.estimate)
-    gaps = [margin - size, margin + size]
-    level = LEVEL
-    if size > margin:
-        gaps = [size - margin]
-        level = 1 - (1 - LEVEL) / (2 * changes)
-    total = clusters_needed(change, gaps, documents, level)
-    return None if total is None else max(1, total - documents)
+    estimates = np.atleast_1d(differences.estimate)
+    errors = np.atleast_1d(differences.standard_error)
+    sizes = np.abs(estimates)
+    beyond = sizes > margin
+    if not beyond.any():
+        gaps = np.concatenate([margin - estimates, margin + estimates])
+        return clusters_needed(gaps, np.concatenate([errors, errors]), seen, LEVEL)
+    level = 1 - (1 - LEVEL) / (2 * comparisons)
+    nearest = np.where(beyond, (sizes - margin) / errors, 0.0).argmax()
+    return clusters_needed(sizes[nearest] - margin, errors[nearest], seen, level)
 
 
-def clusters_needed(change: Interval, gaps: Sequence[float], seen: int, level: float) -> int | None:
-    """How many clusters in all make gaps significant at a one-sided level in 80 % of cases.
+def clusters_needed(gaps: Any, errors: Any, seen: int, level: float) -> int | None:
+    """How many clusters in all show gaps [J], all of them, at a one-sided level in 80 % of cases.
 
-    Two gaps are to opposite sides: of them, at most one is missed at a time.
+    The gaps and their errors [J], from the clusters that are `seen`, are taken as the truth. With
+    normal quantiles, one gap needs seen · ((z_level + z_power) · error/gap)², and z_level²/2 more
+    as the error is estimated (Guenther 1981). Of several gaps, the hardest one counts, and each may
+    be missed: the chances of that share the 20 %. Rounded up to two digits; None if no realistic
+    number is enough.
     """
+    ratios = np.atleast_1d(errors) / np.where(np.atleast_1d(gaps) > 0, gaps, np.nan)
+    hardest = ratios.max()
+    if not 0 < hardest < np.inf:
+        return None
+    shown = float(t_quantile(level, np.inf))
 
-    def decided(clusters: int) -> bool:
-        freedom = change.degrees_of_freedom * (clusters - 1) / (seen - 1)
-        error = change.standard_error * np.sqrt(seen / clusters)
-        missed = 1 - t_below(t_ratio(gaps, error) - t_quantile(level, freedom), freedom)
-        return bool(missed.sum() <= 1 - POWER)
+    def clusters(power: float) -> float:
+        return float(seen * ((shown + t_quantile(power, np.inf)) * hardest) ** 2)
 
-    return _fewest(decided, 2)
+    first = (shown + t_quantile(POWER, np.inf)) * hardest
+    missed = t_below(shown - first / ratios[ratios > 0], np.inf).sum()
+    number = round_up(clusters(1 - (1 - POWER) ** 2 / missed) + shown**2 / 2)
+    return max(seen + 1, number) if number <= MOST * seen else None

@@ -2,30 +2,25 @@
 
 from typing import Literal
 
-import numpy as np
-
-from fairspan.stats.arrays import round_up
 from fairspan.stats.equivalence import clusters_needed
-from fairspan.stats.intervals import Interval
+from fairspan.stats.estimates import Estimates
 
 Word = Literal["better", "not worse", "the same", "slightly worse", "inconclusive", "worse"]
 FEW_CLUSTERS = 30
 """With fewer, a sample may lack the rare documents that change most."""
 _LEVEL = 0.975
-_MOST = 100
-"""Times as many clusters as there are: more are not realistic."""
 
 
-def word_of(change: Interval, margin: float, p_value: float | None = None) -> Word:
+def word_of(change: Estimates[float], margin: float, p: float | None = None) -> Word:
     """What the interval of a change shows.
 
-    A gain is an interval above 0, with a `p_value` below .05 if it is corrected for several
+    A gain is an interval above 0, with a `p` below .05 if it is corrected for several
     treatments. A loss is an interval below 0: "slightly worse" if all of it is within the margin.
     Neither is shown by an interval around 0: "not worse" if a loss beyond the margin is ruled out.
     """
     if change.estimate == 0 and change.standard_error == 0:
         return "the same"
-    if change.low > 0 and (p_value is None or p_value < 0.05):
+    if change.low > 0 and (p is None or p < 0.05):
         return "better"
     if change.high < 0:
         return "slightly worse" if change.low >= -margin else "worse"
@@ -53,23 +48,18 @@ def is_worse(verdict: str) -> bool:
     return verdict == "worse" or "worse for" in verdict
 
 
-def clusters_to_decide(change: Interval, clusters: int, margin: float) -> int | None:
-    """How many clusters in all end "inconclusive" in 80 % of cases: the fewest, rounded up.
+def clusters_to_decide(change: Estimates[float], clusters: int, margin: float) -> int | None:
+    """How many clusters in all end "inconclusive" in 80 % of cases; None if no realistic number.
 
-    They show a loss, or rule out one beyond the margin. None if no realistic number does.
+    They show a loss, or rule out one beyond the margin: whichever takes fewer.
     """
-    gaps = [gap for gap in (-change.estimate, change.estimate + margin) if gap > 0]
-    return _fewest(change, clusters, gaps)
+    needed = [
+        clusters_needed(gap, change.standard_error, clusters, _LEVEL)
+        for gap in (-change.estimate, change.estimate + margin)
+    ]
+    return min((count for count in needed if count is not None), default=None)
 
 
-def clusters_to_confirm(change: Interval, clusters: int) -> int | None:
+def clusters_to_confirm(change: Estimates[float], clusters: int) -> int | None:
     """How many clusters in all show the gain that is estimated, in 80 % of cases; None as above."""
-    return _fewest(change, clusters, [change.estimate])
-
-
-def _fewest(change: Interval, clusters: int, gaps: list[float]) -> int | None:
-    if not np.isfinite(change.standard_error) or change.standard_error == 0:
-        return None
-    needed = [clusters_needed(change, [gap], clusters, _LEVEL) for gap in gaps if gap > 0]
-    realistic = [count for count in needed if count is not None and count <= _MOST * clusters]
-    return max(clusters + 1, round_up(min(realistic))) if realistic else None
+    return clusters_needed(change.estimate, change.standard_error, clusters, _LEVEL)

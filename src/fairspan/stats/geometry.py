@@ -1,8 +1,7 @@
 """Cosines of vectors. Every measure uses the directions of vectors, u_i = v_i/‖v_i‖.
 
-The mean cosine over all pairs is in O(N·d). Its interval is by `resampling.Jackknife`, from the
-values without each document in turn: in a bootstrap sample, documents and their copies would be
-pairs.
+The mean cosine over all pairs is in O(N·d). Its interval is from the values without each document
+in turn: in a bootstrap sample, documents and their copies would be pairs.
 """
 
 from collections.abc import Sequence
@@ -10,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairspan.stats.arrays import Codes, Floats
-from fairspan.stats.resampling import Jackknife, influences, share
+from fairspan.stats.arrays import Floats, share
+from fairspan.stats.jackknife import Fit, LeftOut
 
 
 def representation(document: ArrayLike, alone: ArrayLike) -> Floats:
@@ -35,35 +34,36 @@ def cosines(vectors: ArrayLike) -> Floats:
     return np.asarray((units @ units.sum(0) - 1) / (len(units) - 1))
 
 
-def cosine_without(means: Floats) -> Floats:
-    """The mean pairwise cosine without each document in turn, from the `cosines` [N] of all.
+def mean_without(values: Floats, *, of_pairs: bool) -> Floats:
+    """The mean of values[N] without each document in turn; of `cosines`, NaN for two documents."""
+    if of_pairs:
+        # A document's pairs are counted twice in the sum, once for each of their ends.
+        return share(values.sum() - 2 * values, np.full(len(values), len(values) - 2.0))
+    return np.asarray((values.sum() - values) / (len(values) - 1))
 
-    NaN for two documents.
-    """
-    # A document's pairs are counted twice in the sum, once for each of their ends.
-    return share(means.sum() - 2 * means, np.full(len(means), len(means) - 2.0))
 
-
-def jackknife_means(
-    values: Sequence[Floats], samples: Sequence[Codes], *, of_pairs: bool
-) -> Jackknife:
-    """The means of K values[N_k] of documents, with the influence of each document.
+def document_means(
+    values: Sequence[Floats], samples: Sequence[Sequence[int]], *, of_pairs: bool
+) -> Fit:
+    """The means of K values[N_k] of documents, and what they are without each document.
 
     Args:
-        samples: which of the K are of the same documents, in the same order: their errors are
-            correlated, and those of other samples are not.
+        samples: which of the K are of the same documents, in the same order. Other samples have
+            other documents.
         of_pairs: whether the values are `cosines`.
     """
-    if of_pairs:
-        without = [cosine_without(column) for column in values]
-    else:
-        without = [(column.sum() - column) / (len(column) - 1) for column in values]
-    tables = []
+    whole = np.array([column.mean() for column in values])
+    parts = []
     for places in samples:
-        table = np.zeros((len(values[places[0]]), len(values)))
-        table[:, places] = influences(np.stack([without[place] for place in places], axis=1))
-        tables.append(table)
-    return Jackknife(np.array([column.mean() for column in values]), tuple(tables))
+        shape = (len(values[places[0]]), len(values))
+        without = np.tile(whole, (shape[0], 1))
+        present = np.zeros(shape, np.bool_)
+        for place in places:
+            without[:, place] = mean_without(values[place], of_pairs=of_pairs)
+            present[:, place] = True
+        parts.append((without, present))
+    left_out = LeftOut(*(np.vstack(tables) for tables in zip(*parts, strict=True)))
+    return Fit("jackknife", whole, (left_out,))
 
 
 def common_shares(vectors: ArrayLike, direction: ArrayLike) -> Floats:

@@ -1,16 +1,16 @@
 """Two languages in the same mixed documents, in both orders (`LanguageEffects`)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fairspan.stats.arrays import Codes, Floats, Groups
-from fairspan.stats.contrasts import Robust, regress
 from fairspan.stats.equivalence import Compared
-from fairspan.stats.intervals import Intervals
+from fairspan.stats.estimates import Estimates
+from fairspan.stats.jackknife import Fit, fit
 
 Condition = tuple[int, str, str]
 """A position, the language of its segment, and the other language of the document."""
@@ -37,7 +37,7 @@ class LanguageEffects:
     cells: tuple[Condition, ...]
     no_slope: str
     sets: int
-    robust: Robust = field(repr=False)
+    fit: Fit
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -46,22 +46,18 @@ class LanguageEffects:
         pairs = combinations(languages, 2)
         return tuple(pair for pair in pairs if {pair, pair[::-1]} <= set(self.plans))
 
-    def differences(self) -> Intervals:
+    def differences(self) -> Estimates[Floats]:
         """One for each pair, over all positions."""
-        return self.robust.contrasts(self._weights())
+        means = [(self._mean(*pair), self._mean(*pair[::-1])) for pair in self.pairs]
+        return self.fit.contrasts(np.stack([first - second for first, second in means]))
 
     def compared(self) -> Compared:
         """Every pair. The verdict names the favoured language first."""
-        return Compared(self.robust, self._weights(), self.pairs, self.sets, either_way=True)
-
-    def _weights(self) -> Floats:
-        """Weights [P, K] of each pair on the coefficients."""
-        means = [(self._mean(*pair), self._mean(*pair[::-1])) for pair in self.pairs]
-        return np.stack([first - second for first, second in means])
+        return Compared(self.differences(), self.pairs, self.sets, either_way=True)
 
     def _mean(self, language: str, other: str) -> Floats:
         """Weights [K] of the mean of a language beside another, over all positions."""
-        weights = np.zeros(len(self.robust.clustered.coefficients))
+        weights = np.zeros(len(self.fit.coefficients))
         for position in range(1, self.positions + 1):
             weights[self.cells.index((position, language, other))] = 1 / self.positions
         return weights
@@ -97,11 +93,10 @@ def language_effects(
         for position, language, other in np.transpose(np.unravel_index(occupied, shape))
     )
     logs, no_slope = _log_lengths(tokens, columns, np.array(languages)[both[:, 0]])
-    outcome = np.asarray(values, np.float64)
     groups = Groups(columns, len(cells))
-    robust = regress(outcome, groups, sets, segments, logs, inference=inference)
-    sets_count = len(robust.clustered.scores)
-    return LanguageEffects(tuple(named), shape[0] - 1, cells, no_slope, sets_count, robust)
+    fitted = fit(values, groups, sets, segments, logs, inference=inference)
+    sets_count = len(fitted.ways[0].present)
+    return LanguageEffects(tuple(named), shape[0] - 1, cells, no_slope, sets_count, fitted)
 
 
 def _log_lengths(

@@ -1,33 +1,58 @@
 """How values differ by position: `PositionEffects`, and measures of unevenness."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairspan.stats.arrays import Codes, Floats, group
-from fairspan.stats.contrasts import Robust, regress
+from fairspan.stats.arrays import Floats, group, share
 from fairspan.stats.equivalence import Compared
-from fairspan.stats.intervals import Interval, Intervals
-from fairspan.stats.resampling import jackknife, position_sums, share
+from fairspan.stats.estimates import Estimates
+from fairspan.stats.jackknife import Fit, fit
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PositionEffects(Intervals):
-    """β0 (the mean at position 1), then β2…βn (each position minus position 1)."""
+class PositionEffects:
+    """The means of n positions, and their differences.
 
-    means: Intervals
+    `coefficients` are β0 (the mean at position 1), then β2…βn (each position minus position 1).
+    """
+
+    fit: Fit
     sets: int
-    robust: Robust = field(repr=False)
+
+    @property
+    def n(self) -> int:
+        return len(self.fit.coefficients)
+
+    @property
+    def means(self) -> Estimates[Floats]:
+        return self.fit.contrasts(np.eye(self.n))
+
+    @property
+    def coefficients(self) -> Estimates[Floats]:
+        return self.fit.contrasts(
+            np.vstack([np.eye(self.n)[:1], pair_weights(self.n)[: self.n - 1]])
+        )
 
     def compared(self, first: int = 1) -> Compared:
         """Every position from the first on against every one before it, as in `position_pairs`."""
-        pairs = position_pairs(len(self), first)
+        pairs = position_pairs(self.n, first)
         names = [(f"position {later}", f"position {earlier}") for earlier, later in pairs]
         scope = f"from position {first} on" if first > 1 else ""
-        weights = pair_weights(len(self), first)
-        return Compared(self.robust, weights, names, self.sets, scope)
+        differences = self.fit.contrasts(pair_weights(self.n, first))
+        return Compared(differences, names, self.sets, scope)
+
+    def unevenness(self, first: int = 1) -> dict[str, Estimates[float]]:
+        """How much the means of positions from the first on differ.
+
+        The spread cannot be negative, so its interval says nothing about fairness. PSI is a share
+        of a mean, NaN if a position mean is zero or negative, as cosines may be.
+        """
+        positions = range(first - 1, self.n)
+        measures = self.fit.measures([spread, psi], [positions, positions])
+        return {"spread": measures[0], "psi": measures[1]}
 
 
 def position_effects(
@@ -39,23 +64,8 @@ def position_effects(
     inference: str = "auto",
 ) -> PositionEffects:
     """The position effects of values[N] at positions[N] (1…n) in sets[N], of segments[N]."""
-    cells = group(positions)
-    robust = regress(np.asarray(values, np.float64), cells, sets, segments, inference=inference)
-    means = np.eye(cells.count)
-    effects = robust.contrasts(np.concatenate([means[:1], difference_weights(cells.count)]))
-    return PositionEffects(
-        **{column.name: getattr(effects, column.name) for column in fields(Intervals)},
-        means=robust.contrasts(means),
-        sets=len(robust.clustered.scores),
-        robust=robust,
-    )
-
-
-def difference_weights(count: int, against: int = 1) -> Floats:
-    """Weights [n − against, n] on position means: later positions minus one."""
-    weights = np.eye(count)[against:]
-    weights[:, against - 1] = -1
-    return weights
+    fitted = fit(values, group(positions), sets, segments, inference=inference)
+    return PositionEffects(fitted, len(fitted.ways[0].present))
 
 
 def position_pairs(count: int, first: int = 1) -> list[tuple[int, int]]:
@@ -65,7 +75,7 @@ def position_pairs(count: int, first: int = 1) -> list[tuple[int, int]]:
 
 def pair_weights(count: int, first: int = 1) -> Floats:
     """Weights [pairs, n] on position means: the later position of each pair minus the earlier."""
-    pairs = np.array(position_pairs(count, first)) - 1
+    pairs = np.array(position_pairs(count, first), np.int64).reshape(-1, 2) - 1
     return np.asarray(np.eye(count)[pairs[:, 1]] - np.eye(count)[pairs[:, 0]])
 
 
@@ -76,16 +86,6 @@ def marker(p: float) -> str:
     if p < 0.01:
         return "◇"
     return "□" if p < 0.05 else "•"
-
-
-def unevenness(values: Floats, positions: Codes, sets: ArrayLike) -> dict[str, Interval]:
-    """Measures of how much position means differ, each with its jackknife interval over sets.
-
-    The spread cannot be negative, so its interval says nothing about fairness. PSI is a share of a
-    mean, NaN if a position mean is zero or negative, as cosines may be.
-    """
-    sums = position_sums(values, positions, sets)
-    return {"spread": jackknife(sums, spread), "psi": jackknife(sums, psi)}
 
 
 def spread(means: Floats) -> Floats:

@@ -1,6 +1,6 @@
 """Statistics over queries: means of a metric, overall and by group, and paired changes.
 
-All intervals are t intervals with the jackknife error over clusters of queries (CR3).
+Clusters of queries are left out one at a time.
 """
 
 from dataclasses import replace
@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fairspan.stats.arrays import Floats, clusters_of
-from fairspan.stats.intervals import Interval
-from fairspan.stats.resampling import PositionSums, Statistic, change_of, jackknife, share
+from fairspan.stats.arrays import Floats, Groups, clusters_of, share
+from fairspan.stats.estimates import Estimates
+from fairspan.stats.jackknife import Fit, least_squares, sums_by_cluster, without_each
 
 
 def query_means(
     values: ArrayLike, groups: ArrayLike, clusters: ArrayLike, count: int = 0
-) -> list[Interval]:
+) -> Estimates[Floats]:
     """Means of values[N] ≥ 0: over all queries, then in each of groups[N].
 
     Groups are numbered from 1 to G, or to `count` if that is more; one without queries has NaN.
@@ -23,22 +23,19 @@ def query_means(
     no value is.
     """
     sums = query_sums(values, groups, clusters, count)
+    means = _fit(sums).contrasts(np.eye(sums.shape[1]))
     top = np.inf if np.max(values, initial=0.0) > 1 else 1.0
-    means = [jackknife(sums, column(place), [place]) for place in range(sums.sums.shape[1])]
-    return [
-        replace(mean, low=float(np.clip(mean.low, 0, top)), high=float(np.clip(mean.high, 0, top)))
-        for mean in means
-    ]
+    return replace(means, low=np.clip(means.low, 0, top), high=np.clip(means.high, 0, top))
 
 
 def query_changes(
     first: ArrayLike, second: ArrayLike, groups: ArrayLike, clusters: ArrayLike, count: int = 0
-) -> list[Interval]:
+) -> Estimates[Floats]:
     """Changes from first[N] to second[N], two treatments on the same queries, likewise."""
     before = query_sums(first, groups, clusters, count)
-    both = before.beside(query_sums(second, groups, clusters, count))
-    places = range(before.sums.shape[1])
-    return [jackknife(both, change_of(column(place)), [place]) for place in places]
+    after = query_sums(second, groups, clusters, count)
+    units = np.eye(before.shape[1])
+    return _fit(np.hstack([before, after])).contrasts(np.hstack([-units, units]))
 
 
 def group_counts(groups: ArrayLike, clusters: ArrayLike, count: int = 0) -> list[tuple[int, int]]:
@@ -55,21 +52,17 @@ def shortfall(means: Floats) -> Floats:
     return share(means.max(-1) - means.min(-1), means.max(-1))
 
 
-def query_sums(
-    values: ArrayLike, groups: ArrayLike, clusters: ArrayLike, count: int = 0
-) -> PositionSums:
-    """Sums [C, 1 + G] of values[N] by cluster: over all queries, then over each group."""
+def query_sums(values: ArrayLike, groups: ArrayLike, clusters: ArrayLike, count: int = 0) -> Floats:
+    """Sums [C, 1 + G, 2] of 1 and of values[N] by cluster: over all queries, then by group."""
     numbers = np.asarray(groups)
-    labels = clusters_of(clusters, "cluster")
-    columns = max(count, int(numbers.max())) + 1
-    weights = np.asarray(values, np.float64)
-    sums = labels.by_position(numbers + 1, columns, weights)
-    counts = labels.by_position(numbers + 1, columns)
+    cells = Groups(numbers, max(count, int(numbers.max())) + 1)
+    outcome = np.asarray(values, np.float64)
+    sums = sums_by_cluster(outcome, cells, clusters_of(clusters, "cluster"))
     # Column 0 has the queries in no group until here.
-    sums[:, 0] = labels.sums(weights)
-    counts[:, 0] = counts.sum(1)
-    return PositionSums(sums, counts)
+    sums[:, 0] = sums.sum(1)
+    return sums
 
 
-def column(number: int) -> Statistic:
-    return lambda means: np.asarray(means[..., number])
+def _fit(sums: Floats) -> Fit:
+    whole = least_squares(sums.sum(0))
+    return Fit("jackknife", whole, (without_each(sums, whole),))

@@ -11,30 +11,33 @@ from fairspan.report.page import make_page
 from fairspan.report.render import require_page
 from fairspan.report.table import Table
 from fairspan.runs import log as logs
-from fairspan.runs.arms import Change
 from fairspan.runs.header import read_header
 from fairspan.runs.log import RunLog
+from fairspan.studies.evaluate.arms import Change
 
 STUDIES = ("audit", "collapse", "evaluate", "tune")
 """Those that write logs, each with a module `view`."""
 
 
-def read_log(folder: Path | str) -> RunLog:
-    """Read the log of one run: its folder, or the run.json in it."""
+def read_log(folder: Path | str, **analysis: Any) -> RunLog:
+    """Read the log of one run: its folder, or the run.json in it.
+
+    Args:
+        analysis: options of the study that only analyse, such as `margin`, in place of the run's.
+    """
     verb = read_header(logs.folder_of(folder)).verb
     if verb not in STUDIES:
         raise FairspanError(
             f"{folder} holds a run of {verb!r}, and this fairspan knows {', '.join(STUDIES)}."
         )
-    return logs.read_log(folder, show=_module(verb, "view").view_of)
+    return logs.read_log(folder, _module(verb, "view").LOG, **analysis)
 
 
 def compare(
     first: RunLog, second: RunLog | None = None, treatments: Sequence[str] | None = None
 ) -> list[Table]:
     """Paired differences of two treatments or evaluations on the same queries, as tables."""
-    with logs.explained(first.folder):
-        tables: list[Table] = _comparing(first, second).compare(first, second, treatments)
+    tables: list[Table] = _comparing(first, second).compare(first, second, treatments)
     return tables
 
 
@@ -51,9 +54,8 @@ def changes(
     """
     if margin is not None and not 0 < margin < 1:
         raise DesignError(f"margin must be between 0 and 1, got {margin}.")
-    with logs.explained(first.folder):
-        comparing = _comparing(first, second)
-        verdicts: list[Change] = comparing.changes(first, second, treatments, margin)
+    comparing = _comparing(first, second)
+    verdicts: list[Change] = comparing.changes(first, second, treatments, margin)
     return verdicts
 
 

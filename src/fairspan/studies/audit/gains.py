@@ -6,13 +6,14 @@ import polars as pl
 
 from fairspan.report.text import number
 from fairspan.stats.positions import position_effects
-from fairspan.studies.audit.measures import Columns, Settings, arrays, contrast
+from fairspan.studies.audit.measures import Columns, arrays, contrast
+from fairspan.studies.audit.options import AuditAnalysis
 
 _PLACE = ["measure", "document", "position"]
 
 
 def gain_rows(
-    rows: pl.DataFrame, treatments: Sequence[str], settings: Settings
+    rows: pl.DataFrame, treatments: Sequence[str], analysis: AuditAnalysis
 ) -> Iterator[Columns]:
     """Changes from the first treatment in the mean of position 1 and of the later positions."""
     if not treatments:
@@ -32,7 +33,8 @@ def gain_rows(
         parts = means.partition_by("measure", as_dict=True, maintain_order=True)
         for (measure,), part in parts.items():
             places = arrays(part, "position", "set", "segment")
-            changes = position_effects(part["change"], *places, inference=settings.inference)
+            effects = position_effects(part["change"], *places, inference=analysis.inference)
+            changes = effects.means
             for place, positions in enumerate(("position 1", "later positions")):
                 of_place = part.filter(position=place + 1)
                 yield {
@@ -42,7 +44,7 @@ def gain_rows(
                     "positions": positions,
                     "before": of_place["before"].mean(),
                     "after": of_place["value"].mean(),
-                    **contrast(changes.means[place], "change_"),
+                    **contrast(changes[place], "change_"),
                 }
 
 

@@ -10,8 +10,9 @@ from fairspan.design.plan import LanguagePlan
 from fairspan.errors import DesignError
 from fairspan.stats.equivalence import Compared, Verdict
 from fairspan.stats.languages import LanguageEffects, LeadLater, language_effects
-from fairspan.studies.audit.measures import PLAN, Columns, Settings, arrays, contrast
-from fairspan.studies.audit.positions import in_words, judged_together, worst_of
+from fairspan.studies.audit.measures import PLAN, Columns, arrays, contrast
+from fairspan.studies.audit.options import AuditAnalysis
+from fairspan.studies.audit.positions import in_words, judged_together, sets_option, worst_of
 
 _MIXED = pl.col("lead").cast(pl.String) != pl.col("later").cast(pl.String)
 
@@ -33,6 +34,10 @@ class MixedEffects:
     reason: str = ""
 
     @property
+    def sets(self) -> int:
+        return 0 if self.effects is None else self.effects.sets
+
+    @property
     def compared(self) -> Compared | None:
         return None if self.effects is None or not self.effects.pairs else self.effects.compared()
 
@@ -51,7 +56,7 @@ class MixedEffects:
                 "measure": self.measure,
                 "treatment": self.treatment,
                 "n": self.n,
-                "sets": self.effects.sets,
+                "sets": self.sets,
                 "documents": self.documents,
                 "language": language,
                 "against": against,
@@ -59,18 +64,20 @@ class MixedEffects:
                 "verdict": self.verdict.kinds[place],
                 **contrast(differences[place]),
                 "same_length": self.same_length,
-                "inference": self.effects.robust.inference,
+                "inference": self.effects.fit.inference,
             }
 
 
-def mixed_effects_of(rows: pl.DataFrame, settings: Settings) -> list[MixedEffects]:
+def mixed_effects_of(rows: pl.DataFrame, analysis: AuditAnalysis) -> list[MixedEffects]:
     group = ("measure", "treatment", "n")
     parts = rows.filter(_MIXED).partition_by(group, as_dict=True, maintain_order=True)
-    effects = [_mixed_effects(part, key, settings) for key, part in parts.items()]
-    return judged_together(effects, settings.margin)
+    effects = [_mixed_effects(part, key, analysis) for key, part in parts.items()]
+    return judged_together(effects, analysis.margin)
 
 
-def _mixed_effects(rows: pl.DataFrame, group: tuple[Any, ...], settings: Settings) -> MixedEffects:
+def _mixed_effects(
+    rows: pl.DataFrame, group: tuple[Any, ...], analysis: AuditAnalysis
+) -> MixedEffects:
     """The effects of one size, or the reason why there are none, before they are judged."""
     measure, treatment, n = group
     plans = rows.select(pl.col("lead", "later").cast(pl.String)).unique(maintain_order=True).rows()
@@ -81,7 +88,7 @@ def _mixed_effects(rows: pl.DataFrame, group: tuple[Any, ...], settings: Setting
     codes = rows.select(PLAN.cast(names).to_physical()).to_series().to_numpy()
     places = (positions, (codes, plans), sets, tokens, segments)
     try:
-        effects = language_effects(values, *places, inference=settings.inference)
+        effects = language_effects(values, *places, inference=analysis.inference)
     except DesignError as error:
         return replace(mixed, reason=f"languages are not compared: {error}")
     return replace(mixed, effects=effects)
@@ -93,7 +100,9 @@ def language_verdict(sizes: Sequence[MixedEffects]) -> tuple[str, str] | None:
     if worst is None or worst.verdict is None:
         return None
     kinds = [kind for size in sizes if size.verdict for kind in size.verdict.kinds]
-    sentence = in_words(worst.verdict, kinds, "comparisons of two languages", f"n={worst.n}")
+    where = f"n={worst.n}"
+    option = sets_option(sizes)
+    sentence = in_words(worst.verdict, kinds, "comparisons of two languages", where, option)
     same = "compared at the same position" + (" and length" if worst.same_length else "")
     return worst.verdict.kind, f"{sentence}; {same}"
 

@@ -1,13 +1,11 @@
 """What audits measure, what each measure is called, and how its statistics are made."""
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from fairspan.runs.log import RunLog
-from fairspan.stats.intervals import Interval
+from fairspan.stats.estimates import Estimates
 
 Columns = dict[str, Any]
 """The values of a frame's row by column."""
@@ -24,18 +22,6 @@ PLAN = (
 """The name of each row's plan, such as "en" or "de:en"."""
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How the statistics of a run are made."""
-
-    inference: str
-    margin: float
-
-    @classmethod
-    def of(cls, log: RunLog) -> "Settings":
-        return cls(str(log.spec["inference"]), float(log.spec["margin"]))
-
-
 def arrays(rows: pl.DataFrame, *names: str) -> list[np.ndarray]:
     """These columns, each of shape [N]."""
     return [rows[name].to_numpy() for name in names]
@@ -46,10 +32,9 @@ def symbol(position: int) -> str:
     return f"β{0 if position == 1 else position}"
 
 
-def contrast(interval: Interval | None, prefix: str = "") -> Columns:
-    """An interval as columns, with its error and its test."""
-    names = ("estimate", "standard_error", "degrees_of_freedom", "low", "high", "p_value")
-    return {f"{prefix}{name}": getattr(interval, name, None) for name in names}
+def contrast(row: Estimates[float], prefix: str = "") -> Columns:
+    """An estimate as columns, with its test and its error."""
+    return {**row.columns(prefix, "p", "standard_error", "degrees_of_freedom")}
 
 
 class Words(NamedTuple):
@@ -74,6 +59,3 @@ POSITION_MEASURES = {
         "vector alone, with 95 % intervals.",
     ),
 }
-
-ATTENTION = "attention_basket"
-"""The measure of rows that are shares of attention."""

@@ -12,14 +12,34 @@ from fairspan.corpus.corpus import Corpus
 from fairspan.design.design import Design
 from fairspan.design.plan import LanguagePlan, choose_plans
 from fairspan.errors import DesignError, require_list, require_whole
-from fairspan.runs.options import StudyOptions, default_treatments, source
+from fairspan.runs.options import Analysis, StudyOptions, default_treatments, source
 
 MEASURES = ("representation", "retention", "attention", "fidelity")
 INFERENCES = ("auto", "z")
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditOptions(StudyOptions, Design):
+class AuditAnalysis(Analysis):
+    """How the rows of an audit are analysed.
+
+    Attributes:
+        margin: differences between positions below it count as fair.
+        inference: how intervals are computed: auto, which allows for few sets and for segments that
+            sets share; or z, as in the paper that audits are from.
+    """
+
+    margin: float = 0.02
+    inference: str = "auto"
+
+    def __post_init__(self) -> None:
+        """Raise where an option is not of its kind."""
+        _require_among("inference", self.inference, INFERENCES)
+        if not isinstance(self.margin, int | float) or not 0 < self.margin < 1:
+            raise DesignError(f"margin must be between 0 and 1, got {self.margin!r}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions(AuditAnalysis, StudyOptions, Design):
     """What to measure, on which documents, under which treatments.
 
     Attributes:
@@ -38,12 +58,10 @@ class AuditOptions(StudyOptions, Design):
         prompt: text put before every document. By default the model's own.
         attention_documents: number of documents of each size and plan whose attention is read.
         attention_basket_size: number of tokens in each basket whose attention is read.
-        margin: differences between positions below it count as fair.
-        inference: how intervals are computed: auto, which allows for few sets and for segments that
-            sets share; or z, as in the paper that audits are from.
     """
 
     verb: ClassVar[str] = "audit"
+    analysed: ClassVar[type[Analysis]] = AuditAnalysis
     corpus: str = source("sample")
     languages: Sequence[str] | None = None
     mixed: str | Sequence[str] = ()
@@ -53,12 +71,11 @@ class AuditOptions(StudyOptions, Design):
     prompt: str | None = None
     attention_documents: int = 20
     attention_basket_size: int = 128
-    margin: float = 0.02
-    inference: str = "auto"
 
     def __post_init__(self) -> None:
         """Raise where an option is not of its kind."""
         Design.__post_init__(self)
+        AuditAnalysis.__post_init__(self)
         self.name_sources()
         if not isinstance(self.corpus, str):
             raise DesignError(f"corpus must be a name or a path, got {self.corpus!r}.")
@@ -79,11 +96,8 @@ class AuditOptions(StudyOptions, Design):
         first, *others = self.all_treatments
         if "fidelity" in self.measures and not others:
             raise DesignError(f"fidelity compares treatments with {first.name}: name one more.")
-        _require_among("inference", self.inference, INFERENCES)
         for name in ("attention_documents", "attention_basket_size"):
             require_whole(name, getattr(self, name))
-        if not isinstance(self.margin, int | float) or not 0 < self.margin < 1:
-            raise DesignError(f"margin must be between 0 and 1, got {self.margin!r}.")
 
     @cached_property
     def all_treatments(self) -> tuple[Treatment, ...]:

@@ -8,20 +8,17 @@ from typing import Any, Protocol, TypeVar
 import polars as pl
 
 from fairspan.design.plan import LanguagePlan
-from fairspan.report.frames import columns_of
-from fairspan.stats import positions as stats
 from fairspan.stats.equivalence import Compared, Verdict, decide
-from fairspan.stats.intervals import Interval
-from fairspan.stats.positions import PositionEffects, difference_weights
+from fairspan.stats.positions import PositionEffects, marker, position_effects, position_pairs
 from fairspan.studies.audit.measures import (
     FAMILY,
     POSITION_MEASURES,
     Columns,
-    Settings,
     arrays,
     contrast,
     symbol,
 )
+from fairspan.studies.audit.options import AuditAnalysis
 
 
 class Judged(Protocol):
@@ -31,6 +28,10 @@ class Judged(Protocol):
     def measure(self) -> str: ...
     @property
     def treatment(self) -> str: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def sets(self) -> int: ...
     @property
     def compared(self) -> Compared | None: ...
     @property
@@ -58,8 +59,8 @@ def judged_together(unjudged: Sequence[AnyJudged], margin: float) -> list[AnyJud
 class FamilyEffects:
     """One measure of one treatment on the documents of one size and language plan.
 
-    `tokens` is the mean length of segments by position; `uneven` and `verdict` are of the positions
-    that are compared.
+    `tokens` is the mean length of segments by position; `verdict` is of the positions that are
+    compared.
     """
 
     measure: str
@@ -70,7 +71,6 @@ class FamilyEffects:
     effects: PositionEffects
     tokens: tuple[float, ...]
     documents: int
-    uneven: dict[str, Interval]
     verdict: Verdict | None = None
 
     @property
@@ -82,10 +82,18 @@ class FamilyEffects:
         return self.lead != self.later
 
     @property
+    def sets(self) -> int:
+        return self.effects.sets
+
+    @property
+    def first(self) -> int:
+        """The first position that is compared: 1, if others are in its language."""
+        return 2 if self.mixed else 1
+
+    @property
     def compared(self) -> Compared | None:
         """None if all positions but one are in another language than the first."""
-        first = first_compared(self.lead, self.later)
-        return self.effects.compared(first) if self.n > first else None
+        return self.effects.compared(self.first) if self.n > self.first else None
 
     @property
     def kind(self) -> str:
@@ -94,7 +102,7 @@ class FamilyEffects:
     @property
     def names(self) -> Columns:
         plan = {"plan": self.plan, "lead": self.lead, "later": self.later, "n": self.n}
-        sizes = {"sets": self.effects.sets, "documents": self.documents}
+        sizes = {"sets": self.sets, "documents": self.documents}
         return {"measure": self.measure, "treatment": self.treatment, **plan, **sizes}
 
     @property
@@ -103,64 +111,54 @@ class FamilyEffects:
         verdict = self.verdict
         names = ("margin", "position", "against", "estimate", "low", "high", "sets_needed")
         columns: Columns = {name: getattr(verdict, name, None) for name in names}
-        joint = None
+        ends = ("estimate", "low", "high")
+        columns |= {f"{name}_{end}": None for name in ("spread", "psi") for end in ends}
         if verdict is not None:
-            first = first_compared(self.lead, self.later)
-            pairs = stats.position_pairs(self.n, first)
+            pairs = position_pairs(self.n, self.first)
             columns["against"], columns["position"] = pairs[verdict.worst]
-            joint = self.effects.robust.joint(difference_weights(self.n, first))
-        for name in ("spread", "psi"):
-            columns |= columns_of(self.uneven.get(name), f"{name}_")
+            for name, measure in self.effects.unevenness(self.first).items():
+                columns |= measure.columns(f"{name}_")
         sentence = "" if verdict is None else verdict.sentence()
-        more = {"joint_p": joint, "sentence": sentence}
-        return {**self.names, "verdict": self.kind, **columns, **more}
+        return {**self.names, "verdict": self.kind, **columns, "sentence": sentence}
 
     @property
     def coefficients(self) -> Iterator[Columns]:
         """β0, and the difference of every later position from the first."""
-        for position in range(1, self.n + 1):
-            effect = self.effects[position - 1]
+        effects = self.effects.coefficients
+        for place in range(self.n):
             yield {
                 **self.names,
-                "position": position,
-                "coefficient": symbol(position),
-                **contrast(effect),
-                "marker": stats.marker(effect.p_value),
-                "inference": self.effects.robust.inference,
+                "position": place + 1,
+                "coefficient": symbol(place + 1),
+                **contrast(effects[place]),
+                "marker": marker(effects[place].p),
+                "inference": self.effects.fit.inference,
             }
 
     @property
     def means(self) -> Iterator[Columns]:
+        means = self.effects.means
         for place, tokens in enumerate(self.tokens):
-            mean = columns_of(self.effects.means[place])
+            mean = means[place].columns()
             yield {**self.names, "position": place + 1, **mean, "tokens": tokens}
 
 
-def families_of(rows: pl.DataFrame, settings: Settings) -> list[FamilyEffects]:
+def families_of(rows: pl.DataFrame, analysis: AuditAnalysis) -> list[FamilyEffects]:
     parts = rows.partition_by(FAMILY, as_dict=True, maintain_order=True)
-    families = [_effects_of(part, family, settings) for family, part in parts.items()]
-    return judged_together(families, settings.margin)
+    families = [_effects_of(part, family, analysis) for family, part in parts.items()]
+    return judged_together(families, analysis.margin)
 
 
-def first_compared(lead: str, later: str) -> int:
-    """The first position that is compared: 1, if others are in its language."""
-    return 1 if lead == later else 2
-
-
-def _effects_of(rows: pl.DataFrame, family: tuple[Any, ...], settings: Settings) -> FamilyEffects:
+def _effects_of(
+    rows: pl.DataFrame, family: tuple[Any, ...], analysis: AuditAnalysis
+) -> FamilyEffects:
     """The effects of one family, before it is judged together with others."""
     measure, treatment, n, lead, later = family
     places = arrays(rows, "value", "position", "set", "segment")
-    effects = stats.position_effects(*places, inference=settings.inference)
+    effects = position_effects(*places, inference=analysis.inference)
     lengths = rows.group_by("position").agg(pl.col("tokens").mean()).sort("position")["tokens"]
-    uneven = {}
-    first = first_compared(lead, later)
-    if n > first:
-        kept = rows.filter(pl.col("position") >= first)
-        values, positions, sets = arrays(kept, "value", "position", "set")
-        uneven = stats.unevenness(values, positions - first + 1, sets)
     names = (measure, treatment, n, lead, later)
-    return FamilyEffects(*names, effects, tuple(lengths), rows.height // n, uneven)
+    return FamilyEffects(*names, effects, tuple(lengths), rows.height // n)
 
 
 def worst_of(judged: Sequence[AnyJudged]) -> AnyJudged | None:
@@ -170,7 +168,7 @@ def worst_of(judged: Sequence[AnyJudged]) -> AnyJudged | None:
 
 
 def verdict_of(families: Sequence[FamilyEffects], more: Sequence[str] = ()) -> tuple[str, str]:
-    """The verdict on the worst family, fair only if some compare position 1, and it in a line."""
+    """The verdict on the worst family, fair only if some compare position 1, and why."""
     worst = worst_of(families)
     kind = "inconclusive" if worst is None else worst.kind
     if kind == "fair" and all(family.mixed for family in families):
@@ -181,19 +179,36 @@ def verdict_of(families: Sequence[FamilyEffects], more: Sequence[str] = ()) -> t
         scope = worst.verdict.scope if all(family.mixed for family in judged) else ""
         kinds = [family.kind for family in judged]
         where = f"{worst.plan}, n={worst.n}"
-        words = in_words(replace(worst.verdict, scope=scope), kinds, "families of documents", where)
-    sentence = "; ".join(filter(None, [words, *more]))
-    return kind, sentence if sentence.startswith(kind) else f"{kind}: {sentence}"
+        shown = replace(worst.verdict, scope=scope)
+        words = in_words(shown, kinds, "families of documents", where, sets_option(families))
+    return kind, "; ".join(filter(None, [words, *more]))
 
 
-def in_words(worst: Verdict, kinds: Sequence[str], what: str, where: str) -> str:
-    """The worst verdict, and how many of all that were judged are like it."""
+def in_words(worst: Verdict, kinds: Sequence[str], what: str, where: str, sets: str) -> str:
+    """Why, for the worst verdict, and how many of all that were judged are like it."""
+    sentence = worst.sentence(sets)
     if len(kinds) == 1:
-        return worst.sentence()
+        return sentence
     if worst.kind == "fair":
-        return f"{worst.sentence()} in all {len(kinds)} {what}"
-    count = f"{worst.kind} in {kinds.count(worst.kind)} of {len(kinds)} {what}"
-    return f"{count}, strongest for {where}: {worst.sentence().removeprefix(f'{worst.kind}: ')}"
+        return f"{sentence} in all {len(kinds)} {what}"
+    count = f"in {kinds.count(worst.kind)} of {len(kinds)} {what}"
+    return f"{count}, strongest for {where}: {sentence}"
+
+
+def sets_option(judged: Sequence[AnyJudged]) -> str:
+    """What to type for `--sets` to decide all that is open.
+
+    One number, or numbers by size such as 3:167,4:42 if sizes have different numbers now.
+    """
+    seen: dict[int, int] = {}
+    needed: dict[int, int] = {}
+    for item in filter(lambda item: item.sets, judged):
+        wanted = item.verdict.sets_needed if item.verdict else None
+        seen[item.n] = max(seen.get(item.n, 0), item.sets)
+        needed[item.n] = max(needed.get(item.n, 0), wanted or item.sets)
+    if len(set(seen.values())) == 1:
+        return str(max(needed.values()))
+    return ",".join(f"{n}:{count}" for n, count in sorted(needed.items()))
 
 
 def languages_of(families: Sequence[FamilyEffects]) -> list[str]:

@@ -14,8 +14,8 @@ from fairspan.studies.audit.languages import language_notes, language_verdict, m
 from fairspan.studies.audit.measures import (
     POSITION_MEASURES,
     Columns,
-    Settings,
 )
+from fairspan.studies.audit.options import AuditAnalysis
 from fairspan.studies.audit.positions import (
     AnyJudged,
     FamilyEffects,
@@ -23,20 +23,21 @@ from fairspan.studies.audit.positions import (
     languages_of,
     verdict_of,
 )
+from fairspan.studies.audit.rows import with_languages
 
 _VERDICT = ("model", "measure", "treatment", "verdict", "sentence")
 _NAMES = ("measure", "treatment", "lead", "later")
+_CODED = ("segment", "document")
 _NUMBERS = ("n", "set", "position", "tokens", "value")
 
 
-def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
+def summarize(log: RunLog, analysis: AuditAnalysis) -> tuple[dict[str, pl.DataFrame], list[str]]:
     """The statistics of a run by name, and notes on them. Only "verdicts" may be empty."""
     rows = _position_rows(log)
-    settings = Settings.of(log)
-    families = families_of(rows, settings)
-    mixed = mixed_effects_of(rows, settings)
+    families = families_of(rows, analysis)
+    mixed = mixed_effects_of(rows, analysis)
     measured = {family.treatment for family in families}
-    gains = list(gain_rows(rows, [name for name in log.treatments if name in measured], settings))
+    gains = list(gain_rows(rows, [name for name in log.treatments if name in measured], analysis))
 
     def frame(columns: Iterable[Columns]) -> pl.DataFrame:
         return frame_of({"model": log.model, **row} for row in columns)
@@ -51,10 +52,10 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
         "means": frame(row for family in families for row in family.means),
         "language_verdicts": _verdict_frame(log, mixed, language_verdict),
         "languages": frame(row for size in mixed for row in size.pairs),
-        "attention": attention_frame(log, settings),
-        "fidelity": fidelity_frame(log, settings),
+        "attention": attention_frame(log, analysis),
+        "fidelity": fidelity_frame(log, analysis),
         "gains": frame(gains),
-        "windows": frame(map(asdict, log.header.windows or ())),
+        "windows": frame(map(asdict, log.header.windows)),
     }
     notes = [
         *log.notes,
@@ -68,10 +69,9 @@ def summarize(log: RunLog) -> tuple[dict[str, pl.DataFrame], list[str]]:
 
 def _position_rows(log: RunLog) -> pl.DataFrame:
     """The rows of measures by position, with numbers for names: a grid has millions of rows."""
-    codes = ("segment", "document")
-    rows = log.rows.select(*_NAMES, *_NUMBERS, *codes)
-    rows = rows.filter(pl.col("measure").is_in(list(POSITION_MEASURES)))
-    return rows.with_columns(pl.col(_NAMES).cast(pl.Categorical), pl.col(codes).rank("dense"))
+    rows = log.rows.filter(pl.col("measure").is_in(list(POSITION_MEASURES)))
+    rows = with_languages(rows).select(*_NAMES, *_NUMBERS, *_CODED)
+    return rows.with_columns(pl.col(_NAMES).cast(pl.Categorical), pl.col(_CODED).rank("dense"))
 
 
 def _gains_and_cuts(log: RunLog, family: FamilyEffects, gains: Sequence[Columns]) -> list[str]:
@@ -80,7 +80,7 @@ def _gains_and_cuts(log: RunLog, family: FamilyEffects, gains: Sequence[Columns]
     gained = [row for row in gains if (row["measure"], row["treatment"]) == key]
     cuts = [
         cut_words(info, log.header.token_unit)
-        for info in log.header.windows or ()
+        for info in log.header.windows
         if info.treatment == family.treatment
     ]
     return [gain_words(gained), *cuts] if gained else cuts
@@ -118,6 +118,6 @@ def _mixed_note(families: Sequence[FamilyEffects]) -> list[str]:
 
 
 def _shared_note(families: Sequence[FamilyEffects]) -> list[str]:
-    shared = any(family.effects.robust.inference == "two-way" for family in families)
+    shared = any(family.effects.fit.inference == "two-way" for family in families)
     note = "sets share segments, so errors are clustered on sets and on segments"
     return [note] if shared else []

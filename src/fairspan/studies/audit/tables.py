@@ -16,13 +16,12 @@ _VERDICT = Column("verdict", align="left")
 def verdict_table(frames: Frames, model: str, notes: Sequence[str]) -> Table:
     """The verdict on each treatment in words; the frame has that on every family of documents."""
     verdicts = frames["verdicts"]
-    words = pl.Series("words", map(reason, verdicts.to_dicts()), pl.String)
     return Table(
         "verdicts",
         f"Verdicts on {model}",
-        verdicts.with_columns(words),
+        verdicts,
         heads=("measure", "treatment"),
-        columns={"verdict": _VERDICT, "words": Column("in words", align="wrap")},
+        columns={"verdict": _VERDICT, "sentence": Column("in words", align="wrap")},
         grouped=1,
         notes=notes,
         tidy=frames["families"],
@@ -120,9 +119,3 @@ def fidelity_table(frame: pl.DataFrame, model: str, first: str) -> Table:
         grouped=2,
         brief=True,
     )
-
-
-def reason(verdict: Mapping[str, Any]) -> str:
-    """A verdict's sentence without the verdict, which is shown next to it."""
-    kind = verdict["verdict"]
-    return str(verdict["sentence"]).removeprefix(f"{kind}: ").removeprefix(f"{kind} ")

@@ -8,9 +8,11 @@ from fairspan.report.frames import values_of
 from fairspan.report.table import VERDICTS
 from fairspan.report.text import model_name, number
 from fairspan.report.view import Card, Section, View
-from fairspan.runs.log import RunLog
+from fairspan.runs.log import LogKind, RunLog
 from fairspan.studies.audit.charts import attention_chart, language_chart, position_chart
 from fairspan.studies.audit.measures import POSITION_MEASURES
+from fairspan.studies.audit.options import AuditAnalysis
+from fairspan.studies.audit.rows import SCHEMA
 from fairspan.studies.audit.summary import summarize
 from fairspan.studies.audit.tables import (
     Frames,
@@ -18,7 +20,6 @@ from fairspan.studies.audit.tables import (
     coefficient_tables,
     fidelity_table,
     language_table,
-    reason,
     verdict_table,
 )
 
@@ -42,7 +43,7 @@ METHODS = (
 
 def view_of(log: RunLog) -> View:
     """Everything that an audit has to show."""
-    frames, notes = summarize(log)
+    frames, notes = summarize(log, log.analysis)
     model = model_name(log.model)
     sections = [*_position_sections(frames, model), *_document_sections(frames, log)]
     if "families" in frames:
@@ -117,7 +118,7 @@ def _cards(frames: Frames) -> Iterator[Card]:
     verdicts = frames["verdicts"]
     several = verdicts["measure"].n_unique() > 1
     for row in verdicts.iter_rows(named=True):
-        sentences = [reason(row)]
+        sentences = [row["sentence"]]
         key = {"measure": row["measure"], "treatment": row["treatment"]}
         spreads = sorted(frames["families"].filter(**key)["spread_estimate"].drop_nulls())
         ends = dict.fromkeys(map(number, spreads[:1] + spreads[-1:]))
@@ -127,9 +128,12 @@ def _cards(frames: Frames) -> Iterator[Card]:
         yield _card(row, about, sentences)
     for row in frames.get("language_verdicts", pl.DataFrame()).iter_rows(named=True):
         about = f" · {row['measure']} by language" if several else " · languages"
-        yield _card(row, about, [reason(row)])
+        yield _card(row, about, [row["sentence"]])
 
 
 def _card(row: dict[str, str], about: str, sentences: Sequence[str]) -> Card:
     kind = row["verdict"]
     return Card(row["treatment"] + about, kind, VERDICTS[kind], tuple(sentences))
+
+
+LOG = LogKind(SCHEMA, view_of, AuditAnalysis)

@@ -1,8 +1,20 @@
-"""`CollapseEntries`: what only the headers of studies of length say."""
+"""What only the logs of studies of length have: their rows, and entries of their headers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+import polars as pl
+
+SCHEMA: dict[str, pl.DataType] = {
+    "treatment": pl.String(),
+    "measure": pl.String(),
+    "document": pl.String(),
+    "length": pl.Int32(),
+    "tokens": pl.Int32(),
+    "value": pl.Float64(),
+}
+"""The columns of rows: the length that was asked for, and how many tokens the text has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +30,7 @@ class Length:
 class CollapseEntries:
     """The lengths, and whether the same documents were cut to each of them."""
 
-    lengths: list[Length]
+    lengths: tuple[Length, ...]
     paired: bool
 
     @property

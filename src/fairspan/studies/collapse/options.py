@@ -12,11 +12,29 @@ from fairspan.calibration.treatment import PLAIN, AnyTreatment, Treatment, as_tr
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.plan import in_first_language
 from fairspan.errors import DesignError, require_list, require_whole
-from fairspan.runs.options import StudyOptions, source
+from fairspan.runs.options import Analysis, StudyOptions, source
 
 
 @dataclass(frozen=True, kw_only=True)
-class CollapseOptions(StudyOptions):
+class CollapseAnalysis(Analysis):
+    """How the rows of a study of length are analysed.
+
+    Attributes:
+        margin: what a doubling of length may change in the mean cosine, and in the score for every
+            query. Over four doublings, as from 25 to 400 tokens, the default is the margin of an
+            audit.
+    """
+
+    margin: float = 0.005
+
+    def __post_init__(self) -> None:
+        """Raise unless the margin is one."""
+        if not 0 < self.margin < 1:
+            raise DesignError(f"margin must be between 0 and 1, got {self.margin!r}.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollapseOptions(CollapseAnalysis, StudyOptions):
     """What to measure of texts of several lengths.
 
     Attributes:
@@ -33,14 +51,12 @@ class CollapseOptions(StudyOptions):
             softmax temperature of 0.8, tempscale+temperature=0.9 another one.
         documents: largest number of documents; in each bin with `natural`.
         tolerance: how far a text may be from the length asked for, as a share of it.
-        margin: what a doubling of length may change in the mean cosine, and in the score for every
-            query. Over four doublings, as from 25 to 400 tokens, the default is the margin of an
-            audit.
         prompt: text put before every document. By default the model's own.
         seed: seed of the draw.
     """
 
     verb: ClassVar[str] = "collapse"
+    analysed: ClassVar[type[Analysis]] = CollapseAnalysis
     corpus: str = source("sample")
     language: str | None = None
     lengths: Sequence[int] | None = None
@@ -48,16 +64,14 @@ class CollapseOptions(StudyOptions):
     treatments: Sequence[AnyTreatment] = (PLAIN, "tempscale", DEFAULT)
     documents: int = 100
     tolerance: float = 0.2
-    margin: float = 0.005
     prompt: str | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
         """Raise unless the options can be used together."""
+        CollapseAnalysis.__post_init__(self)
         self.name_sources()
         require_list("treatments", self.treatments, "['plain', 'fair']")
-        if not 0 < self.margin < 1:
-            raise DesignError(f"margin must be between 0 and 1, got {self.margin!r}.")
         if self.lengths is not None:
             if self.natural:
                 raise DesignError("natural lengths are the documents' own: omit lengths.")

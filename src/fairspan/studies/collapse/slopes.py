@@ -6,12 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from fairspan.stats.arrays import round_up
-from fairspan.stats.equivalence import Kind, documents_needed, judge_change
-from fairspan.stats.geometry import jackknife_means, slope_weights
-from fairspan.stats.intervals import Interval
+from fairspan.stats.equivalence import WORST, Kind, clusters_to_judge, judge_change, p_inside
+from fairspan.stats.estimates import Estimates
+from fairspan.stats.geometry import document_means, slope_weights
 
-Intervals = dict[tuple[str, str, int | None], Interval]
+Geometry = dict[tuple[str, str, int | None], Estimates[float]]
 """By treatment, measure and length. Without a length, what each doubling of length adds."""
 EFFECTS = {
     ("cosine", 1): "are more alike than short ones",
@@ -19,14 +18,13 @@ EFFECTS = {
     ("score", 1): "score higher for every query than short ones",
     ("score", -1): "score lower for every query than short ones",
 }
-_WORST: tuple[Kind, ...] = ("biased", "inconclusive", "fair")
 
 
 @dataclass(frozen=True, slots=True)
 class Slopes:
     """What a doubling of length adds to the mean cosine and, if known, to scores."""
 
-    of: Mapping[str, Interval]
+    of: Mapping[str, Estimates[float]]
     margin: float
 
     def kind(self, measure: str) -> Kind:
@@ -35,14 +33,12 @@ class Slopes:
     @property
     def verdict(self) -> Kind:
         """The worst of them."""
-        return min(map(self.kind, self.of), key=_WORST.index)
+        return min(map(self.kind, self.of), key=WORST.index)
 
     @property
-    def p_value(self) -> float:
+    def p(self) -> float:
         """Against one of them being beyond the margin."""
-        above = [slope.below(self.margin) for slope in self.of.values()]
-        below = [1 - slope.below(-self.margin) for slope in self.of.values()]
-        return max(above + below)
+        return max(float(p_inside(slope, self.margin)) for slope in self.of.values())
 
     @property
     def effects(self) -> list[tuple[str, int]]:
@@ -62,57 +58,59 @@ class Slopes:
     def outlook(self, documents: int, *, paired: bool) -> str:
         """How many documents in all would decide what is open."""
         opens = [slope for name, slope in self.of.items() if self.kind(name) == "inconclusive"]
-        needed = [documents_needed(slope, self.margin, documents, len(self.of)) for slope in opens]
+        needed = [clusters_to_judge(slope, self.margin, documents, len(self.of)) for slope in opens]
         counts = [count for count in needed if count is not None]
         if len(counts) < len(needed):
             close = f"too close to the margin of ±{self.margin:g}"
             return f"{close} for any realistic number of documents to decide"
-        count = round_up(documents + max(counts))
+        count = max(counts)
         asked = f"`--documents {count}`" if paired else f"about {count} documents in all"
         return f"{documents} documents; {asked} would decide"
 
 
 def geometry(
     rows: pl.DataFrame, names: Sequence[str], tokens: Mapping[int, float], *, paired: bool
-) -> Intervals:
+) -> Geometry:
     """Every measure of the vectors by length, and what a doubling adds; see `frames_of`.
 
     With `paired`, differences between lengths are. The baseline is first in `names`; a measure that
     it lacks is left out.
     """
     lengths = list(tokens)
-    intervals: Intervals = {}
+    intervals: Geometry = {}
     for measure in ("cosine", "share"):
         having = set(rows.filter(measure=measure)["treatment"])
         if names[0] not in having:
             continue
         measured = [name for name in names if name in having]
         parts = rows.filter(measure=measure).sort("document")
-        by_part = parts.partition_by("treatment", "part", as_dict=True)
-        keys = [(name, str(length)) for name in measured for length in lengths]
+        by_part = parts.partition_by("treatment", "length", as_dict=True)
+        keys = [(name, length) for name in measured for length in lengths]
         values = [by_part[key]["value"].to_numpy() for key in keys]
         places = np.arange(len(keys)).reshape(len(measured), len(lengths))
         # Without pairs, only the texts of one length are of the same documents everywhere.
-        samples = [places.ravel()] if paired else list(places.T)
-        sample = jackknife_means(values, samples, of_pairs=measure == "cosine")
-        # Weights [treatments, lengths, count] of contrasts that are one estimate.
-        units = np.eye(len(keys))[places]
-        for name, of_name in zip(measured, units, strict=True):
-            for length, unit in zip(lengths, of_name, strict=True):
-                intervals[name, measure, length] = sample.contrast(unit)
-            if len(lengths) > 1:
-                slope = slope_weights(list(tokens.values())) @ of_name
-                intervals[name, measure, None] = sample.contrast(slope)
-                if measure == "share":
-                    # The shortest texts of the first treatment stand for queries.
-                    in_scores = float(sample.estimates[0]) * slope
-                    intervals[name, "score", None] = sample.contrast(in_scores)
+        samples = [places.ravel().tolist()] if paired else places.T.tolist()
+        fit = document_means(values, samples, of_pairs=measure == "cosine")
+        for name, numbers in zip(measured, places.tolist(), strict=True):
+            means = fit.contrasts(np.eye(len(keys))[numbers])
+            for place, length in enumerate(lengths):
+                intervals[name, measure, length] = means[place]
+            if len(lengths) == 1:
+                continue
+            # The shortest texts of the first treatment stand for queries.
+            slope = np.zeros((2, len(keys)))
+            slope[:, numbers] = slope_weights(list(tokens.values()))
+            slope[1] *= fit.coefficients[0]
+            slopes = fit.contrasts(slope)
+            intervals[name, measure, None] = slopes[0]
+            if measure == "share":
+                intervals[name, "score", None] = slopes[1]
     return intervals
 
 
-def slopes_of(intervals: Intervals, margin: float) -> dict[str, Slopes]:
+def slopes_of(intervals: Geometry, margin: float) -> dict[str, Slopes]:
     """What each treatment is judged by; nothing if there is one length."""
-    judged: dict[str, dict[str, Interval]] = {}
+    judged: dict[str, dict[str, Estimates[float]]] = {}
     for (name, measure, length), interval in intervals.items():
         if length is None and measure in ("cosine", "score"):
             judged.setdefault(name, {})[measure] = interval

@@ -12,21 +12,22 @@ from fairspan.runs.log import RunLog
 from fairspan.studies.collapse.slopes import Slopes, geometry, slopes_of
 
 
-def with_steps(log: RunLog, tokens: Mapping[int, float], *, paired: bool) -> dict[str, Slopes]:
+def with_steps(
+    log: RunLog, tokens: Mapping[int, float], margin: float, *, paired: bool
+) -> dict[str, Slopes]:
     """What every pair of temperatures does, one up to a length and the other beyond it.
 
     Texts of one length have the same vectors under steps as under the temperature of their step, so
     that nothing is embedded for this. Steps could level a slope by a jump where they meet: the
     slope between the two lengths around it counts as well.
     """
-    margin = float(log.spec["margin"])
     plain = log.measured[0]
     by_name = {}
     for low, high in _pairs(log):
         for ends in pairwise(tokens):
             border = round((tokens[ends[0]] * tokens[ends[1]]) ** 0.5)
             name = _name(low, high, border)
-            is_short = pl.col("part").cast(pl.Int64) <= ends[0]
+            is_short = pl.col("length") <= ends[0]
             treatment = pl.when(is_short).then(pl.lit(low.name)).otherwise(pl.lit(high.name))
             steps = log.rows.filter(pl.col("treatment") == treatment)
             rows = pl.concat(

@@ -10,7 +10,8 @@ from fairspan.runs.log import RunLog
 from fairspan.stats.distributions import holm
 from fairspan.stats.equivalence import Kind
 from fairspan.studies.collapse.entries import CollapseEntries
-from fairspan.studies.collapse.slopes import Intervals, Slopes, geometry, slopes_of
+from fairspan.studies.collapse.options import CollapseAnalysis
+from fairspan.studies.collapse.slopes import Geometry, Slopes, geometry, slopes_of
 from fairspan.studies.collapse.steps import with_steps
 
 ALIKE = {
@@ -27,7 +28,7 @@ PREFERRED = {
 MEASURE_FIRST = "Before you change anything, measure with fairspan evaluate what search gains."
 
 
-def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
+def frames_of(log: RunLog, analysis: CollapseAnalysis) -> dict[str, pl.DataFrame]:
     """All statistics by name.
 
     `geometry` has a row for each treatment, measure and length. Without a length, the row is what
@@ -36,7 +37,7 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
     """
     study = log.header.part(CollapseEntries)
     intervals = geometry(log.rows, log.measured, _tokens(log), paired=study.paired)
-    slopes = slopes_of(intervals, float(log.spec["margin"]))
+    slopes = slopes_of(intervals, analysis.margin)
     verdicts = [
         (name, *_verdict(study, intervals, name, slopes.get(name))) for name in log.measured
     ]
@@ -57,14 +58,12 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
 def _tokens(log: RunLog) -> dict[int, float]:
     """The geometric mean of the tokens that the texts of each length have."""
     texts = log.rows.filter(measure="cosine", treatment=log.treatments[0])
-    means = texts.group_by(pl.col("part").cast(pl.Int64)).agg(
-        pl.col("tokens").clip(1).log(2).mean()
-    )
-    return {length: 2.0**mean for length, mean in means.sort("part").rows()}
+    means = texts.group_by("length").agg(pl.col("tokens").clip(1).log(2).mean())
+    return {length: 2.0**mean for length, mean in means.sort("length").rows()}
 
 
 def _verdict(
-    study: CollapseEntries, intervals: Intervals, treatment: str, slopes: Slopes | None
+    study: CollapseEntries, intervals: Geometry, treatment: str, slopes: Slopes | None
 ) -> tuple[Kind, str]:
     """Whether vectors depend on the length of their texts: one word, and a sentence."""
     if slopes is None:
@@ -77,7 +76,7 @@ def _verdict(
     return "inconclusive", f"{slopes.outlook(study.documents, paired=study.paired)}; {seen}"
 
 
-def evidence(study: CollapseEntries, intervals: Intervals, treatment: str) -> str:
+def evidence(study: CollapseEntries, intervals: Geometry, treatment: str) -> str:
     """What is seen in cosines and, if it is known, in scores."""
     protocol = "the same documents, cut" if study.paired else "whole documents by their own length"
 
@@ -127,12 +126,12 @@ def enough(log: RunLog, slopes: Mapping[str, Slopes]) -> tuple[str | None, str]:
     if not tried:
         return None, "No treatment was tried that a model can be calibrated to."
     study = log.header.part(CollapseEntries)
-    steps = with_steps(log, _tokens(log), paired=study.paired)
+    steps = with_steps(log, _tokens(log), slopes[plain].margin, paired=study.paired)
     # Treatments in their order, then the steps that are shown best.
-    compared = tried | dict(sorted(steps.items(), key=lambda item: item[1].p_value))
-    p_values = holm([item.p_value for item in compared.values()])
-    for (name, item), p_value in zip(compared.items(), p_values, strict=True):
-        if p_value < 0.05 and item.of.keys() >= slopes[plain].of.keys():
+    compared = tried | dict(sorted(steps.items(), key=lambda item: item[1].p))
+    p_values = holm([item.p for item in compared.values()])
+    for (name, item), p in zip(compared.items(), p_values, strict=True):
+        if p < 0.05 and item.of.keys() >= slopes[plain].of.keys():
             how = "is shown to undo this" + (", by the length of texts" if name in steps else "")
             return name, f"{name} {how}: give this run to fairspan calibrate."
     return None, f"No treatment is shown to be enough ({', '.join(tried)})."

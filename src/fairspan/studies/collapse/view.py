@@ -10,12 +10,13 @@ from fairspan.report.table import VERDICTS, Column, Table
 from fairspan.report.text import model_name
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.folder import write_calibration
-from fairspan.runs.log import RunLog
-from fairspan.studies.collapse.entries import CollapseEntries
+from fairspan.runs.log import LogKind, RunLog
+from fairspan.studies.collapse.entries import SCHEMA, CollapseEntries
+from fairspan.studies.collapse.options import CollapseAnalysis
 from fairspan.studies.collapse.summary import frames_of
 
 OVERVIEW = "length-overview"
-# With fewer documents, intervals of skewed distributions are too narrow (tests/test_geometry.py).
+# With fewer documents, intervals of skewed distributions are too narrow.
 FEW = 30
 NAMES = {
     "cosine": "mean pairwise cosine",
@@ -44,7 +45,7 @@ Whether it helps search has to be measured there."""
 
 def view_of(log: RunLog) -> View:
     """What a study's log has to show."""
-    frames = frames_of(log)
+    frames = frames_of(log, log.analysis)
     study = log.header.part(CollapseEntries)
     texts = frames["lengths"]["texts"].to_list()
     notes = list(log.notes)
@@ -123,3 +124,6 @@ def write_results(log: RunLog) -> None:
             Treatment.from_dict(asked[suggested]) if suggested in asked else as_treatment(suggested)
         )
         write_calibration(log.folder, treatment.calibration)
+
+
+LOG = LogKind(SCHEMA, view_of, CollapseAnalysis)

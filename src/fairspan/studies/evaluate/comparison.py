@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import polars as pl
 
 from fairspan.errors import FairspanError
-from fairspan.report.frames import columns_of, frame_of
+from fairspan.report.frames import frame_of
 from fairspan.report.table import CHANGE, P_VALUE, Column, Table
 from fairspan.report.text import with_bounds
 from fairspan.retrieval.indexes import WHOLE
-from fairspan.runs.arms import Arm, Change, pairs_to_compare
 from fairspan.runs.log import RunLog
 from fairspan.stats.distributions import holm
+from fairspan.studies.evaluate.arms import Arm, Change, pairs_to_compare
 from fairspan.studies.evaluate.measures import (
     QUERY_KEYS,
     Columns,
@@ -20,6 +20,7 @@ from fairspan.studies.evaluate.measures import (
     Groups,
     SearchArm,
     by_window,
+    change_columns,
     compared,
     metrics_of,
     value_groups,
@@ -80,7 +81,7 @@ def compare(
             f"Changes on the same queries{runs}",
             frame_of([row for paired in pairs for row in _rows(paired, None, "")]),
             heads=("treatments", "metric"),
-            columns={**columns, "p_value": P_VALUE},
+            columns={**columns, "change_p": P_VALUE},
             grouped=1,
             brief=True,
         )
@@ -104,7 +105,7 @@ def _grouped(paired: Paired, column: str) -> Groups | None:
     """The queries by what their documents are: short or long for the first model, or by fifth."""
     if column == "length":
         return by_window(paired.rows, window_of(paired.before.log))
-    return value_groups(paired.rows[column])
+    return value_groups(paired.rows["fifth"])
 
 
 def _rows(paired: Paired, groups: Groups | None, column: str) -> list[Columns]:
@@ -118,8 +119,8 @@ def _rows(paired: Paired, groups: Groups | None, column: str) -> list[Columns]:
         change = after.changes[place] if after.changes else None
         label = {**paired.label, **({column: name} if column else {})}
         counted = {"queries": after.counts[place][0]}
-        p_value = {} if column or change is None else {"p_value": change.p_value}
-        rows.append({**label, **counted, **p_value, **columns_of(change, "change_")})
+        p = {} if column or change is None else {"change_p": change.p}
+        rows.append({**label, **counted, **p, **change_columns(change)})
     return rows
 
 
@@ -134,7 +135,7 @@ def changes(
     The treatments of one run have the verdicts that the run shows on whole documents; a gain in
     other pairs has to pass Holm's correction for all of them.
     """
-    allowed = float(first.spec["margin"]) if margin is None else margin
+    allowed = float(first.analysis.margin) if margin is None else margin
     shown = []
     if second is None and treatments is None:
         metric = metrics_of(first)[0]
@@ -148,7 +149,7 @@ def changes(
         if not (shown and paired.index == WHOLE)
     ]
     sides = [paired.sides(by_window(paired.rows, window_of(first))) for paired in pairs]
-    p_values = holm([after.changes[0].p_value for _, after in sides if after.changes])
+    p_values = holm([after.changes.p[0] for _, after in sides if after.changes])
     for paired, (before, after), p in zip(pairs, sides, p_values, strict=True):
         groups = groups_of(before, after, float(p), allowed)
         numbers = "; ".join(f"{group.name} {with_bounds(group.change, '+.3f')}" for group in groups)
@@ -170,7 +171,7 @@ def _pairs(before: Arm, after: Arm) -> Iterator[Paired]:
     """After minus before, metric by metric and index by index."""
     joined = _metric_rows(before).join(
         _metric_rows(after),
-        on=["measure", "part", *QUERY_KEYS],
+        on=["measure", "index", *QUERY_KEYS],
         suffix="_second",
         maintain_order="left",
     )
@@ -179,7 +180,7 @@ def _pairs(before: Arm, after: Arm) -> Iterator[Paired]:
             f"{before.log.run} and {after.log.run} have no query in common: paired differences "
             "need the same task, seed and metrics."
         )
-    parts = joined.partition_by("measure", "part", as_dict=True, maintain_order=True)
+    parts = joined.partition_by("measure", "index", as_dict=True, maintain_order=True)
     for (metric, index), rows in parts.items():
         yield Paired(before, after, str(index), str(metric), rows)
 

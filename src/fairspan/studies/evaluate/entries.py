@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,4 +42,4 @@ class EvaluateEntries:
     kind: str
     drawn: int | None = None
     drawn_from: int | None = None
-    costs: list[IndexCost] = field(default_factory=list)
+    costs: tuple[IndexCost, ...] = ()

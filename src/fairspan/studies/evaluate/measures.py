@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 
 from fairspan.calibration.treatment import PLAIN
-from fairspan.report.frames import columns_of
 from fairspan.retrieval.indexes import (
     FUSED,
     KEYWORDS,
@@ -18,7 +17,8 @@ from fairspan.retrieval.indexes import (
     most_vectors,
 )
 from fairspan.runs.log import RunLog
-from fairspan.stats.intervals import Interval
+from fairspan.stats.arrays import Floats
+from fairspan.stats.estimates import Estimates
 from fairspan.stats.queries import group_counts, query_changes, query_means
 from fairspan.studies.evaluate.entries import EvaluateEntries
 
@@ -60,8 +60,8 @@ class Compared:
 
     arm: SearchArm
     values: np.ndarray
-    means: list[Interval]
-    changes: list[Interval] | None
+    means: Estimates[Floats]
+    changes: Estimates[Floats] | None
     counts: list[tuple[int, int]]
 
     def records(self, labels: Sequence[Columns], first: int = 1) -> list[Columns]:
@@ -76,16 +76,23 @@ class Compared:
                     **label,
                     "queries": queries,
                     "documents": documents,
-                    **columns_of(self.means[place]),
-                    **columns_of(change, "change_"),
+                    **self.means[place].columns(),
+                    **change_columns(change),
                 }
             )
         return records
 
 
+def change_columns(change: Estimates[float] | None) -> Columns:
+    """A change and its limits as columns; empty ones for what is compared with nothing."""
+    if change is None:
+        return dict.fromkeys(("change_estimate", "change_low", "change_high"))
+    return {**change.columns("change_")}
+
+
 def arms_of(log: RunLog) -> list[SearchArm]:
     """What was searched, in the order of tables: vectors, references, keywords, then both."""
-    pairs = log.rows.select("treatment", "part").unique(maintain_order=True).rows()
+    pairs = log.rows.select("treatment", "index").unique(maintain_order=True).rows()
     arms = [SearchArm(*pair) for pair in pairs]
     kinds = [WHOLE, ONE_PER_CHUNK, KEYWORDS, FUSED]
 
@@ -111,13 +118,13 @@ def metrics_of(log: RunLog) -> list[str]:
 
 def sorted_rows(log: RunLog, measure: str, arm: SearchArm) -> pl.DataFrame:
     """The rows of an arm, in the same order for all arms."""
-    rows = log.rows.filter(measure=measure, treatment=arm.treatment, part=arm.index)
+    rows = log.rows.filter(measure=measure, treatment=arm.treatment, index=arm.index)
     return rows.sort(QUERY_KEYS)
 
 
 def compare_arms(log: RunLog, measure: str, groups: Groups | None = None) -> Iterator[Compared]:
     """Every arm, overall and by group."""
-    with_measure = log.rows.filter(measure=measure).select("treatment", "part").unique().rows()
+    with_measure = log.rows.filter(measure=measure).select("treatment", "index").unique().rows()
     arms = [arm for arm in arms_of(log) if (arm.treatment, arm.index) in with_measure]
     values: dict[SearchArm, np.ndarray] = {}
     for arm in arms:
@@ -133,7 +140,7 @@ def compared(
 ) -> Compared:
     """The sorted rows of an arm against the values `before` of the same queries."""
     codes = np.zeros(len(table), np.int64) if groups is None else groups.codes
-    clusters = table["set"].to_numpy()
+    clusters = table["cluster"].to_numpy()
     values = table["value"].to_numpy()
     count = 0 if groups is None else len(groups.names)
     return Compared(

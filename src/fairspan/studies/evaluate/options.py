@@ -12,13 +12,30 @@ from fairspan.errors import CorpusError, require_list
 from fairspan.retrieval.indexes import ONE_PER_CHUNK, WHOLE, index_of, most_vectors
 from fairspan.retrieval.metrics import parse_metric
 from fairspan.retrieval.source import PASSAGES, TaskOptions, TaskSource
-from fairspan.runs.options import StudyOptions, default_treatments, is_kind, source
+from fairspan.runs.options import Analysis, StudyOptions, default_treatments, is_kind, source
 
 METRICS = ("ndcg@10", "mrr", "recall@1", "recall@3", "recall@10")
 
 
+@dataclass(frozen=True, kw_only=True)
+class SearchAnalysis(Analysis):
+    """How the rows of a search are analysed.
+
+    Attributes:
+        margin: losses below it do not matter.
+    """
+
+    margin: float = 0.01
+
+    def __post_init__(self) -> None:
+        """Raise unless the margin is one."""
+        is_number = isinstance(self.margin, int | float) and not isinstance(self.margin, bool)
+        if not is_number or not 0 <= self.margin < 1:
+            raise CorpusError(f"margin must be from 0 to below 1, got {self.margin!r}.")
+
+
 @dataclass(frozen=True)
-class SearchOptions(StudyOptions, TaskOptions):
+class SearchOptions(SearchAnalysis, StudyOptions, TaskOptions):
     """What evaluations and tunings are asked alike.
 
     Attributes:
@@ -26,7 +43,6 @@ class SearchOptions(StudyOptions, TaskOptions):
             search of mteb as mteb:NAME. Otherwise passages, each of which asks for the document of
             `corpus` it was cut out of.
         metrics: metrics such as ndcg@10, mrr and recall@1; the first decides.
-        margin: losses below it do not matter.
         prompt: text put before every document. By default the model's own.
         query_prompt: text put before every query. By default the model's own.
     """
@@ -34,12 +50,12 @@ class SearchOptions(StudyOptions, TaskOptions):
     task: str = source(PASSAGES)
     _: KW_ONLY
     metrics: Sequence[str] = METRICS
-    margin: float = 0.01
     prompt: str | None = None
     query_prompt: str | None = None
 
     def __post_init__(self) -> None:
         """Check what needs no file."""
+        SearchAnalysis.__post_init__(self)
         TaskOptions.__post_init__(self)
         self.name_sources()
         _ = self.searched
@@ -50,9 +66,6 @@ class SearchOptions(StudyOptions, TaskOptions):
             parse_metric(metric)
             if metric in self.metrics[:number]:
                 raise CorpusError(f"metrics names {metric!r} twice.")
-        is_number = isinstance(self.margin, int | float) and not isinstance(self.margin, bool)
-        if not is_number or not 0 <= self.margin < 1:
-            raise CorpusError(f"margin must be from 0 to below 1, got {self.margin!r}.")
 
     @cached_property
     def searched(self) -> TaskSource:
@@ -80,6 +93,7 @@ class EvaluateOptions(SearchOptions):
     """
 
     verb: ClassVar[str] = "evaluate"
+    analysed: ClassVar[type[Analysis]] = SearchAnalysis
     _: KW_ONLY
     treatments: Sequence[AnyTreatment] | None = None
     vectors: Sequence[str | int] | None = None

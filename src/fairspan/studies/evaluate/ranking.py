@@ -11,10 +11,24 @@ import polars as pl
 from fairspan.retrieval.keywords import NOTHING
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.metrics import gains_of, parse_metric
-from fairspan.runs.rows import as_rows
 
 DEPTH = 1000
 """Ranks that a metric without a cutoff looks at."""
+SCHEMA: dict[str, pl.DataType] = {
+    "treatment": pl.String(),
+    "index": pl.String(),
+    "measure": pl.String(),
+    "query": pl.String(),
+    "query_tokens": pl.Int32(),
+    # The document that answers, and the fifth and the tokens before the evidence in it.
+    "document": pl.String(),
+    "tokens": pl.Int32(),
+    "language": pl.String(),
+    "fifth": pl.Int16(),
+    "depth": pl.Int32(),
+    "cluster": pl.Int32(),
+    "value": pl.Float64(),
+}
 RANK = "rank"
 """The measure of the exact rank of every document that answers a query."""
 
@@ -109,9 +123,9 @@ class Answers:
         ]
         positions = [measured.positions.get(query.id) for query in queries]
         return {
-            "set": [self.clusters[query.cluster or query.id] for query in queries],
+            "cluster": [self.clusters[query.cluster or query.id] for query in queries],
             "document": wanted,
-            "position": [place and place.fifth for place in positions],
+            "fifth": [place and place.fifth for place in positions],
             "language": [language or None for language in spoken],
             "tokens": [measured.lengths[document] for document in wanted],
             "query": [query.id for query in queries],
@@ -130,19 +144,23 @@ class Answers:
             metric = parse_metric(name)
             values = metric(gains if metric.at is not None else gains[:, :DEPTH], ideal)
             columns = {**label, **self._columns, "measure": name, "value": values.tolist()}
-            tables.append(as_rows(columns))
+            tables.append(_table(columns))
         return pl.concat(tables)
 
     def rank_rows(self, ranks: np.ndarray, label: Mapping[str, str]) -> pl.DataFrame:
         """One row for each of `pairs`, given their [P] ranks, with the columns of its query."""
         names = [self.names[number] for number in self.pairs[:, 1]]
-        of_query = as_rows({**label, **self._columns})[self.pairs[:, 0]]
+        of_query = _table({**label, **self._columns})[self.pairs[:, 0]]
         return of_query.with_columns(
             pl.Series("document", names),
             pl.Series("tokens", [self.measured.lengths[name] for name in names], pl.Int32),
             pl.Series("value", ranks, pl.Float64),
             measure=pl.lit(RANK),
         )
+
+
+def _table(columns: Mapping[str, Any]) -> pl.DataFrame:
+    return pl.DataFrame({**dict.fromkeys(SCHEMA), **columns}, schema=SCHEMA)
 
 
 def _best(gains: Mapping[str, float]) -> str:

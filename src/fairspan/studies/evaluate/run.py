@@ -1,6 +1,7 @@
 """`evaluate`: what does search find, and does a treatment help?"""
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from functools import cache
 
 import polars as pl
@@ -8,46 +9,45 @@ import polars as pl
 from fairspan.encoding.calling import call_of
 from fairspan.retrieval.indexes import index_words
 from fairspan.runs.log import RunLog
-from fairspan.runs.study import Run, Study
+from fairspan.runs.run import Run
+from fairspan.runs.study import Study
 from fairspan.studies.evaluate.entries import EvaluateEntries, IndexCost
 from fairspan.studies.evaluate.options import EvaluateOptions
-from fairspan.studies.evaluate.prepare import PreparedEvaluation, prepare_evaluation
-from fairspan.studies.evaluate.view import view_of
+from fairspan.studies.evaluate.texts import SearchTexts, search_texts
+from fairspan.studies.evaluate.view import LOG
 
 
-def measure_evaluation(prepared: PreparedEvaluation, run: Run) -> None:
+def _rows(texts: SearchTexts, run: Run) -> Iterator[pl.DataFrame]:
     """Embed, index and search under every treatment, and by keywords."""
-    under = cache(run.under)
-    treatments = prepared.options.all_treatments
-    run.announce(pair for treatment in treatments for pair in prepared.embedded(treatment, under))
-    costs = run.header.part(EvaluateEntries).costs
-    for rows, cost in search_all(prepared, run):
-        costs += [cost] if cost else []
-        run.add(rows)
+    for rows, cost in search_all(texts, run):
+        if cost:
+            entries = run.header.part(EvaluateEntries)
+            run.writer.change(study=replace(entries, costs=(*entries.costs, cost)))
+        yield rows
 
 
 def search_all(
-    prepared: PreparedEvaluation, run: Run, names: Collection[str] | None = None
+    texts: SearchTexts, run: Run, names: Collection[str] | None = None
 ) -> Iterator[tuple[pl.DataFrame, IndexCost | None]]:
     """The rows of every arm, or of the treatments that are named, and what its index takes."""
-    searching = prepared.searching
+    searching = texts.searching
     under = cache(run.under)
-    treatments = prepared.options.all_treatments
+    treatments = texts.options.all_treatments
     for treatment in treatments:
         if names is not None and treatment.name not in names:
             continue
         treated = under(treatment)
         run.progress.stage(f"{treatment.name}: queries")
         run.fill(treated.queries, searching.queries)
-        for plan in prepared.plans_of(treatment):
+        for plan in texts.plans_of(treatment):
             run.progress.stage(f"{treatment.name}: {index_words(plan.kind)}")
             before = None if treatment == treatments[0] else under(treatments[0])
             yield searching.index_and_search(run, treated, plan, before)
     if names is None:
-        yield searching.search_keywords(run.label), None
+        yield searching.search_keywords(), None
 
 
-STUDY = Study(prepare_evaluation, measure_evaluation, view_of)
+STUDY = Study(search_texts, _rows, LOG)
 
 
 @call_of(EvaluateOptions)

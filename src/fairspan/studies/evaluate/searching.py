@@ -17,8 +17,9 @@ from fairspan.retrieval.keywords import KeywordIndex, fuse
 from fairspan.retrieval.measured import MeasuredTask
 from fairspan.retrieval.search import ranks, search
 from fairspan.retrieval.task import Passage
-from fairspan.runs.study import Run
-from fairspan.runs.subject import Subject, Treated
+from fairspan.runs.run import Run
+from fairspan.runs.subject import Subject
+from fairspan.runs.treated import Treated
 from fairspan.studies.evaluate.entries import IndexCost
 from fairspan.studies.evaluate.ranking import Answers
 
@@ -69,10 +70,10 @@ class Searching:
         documents = list(self.documents.values())
         return plan_index(index, documents, self.measured.lengths, counter)
 
-    def search_keywords(self, label: Mapping[str, str]) -> pl.DataFrame:
+    def search_keywords(self) -> pl.DataFrame:
         """The rows of a search without vectors."""
-        arm = {"treatment": KEYWORDS, "part": KEYWORDS}
-        return self.answers.metric_rows(self._by_keywords, self.metrics, {**label, **arm})
+        label = {"treatment": KEYWORDS, "index": KEYWORDS}
+        return self.answers.metric_rows(self._by_keywords, self.metrics, label)
 
     @cached_property
     def _by_keywords(self) -> np.ndarray:
@@ -128,11 +129,11 @@ class Searching:
         asked = run.read([treated.queries.key(text) for text in self.queries])
         queries = assemble([[vector] for vector in asked], normalise=cosine).vectors
         hits = search(queries, index.vectors, answers.deepest, owners=index.owners)
-        label = {**run.label, "treatment": treated.treatment.name, "part": plan.kind}
+        label = {"treatment": treated.treatment.name, "index": plan.kind}
         tables = [answers.metric_rows(hits, self.metrics, label)]
         if plan.kind == WHOLE:
             fused = fuse(answers.counted(hits), answers.counted(self._by_keywords))
-            tables.append(answers.metric_rows(fused, self.metrics, {**label, "part": FUSED}))
+            tables.append(answers.metric_rows(fused, self.metrics, {**label, "index": FUSED}))
             pairs = np.concatenate([answers.pairs, answers.omitted_pairs])
             ranked = ranks(queries, index.vectors, pairs, owners=index.owners)
             counted = answers.counted_ranks(*np.split(ranked, [len(answers.pairs)]))

@@ -24,6 +24,7 @@ from fairspan.studies.evaluate.measures import (
     metrics_of,
     sorted_rows,
 )
+from fairspan.studies.evaluate.options import SearchAnalysis
 from fairspan.studies.evaluate.ranking import RANK
 from fairspan.studies.evaluate.vectors import vector_rows
 from fairspan.studies.evaluate.verdicts import Verdict, verdicts_of
@@ -36,19 +37,19 @@ _VERDICTS: dict[str, Any] = {
 }
 
 
-def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
+def frames_of(log: RunLog, analysis: SearchAnalysis) -> dict[str, pl.DataFrame]:
     """All statistics of a log by name, without empty frames except for the verdicts."""
     metric = metrics_of(log)[0]
-    verdicts = verdicts_of(log)
+    verdicts = verdicts_of(log, analysis.margin)
     rows: dict[str, Sequence[Mapping[str, Any]]] = {
         "quality": _quality(log, verdicts),
-        "lengths": _lengths(log, metric),
-        "positions": _by_group(log, metric, groups_by(log, metric, "position"), "position"),
+        "lengths": _lengths(log, metric, analysis.margin),
+        "positions": _by_group(log, metric, groups_by(log, metric, "fifth"), "position"),
         "languages": _by_group(log, metric, groups_by(log, metric, "language"), "language"),
         "depths": by_depth(log),
         "by_length": _by_length(log),
         "costs": [asdict(cost) for cost in log.header.part(EvaluateEntries).costs],
-        "vectors": vector_rows(log) if len(log.spec.get("vectors") or ()) > 1 else [],
+        "vectors": vector_rows(log, analysis.margin) if _compares_vectors(log) else [],
         "windows": [asdict(info) for info in log.header.windows or ()],
     }
     frames = {"verdicts": pl.DataFrame([item.record for item in verdicts], _VERDICTS)}
@@ -57,29 +58,32 @@ def frames_of(log: RunLog) -> dict[str, pl.DataFrame]:
     return {name: frame.select(model, pl.all()) for name, frame in frames.items()}
 
 
+def _compares_vectors(log: RunLog) -> bool:
+    return len(log.spec.get("vectors") or ()) > 1
+
+
 def _quality(log: RunLog, verdicts: Sequence[Verdict]) -> list[Columns]:
     """Every metric of every arm over all queries; p values only where there is a verdict."""
-    p_values = {verdict.treatment: verdict.p_value for verdict in verdicts}
+    p_values = {verdict.treatment: verdict.p for verdict in verdicts}
     metrics = metrics_of(log)
-    fifths = groups_by(log, metrics[0], "position")
+    fifths = groups_by(log, metrics[0], "fifth")
     rows = []
     for metric in metrics:
         for result in compare_arms(log, metric, fifths):
             (row,) = result.records([{"metric": metric}], first=0)
             judged = metric == metrics[0] and result.arm.index == WHOLE
-            means = np.array([mean.estimate for mean in result.means[1:]])
-            row["p_value"] = p_values.get(result.arm.treatment) if judged else None
+            means = result.means.estimate[1:]
+            row["change_p"] = p_values.get(result.arm.treatment) if judged else None
             row["psi"] = float(shortfall(means)) if len(means) > 1 else None
             rows.append(row)
     return rows
 
 
-def _lengths(log: RunLog, metric: str) -> list[Columns]:
+def _lengths(log: RunLog, metric: str, margin: float) -> list[Columns]:
     """The first metric for documents that fit into the window, and for those that exceed it."""
     groups = length_groups(log, metric)
     if groups is None:
         return []
-    margin = float(log.spec["margin"])
     labels = [{"metric": metric, "length": name} for name in groups.names]
     rows = []
     for result in compare_arms(log, metric, groups):

@@ -5,12 +5,11 @@ from dataclasses import asdict, replace
 import polars as pl
 
 from fairspan.report.chart import Chart
-from fairspan.report.frames import columns_of
 from fairspan.report.table import CHANGE, Column, Table
 from fairspan.report.view import Section
 from fairspan.retrieval.indexes import ALL_PARTS, most_vectors
 from fairspan.runs.log import RunLog
-from fairspan.stats.intervals import Interval
+from fairspan.stats.estimates import Estimates
 from fairspan.stats.queries import query_changes
 from fairspan.studies.evaluate.charts import Shown
 from fairspan.studies.evaluate.entries import EvaluateEntries
@@ -18,6 +17,7 @@ from fairspan.studies.evaluate.measures import (
     Columns,
     Compared,
     SearchArm,
+    change_columns,
     compare_arms,
     metrics_of,
     sorted_rows,
@@ -32,7 +32,7 @@ _INTRO = (
 )
 
 
-def vector_rows(log: RunLog) -> list[Columns]:
+def vector_rows(log: RunLog, margin: float) -> list[Columns]:
     """The first metric and the size of the index, by treatment and number of vectors.
 
     `change` is from the number of vectors that finds most. The fewest that are shown to lose less
@@ -46,7 +46,7 @@ def vector_rows(log: RunLog) -> list[Columns]:
     for treatment in log.measured:
         counts = [item for item in compared if item.arm.treatment == treatment]
         counts.sort(key=_most)
-        best = max(counts, key=lambda item: item.means[0].estimate)
+        best = max(counts, key=lambda item: item.means.estimate[0])
         own_rows = []
         for item in counts:
             cost = by_arm[item.arm]
@@ -59,13 +59,13 @@ def vector_rows(log: RunLog) -> list[Columns]:
                     "queries": item.counts[0][0],
                     "vectors": _most(item),
                     "vectors_per_document": cost.vectors / cost.documents,
-                    **columns_of(item.means[0]),
-                    **columns_of(change, "change_"),
+                    **item.means[0].columns(),
+                    **change_columns(change),
                     "mb_float32": size,
                     "mb_int8": size / 4,
                 }
             )
-        rows += _marked(own_rows, float(log.spec["margin"]))
+        rows += _marked(own_rows, margin)
     return rows
 
 
@@ -73,9 +73,9 @@ def _most(item: Compared) -> int:
     return most_vectors(item.arm.index) or 0
 
 
-def _change(log: RunLog, metric: str, best: Compared, item: Compared) -> Interval:
+def _change(log: RunLog, metric: str, best: Compared, item: Compared) -> Estimates[float]:
     """The paired change from the best number of vectors."""
-    clusters = sorted_rows(log, metric, item.arm)["set"].to_numpy()
+    clusters = sorted_rows(log, metric, item.arm)["cluster"].to_numpy()
     return query_changes(best.values, item.values, [0] * len(clusters), clusters)[0]
 
 
@@ -156,7 +156,7 @@ def _chart(shown: Shown, frame: pl.DataFrame) -> Chart:
 
 def enough_words(shown: Shown) -> list[str]:
     """How many vectors are enough, treatment by treatment."""
-    margin = shown.log.spec["margin"]
+    margin = shown.log.analysis.margin
     words = []
     for treatment in shown.treatments:
         rows = (

@@ -10,6 +10,7 @@ from fairspan.retrieval.indexes import FUSED, WHOLE
 from fairspan.retrieval.source import PASSAGES
 from fairspan.runs.log import RunLog
 from fairspan.stats.distributions import holm
+from fairspan.stats.estimates import Estimates
 from fairspan.stats.gains import (
     FEW_CLUSTERS,
     Word,
@@ -17,7 +18,6 @@ from fairspan.stats.gains import (
     combined_word,
     word_of,
 )
-from fairspan.stats.intervals import Interval
 from fairspan.studies.evaluate.entries import EvaluateEntries, IndexCost
 from fairspan.studies.evaluate.measures import (
     LONG,
@@ -44,7 +44,7 @@ class Group:
     documents: int
     before: float
     after: float
-    change: Interval
+    change: Estimates[float]
     word: Word
 
 
@@ -55,7 +55,7 @@ class Verdict:
     Attributes:
         verdict: the word on all documents, unless short or long ones lose.
         groups: all queries, then short and long documents, where there are both.
-        p_value: of the change over all queries, corrected by Holm for several treatments.
+        p: of the change over all queries, corrected by Holm for several treatments.
         documents_needed: how many in all would decide it; None if that is not open, or no realistic
             number would.
         sentences: the same in words, the most important first.
@@ -64,7 +64,7 @@ class Verdict:
     treatment: str
     verdict: str
     groups: tuple[Group, ...]
-    p_value: float
+    p: float
     documents_needed: int | None
     sentences: tuple[str, ...]
 
@@ -89,9 +89,8 @@ class Verdict:
         }
 
 
-def verdicts_of(log: RunLog, margin: float | None = None) -> list[Verdict]:
+def verdicts_of(log: RunLog, margin: float) -> list[Verdict]:
     """The verdict on each treatment of whole documents but the first."""
-    allowed = float(log.spec["margin"]) if margin is None else margin
     metric = metrics_of(log)[0]
     compared = list(compare_arms(log, metric, length_groups(log, metric)))
     arms = {result.arm: result for result in compared}
@@ -99,9 +98,9 @@ def verdicts_of(log: RunLog, margin: float | None = None) -> list[Verdict]:
     if not judged or judged[0].changes is not None:
         return []
     before, *others = judged
-    p_values = holm([result.changes[0].p_value for result in others if result.changes])
+    p_values = holm([result.changes.p[0] for result in others if result.changes])
     return [
-        _verdict(log, arms, before, result, float(p), allowed)
+        _verdict(log, arms, before, result, float(p), margin)
         for result, p in zip(others, p_values, strict=True)
     ]
 
@@ -111,11 +110,11 @@ def _verdict(
     arms: dict[SearchArm, Compared],
     before: Compared,
     after: Compared,
-    p_value: float,
+    p: float,
     margin: float,
 ) -> Verdict:
     """The verdict on one treatment, in a word and in sentences."""
-    groups = groups_of(before, after, p_value, margin)
+    groups = groups_of(before, after, p, margin)
     overall, *by_length = groups
     needed = None
     if overall.word == "inconclusive":
@@ -131,12 +130,10 @@ def _verdict(
         _unchanged(cost, overall.word),
     ]
     spoken = tuple(filter(None, sentences))
-    return Verdict(after.arm.treatment, verdict_of(groups), groups, p_value, needed, spoken)
+    return Verdict(after.arm.treatment, verdict_of(groups), groups, p, needed, spoken)
 
 
-def groups_of(
-    before: Compared, after: Compared, p_value: float, margin: float
-) -> tuple[Group, ...]:
+def groups_of(before: Compared, after: Compared, p: float, margin: float) -> tuple[Group, ...]:
     """All queries, then short and long documents where there are some of both."""
     assert after.changes is not None
     names = ("all documents", SHORT, LONG)
@@ -153,7 +150,7 @@ def groups_of(
             after.means[place].estimate,
             change,
             # Only the verdict on all is about several treatments at once.
-            word_of(change, margin, None if place else p_value),
+            word_of(change, margin, None if place else p),
         )
         groups.append(group)
     return tuple(groups)
@@ -192,7 +189,7 @@ def _all_alike(counts: Sequence[tuple[int, int]], window: int | None) -> str:
     return f"All documents that are asked about {what} the window of {window:,} tokens."
 
 
-def _beside_keywords(alone: Interval, fused: Sequence[Compared | None]) -> str:
+def _beside_keywords(alone: Estimates[float], fused: Sequence[Compared | None]) -> str:
     """What the treatment gains where vectors are fused with keywords."""
     before, after = fused
     if before is None or after is None or after.changes is None:

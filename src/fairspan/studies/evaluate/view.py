@@ -12,11 +12,12 @@ from fairspan.report.view import Card, Section, View
 from fairspan.retrieval.indexes import KEYWORDS, ONE_PER_CHUNK
 from fairspan.retrieval.passages import LEAST_WORDS
 from fairspan.retrieval.source import PASSAGES
-from fairspan.runs.log import RunLog
+from fairspan.runs.log import LogKind, RunLog
 from fairspan.stats.gains import is_worse
 from fairspan.studies.evaluate.charts import Shown, depth_chart, group_chart, overall_chart
 from fairspan.studies.evaluate.entries import EvaluateEntries
-from fairspan.studies.evaluate.ranking import RANK
+from fairspan.studies.evaluate.options import SearchAnalysis
+from fairspan.studies.evaluate.ranking import RANK, SCHEMA
 from fairspan.studies.evaluate.summary import frames_of
 from fairspan.studies.evaluate.vectors import enough_words, vectors_section
 from fairspan.studies.evaluate.verdicts import verdicts_of
@@ -51,7 +52,7 @@ _MEANS: dict[str, Column | str] = {
 def view_of(log: RunLog) -> View:
     """Everything an evaluation has to show."""
     _ = log.header.part(EvaluateEntries)  # which runs of older versions lack
-    shown = Shown(log, frames_of(log))
+    shown = Shown(log, frames_of(log, log.analysis))
     parts = {
         "vectors": vectors_section,
         "depths": _by_depth,
@@ -125,7 +126,7 @@ def _cards(shown: Shown) -> tuple[Card, ...]:
     quality = shown.of_metric("quality")
     first = quality.row(0, named=True)
     cards = [_card(first, "baseline")]
-    for verdict in verdicts_of(shown.log):
+    for verdict in verdicts_of(shown.log, shown.log.analysis.margin):
         sentences = verdict.sentences
         tone = tone_of(verdict.verdict)
         cards.append(Card(verdict.treatment, verdict.verdict, tone, sentences, len(sentences)))
@@ -223,7 +224,7 @@ def _overall(shown: Shown) -> Section:
         frame = frame.join(means, on="arm", maintain_order="left")
     frame = frame.with_columns(mean="estimate")
     columns: dict[str, Column | str] = {"mean": Column("mean", first)}
-    columns |= {"change": replace(CHANGE, group=first), "p_value": replace(P_VALUE, group=first)}
+    columns |= {"change": replace(CHANGE, group=first), "change_p": replace(P_VALUE, group=first)}
     if frame["psi"].is_not_null().any():
         columns["psi"] = Column("PSI", first, form=".2f")
     table = Table(
@@ -291,3 +292,6 @@ def _by_length(shown: Shown) -> Section:
         "that answer one."
     )
     return Section("Search by length", intro, tables=(table,), closed=True)
+
+
+LOG = LogKind(SCHEMA, view_of, SearchAnalysis)

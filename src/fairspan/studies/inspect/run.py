@@ -12,9 +12,11 @@ from fairspan.encoding.fill import Tally, reads_to_end
 from fairspan.encoding.store import Store
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel, first_line, require_whole
 from fairspan.model.loading import Loading
+from fairspan.runs.embedder import Embed, Embedder, batch_budget
 from fairspan.runs.progress import Progress, as_progress
-from fairspan.runs.subject import Embed, Embedder, Subject, Treated, batch_budget, open_subject
+from fairspan.runs.subject import Subject, open_subject
 from fairspan.runs.suited import refuse_unsuited
+from fairspan.runs.treated import Treated
 from fairspan.runs.windows import limit_note
 from fairspan.stats.geometry import cosines_of_pairs, representation
 from fairspan.studies.inspect.lens import AnyDocument, focus, read_segments

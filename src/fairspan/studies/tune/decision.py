@@ -14,8 +14,9 @@ from fairspan.runs.log import RunLog
 from fairspan.stats.choice import CrossCheck, cross_check, prefer
 from fairspan.stats.gains import is_worse
 from fairspan.studies.evaluate.measures import SearchArm, metrics_of, sorted_rows
+from fairspan.studies.evaluate.options import SearchAnalysis
 from fairspan.studies.evaluate.verdicts import Verdict, verdicts_of
-from fairspan.studies.evaluate.view import view_of as view_of_evaluation
+from fairspan.studies.evaluate.view import LOG as EVALUATION
 from fairspan.studies.tune.entries import TuneEntries
 
 
@@ -56,7 +57,8 @@ def evaluation_of(log: RunLog, number: int = 0) -> RunLog:
         log.header, task=evaluated.task, windows=evaluated.windows, study=evaluated.entries
     )
     rows = log.rows.filter(pl.col("task") == number)
-    return replace(log, header=header, rows=rows, show=view_of_evaluation)
+    analysis = SearchAnalysis(margin=log.spec["margin"])
+    return replace(log, header=header, rows=rows, kind=EVALUATION, analysis=analysis)
 
 
 def decide(log: RunLog) -> Decision:
@@ -67,7 +69,7 @@ def decide(log: RunLog) -> Decision:
     """
     main = evaluation_of(log)
     margin = float(log.spec["margin"])
-    verdicts = {verdict.treatment: verdict for verdict in verdicts_of(main)}
+    verdicts = {verdict.treatment: verdict for verdict in verdicts_of(main, margin)}
     distances = _distances(main.header)
     guards = [evaluation_of(log, n) for n in range(1, len(log.header.part(TuneEntries).evaluated))]
     decision = Decision(verdicts, {}, {})
@@ -80,7 +82,7 @@ def decide(log: RunLog) -> Decision:
         guarded = {
             guard.header.searched.names[0]: verdict
             for guard in guards
-            for verdict in verdicts_of(guard)
+            for verdict in verdicts_of(guard, margin)
             if verdict.treatment == name
         }
         losses = [(guard, item) for guard, item in guarded.items() if is_worse(item.verdict)]
@@ -102,5 +104,5 @@ def _cross_check(
     metric = metrics_of(log)[0]
     tables = {name: sorted_rows(log, metric, SearchArm(name, WHOLE)) for name in (PLAIN, *names)}
     values = {name: table["value"].to_numpy() for name, table in tables.items()}
-    clusters = tables[PLAIN]["set"].to_numpy()
-    return cross_check(values, clusters, PLAIN, names, distances, margin, log.header.seed)
+    clusters = tables[PLAIN]["cluster"].to_numpy()
+    return cross_check(values, clusters, PLAIN, names, distances, margin, log.spec["seed"])

@@ -13,7 +13,7 @@ class Evaluated:
     """One evaluation of a tuning, of the task or of a guard, as the header of its log says it."""
 
     task: TaskInfo
-    windows: list[WindowInfo]
+    windows: tuple[WindowInfo, ...]
     entries: EvaluateEntries
 
 
@@ -21,4 +21,4 @@ class Evaluated:
 class TuneEntries:
     """The evaluation of the task, and those of the guards."""
 
-    evaluated: list[Evaluated]
+    evaluated: tuple[Evaluated, ...]

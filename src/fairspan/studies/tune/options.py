@@ -18,6 +18,7 @@ from fairspan.calibration.treatment import (
 from fairspan.errors import CorpusError, DesignError, require_list
 from fairspan.retrieval.clusters import link_queries
 from fairspan.retrieval.source import TaskOptions
+from fairspan.runs.options import Analysis
 from fairspan.studies.evaluate.options import EvaluateOptions, SearchOptions
 
 CANDIDATES = ("fair", "fair+tile_size=256")
@@ -35,6 +36,8 @@ class TuneOptions(SearchOptions):
     """
 
     verb: ClassVar[str] = "tune"
+    # The margin decides what is measured on guards.
+    analysed: ClassVar[type[Analysis]] = Analysis
     _: KW_ONLY
     candidates: Sequence[AnyTreatment] = CANDIDATES
     guards: str | Sequence[str] = field(default=(), metadata={"source": True})

@@ -1,6 +1,6 @@
 """`tune`: which treatment to use for one's documents, if any."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,27 +8,31 @@ import polars as pl
 
 from fairspan.calibration.treatment import PLAIN, Treatment
 from fairspan.encoding.calling import call_of
+from fairspan.runs.embedder import Pair
 from fairspan.runs.header import Header
 from fairspan.runs.log import RunLog
-from fairspan.runs.prepared import Work
+from fairspan.runs.options import Analysis
 from fairspan.runs.progress import Progress
-from fairspan.runs.study import Run, Study
-from fairspan.runs.subject import Subject, Treated
-from fairspan.studies.evaluate.prepare import PreparedEvaluation, prepare_evaluation
+from fairspan.runs.run import Run
+from fairspan.runs.study import Study
+from fairspan.runs.subject import Subject
+from fairspan.runs.treated import Treated
+from fairspan.studies.evaluate.entries import IndexCost
 from fairspan.studies.evaluate.run import search_all
+from fairspan.studies.evaluate.texts import SearchTexts, search_texts
 from fairspan.studies.tune.decision import decide
 from fairspan.studies.tune.entries import Evaluated, TuneEntries
 from fairspan.studies.tune.options import TuneOptions
-from fairspan.studies.tune.view import view_of, write_results
+from fairspan.studies.tune.view import LOG, write_results
 
 
 @dataclass(frozen=True)
-class PreparedTuning:
-    """A tuning that is ready to run: the evaluation of the task, and those of the guards."""
+class TuneTexts:
+    """What a tuning embeds: for the evaluation of the task, and for those of the guards."""
 
     subject: Subject
     options: TuneOptions
-    evaluations: tuple[PreparedEvaluation, ...]
+    evaluations: tuple[SearchTexts, ...]
 
     @property
     def text_hashes(self) -> list[Any]:
@@ -40,60 +44,63 @@ class PreparedTuning:
         of_guards = [f"{item.info.names[0]}: {note}" for item in guards for note in item.notes]
         return [*main.notes, *of_guards]
 
-    @property
-    def scope(self) -> str:
-        guards = len(self.evaluations) - 1
-        more = f", and {guards} guard{'s' if guards > 1 else ''}" if guards else ""
-        return f"{self.evaluations[0].scope}{more}"
-
     def describe(self, header: Header) -> Header:
         evaluated = [Evaluated(item.info, item.windows, item.entries) for item in self.evaluations]
         header = self.evaluations[0].describe(header)
-        return replace(header, study=TuneEntries(evaluated))
+        return replace(header, study=TuneEntries(tuple(evaluated)))
 
-    def work(self, under: Callable[[Treatment], Treated]) -> list[Work]:
+    def stages(self, under: Callable[[Treatment], Treated]) -> dict[str, list[Pair]]:
         """Every candidate on the task, then the plain model and one candidate on each guard."""
         main, *guards = self.evaluations
-        work = main.work(under)
+        stages = main.stages(under)
         for guard in guards:
-            name = guard.info.names[0]
-            work += [replace(item, name=f"{name}: {item.name}") for item in guard.work(under)[:2]]
-        return work
+            of_guard = list(guard.stages(under).items())[:2]
+            stages |= {f"{guard.info.names[0]}: {name}": pairs for name, pairs in of_guard}
+        return stages
 
 
-def _prepare(subject: Subject, options: TuneOptions, progress: Progress) -> PreparedTuning:
+def _texts(subject: Subject, options: TuneOptions, progress: Progress) -> TuneTexts:
     """Read and measure, without embedding anything."""
     subject.transformer("tune")
     _ = options.checked
-    evaluations = [prepare_evaluation(subject, item, progress) for item in options.evaluations]
-    return PreparedTuning(evaluations[0].subject, options, tuple(evaluations))
+    evaluations = [search_texts(subject, item, progress) for item in options.evaluations]
+    return TuneTexts(evaluations[0].subject, options, tuple(evaluations))
 
 
-def _measure(prepared: PreparedTuning, run: Run) -> None:
+def _rows(texts: TuneTexts, run: Run) -> Iterator[pl.DataFrame]:
     """Every candidate on the task; then the choice on the guards, until one does not lose there."""
-    _search(prepared, run, 0)
+    yield from _search(texts, run, 0)
     while name := decide(_log_of(run)).unguarded:
         measured = set(run.writer.rows.filter(pl.col("task") > 0)["treatment"])
         names = [item for item in (PLAIN, name) if item not in measured]
-        for number in range(1, len(prepared.evaluations)):
-            _search(prepared, run, number, names)
+        for number in range(1, len(texts.evaluations)):
+            yield from _search(texts, run, number, names)
 
 
 def _search(
-    prepared: PreparedTuning, run: Run, number: int, names: Sequence[str] | None = None
-) -> None:
+    texts: TuneTexts, run: Run, number: int, names: Sequence[str] | None = None
+) -> Iterator[pl.DataFrame]:
     """Evaluate the task or a guard, under all treatments or those that are named."""
-    costs = run.header.part(TuneEntries).evaluated[number].entries.costs
-    for rows, cost in search_all(prepared.evaluations[number], run, names):
-        costs += [cost] if cost else []
-        run.add(rows.with_columns(task=pl.lit(number, pl.Int32)))
+    for rows, cost in search_all(texts.evaluations[number], run, names):
+        if cost:
+            _add_cost(run, number, cost)
+        yield rows.with_columns(task=pl.lit(number, pl.Int32))
+
+
+def _add_cost(run: Run, number: int, cost: IndexCost) -> None:
+    """Add what an index takes to the header's entries of an evaluation."""
+    evaluated = list(run.header.part(TuneEntries).evaluated)
+    entries = evaluated[number].entries
+    entries = replace(entries, costs=(*entries.costs, cost))
+    evaluated[number] = replace(evaluated[number], entries=entries)
+    run.writer.change(study=TuneEntries(tuple(evaluated)))
 
 
 def _log_of(run: Run) -> RunLog:
-    return RunLog(run.writer.folder, run.header, run.writer.rows, view_of)
+    return RunLog(run.writer.folder, run.header, run.writer.rows, LOG, Analysis())
 
 
-STUDY = Study(_prepare, _measure, view_of, write_results)
+STUDY = Study(_texts, _rows, LOG, write_results)
 
 
 @call_of(TuneOptions)

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import polars as pl
+
 from fairspan.calibration.treatment import PLAIN, Treatment
 from fairspan.calibration.words import in_words
 from fairspan.report.frames import columns_of, frame_of
@@ -9,9 +11,10 @@ from fairspan.report.table import CHANGE, VERDICTS, Table
 from fairspan.report.text import model_name, number, with_bounds
 from fairspan.report.view import Card, Section, View
 from fairspan.runs.folder import write_calibration
-from fairspan.runs.log import RunLog
+from fairspan.runs.log import LogKind, RunLog
 from fairspan.stats.gains import clusters_to_confirm, is_worse
 from fairspan.studies.evaluate.entries import IndexCost
+from fairspan.studies.evaluate.ranking import SCHEMA
 from fairspan.studies.evaluate.verdicts import Verdict, documents_advice
 from fairspan.studies.evaluate.view import view_of as view_of_evaluation
 from fairspan.studies.tune.decision import Decision, decide, evaluation_of
@@ -110,7 +113,7 @@ def _best(main: RunLog, best: Verdict, full: str) -> str:
     if is_worse(best.verdict):
         return " ".join([words, *best.sentences[1:]])
     change = best.overall.change
-    margin = float(main.spec["margin"])
+    margin = main.analysis.margin
     if change.high <= margin:
         return f"{words} A gain above {margin:g} is ruled out."
     needed = clusters_to_confirm(change, best.overall.documents)
@@ -158,3 +161,6 @@ def write_results(log: RunLog) -> None:
     page = log.folder / PAGE
     if not page.is_file() or page.stat().st_mtime < (log.folder / "run.json").stat().st_mtime:
         log.save_page(page)
+
+
+LOG = LogKind({**SCHEMA, "task": pl.Int32()}, view_of)

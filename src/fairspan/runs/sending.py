@@ -1,0 +1,66 @@
+"""What a run sends to an endpoint: how much, and whether the model behind it is the same."""
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from fairspan.encoding.chunks import innermost
+from fairspan.encoding.encoder import Encoder, Text
+from fairspan.encoding.store import Store
+from fairspan.errors import FairspanError
+from fairspan.runs.embedder import Pair
+from fairspan.runs.header import Sending
+
+Wanted = Mapping[bytes, tuple[Encoder, Text]]
+"""Texts with what embeds them, by the keys of their vectors."""
+# The cosine of two answers of one model for one text, with room for half precision.
+_SAME = 0.99
+# Of a token, about what English has; servers count tokens only once they have a text.
+_CHARACTERS = 4
+
+
+def wanted_of(pairs: Iterable[Pair]) -> Wanted:
+    """All texts of a run as they are sent, in chunks where they are averaged."""
+    inner = [innermost(encoder, texts) for encoder, texts in pairs]
+    return {encoder.key(text): (encoder, text) for encoder, texts in inner for text in texts}
+
+
+def sending_of(wanted: Wanted, store: Store) -> Sending:
+    """How much of it is not in the store."""
+    absent = store.missing(wanted)
+    lengths = [text.length for key, (_, text) in wanted.items() if key in absent]
+    return Sending(len(lengths), sum(lengths), len(wanted) - len(lengths))
+
+
+def sending_words(sending: Sending) -> str:
+    """Such as "1,200 texts to send, 900,000 characters, about 230,000 tokens (…)"."""
+    stored = f"; {sending.stored:,} texts are in the store" if sending.stored else ""
+    if not sending.texts:
+        return f"nothing to send{stored}"
+    tokens = sending.characters // _CHARACTERS
+    rounded = round(tokens, 2 - len(str(tokens)))
+    return (
+        f"{sending.texts:,} texts to send, {sending.characters:,} characters, about {rounded:,} "
+        f"tokens (at {_CHARACTERS} characters per token){stored}"
+    )
+
+
+def refuse_changed(wanted: Wanted, store: Store) -> None:
+    """Raise if the shortest stored text has another vector now.
+
+    A store never has vectors of two models as those of one.
+    """
+    with Store(store.path) as before:  # which a fresh one does not show
+        stored = wanted.keys() - before.missing(wanted)
+        if not stored:
+            return
+        key = min(stored, key=lambda key: (wanted[key][1].length, key))
+        was = before.get([key])[key]
+    encoder, text = wanted[key]
+    (now,) = encoder.vectors([text])
+    same = now.shape == was.shape
+    if not same or now @ was < _SAME * np.linalg.norm(now) * np.linalg.norm(was):
+        raise FairspanError(
+            f"{encoder.model!r} gives another vector than before for the text that begins "
+            f"{text.text[:40]!r}: the model behind it has changed. Measure it with another store."
+        )

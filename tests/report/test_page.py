@@ -1,0 +1,126 @@
+"""The page of any view: its text, its numbers, and what it carries. A browser opens it in
+test_page_browser."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from base64 import b64decode, b64encode
+from hashlib import sha256
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairspan.report.frames import to_csv
+from fairspan.report.page import json_download, make_page, row_download
+from fairspan.report.render import as_json
+from tests.report.example import FRAME, HOSTILE, page, part, table, view
+from tests.runs.test_logs import Page
+
+pytest.importorskip("altair")
+pytest.importorskip("vl_convert")
+
+
+def test_charts_are_the_view_s() -> None:
+    """Every chart is there, in the ink of the page."""
+    charts = Page(page()).charts
+    for drawn, chart in zip(charts, view().charts(), strict=True):
+        assert len(drawn["concat"]) == len(chart.panels())
+        assert drawn["config"]["axis"]["labelColor"] == "currentColor"
+        sources = [drawn["data"]] if "data" in drawn else [each["data"] for each in drawn["concat"]]
+        values = [value for source in sources for value in source["values"]]
+        estimates = [value["estimate"] for value in values]
+        assert sorted(filter(None, estimates)) == sorted(filter(None, chart.frame[chart.y]))
+    assert ["title" in drawn for drawn in charts] == [False, True, True, False], (
+        "a section of one chart has its name"
+    )
+
+
+def test_without_altair_the_page_has_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairspan.report.drawing.find_spec", lambda name: None)
+    made = Page(page())
+    assert not made.charts
+    assert made.notes[-1] == "charts need altair: pip install 'fairspan[report]'"
+    assert "none unfair none is unfair." in made.text
+
+
+def test_texts_and_tables_are_there() -> None:
+    text = Page(page()).text
+    for card in view().cards:
+        assert f"{card.name} {card.badge} {' '.join(card.sentences)}" in text
+    for words in ("One remark.", "A note.", "How it was measured.", "seed 7", "margin ±0.02"):
+        assert words in text
+    for row in table().rows:
+        for cell in row:
+            assert " ".join(cell.split()) in text
+    assert '<td class=" plain">−0.20 [−0.31, −0.10]*</td>' in page()
+    assert '<td class="text bad">biased</td>' in page()
+
+
+def test_a_download_is_the_same_each_time_and_takes_any_name() -> None:
+    raw = row_download("r", FRAME, 10**6)
+    assert raw == row_download("r", FRAME, 10**6)
+    assert gzip.decompress(b64decode(raw.content)).decode() == to_csv(FRAME)
+    packed = json_download("n", "l", {"name": "half\ud800"}).content
+    assert json.loads(gzip.decompress(b64decode(packed))) == {"name": "half\ud800"}
+
+
+def test_rows_that_are_too_many_are_named() -> None:
+    """Also where a sample says so before all are packed."""
+    many = pl.DataFrame({"a": range(100_000)})
+    for frame, limit in ((FRAME, 100), (many, 1000)):
+        download = row_download("r", frame, limit)
+        assert not download.content
+        assert f"{len(frame):,} raw rows do not fit into the page" in download.reason
+    text = make_page("t", part(rows_limit=10))
+    assert "4 raw rows do not fit into the page" in text
+    assert len(Page(text).files) == 1
+
+
+def test_nothing_is_fetched() -> None:
+    for tag, attributes in Page(page(hostile=True)).elements:
+        assert tag not in ("img", "iframe", "object", "embed", "video", "audio"), tag
+        source = attributes.get("src") or attributes.get("href") or ""
+        assert source.startswith(("#", "data:,")) or not source
+    [style] = re.findall(r"<style>(.*?)</style>", page(), re.S)
+    assert "@import" not in style
+    assert "url(" not in style
+
+
+def test_the_policy_names_the_page_s_own_scripts() -> None:
+    text = page(hostile=True)
+    [policy] = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    scripts = re.findall(r"<script>(.*?)</script>", text, re.S)
+    assert len(scripts) == 2
+    hashes = [
+        f"&#39;sha256-{b64encode(sha256(one.encode()).digest()).decode()}&#39;" for one in scripts
+    ]
+    assert policy.startswith(f"default-src &#39;none&#39;; script-src {' '.join(hashes)}; ")
+    assert "unsafe-eval" not in policy
+    assert policy.count("unsafe-inline") == 1, "for styles only"
+
+
+def test_markup_stays_text() -> None:
+    clean, hostile = Page(page()), Page(page(hostile=True))
+    assert {tag for tag, _ in hostile.elements} == {tag for tag, _ in clean.elements}
+    assert not [
+        name for _, attributes in hostile.elements for name in attributes if name.startswith("on")
+    ]
+    for text in HOSTILE:
+        assert " ".join(re.sub(r"[\x00\x07]", "\ufffd", text).split()) in hostile.text
+    page(hostile=True).encode()
+
+
+@given(st.text())
+def test_json_in_a_script_stays_in_it(text: str) -> None:
+    made = str(as_json({"a": text}))
+    assert json.loads(made) == {"a": text}
+    assert not set("<>&\u2028\u2029") & set(made)
+
+
+def test_numbers_that_are_none_of_json_are_refused() -> None:
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        as_json(float("nan"))

@@ -1,0 +1,185 @@
+"""What a finished run is found by: everything that decides its rows, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from importlib.metadata import Distribution, version
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from fairspan import RunLog
+from fairspan.errors import DesignError
+from fairspan.model.fingerprint import fingerprint
+from fairspan.runs.options import DISPLAY_ONLY, StudyOptions
+from fairspan.studies.audit.options import AuditOptions
+from fairspan.studies.collapse.options import CollapseOptions
+from fairspan.studies.evaluate.options import EvaluateOptions
+from fairspan.studies.tune.options import TuneOptions
+from tests.saying import said_by
+from tests.verbs import TUNE, VERBS, Verb
+
+
+@pytest.fixture
+def here(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of model and corpus, with its own runs and store."""
+    shutil.copytree(place, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("FAIRSPAN_STORE", str(tmp_path / "store.sqlite"))
+    return tmp_path / "here"
+
+
+def measured(verb: Verb, **changes: Any) -> RunLog:
+    asked = {"corpus": "corpus", **verb.asked, "progress": False, **changes}
+    return verb.measure("model", **asked)
+
+
+SLOW = [pytest.param(one, marks=pytest.mark.slow) for one in (*VERBS[1:], TUNE)]
+
+
+@pytest.mark.parametrize("verb", [VERBS[0], *SLOW], ids=lambda verb: verb.name)
+def test_the_same_call_embeds_nothing_and_hashes_the_weights_once(
+    verb: Verb, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the files were touched: their content is the same."""
+    first = measured(verb)
+    hashed = list[object]()
+
+    def counted(model: SentenceTransformer) -> str:
+        hashed.append(model)
+        return fingerprint(model)
+
+    def never(*_: object, **__: object) -> None:
+        pytest.fail("nothing was to be embedded")
+
+    monkeypatch.setattr("fairspan.runs.subject.fingerprint", counted)
+    monkeypatch.setattr(SentenceTransformer, "forward", never)
+    os.utime(here / "corpus" / "en.jsonl", ns=(1, 1))
+    again = measured(verb)
+    assert len(hashed) == 1
+    assert (again.folder, again.header.to_json()) == (first.folder, first.header.to_json())
+    assert again.rows.equals(first.rows)
+
+
+ANALYSES = [
+    ("audit", {"margin": 0.3, "inference": "z"}),
+    pytest.param("evaluate", {"margin": 0.3}, marks=pytest.mark.slow),
+    pytest.param("collapse", {"margin": 0.3}, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("name", "analysis"), ANALYSES)
+def test_another_analysis_finds_the_finished_run(
+    name: str, analysis: dict[str, Any], here: Path
+) -> None:
+    """In both ways: asked again of the study, and of its log without a model."""
+    verb = next(verb for verb in VERBS if verb.name == name)
+    first = measured(verb)
+    again = measured(verb, **analysis)
+    assert (again.folder, again.header.to_json()) == (first.folder, first.header.to_json())
+    assert first.spec["margin"] != again.spec["margin"] == 0.3
+    shutil.rmtree(here / "model")
+    read = fairspan.read_log(first.folder, **analysis)
+    assert read.spec == again.spec
+    assert read.verdicts.equals(again.verdicts)
+    assert not read.verdicts.equals(first.verdicts), "the premise: the margin is wide"
+    assert fairspan.read_log(first.folder).verdicts.equals(first.verdicts)
+
+
+def test_an_analysis_that_a_study_does_not_have_is_one_line(here: Path) -> None:
+    folder = measured(VERBS[0]).folder
+    assert said_by(fairspan.read_log, folder, temperature=2, kind=DesignError) == (
+        "temperature is no option of this analysis: it has margin, inference."
+    )
+    assert "margin must be between 0 and 1" in said_by(fairspan.read_log, folder, margin=3)
+
+
+@pytest.mark.slow
+def test_changed_weights_texts_settings_and_fresh_are_measured(
+    here: Path,
+) -> None:
+    verb = VERBS[-1]
+    runs = [measured(verb).run, measured(verb, seed=1).run, measured(verb, fresh=True).run]
+    corpus = here / "corpus" / "en.jsonl"
+    corpus.write_text(corpus.read_text("utf-8").replace('"text": "', '"text": "w1 ', 1), "utf-8")
+    runs.append(measured(verb).run)
+    model = SentenceTransformer(str(here / "model"), device="cpu")
+    next(model.parameters()).data.mul_(1.5)
+    model.save_pretrained(str(here / "model"), create_model_card=False)
+    runs.append(measured(verb).run)
+    assert len(set(runs)) == 4, "the fresh one is the first"
+
+
+@contextmanager
+def of_version(monkeypatch: pytest.MonkeyPatch, library: str, number: str) -> Iterator[None]:
+    """As if a library had another version."""
+    plain = Distribution.version.fget  # type: ignore[attr-defined]
+
+    def version(self: Distribution) -> str:
+        return number if self.name == library else plain(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Distribution, "version", property(version))
+        yield
+
+
+OPTIONS = [AuditOptions, CollapseOptions, EvaluateOptions, TuneOptions]
+VALUES = {"treatments": ["paper"], "candidates": ["paper"]}
+
+
+@pytest.mark.parametrize("kind", OPTIONS, ids=lambda kind: kind.verb)
+def test_every_option_decides_or_analyses_or_is_for_display(kind: type[StudyOptions]) -> None:
+    """Values are set past the checks, since not all options go together."""
+    plain = kind().decisive
+    for option in fields(kind):
+        changed = copy.copy(kind())
+        for name in ("compared", "all_treatments"):
+            changed.__dict__.pop(name, None)
+        object.__setattr__(changed, option.name, VALUES.get(option.name, "another"))
+        decides = changed.decisive != plain
+        analyses = option.name in {field.name for field in fields(kind.analysed)}
+        assert decides == (option.name not in {*DISPLAY_ONLY, "model"} and not analyses), (
+            option.name
+        )
+
+
+def test_run_and_vectors_belong_to_minor_versions(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A patch release finds what was measured; another minor version embeds again."""
+    verb = VERBS[0]
+    first = measured(verb)
+    major, minor, *_ = version("transformers").split(".")
+    with of_version(monkeypatch, "transformers", f"{major}.{minor}.99"):
+        assert measured(verb).header.started == first.header.started
+    for library in ("torch", "transformers", "sentence-transformers"):
+        with of_version(monkeypatch, library, f"{major}.{int(minor) + 1}.0"):
+            other = measured(verb)
+        assert other.run != first.run
+        assert other.header.timings.texts_from_store == 0
+
+
+def test_the_window_of_every_treatment_is_in_the_name(here: Path) -> None:
+    """In tiles any length is read: only what the plain model reads tells the runs apart."""
+    file = next((here / "model").rglob("sentence_bert_config.json"))
+    settings = json.loads(file.read_text("utf-8"))
+    evaluate, tune = VERBS[1], TUNE
+    own = {"treatments": ["none", "tiles-8"], "sets": 12}
+    runs = []
+    for length in (64, 32):
+        file.write_text(json.dumps({**settings, "max_seq_length": length}), "utf-8")
+        runs += [
+            measured(evaluate, **own).run,
+            measured(tune, sets=20, candidates=["tiles-64"]).run,
+            measured(VERBS[0], treatments=["tiles-128+short_texts=leave"]).run,
+        ]
+    assert len(set(runs)) == len(runs)
