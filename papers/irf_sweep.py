@@ -28,6 +28,7 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan.report.drawing import require_drawing
+from fairspan.studies.audit.rows import with_languages
 from scripting import Counts, Words, heat_map, make_app, print_table, run, say
 
 PLAIN = "plain"
@@ -96,10 +97,12 @@ def main(
 def documents_of(log: Any, corpus: str, count: int = 8) -> list[str]:
     """The text of some documents, as long as those that were measured."""
     texts = {(part.id, part.language): part.text for part in fairspan.Corpus.read(corpus).segments}
-    rows = log.rows.filter(measure="representation", treatment=PLAIN).sort("document", "position")
+    rows = with_languages(log.rows.filter(measure="representation", treatment=PLAIN))
+    rows = rows.sort("document", "position")
     documents = []
     for _, parts in list(rows.group_by("document", maintain_order=True))[:count]:
-        segments = parts.select("segment", "language", "tokens").rows()
+        # All parts of a document are in one language.
+        segments = parts.select("segment", "lead", "tokens").rows()
         # One word has about one token, so openings are about as long as those of the audit.
         words = [" ".join(texts[id, language].split()[:size]) for id, language, size in segments]
         documents.append(" ".join(words))
