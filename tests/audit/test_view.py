@@ -195,6 +195,23 @@ def test_verdicts_of_several_families_name_the_worst(view: View) -> None:
     }
 
 
+@pytest.mark.parametrize("sets", [(8, 8), (8, 12)])
+def test_what_is_typed_to_decide_all_families(tmp_path: Path, sets: tuple[int, int]) -> None:
+    """One number for all sizes, or one for each if they have different numbers already."""
+    tables = [
+        falling(0.012, 0.03, n=n, sets=count, stream=n)
+        for n, count in zip((2, 3), sets, strict=True)
+    ]
+    log = simulated_log(tmp_path / "run", tables, spec={"sizes": [2, 3]})
+    families = log.frame("families").sort("n")
+    assert families["verdict"].to_list() == ["inconclusive", "inconclusive"], "the premise"
+    small, large = families["sets_needed"].to_list()
+    option = str(max(small, large)) if len(set(sets)) == 1 else f"2:{small},3:{large}"
+    sentence = log.verdicts["sentence"][0]
+    assert sentence.startswith("in 2 of 2 families of documents, strongest for en, n=")
+    assert sentence.endswith(f": `--sets {option}` would decide it")
+
+
 @pytest.mark.parametrize(
     ("first", "later", "said"),
     [

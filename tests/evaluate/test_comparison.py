@@ -25,8 +25,8 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
 def test_two_runs_are_compared_query_by_query(first: RunLog, tmp_path: Path) -> None:
     """The second gains .25 on short and loses .05 on long documents; it has fewer queries, of which
     one is its own."""
-    gain = pl.when(pl.col("set") % 2 == 1).then(-0.05).otherwise(0.25)
-    fewer = first.rows.filter(pl.col("set") < 30).with_columns(
+    gain = pl.when(pl.col("cluster") % 2 == 1).then(-0.05).otherwise(0.25)
+    fewer = first.rows.filter(pl.col("cluster") < 30).with_columns(
         value=pl.col("value") + gain,
         query=pl.col("query").replace("q009-4", "new"),
     )

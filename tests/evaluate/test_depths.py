@@ -59,7 +59,7 @@ def logged(
     listed = DEPTHS if depths is None else depths
     changes = {"metrics": ("mrr", "recall@1"), "windows": cut(45, 85), **changes}
     rows = rows_of(value, clusters=len(listed) // 5, metrics=changes.pop("metrics"))
-    numbers = (pl.col("set") * 5 + pl.col("position") - 1).cast(pl.Int64)
+    numbers = (pl.col("cluster") * 5 + pl.col("fifth") - 1).cast(pl.Int64)
     rows = rows.with_columns(depth=pl.lit(pl.Series(listed)).gather(numbers).cast(pl.Int32))
     return log_of(folder, rows, **changes)
 

@@ -174,7 +174,7 @@ def by_length(
         tokens=lambda number: tokens[number],
     )
     of_query = pl.Series(query_tokens, dtype=pl.Int32)
-    rows = rows.with_columns(query_tokens=pl.lit(of_query).gather(pl.col("set").cast(pl.Int64)))
+    rows = rows.with_columns(query_tokens=pl.lit(of_query).gather(pl.col("cluster").cast(pl.Int64)))
     frame = log_of(folder, rows).view.frames.get("by_length", pl.DataFrame())
     return {(row["group"], row["treatment"]): row for row in frame.to_dicts()}
 
@@ -356,7 +356,7 @@ def test_figures_page_and_json(log: RunLog, tmp_path: Path) -> None:
     page = make_page(log.view.title, [Part("search", log.view)])
     assert page.count('<figure class="panel"') == sum(len(chart.panels) for chart in charts)
     rows = rows_of(lambda arm, m, p, c: 0.3 * (arm == "fair") * (p < 3))
-    rows = rows.filter((pl.col("position") < 4) | (pl.col("set") == 0))
+    rows = rows.filter((pl.col("fifth") < 4) | (pl.col("cluster") == 0))
     nothing = log_of(tmp_path, rows)
     for one in (log, nothing):
         for frame in one.view.frames.values():

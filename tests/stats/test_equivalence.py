@@ -222,6 +222,10 @@ def test_later_positions_against_the_second() -> None:
         (("fair", 0.001, -0.002, 0.004, None), "within ±0.02"),
         (("inconclusive", 0.01, 0.0, 0.03, 95), "`--sets 95` would decide it"),
         (
+            ("inconclusive", 0.01, np.nan, np.nan, None),
+            "too few sets for an interval of position 2",
+        ),
+        (
             ("inconclusive", 0.02, 0.0, 0.03, None),
             "position 2 against position 1 is too close to the margin of ±0.02: no realistic",
         ),

@@ -53,7 +53,7 @@ def test_tune_and_evaluate_never_disagree() -> None:
         margin = float(rng.choice([0.0, 0.01, 0.05]))
         decision = decide(tuning_log(values, margin=margin))
         verdicts = {
-            verdict.treatment: verdict for verdict in verdicts_of(evaluation_log(values, margin))
+            verdict.treatment: verdict for verdict in verdicts_of(evaluation_log(values), margin)
         }
         assert decision.verdicts == verdicts
         better = [name for name, verdict in verdicts.items() if verdict.verdict == "better"]

@@ -82,7 +82,7 @@ def crafted(gains: Mapping[str, float]) -> Iterator[None]:
         name = treated.treatment.name
         gain = gains.get(f"{name} on {self.measured.task.name}", gains.get(name, 0.0))
         # Half of the short and half of the long documents.
-        sign = 1 - 2 * ((pl.col("set") // 2) % 2)
+        sign = 1 - 2 * ((pl.col("cluster") // 2) % 2)
         value = pl.lit(0.5) if gain == 0 else 0.5 + gain + 0.02 * sign
         is_metric = pl.col("measure") != "rank"
         return rows.with_columns(value=pl.when(is_metric).then(value).otherwise("value")), cost

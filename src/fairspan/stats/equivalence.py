@@ -79,6 +79,8 @@ class Verdict:
             than = f"{'less' if self.estimate < 0 else 'more'} {self.measure} than {self.against}"
             ends = f"[{self.low:.{digits}f}, {self.high:.{digits}f}]".replace("-", "−")
             return f"{self.subject} is {size} {than} {ends}"
+        if np.isnan(self.low):
+            return f"too few sets for an interval of {self.subject} against {self.against}"
         if self.sets_needed is None:
             close = f"{self.subject} against {self.against} is too close to the margin"
             return f"{close} of ±{self.margin:g}: no realistic number of sets would decide it"

@@ -62,8 +62,8 @@ def document_means(
             without[:, place] = mean_without(values[place], of_pairs=of_pairs)
             present[:, place] = True
         parts.append((without, present))
-    coefficients, flags = (np.vstack(tables) for tables in zip(*parts, strict=True))
-    return Fit("jackknife", whole, (LeftOut(coefficients, flags),))
+    left_out = LeftOut(*(np.vstack(tables) for tables in zip(*parts, strict=True)))
+    return Fit("jackknife", whole, (left_out,))
 
 
 def common_shares(vectors: ArrayLike, direction: ArrayLike) -> Floats:

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike
 from fairspan.stats.arrays import Flags, Floats, Groups, clusters_of, crossed, share
 from fairspan.stats.estimates import Estimates, t_estimates
 
-INFERENCES = ("auto", "jackknife", "two-way", "z")
 NOISE = 16 * float(np.finfo(np.float32).eps)
 """Cosines of float32 vectors differ by less from rounding alone: then a difference is 0."""
 Statistic = Callable[[Floats], Floats]
@@ -104,7 +103,8 @@ def fit(
 ) -> Fit:
     """The means of cells of values[N], and the slope of a column [N] inside them, if it is passed.
 
-    "auto" is "two-way" if some segment [N] occurs in more than one set, and "jackknife" otherwise.
+    Inference is "jackknife", "two-way", "z" (see `Fit`), or "auto": "two-way" if some segment [N]
+    occurs in more than one set, and "jackknife" otherwise.
     """
     clusters = clusters_of(sets)
     others = clusters if segments is None else clusters_of(segments, "segment")
