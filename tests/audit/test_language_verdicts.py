@@ -14,6 +14,7 @@ import fairspan
 from fairspan.cli.gate import fail_on_run
 from fairspan.errors import DesignError
 from fairspan.runs.log import RunLog
+from fairspan.studies.audit.rows import with_languages
 from fairspan.studies.logs import save_page
 from tests.report.example import printed
 from tests.simulated import Plan, simulated_log, simulated_rows
@@ -228,7 +229,7 @@ def test_a_small_audit_by_hand(tmp_path: Path) -> None:
     )
     assert len(log.frame("language_verdicts")) == 4
     for one in log.frame("languages").iter_rows(named=True):
-        mixed = log.rows.filter(pl.col("lead") != pl.col("later"))
+        mixed = with_languages(log.rows).filter(pl.col("lead") != pl.col("later"))
         rows = mixed.filter(measure=one["measure"], treatment=one["treatment"])
         cells = rows.select(pl.concat_str("lead", "position")).to_series()
         names = sorted(set(cells))

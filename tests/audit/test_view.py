@@ -16,6 +16,7 @@ from fairspan.report.text import with_ends
 from fairspan.report.view import View
 from fairspan.runs.log import RunLog
 from fairspan.stats.positions import marker, position_effects
+from fairspan.studies.audit.rows import with_languages
 from fairspan.studies.audit.view import view_of
 from tests.report.example import printed, table_of
 from tests.simulated import (
@@ -73,10 +74,6 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     return simulated_log(tmp_path_factory.mktemp("single") / "run", tables, list(EFFECTS))
 
 
-def rows_of(log: RunLog, **values: Any) -> pl.DataFrame:
-    return log.rows.filter(**values)
-
-
 # --- statistics
 
 
@@ -87,7 +84,7 @@ def test_position_means_are_means(log: RunLog, view: View) -> None:
         tuple(row[key] for key in keys): row for row in view.frame("families").iter_rows(named=True)
     }
     for key, rows in view.frame("means").partition_by(keys, as_dict=True).items():
-        own = rows_of(log, **dict(zip(keys, key, strict=True)))
+        own = with_languages(log.rows).filter(**dict(zip(keys, key, strict=True)))
         by_position = (
             own.group_by("position").agg(pl.col("value", "tokens").mean()).sort("position")
         )
@@ -235,7 +232,7 @@ def test_verdicts_say_what_position_1_and_the_others_gain(
     ]
     log = simulated_log(tmp_path / "run", tables, ("plain", "paper"), spec={"sizes": [3, 4]})
     wide = log.rows.pivot(
-        "treatment", index=["n", "set", "order", "position", "segment"], values="value"
+        "treatment", index=["n", "set", "document", "position", "segment"], values="value"
     )
     wide = wide.with_columns(
         place=pl.col("position").clip(1, 2), change=pl.col("paper") - pl.col("plain")
@@ -429,19 +426,13 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     return audit_log(tmp_path_factory.mktemp("attention") / "run", measures=["attention"])
 
 
-def attention_of(
-    log: RunLog, measure: str, n: int, lead: str, later: str, treatment: str
-) -> pl.DataFrame:
-    return rows_of(log, measure=measure, n=n, lead=lead, later=later, treatment=treatment)
-
-
 def test_shares_are_means_over_the_documents_that_have_the_part(looked: RunLog) -> None:
     """By hand: over the last half of the layers, then over documents."""
     frame = looked.frame("attention")
     assert frame.select("first_layer", "last_layer").unique().rows() == [(DEPTH // 2 + 1, DEPTH)]
     for share in frame.filter(plan="zh:en", n=3).iter_rows(named=True):
-        rows = attention_of(looked, "attention_basket", 3, "zh", "en", share["treatment"])
-        own = rows.filter((pl.col("layer") >= DEPTH // 2) & (pl.col("part") == share["part"]))
+        rows = looked.rows.filter(n=3, plan="zh:en", treatment=share["treatment"])
+        own = rows.filter(pl.col("layer") >= DEPTH // 2, basket=share["part"])
         values = own.group_by("document").agg(pl.col("value").mean())["value"]
         assert share["estimate"] == pytest.approx(np.mean(values.to_numpy()), rel=1e-12, abs=1e-15)
         assert share["documents"] == len(values)
@@ -455,11 +446,10 @@ def test_intervals_of_shares_are_statsmodels_s(tmp_path: Path) -> None:
     """Least squares on a constant with errors clustered by set, and the normal distribution."""
     api = pytest.importorskip("statsmodels.api")
     log = audit_log(tmp_path / "run", measures=["attention"], spec={"inference": "z"})
-    rows = attention_of(log, "attention_basket", 2, "en", "en", "plain")
-    rows = rows.filter(pl.col("layer") >= DEPTH // 2)
+    rows = log.rows.filter(pl.col("layer") >= DEPTH // 2, n=2, plan="en", treatment="plain")
     shares = log.frame("attention").filter(n=2, plan="en", treatment="plain").drop_nulls("number")
     for share in shares.head(2).iter_rows(named=True):
-        own = rows.filter(part=share["part"])
+        own = rows.filter(basket=share["part"])
         values = own.group_by("set", "document", maintain_order=True).agg(pl.col("value").mean())
         sets = values["set"].to_numpy()
         model = api.OLS(values["value"].to_numpy(), np.ones(len(values)))
@@ -477,7 +467,7 @@ def test_attention_charts_hold_the_shares(looked: RunLog) -> None:
         f"{plan}, {n} segments" for n in (2, 3) for plan in plans
     ]
     _, rows = chart.panels()[0]
-    assert rows["basket"].unique(maintain_order=True).to_list() == ["1", "2", "first", "last"]
+    assert rows["basket"].unique(maintain_order=True).to_list() == ["1", "2", "3", "first", "last"]
     limited = [pl.col(end).clip(0, 1) for end in ("low", "high")]
     shares = looked.frame("attention").filter(pl.col("part") != "other").with_columns(limited)
     drawn = chart.frame.select(shares.columns)
