@@ -21,8 +21,9 @@ from fairspan.runs.log import RunLog
 from fairspan.stats.estimates import t_estimates
 from fairspan.studies.collapse.slopes import Slopes
 from fairspan.studies.collapse.steps import with_steps
-from fairspan.studies.collapse.summary import enough, frames_of
+from fairspan.studies.collapse.summary import enough
 from fairspan.studies.collapse.view import NAMES, write_results
+from fairspan.studies.logs import read_log
 from tests.length_studies import (
     DOCUMENTS,
     HALF,
@@ -147,10 +148,9 @@ def test_the_margin_decides(tmp_path: Path) -> None:
     log = study_of(tmp_path, {PLAIN: above(0, 0.0047, 0.0094, 0.0141)})
     words = {}
     for margin in (0.003, 0.005, 0.01):
-        asked = with_entries(log, spec={**log.spec, "margin": margin})
-        words[margin] = frames_of(asked)["verdicts"]["verdict"][0]
+        words[margin] = read_log(tmp_path, margin=margin).verdicts["verdict"][0]
     assert words == {0.003: "biased", 0.005: "inconclusive", 0.01: "fair"}
-    found = frames_of(log)["geometry"].row(0, named=True)
+    found = log.frame("geometry").row(0, named=True)
     assert found["high"] - found["low"] == pytest.approx(2 * HALF)
 
 
@@ -235,7 +235,7 @@ def test_what_to_do(
     words = dict(log.verdicts.select("treatment", "verdict").rows())
     assert suggested is None or words[suggested] == "fair", "a treatment is judged by itself"
     assert " ".join(printed(log.view).split()).startswith(f"{log.view.heading} {said}")
-    text = make_page("t", [Part(log.view)])
+    text = make_page("t", Part(log.view))
     assert text.index(said) < text.index('class="verdict ')
     write_results(log)
     assert (tmp_path / "calibration.json").exists() is (suggested is not None)
@@ -257,7 +257,7 @@ def test_a_temperature_by_length_is_made_of_those_that_were_tried(tmp_path: Path
     )
     write_results(log)
     assert as_calibration(str(tmp_path / "apart")).temperature == ((141, 1.0), (None, 0.8))
-    found = with_steps(log, dict(zip(LENGTHS, LENGTHS, strict=True)), paired=True)
+    found = with_steps(log, dict(zip(LENGTHS, LENGTHS, strict=True)), 0.005, paired=True)
     # Two temperatures in both orders, with a border between any two lengths.
     assert len(found) == 6
     measured = study_of(tmp_path / "together", {PLAIN: curves[PLAIN], steps: above(0, 0, 0, 0)})
@@ -339,9 +339,8 @@ def test_frames_are_json(study: RunLog) -> None:
     # Two treatments: two measures at four lengths, and three slopes.
     assert len(said["geometry"]) == 2 * (2 * 4 + 3)
     assert said["notes"] == ["a note"]
-    assert said["lengths"] == [
-        {**one, "name": str(one["length"])} for one in study.header.to_json()["lengths"]
-    ]
+    lengths = study.header.to_json()["study"]["lengths"]
+    assert said["lengths"] == [{**one, "name": str(one["length"])} for one in lengths]
     assert [one["treatment"] for one in said["verdicts"]] == [PLAIN, STRONG]
 
 
@@ -415,7 +414,9 @@ def test_natural_bins_are_told_as_bins(tmp_path: Path) -> None:
     log = study_of(tmp_path, {PLAIN: [0.5, 0.6, 0.7]}, **bins)
     told = "(0.500 at 0–99 tokens, 0.700 at 300–399; whole documents by their own length)"
     assert told in log.verdicts["sentence"][0]
-    assert values_of(log.view.chart().frame, "XX") == []
+    chart = log.view.chart()
+    assert (chart.x, chart.scale) == ("name", "names")
+    assert chart.frame["name"].to_list() == ["0–99", "100–199", "300–399"]
     assert "of 0–99, 100–199, 300–399 tokens" in log.view.heading
 
 

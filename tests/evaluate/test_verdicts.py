@@ -300,7 +300,7 @@ def test_how_many_documents_can_change(
     log = searched(tmp_path / "one", fair, spread)
     costs = [
         {**cost, "changed": changed if cost["treatment"] == "fair" else None}
-        for cost in log.header.to_json()["costs"]
+        for cost in log.header.to_json()["study"]["costs"]
     ]
     row = verdict_of(searched(tmp_path / "two", fair, spread, costs=costs))
     assert ("another vector" in row["sentence"]) == bool(said)

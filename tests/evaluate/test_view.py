@@ -18,7 +18,7 @@ from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.view import tone_of
 from tests.report.example import printed, table_of
 from tests.searches import METRICS, REFERENCES, is_long, log_of, rows_of, usual
-from tests.simulated import with_entries
+from tests.simulated import with_study
 
 
 def ends(row: dict[str, Any], prefix: str = "", form: str = ".3f") -> str:
@@ -322,16 +322,16 @@ def test_the_heading_says_what_was_drawn(log: RunLog) -> None:
         ({"drawn_from": 431, "drawn": 40}, f"{among}, drawn from 431"),
         ({"drawn_from": 431, "drawn": 20}, f"{among} (20 and their translations), drawn from 431"),
     ):
-        drawn = with_entries(log, **entries)
+        drawn = with_study(log, **entries)
         assert f": {words}, 2 s" in drawn.view.heading
         assert note in drawn.view.notes
-    questions = with_entries(log, kind="questions")
+    questions = with_study(log, kind="questions")
     assert note not in questions.view.notes
 
 
 def test_what_was_stored_has_no_time(log: RunLog) -> None:
-    costs = log.header.to_json()["costs"]
-    stored = with_entries(log, costs=[{**costs[0], "seconds": None}, *costs[1:]])
+    costs = log.header.to_json()["study"]["costs"]
+    stored = with_study(log, costs=[{**costs[0], "seconds": None}, *costs[1:]])
     times = [row[4] for row in table_of(stored.view, "index-costs").rows]
     assert times == ["stored", "2", "2"]
 
@@ -339,7 +339,7 @@ def test_what_was_stored_has_no_time(log: RunLog) -> None:
 def test_nothing_is_nan(log: RunLog, tmp_path: Path) -> None:
     """Also where one treatment finds nothing at all."""
     rows = rows_of(lambda arm, m, p, c: 0.3 * (arm == "fair") * (p < 3))
-    rows = rows.filter((pl.col("position") < 4) | (pl.col("set") == 0))
+    rows = rows.filter((pl.col("fifth") < 4) | (pl.col("cluster") == 0))
     nothing = log_of(tmp_path, rows)
     for one in (log, nothing):
         for frame in one.view.frames.values():

@@ -98,17 +98,23 @@ def _table(log: RunLog, frames: Mapping[str, pl.DataFrame]) -> Table:
 
 
 def _chart(log: RunLog, frames: Mapping[str, pl.DataFrame]) -> Chart:
-    """Every measure by length under every treatment."""
+    """Every measure by length under every treatment.
+
+    The first of several bins begins at 0, which has no place on a logarithmic axis.
+    """
+    paired = log.header.part(CollapseEntries).paired
     return Chart(
         name=OVERVIEW,
         title="What length does to vectors",
         subtitle=log.where,
-        frame=_lengths(frames),
+        frame=_lengths(frames).join(
+            frames["lengths"].select("length", "name"), on="length", maintain_order="left"
+        ),
         kind="lines",
-        x="length",
+        x="length" if paired else "name",
         panel="measure",
         x_title="tokens",
-        scale="log",
+        scale="log" if paired else "names",
         free=True,
         series=log.measured,
     )
