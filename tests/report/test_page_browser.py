@@ -69,9 +69,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def opened(browser: Any, place: Path, **how: Any) -> Iterator[browsers.Opened]:
     """A page with all of its charts drawn."""
     with browsers.opened(browser, place, **how) as found:
-        found.page.wait_for_function(
-            "[...document.querySelectorAll('[data-chart]')].every((one) => one.querySelector('svg'))"
-        )
+        found.page.wait_for_function("!document.querySelector('[data-chart]:not(:has(svg))')")
         yield found
 
 
@@ -124,20 +122,8 @@ def test_a_mark_tells_its_numbers(plain: Any) -> None:
     plain.locator("[data-chart=profiles] .mark-symbol path").first.hover()
     tip = plain.locator("#vg-tooltip-element")
     tip.wait_for()
-    assert tip.inner_text().split() == (
-        [
-            "treatment",
-            "none",
-            "position",
-            "1",
-            "similarity",
-            "0.550",
-            "[0.520,",
-            "0.580]",
-            "documents",
-            "12",
-        ]
-    )
+    told = "treatment none position 1 similarity 0.550 [0.520, 0.580] documents 12"
+    assert " ".join(tip.inner_text().split()) == told
 
 
 def test_a_heading_sorts_its_column(browser: Any, pages: dict[str, Path]) -> None:
@@ -227,29 +213,31 @@ STYLE = """(text) => { const own = new CSSStyleSheet(); own.replaceSync(text);
     document.adoptedStyleSheets = [own]; }"""
 
 
-@pytest.mark.parametrize("style", ["", "body { font-family: serif }", *BROKEN])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_it_looks_as_stored(browser: Any, pages: dict[str, Path], shape: str, style: str) -> None:
+def test_it_looks_as_stored(browser: Any, pages: dict[str, Path], shape: str) -> None:
     """By the mean grey levels of 12 × 8 cells of each section, whatever the font."""
     image = pytest.importorskip("PIL.Image", reason="needs Pillow")
     width, dark = SHAPES[shape]
+    file = STORED / f"{shape}.png"
     with opened(browser, pages["plain"], width=width, dark=dark) as found:
-        found.page.evaluate(STYLE, style)
         if shape == "print":
             found.page.emulate_media(media="print")
             found.page.evaluate("dispatchEvent(new Event('beforeprint'))")
-        # Charts whose width changes are drawn anew.
-        found.page.wait_for_timeout(500)
-        boxes = found.page.evaluate(BOXES, "header.top, main section")
-        whole = image.open(BytesIO(found.page.screenshot(full_page=True))).convert("L")
-    seen = np.stack(
-        [np.asarray(whole.resize(CELLS, image.Resampling.BOX, box=box)) for box in boxes]
-    )
-    if os.environ.get("RENEW") and not style:
-        image.fromarray(seen.reshape(-1, CELLS[0])).save(STORED / f"{shape}.png")
-    stored = np.asarray(image.open(STORED / f"{shape}.png"), np.float64).reshape(-1, *CELLS[::-1])
-    same = len(seen) == len(stored) and np.abs(seen - stored).mean((1, 2)).max() < TOLERANCE
-    assert same == (style not in BROKEN)
+        for style in ("", "body { font-family: serif }", *BROKEN):
+            found.page.evaluate(STYLE, style)
+            # Charts whose width changes are drawn anew.
+            found.page.wait_for_timeout(500)
+            boxes = found.page.evaluate(BOXES, "header.top, main section")
+            whole = image.open(BytesIO(found.page.screenshot(full_page=True))).convert("L")
+            seen = np.stack(
+                [np.asarray(whole.resize(CELLS, image.Resampling.BOX, box=box)) for box in boxes]
+            )
+            if os.environ.get("RENEW") and not style:
+                image.fromarray(seen.reshape(-1, CELLS[0])).save(file)
+            stored = np.asarray(image.open(file), np.float64).reshape(-1, *CELLS[::-1])
+            far = np.abs(seen - stored).mean((1, 2)).max() if len(seen) == len(stored) else 255.0
+            print(f"{shape} {style or 'as it is'}: {far:.1f}")
+            assert (far < TOLERANCE) == (style not in BROKEN), style
 
 
 @pytest.mark.parametrize("width", [390, 1280])

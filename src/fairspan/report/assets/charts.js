@@ -25,8 +25,10 @@ const draw = async (figure) => {
   const panels = specification.concat;
   const columns = Math.max(1, Math.min(specification.columns, Math.floor(room / roomOf(panels[0]))));
   specification.columns = columns;
+  if (specification.title) specification.title.limit = room;
   for (const panel of panels) {
     panel.width = Math.min(widest, room / columns - leftOf(panel, room / columns));
+    panel.title = { text: panel.title, limit: room / columns };
     fitLegend(panel, room);
   }
   // The page's policy lets no text become code, so expressions are interpreted.
