@@ -85,6 +85,11 @@ def with_entries(log: RunLog, **entries: Any) -> RunLog:
     return replace(log, header=read_entries(Header, {**kept, **entries}))
 
 
+def with_study(log: RunLog, **entries: Any) -> RunLog:
+    """The log with other entries of its study."""
+    return with_entries(log, study={**log.header.to_json()["study"], **entries})
+
+
 def simulated_log(
     folder: Path,
     tables: Iterable[pl.DataFrame],

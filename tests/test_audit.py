@@ -541,7 +541,7 @@ def test_another_audit_takes_shared_texts_from_the_store(
 
 
 def test_the_folders_name_belongs_to_the_run(make_tiny: Make, corpus: str, tmp_path: Path) -> None:
-    """Made of all that decides the result, and of nothing else: tests/runs/test_found_again.py."""
+    """Made of all that decides the result alone; test_found_again has every option."""
     model = make_tiny("bert", "mean")
     asked = {"corpus": corpus, "sizes": [2], "sets": 2, "treatments": ["plain"]}
 

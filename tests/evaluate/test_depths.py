@@ -11,7 +11,7 @@ import pytest
 
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.depths import LEAST_QUERIES, depth_steps, merged
-from tests.report.example import chart_of, printed
+from tests.report.example import printed
 from tests.searches import Value, log_of, rows_of, usual
 
 
@@ -85,16 +85,18 @@ def test_means_of_every_step(tmp_path: Path) -> None:
 
 
 def test_the_chart(tmp_path: Path) -> None:
+    """Points in the middle of steps; of the last one, which has no end, half as far again."""
     view = logged(tmp_path).view
     assert view.picture == "found-by-depth"
-    (panel,) = chart_of(view, "found-by-depth").panels
-    assert (panel.labels, panel.edge) == (("< 50", "< 75", "≥ 75"), (0.25, "plain reads to here"))
-    assert panel.reference == 1 / 17
-    assert [series.legend for series in panel.series] == [
-        "plain (reads 50 tokens)",
-        "fair (reads everything)",
-    ]
-    assert "< 50" in printed(view)
+    chart = view.chart()
+    assert (chart.kind, chart.scale, chart.names) == ("lines", "linear", ["plain", "fair"])
+    assert chart.frame["tokens"].to_list() == [25, 62, 112] * 2
+    assert chart.frame["depth"].to_list() == ["0 to 49", "50 to 74", "75 and more"] * 2
+    depths = view.frame("depths")
+    assert chart.frame.select(depths.columns).equals(depths)
+    assert chart.edge == (50, "plain reads to here")
+    assert chart.level == (1 / 17, "by chance")
+    assert "by chance" in printed(view)
 
 
 def test_without_evidence_that_is_cut_there_are_no_depths(tmp_path: Path) -> None:
@@ -132,6 +134,6 @@ def test_the_recall_is_the_deepest_that_chance_has_little_of(
         windows=cut(60, 100),
         task=task,
     )
-    chart = chart_of(log.view, "found-by-depth")
+    chart = log.view.chart("found-by-depth")
     assert chart.below == words
-    assert chart.y_label == words.partition(":")[0]
+    assert chart.y_title == words.partition(":")[0]

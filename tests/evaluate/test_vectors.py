@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fairspan.runs.log import RunLog
-from tests.report.example import chart_of, printed
+from tests.report.example import printed
 from tests.searches import log_of, rows_of
 
 NUMBERS = (1, 2, 4, "all")
@@ -90,10 +90,12 @@ def test_enough_is_only_what_is_shown_to_be(
 def test_the_view(tmp_path: Path) -> None:
     """The curve, on a logarithmic axis, and costs; no cards of references."""
     view = logged(tmp_path, CURVE).view
-    (panel,) = chart_of(view, "vectors").panels
-    assert panel.labels == ("1", "2", "4", "all (4.5)")
-    assert panel.spots == pytest.approx(np.log([1, 1.75, 3, 4.5]) / np.log(4.5))
-    assert panel.edge == (panel.spots[2], "4 is enough (plain)")
+    chart = view.chart("vectors")
+    assert (chart.kind, chart.x, chart.scale) == ("lines", "vectors_per_document", "log")
+    assert chart.frame["vectors_per_document"].to_list() == [1, 1.75, 3, 4.5]
+    assert chart.frame["asked"].to_list() == ["1", "2", "4", "one per chunk"]
+    assert chart.frame["estimate"].equals(view.frame("vectors")["estimate"])
+    assert chart.edge == (3.0, "4 is enough (plain)")
     assert [section.title for section in view.sections] == [
         "How many vectors",
         "Indexes and their costs",

@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 from scipy import stats
 
-from fairspan.report.frames import interval, to_records
-from fairspan.report.text import number, with_bounds
+from fairspan.report.frames import to_records
+from fairspan.report.text import number, with_ends
 from fairspan.report.view import Card
 from fairspan.runs.log import RunLog
 from fairspan.stats.distributions import holm
@@ -145,7 +145,8 @@ def test_sentences_have_the_numbers_of_the_frames(tmp_path: Path) -> None:
             for name in ("plain", "fair")
         )
         means = f"{number(before['estimate'])} → {number(after['estimate'])}"
-        return f"{means} ({with_bounds(interval(after, 'change_'), '+.3f')})"
+        change = (after[f"change_{end}"] for end in ("estimate", "low", "high"))
+        return f"{means} ({with_ends(*change, form='+.3f')})"
 
     short = numbers("lengths", length="short documents")
     long = numbers("lengths", length="long documents")

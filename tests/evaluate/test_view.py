@@ -5,26 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
-from fairspan.report.figure import draw
 from polars.testing import assert_frame_equal
 
-from fairspan.report.frames import interval, to_csv, to_records
-from fairspan.report.page import Part, make_page
-from fairspan.report.table import Table
-from fairspan.report.text import number, with_bounds
+from fairspan.report.frames import to_csv, to_records
+from fairspan.report.text import number, with_ends
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.view import tone_of
-from tests.report.example import chart_of, printed, table_of
+from tests.report.example import printed, table_of
 from tests.searches import METRICS, REFERENCES, is_long, log_of, rows_of, usual
-from tests.simulated import with_entries
+from tests.simulated import with_study
 
 
-def texts(table: Table) -> list[list[str]]:
-    return [[*row.heads, *(cell.text for cell in row.cells)] for row in table.rows]
+def ends(row: dict[str, Any], prefix: str = "", form: str = ".3f") -> str:
+    """An interval of a frame in words."""
+    return with_ends(*(row[prefix + end] for end in ("estimate", "low", "high")), form=form)
 
 
 @pytest.fixture(scope="module")
@@ -244,23 +243,23 @@ def test_tables_are_the_frames(log: RunLog) -> None:
     ]
     quality = view.frame("quality").filter(metric="ndcg@10").to_dicts()
     others = view.frame("quality").filter(metric="mrr")["estimate"]
-    shown = texts(table_of(view, "quality"))
+    shown = table_of(view, "quality").rows
     assert [row[0] for row in shown] == NAMES
     for row, one, other in zip(shown, quality, others, strict=True):
         assert row[1] == number(one["estimate"])
-        assert row[2] == with_bounds(interval(one, "change_"), "+.3f")
-        assert row[-2:] == [number(one["psi"], ".2f"), number(other)]
+        assert row[2] == ends(one, "change_", "+.3f")
+        assert row[-2:] == (number(one["psi"], ".2f"), number(other))
     for name, column in (
         ("lengths", "length"),
         ("positions", "position"),
         ("languages", "language"),
     ):
-        for row, one in zip(texts(table_of(view, name)), view.frame(name).to_dicts(), strict=True):
-            assert row[1:4] == [one[column], str(one["queries"]), with_bounds(interval(one))]
-    costs = {row[0]: row[1:] for row in texts(table_of(view, "index-costs"))}
-    assert costs["one vector per chunk"][:4] == ["4.0", "0.2", "20,000", "2"]
-    assert costs["fair"] == ["1.0", "0.1", "20,000", "2", "40", "0.125"]
-    by_length = texts(table_of(view, "by-length"))
+        for row, one in zip(table_of(view, name).rows, view.frame(name).to_dicts(), strict=True):
+            assert row[1:4] == (one[column], str(one["queries"]), ends(one))
+    costs = {row[0]: row[1:] for row in table_of(view, "index-costs").rows}
+    assert costs["one vector per chunk"][:4] == ("4.0", "0.2", "20,000", "2")
+    assert costs["fair"] == ("1.0", "0.1", "20,000", "2", "40", "0.125")
+    by_length = table_of(view, "by-length").rows
     assert by_length[-1][0].startswith("mean rank of the longest documents (40 of 9")
     assert view.sections[-1].closed, "lengths only on demand"
 
@@ -274,7 +273,7 @@ def test_cards_are_the_baseline_verdicts_and_references(log: RunLog) -> None:
         ("keywords", "reference"),
     ]
     first, *_ = log.frame("quality").to_dicts()
-    assert cards[0].sentences == (f"ndcg@10 {with_bounds(interval(first))}",)
+    assert cards[0].sentences == (f"ndcg@10 {ends(first)}",)
     assert cards[2].sentences[0].endswith(", with 4.0 vectors per document")
 
 
@@ -294,30 +293,24 @@ def test_colours_of_verdicts(verdict: str, tone: str) -> None:
     assert tone_of(verdict) == tone
 
 
-def test_bars_are_the_means(log: RunLog) -> None:
+def test_marks_are_the_means(log: RunLog) -> None:
     """Of vectors and keywords, and of both for the last treatment."""
-    view = log.view
-    frame = view.frame("lengths")
-    assert view.picture == "search-overall"
-    (panel,) = chart_of(view, "found-by-length").panels
-    assert panel.labels == ("short documents", "long documents")
-    drawn = [series.name for series in panel.series]
-    assert drawn == ["plain", "fair", "one vector per chunk", "keywords", "fair and keywords"]
-    for series in panel.series:
-        treatment, index = dict(zip(NAMES, ARMS, strict=True))[series.name]
-        for label, point in zip(panel.labels, series.points, strict=True):
-            row = frame.filter(treatment=treatment, index=index, length=label).row(0, named=True)
-            assert point is not None
-            assert (point.estimate, point.low, point.high) == (
-                row["estimate"],
-                row["low"],
-                row["high"],
-            )
-            if series.name == "fair and keywords":
-                change = with_bounds(interval(row, "change_"), "+.3f")
-                assert f"against plain and keywords: {change}" in point.told
-    (panel,) = chart_of(view, "search-overall").panels
-    assert panel.labels == METRICS
+    drawn = ["plain", "fair", "one vector per chunk", "keywords", "fair and keywords"]
+    arms = dict(zip(ARMS, NAMES, strict=True))
+    charts = {chart.name: chart for chart in log.view.charts()}
+    columns = {"overall": "metric", "length": "length", "position": "position"}
+    columns |= {"language": "language"}
+    for (name, chart), (key, column) in zip(charts.items(), columns.items(), strict=True):
+        assert name.endswith(f"-{key}")
+        assert (chart.x, chart.by, chart.names) == (column, "arm", drawn)
+        assert chart.kind == ("lines" if key == "position" else "dots")
+        frame = log.frame("quality" if key == "overall" else f"{key}s")
+        rows = [row for row in frame.to_dicts() if arms[row["treatment"], row["index"]] in drawn]
+        assert chart.frame.drop("arm").to_dicts() == rows
+        assert chart.frame["arm"].to_list() == [
+            arms[row["treatment"], row["index"]] for row in rows
+        ]
+    assert log.view.picture == "search-overall"
 
 
 def test_the_heading_says_what_was_drawn(log: RunLog) -> None:
@@ -329,32 +322,22 @@ def test_the_heading_says_what_was_drawn(log: RunLog) -> None:
         ({"drawn_from": 431, "drawn": 40}, f"{among}, drawn from 431"),
         ({"drawn_from": 431, "drawn": 20}, f"{among} (20 and their translations), drawn from 431"),
     ):
-        drawn = with_entries(log, **entries)
+        drawn = with_study(log, **entries)
         assert f": {words}, 2 s" in drawn.view.heading
         assert note in drawn.view.notes
-    questions = with_entries(log, kind="questions")
+    questions = with_study(log, kind="questions")
     assert note not in questions.view.notes
 
 
 def test_what_was_stored_has_no_time(log: RunLog) -> None:
     costs = log.header.to_json()["study"]["costs"]
-    stored = with_entries(log, costs=[{**costs[0], "seconds": None}, *costs[1:]])
-    times = [row[4] for row in texts(table_of(stored.view, "index-costs"))]
+    stored = with_study(log, costs=[{**costs[0], "seconds": None}, *costs[1:]])
+    times = [row[4] for row in table_of(stored.view, "index-costs").rows]
     assert times == ["stored", "2", "2"]
 
 
-def test_figures_page_and_json(log: RunLog, tmp_path: Path) -> None:
-    """Every chart can be drawn, the page has a figure for each panel, and nothing is NaN, also
-    where one treatment finds nothing at all."""
-    pytest.importorskip("matplotlib")
-    charts = list(log.view.charts())
-    assert [chart.name for chart in charts] == [
-        *("search-overall", "found-by-length", "found-by-position", "found-by-language")
-    ]
-    for chart in charts:
-        assert draw(chart).axes
-    page = make_page(log.view.title, [Part("search", log.view)])
-    assert page.count('<figure class="panel"') == sum(len(chart.panels) for chart in charts)
+def test_nothing_is_nan(log: RunLog, tmp_path: Path) -> None:
+    """Also where one treatment finds nothing at all."""
     rows = rows_of(lambda arm, m, p, c: 0.3 * (arm == "fair") * (p < 3))
     rows = rows.filter((pl.col("fifth") < 4) | (pl.col("cluster") == 0))
     nothing = log_of(tmp_path, rows)

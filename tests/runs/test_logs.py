@@ -1,4 +1,4 @@
-"""Logs of any study: on disk, as results, compared with each other, and as pages."""
+"""Logs of any study: on disk, as results, and as pages."""
 
 from __future__ import annotations
 
@@ -112,27 +112,13 @@ class Page(HTMLParser):
         return [gzip.decompress(b64decode(text)) for text in found]
 
     @property
-    def menu(self) -> list[str]:
-        [menu] = re.findall(r'<nav class="jump".*?</nav>', self.source, re.S)
-        return [unescape(name) for name in re.findall(r"<a [^>]*>(.*?)</a>", menu)]
-
-    @property
     def notes(self) -> list[str]:
         lists = re.findall(r'<div class="note">(.*?)</div>', self.source)
         return [unescape(note) for notes in lists for note in re.findall(r"<p>(.*?)</p>", notes)]
 
-    def switch(self, run: int) -> tuple[list[str], list[str]]:
-        """The choices of a run's switch, and those that it opens with."""
-        own = [
-            one for tag, one in self.elements if tag == "input" and one["name"] == f"switch{run}"
-        ]
-        return [str(one["value"]) for one in own], [
-            str(one["value"]) for one in own if "checked" in one
-        ]
 
-
-def page_of(tmp_path: Path, *runs: RunLog, title: str | None = None) -> Page:
-    return Page(save_page(runs, tmp_path / "page.html", title))
+def page_of(tmp_path: Path, log: RunLog, title: str | None = None) -> Page:
+    return Page(save_page(log, tmp_path / "page.html", title))
 
 
 # --- on disk
@@ -327,7 +313,7 @@ def test_every_log_is_a_result(logs: dict[str, RunLog], verb: str, tmp_path: Pat
     assert log.frame("verdicts") is log.verdicts
     assert f"only {', '.join(log.view.frames)}" in said_by(lambda: log.frame("x"))
     assert "there is no figure 'x', only" in said_by(lambda: log.figure("x"))
-    assert log.figure().get_suptitle() == log.figure(log.view.picture).get_suptitle()
+    assert log.figure().to_dict() == log.figure(log.view.picture).to_dict()
     line = repr(log)
     assert "\n" not in line
     assert line.startswith(f"<{log.view.heading}")
@@ -372,7 +358,7 @@ def test_an_unfinished_run_says_so_first(tmp_path: Path, status: str, how: str) 
     notes = [line for line in shown.getvalue().splitlines() if line.startswith("note: ")]
     assert notes == [f"note: {note}" for note in expected]
     assert log.notes == ["another note"], "what the log has is kept as it is"
-    assert {series["name"] for chart in page.charts for series in chart["series"]} == {"plain"}
+    assert [chart.names for chart in log.view.charts()] == [["plain"]]
     assert (f"status {status}" in page.text) == bool(how)
 
 
@@ -392,7 +378,7 @@ def test_everything_needed_to_do_it_again_is_on_the_page(
 ) -> None:
     for log in logs.values():
         page = page_of(tmp_path, log)
-        [spec] = re.findall(r"<pre>(.*?)</pre>", page.source, re.S)
+        [spec] = re.findall(r"</summary><pre>(.*?)</pre>", page.source, re.S)
         assert json.loads(unescape(spec)) == log.spec
         for name, value in (*facts_of(log.header), *settings_of(log.header)):
             assert f"{name} {value}" in page.text
@@ -402,20 +388,13 @@ def test_everything_needed_to_do_it_again_is_on_the_page(
 def test_rows_and_statistics_travel_in_the_page(logs: dict[str, RunLog], tmp_path: Path) -> None:
     for log in logs.values():
         rows, statistics = page_of(tmp_path, log).files
-        read = pl.read_csv(io.BytesIO(rows), schema_overrides=SCHEMA)
+        read = pl.read_csv(io.BytesIO(rows), schema_overrides=log.kind.schema)
         assert_frame_equal(read, log.rows.select(read.columns))
         left = set(log.rows.columns) - set(read.columns)
         assert all(log.rows[name].null_count() == len(log.rows) for name in left)
         told = log.to_dict()
         del told["folder"]
         assert json.loads(statistics) == json.loads(json.dumps(told))
-
-
-def test_rows_share_the_room_of_a_page(logs: dict[str, RunLog]) -> None:
-    rows, statistics = logs["audit"].part(room=100).downloads
-    assert rows.content == ""
-    assert "135 raw rows do not fit into the page" in rows.reason
-    assert statistics.content
 
 
 def test_nobody_learns_where_things_lie(tmp_path: Path) -> None:
@@ -442,62 +421,16 @@ def test_nobody_learns_where_things_lie(tmp_path: Path) -> None:
     asked = {**found[2].spec, "corpus": f"{home}/texts/mine"}
     found[2] = with_entries(found[2], spec=asked, sources=[asked["corpus"]])
     assert all(home in json.dumps(log.to_dict()) for log in found), "the premise"
-    for runs in ([found[0]], [found[1]], [found[2]], found):
-        page = page_of(tmp_path, *runs)
+    notes = []
+    for log in found:
+        page = page_of(tmp_path, log)
+        notes += page.notes
         whole = page.source + "".join(data.decode() for data in page.files)
         assert home not in whole
         assert str(tmp_path) not in whole
         assert "bge-m3" in page.text
     assert ("task", "beir:nq") in facts_of(found[1].header)
-    assert page.notes == [f"{name} has 3 empty texts" for name in ("mine", "nq", "mine")]
-
-
-# --- the page of several runs
-
-
-def test_several_runs_open_side_by_side(tmp_path: Path) -> None:
-    """All verdicts together, and each run below."""
-    one, two = (audited(tmp_path / run, run=run) for run in ("m-1111aaaa", "m-2222bbbb"))
-    page = page_of(tmp_path, one, two)
-    labels = ["m: audit (1111aaaa)", "m: audit (2222bbbb)"]
-    assert page.menu == ["All runs", *labels]
-    assert page.switch(1) == page.switch(2) == (["0", "1", "2", "all"], ["all"])
-    assert [[series["name"] for series in chart["series"]] for chart in page.charts] == [
-        list(TREATMENTS)
-    ] * 2
-    assert "Paired differences" not in page.text
-    for log in (one, two):
-        for label, card in ((label, card) for label in labels for card in log.view.cards):
-            assert f"{label}: {card.name} {card.badge}" in page.text
-    assert len(page.files) == 4
-
-
-def test_runs_are_named_by_what_tells_them_apart(tmp_path: Path) -> None:
-    """By task or corpus, and by the end of their names only where these are the same."""
-    runs = [audited(tmp_path / "a", run="m-1111aaaa"), searched(tmp_path / "e", run="m-2222bbbb")]
-    for number, source in enumerate(("beir:/data/nq", "passages", "passages")):
-        log = searched(tmp_path / f"e{number}", run=f"m-3333ccc{number}")
-        task = {**log.header.to_json()["task"], "source": source}
-        runs.append(with_entries(log, task=task, spec={**log.spec, "corpus": "/data/mine"}))
-    page = page_of(tmp_path, *runs)
-    on_mine = [f"m: search on passages of mine (3333ccc{number})" for number in (1, 2)]
-    assert page.menu == [
-        "All runs",
-        "m: audit",
-        "m: search on passages of long-sample",
-        "m: search on beir:nq",
-        *on_mine,
-    ]
-
-
-def test_why_there_are_no_paired_differences(tmp_path: Path) -> None:
-    one = searched(tmp_path / "a", run="m-1")
-    other = searched(tmp_path / "b", run="m-2")
-    assert "Paired differences" in page_of(tmp_path, one, other).text
-    task = {**other.header.to_json()["task"], "fingerprints": ["another"]}
-    page = page_of(tmp_path, one, with_entries(other, task=task))
-    assert "m-1 and m-2 are not compared in pairs: m-1 and m-2 read different texts" in page.text
-    assert "Paired differences" not in page.text
+    assert notes == [f"{name} has 3 empty texts" for name in ("mine", "nq", "mine")]
 
 
 def test_pages_that_are_refused(logs: dict[str, RunLog], tmp_path: Path) -> None:
@@ -508,16 +441,13 @@ def test_pages_that_are_refused(logs: dict[str, RunLog], tmp_path: Path) -> None
 
     log = replace(logs["audit"], kind=replace(logs["audit"].kind, view=show))
     assert (
-        said_by(lambda: save_page([log], tmp_path / "page.pdf"))
+        said_by(lambda: save_page(log, tmp_path / "page.pdf"))
         == "a page is an .html file, got 'page.pdf'."
     )
     assert (
         said_by(lambda: log.save_page(str(tmp_path / "page")))
         == "a page is an .html file, got 'page'."
     )
-    line = said_by(lambda: save_page([log, log], tmp_path / "page.html"))
-    assert line == f"the run {log.run} is named twice: name each run once."
-    assert "at least one run" in said_by(lambda: save_page([], tmp_path / "page.html"))
     (tmp_path / "file").write_text("")
     assert "cannot be written" in said_by(
         lambda: logs["audit"].save_page(tmp_path / "file" / "page.html")

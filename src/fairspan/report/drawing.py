@@ -218,10 +218,10 @@ def _bars(chart: Chart, title: str, rows: pl.DataFrame, base: alt.Chart) -> list
     numbers = alt.Chart().mark_text(align="right").encode(y=y)
     layers = [
         base.mark_bar(height=14).encode(x=x, y=y),
-        numbers.encode(x=alt.value(_ROW_WIDTH * 0.7), text="written:N"),
+        numbers.encode(x=alt.datum(low + 1.4 * (high - low)), text="written:N"),
     ]
     if chart.note:
-        layers.append(numbers.encode(x=alt.value(_ROW_WIDTH), text="note:N"))
+        layers.append(numbers.encode(x=alt.datum(2 * high - low), text="note:N"))
     return layers
 
 
@@ -239,11 +239,24 @@ def _rules(chart: Chart) -> list[alt.Chart]:
             data = alt.Chart(alt.InlineData([{"at": place, "words": words}]))
             at = {axis: alt.datum(place)}
             rules.append(data.mark_rule(strokeDash=[4, 3]).encode(**at, tooltip="words:N"))
-            if chart.kind != "rows":
-                corner = {"x": alt.value(4)} if axis == "y" else {"y": alt.value(8)}
-                text = data.mark_text(align="left", dx=4 if axis == "x" else 0, dy=-6)
-                rules.append(text.encode(**at, **corner, text="words:N"))
+            if chart.kind == "rows":
+                continue
+            if axis == "y":
+                text = data.mark_text(align="left", dy=-6).encode(x=alt.value(4))
+            elif _is_right(chart, place):
+                text = data.mark_text(align="right", dx=-4).encode(y=alt.value(8))
+            else:
+                text = data.mark_text(align="left", dx=4).encode(y=alt.value(8))
+            rules.append(text.encode(**at, text="words:N"))
     return rules
+
+
+def _is_right(chart: Chart, place: float) -> bool:
+    """Whether a number of the axis of places is in the right half of it."""
+    places = chart.frame[chart.x]
+    if chart.scale == "log":
+        return place**2 > places.min() * places.max()  # type: ignore[operator]
+    return 2 * place > places.max()  # type: ignore[operator]
 
 
 def _by_series(channel: Any, chart: Chart, looks: tuple[Any, ...]) -> Any:
@@ -294,7 +307,7 @@ def _y_title(chart: Chart, title: str) -> str:
 
 def _ticks(chart: Chart) -> str:
     """How d3 writes the numbers of an axis."""
-    return "~%" if chart.form.endswith("%") else "~g"
+    return "~%" if chart.form.endswith("%") else "~r"
 
 
 def _description(chart: Chart) -> str:

@@ -50,3 +50,14 @@
   };
   for (const button of document.querySelectorAll("[data-download]")) button.addEventListener("click", () => save(button));
 })();
+// Paper shows what is closed on a screen.
+(() => {
+  let closed = [];
+  addEventListener("beforeprint", () => {
+    closed = [...document.querySelectorAll("details:not([open])")];
+    for (const part of closed) part.open = true;
+  });
+  addEventListener("afterprint", () => {
+    for (const part of closed) part.open = false;
+  });
+})();

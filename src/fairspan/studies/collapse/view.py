@@ -98,18 +98,22 @@ def _table(log: RunLog, frames: Mapping[str, pl.DataFrame]) -> Table:
 
 
 def _chart(log: RunLog, frames: Mapping[str, pl.DataFrame]) -> Chart:
-    """Every measure by length under every treatment."""
-    names = log.header.part(CollapseEntries).names
+    """Every measure by length under every treatment.
+
+    The first of several bins begins at 0, which has no place on a logarithmic axis.
+    """
+    study = log.header.part(CollapseEntries)
+    words = pl.col("length").replace_strict(study.names)
     return Chart(
         name=OVERVIEW,
         title="What length does to vectors",
         subtitle=log.where,
-        frame=_lengths(frames).with_columns(tokens=pl.col("length").replace_strict(names)),
+        frame=_lengths(frames).with_columns(words.alias("tokens")),
         kind="lines",
-        x="length",
+        x="length" if study.paired else "tokens",
         panel="measure",
         x_title="tokens",
-        scale="log",
+        scale="log" if study.paired else "names",
         label="tokens",
         free=True,
         series=log.measured,

@@ -13,7 +13,6 @@ import pytest
 import fairspan
 from fairspan.cli.gate import fail_on_run, read_conditions
 from fairspan.errors import DesignError
-from fairspan.report.chart import Chart
 from fairspan.runs.log import RunLog
 from fairspan.studies.audit.rows import with_languages
 from fairspan.studies.logs import save_page
@@ -68,22 +67,15 @@ def test_a_favoured_language_is_biased_everywhere(tmp_path: Path, measure: str, 
     pairs = log.frame("languages")
     assert pairs.select("language", "against").unique().rows() == [("en", "de")]
     np.testing.assert_allclose(pairs["estimate"], [0.06, 0.0], atol=0.005)
-    page = save_page([log], tmp_path / "page.html").read_text("utf-8")
+    page = save_page(log, tmp_path / "page.html").read_text("utf-8")
     said = json.dumps(log.to_dict(), ensure_ascii=False, allow_nan=False)
     for words in (" ".join(printed(log.view).split()), page, said):
         assert f"more {done} than de" in words
-    [chart] = [one for one in log.view.charts() if one.name == f"{measure}-languages"]
-    assert isinstance(chart, Chart)
-    assert (chart.dots, chart.band) == (True, (-0.02, 0.02))
-    [panel] = chart.panels
-    assert panel.labels == ("en − de",)
-    drawn = [
-        (point.estimate, point.low, point.high)
-        for series in panel.series
-        for point in series.points
-        if point
-    ]
-    assert drawn == pairs.select("estimate", "low", "high").rows()
+    chart = log.view.chart(f"{measure}-languages")
+    assert (chart.kind, chart.x, chart.margin) == ("dots", "pair", 0.02)
+    [(title, drawn)] = chart.panels()
+    assert (title, set(drawn["pair"])) == ("3 segments", {"en − de"})
+    assert drawn.select(pairs.columns).equals(pairs)
     names = [table.name for table in log.view.tables()]
     assert f"{measure}-languages" in names
     assert log.verdicts["treatment"].to_list() == ["plain", "paper"], (

@@ -26,7 +26,6 @@ from fairspan.encoding.tokens import Characters, ModelTokens, read_text
 from fairspan.errors import CorpusError, DesignError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
 from fairspan.studies.inspect.reading import InspectedSegment, Reading
-from tests.report.example import chart_of
 from tests.saying import said_by
 from tests.test_audit import cosine
 from tests.tiny import tiny_model, words
@@ -142,10 +141,9 @@ def test_a_cosine_of_a_part_of_a_segment_is_marked(tmp_path: Path) -> None:
     found = fairspan.inspect(str(tmp_path / "short"), texts(328, 30), treatments=["plain"])
     assert found.readings[0].representation[0] == pytest.approx(1, abs=1e-6), "the premise"
     [table] = found.view.tables()
-    assert [cell.text for cell in table.rows[0].cells] == ["74 of 328", "100.0\xa0%", "1.000"]
-    assert table.rows[1].cells[0].text == "0 of 30"
-    points = chart_of(found.view, "shares").panels[0].series[0].points
-    assert [point.note for point in points if point is not None] == ["74 of 328", "unseen"]
+    assert table.rows[0][2:] == ("74 of 328", "100.0\xa0%", "1.000")
+    assert table.rows[1][2] == "0 of 30"
+    assert found.view.chart().frame["note"].to_list() == ["74 of 328", "unseen"]
     page = found.save_page(tmp_path / "page.html").read_text(encoding="utf-8")
     assert "74 of 328 tokens · cosine 1.000" in page
     assert "254 tokens never seen" in page

@@ -10,18 +10,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from fairspan.report.figure import draw
+from polars.testing import assert_frame_equal
 
-from fairspan.report.chart import Chart
-from fairspan.report.table import Table
-from fairspan.report.text import number
+from fairspan.report.text import with_ends
 from fairspan.report.view import View
 from fairspan.runs.log import RunLog
 from fairspan.stats.positions import marker, position_effects
-from fairspan.studies.audit.charts import MOST_PLANS
 from fairspan.studies.audit.rows import with_languages
 from fairspan.studies.audit.view import view_of
-from tests.report.example import chart_of, printed, table_of
+from tests.report.example import printed, table_of
 from tests.simulated import (
     DEPTH,
     attention_rows,
@@ -77,10 +74,6 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     return simulated_log(tmp_path_factory.mktemp("single") / "run", tables, list(EFFECTS))
 
 
-def rows_of(log: RunLog, **values: Any) -> pl.DataFrame:
-    return with_languages(log.rows).filter(**values)
-
-
 # --- statistics
 
 
@@ -91,7 +84,7 @@ def test_position_means_are_means(log: RunLog, view: View) -> None:
         tuple(row[key] for key in keys): row for row in view.frame("families").iter_rows(named=True)
     }
     for key, rows in view.frame("means").partition_by(keys, as_dict=True).items():
-        own = rows_of(log, **dict(zip(keys, key, strict=True)))
+        own = with_languages(log.rows).filter(**dict(zip(keys, key, strict=True)))
         by_position = (
             own.group_by("position").agg(pl.col("value", "tokens").mean()).sort("position")
         )
@@ -341,19 +334,11 @@ def test_a_run_that_was_stopped_shows_what_it_has(tmp_path: Path) -> None:
     tables = [falling(0.0, 0.01), attention_rows("plain")]
     log = simulated_log(tmp_path / "run", tables, ["plain", "paper"], status="interrupted")
     assert log.verdicts["treatment"].to_list() == ["plain"]
-    assert log.view.switch == ("plain",)
     assert [table.name for table in log.view.tables() if "attention" not in table.name] == [
         "representation-coefficients",
         "verdicts",
     ]
-    drawn = {
-        series.name
-        for chart in log.view.charts()
-        if isinstance(chart, Chart)
-        for panel in chart.panels
-        for series in panel.series
-    }
-    assert drawn == {"plain"}
+    assert [chart.names for chart in log.view.charts()] == [["plain"], ["plain"]]
 
 
 def test_attention_alone_has_no_verdicts(tmp_path: Path) -> None:
@@ -373,18 +358,14 @@ def test_attention_alone_has_no_verdicts(tmp_path: Path) -> None:
 # --- tables
 
 
-def cells_of(table: Table) -> list[list[str]]:
-    return [[cell.text for cell in row.cells] for row in table.rows]
-
-
 def test_coefficients_have_a_column_for_each_treatment(view: View) -> None:
     table = table_of(view, "representation-coefficients")
-    assert [column.name for column in table.columns] == list(EFFECTS)
+    assert list(table.cells) == list(EFFECTS)
     records = {
-        (row["plan"], row["n"], row["coefficient"], row["treatment"]): row
+        (row["plan"], str(row["n"]), row["coefficient"], row["treatment"]): row
         for row in view.frame("coefficients").filter(measure="representation").to_dicts()
     }
-    assert [row.heads for row in table.rows[:5]] == [
+    assert [row[:3] for row in table.rows[:5]] == [
         ("en", "2", "β0"),
         ("en", "2", "β2"),
         ("en", "3", "β0"),
@@ -392,14 +373,11 @@ def test_coefficients_have_a_column_for_each_treatment(view: View) -> None:
         ("en", "3", "β3"),
     ]
     for row in table.rows:
-        plan, n, coefficient = row.heads
-        for name, cell in zip(EFFECTS, row.cells, strict=True):
-            record = records.pop((plan, int(n), coefficient, name))
-            form = ".3f" if coefficient == "β0" else "+.3f"
-            ends = [number(record[end], form) for end in ("estimate", "low", "high")]
-            text = f"{ends[0]} [{ends[1]}, {ends[2]}]"
-            assert cell.text == text + marker(record["p"])
-    assert {key[0] for key in records} == set()
+        for name, cell in zip(EFFECTS, row[3:], strict=True):
+            record = records.pop((*row[:3], name))
+            ends = with_ends(record["estimate"], record["low"], record["high"])
+            assert cell == ends + marker(record["p"])
+    assert not records
 
 
 def test_sizes_that_were_not_measured_are_left_empty(tmp_path: Path) -> None:
@@ -410,16 +388,13 @@ def test_sizes_that_were_not_measured_are_left_empty(tmp_path: Path) -> None:
         tmp_path / "run", tables, ["plain", "paper"], spec={"sizes": [2, 3]}, status="interrupted"
     )
     table = table_of(log.view, "representation-coefficients")
-    empty = [[text == "" for text in row] for row in cells_of(table)]
+    empty = [[text == "–" for text in row[3:]] for row in table.rows]
     assert empty == [[False, True]] * 2 + [[False, False]] * 3
 
 
 def test_the_table_of_verdicts(view: View) -> None:
-    table = table_of(view, "verdicts")
-    for row, record in zip(table.rows, view.frame("verdicts").to_dicts(), strict=True):
-        shown = (*row.heads, *(cell.text for cell in row.cells))
-        names = ("measure", "treatment", "verdict", "sentence")
-        assert shown == tuple(record[name] for name in names)
+    names = ["measure", "treatment", "verdict", "sentence"]
+    assert table_of(view, "verdicts").rows == view.frame("verdicts").select(names).rows()
 
 
 # --- profiles
@@ -427,54 +402,19 @@ def test_the_table_of_verdicts(view: View) -> None:
 
 @pytest.mark.parametrize("measure", ["representation", "retention"])
 def test_profiles_are_the_means(view: View, measure: str) -> None:
-    chart = chart_of(view, f"{measure}-profiles")
-    kinds = dict(
-        view.frame("verdicts").filter(measure=measure).select("treatment", "verdict").iter_rows()
+    """By size and plan, with a line for each treatment."""
+    chart = view.chart(f"{measure}-profiles")
+    assert (chart.kind, chart.x, chart.names) == ("lines", "position", list(EFFECTS))
+    means = view.frame("means").filter(measure=measure)
+    sizes = [f"{name}, {n} segments" for n in (2, 3) for name in NAMES]
+    assert [title for title, _ in chart.panels()] == (
+        sizes if measure == "representation" else ["en"]
     )
-    seen = 0
-    for panel in chart.panels:
-        n = len(panel.labels)
-        assert (panel.heading, panel.detail) == (f"{n} segments", f"8 sets, {8 * n} documents")
-        for series in panel.series:
-            means = view.frame("means").filter(
-                measure=measure, plan=panel.title, n=n, treatment=series.name
-            )
-            for name in ("estimate", "low", "high"):
-                assert [getattr(point, name) for point in series.points] == means[name].to_list()
-            assert series.number == list(EFFECTS).index(series.name)
-            assert series.legend == f"{series.name} ({kinds[series.name]})"
-            seen += n
-            np.testing.assert_allclose(panel.strip, means["tokens"], atol=0.05)
-    assert seen == view.frame("means").filter(measure=measure).height
-
-
-LANGUAGES = ("en", "de", "it", "hi", "ko", "zh")
-WHOLE_GRID = [(one, one) for one in LANGUAGES] + [
-    (lead, later) for later in ("en", "de", "hi", "zh") for lead in LANGUAGES if lead != later
-]
-
-
-@pytest.mark.slow
-def test_many_plans_come_on_pages_by_the_later_language(tmp_path: Path) -> None:
-    """The plans of IRF's whole grid: six languages, and four later ones with each other lead."""
-    how: dict[str, Any] = {"measures": ["representation"], "sets": 2, "treatments": ["plain"]}
-    log = audit_log(tmp_path / "run", plans=WHOLE_GRID, sizes=(3, 6), **how)
-    charts = [
-        chart
-        for chart in log.view.charts()
-        if isinstance(chart, Chart) and "profiles" in chart.name
-    ]
-    assert [chart.name.removeprefix("representation-profiles-") for chart in charts] == [
-        *("monolingual", "later-en", "later-de", "later-hi", "later-zh")
-    ]
-    plans = [list(dict.fromkeys(panel.title for panel in chart.panels)) for chart in charts]
-    assert [plan for own in plans for plan in own] == [
-        lead if lead == later else f"{lead}:{later}" for lead, later in WHOLE_GRID
-    ]
-    assert max(len(own) for own in plans) <= MOST_PLANS
-    assert len({chart.fixed for chart in charts}) == 1
-    figure = draw(charts[0])
-    assert figure.get_figwidth() <= 14
+    for title, rows in chart.panels():
+        plan, _, n = title.partition(", ")
+        own = means.filter(plan=plan, n=int(n[:1] or 3))
+        assert_frame_equal(rows.select(own.columns), own, check_row_order=False)
+    assert len(chart.frame) == len(means)
 
 
 # --- attention
@@ -485,19 +425,13 @@ def looked(tmp_path_factory: pytest.TempPathFactory) -> RunLog:
     return audit_log(tmp_path_factory.mktemp("attention") / "run", measures=["attention"])
 
 
-def attention_of(
-    log: RunLog, measure: str, n: int, lead: str, later: str, treatment: str
-) -> pl.DataFrame:
-    return rows_of(log, measure=measure, n=n, lead=lead, later=later, treatment=treatment)
-
-
 def test_shares_are_means_over_the_documents_that_have_the_part(looked: RunLog) -> None:
     """By hand: over the last half of the layers, then over documents."""
     frame = looked.frame("attention")
     assert frame.select("first_layer", "last_layer").unique().rows() == [(DEPTH // 2 + 1, DEPTH)]
     for share in frame.filter(plan="zh:en", n=3).iter_rows(named=True):
-        rows = attention_of(looked, "attention_basket", 3, "zh", "en", share["treatment"])
-        own = rows.filter((pl.col("layer") >= DEPTH // 2) & (pl.col("basket") == share["part"]))
+        rows = looked.rows.filter(n=3, plan="zh:en", treatment=share["treatment"])
+        own = rows.filter(pl.col("layer") >= DEPTH // 2, basket=share["part"])
         values = own.group_by("document").agg(pl.col("value").mean())["value"]
         assert share["estimate"] == pytest.approx(np.mean(values.to_numpy()), rel=1e-12, abs=1e-15)
         assert share["documents"] == len(values)
@@ -511,8 +445,7 @@ def test_intervals_of_shares_are_statsmodels_s(tmp_path: Path) -> None:
     """Least squares on a constant with errors clustered by set, and the normal distribution."""
     api = pytest.importorskip("statsmodels.api")
     log = audit_log(tmp_path / "run", measures=["attention"], spec={"inference": "z"})
-    rows = attention_of(log, "attention_basket", 2, "en", "en", "plain")
-    rows = rows.filter(pl.col("layer") >= DEPTH // 2)
+    rows = log.rows.filter(pl.col("layer") >= DEPTH // 2, n=2, plan="en", treatment="plain")
     shares = log.frame("attention").filter(n=2, plan="en", treatment="plain").drop_nulls("number")
     for share in shares.head(2).iter_rows(named=True):
         own = rows.filter(basket=share["part"])
@@ -526,28 +459,25 @@ def test_intervals_of_shares_are_statsmodels_s(tmp_path: Path) -> None:
 
 
 def test_attention_charts_hold_the_shares(looked: RunLog) -> None:
-    frame = looked.frame("attention").filter(n=2)
-    chart = chart_of(looked.view, "attention-n2")
-    assert [panel.title for panel in chart.panels] == ["en", "zh", "zh:en"]
-    for panel in chart.panels:
-        assert panel.labels[-2:] == ("first", "last")
-        assert panel.apart == 2
-        for series in panel.series:
-            own = frame.filter(plan=panel.title, treatment=series.name)
-            found = {row["part"].removeprefix("basket "): row for row in own.to_dicts()}
-            for label, point in zip(panel.labels, series.points, strict=True):
-                share = found[label]
-                assert point is not None
-                # Some intervals would end below 0 and above 1.
-                ends = (max(0.0, share["low"]), min(1.0, share["high"]))
-                assert (point.estimate, point.low, point.high) == (share["estimate"], *ends)
-        assert chart.domain(panel)[0] == 0
+    """Baskets, and then what is around the text; some intervals would end below 0 and above 1."""
+    chart = looked.view.chart("attention")
+    plans = ["en", "zh", "zh:en"]
+    assert [title for title, _ in chart.panels()] == [
+        f"{plan}, {n} segments" for n in (2, 3) for plan in plans
+    ]
+    _, rows = chart.panels()[0]
+    assert rows["basket"].unique(maintain_order=True).to_list() == ["1", "2", "3", "first", "last"]
+    limited = [pl.col(end).clip(0, 1) for end in ("low", "high")]
+    shares = looked.frame("attention").filter(pl.col("part") != "other").with_columns(limited)
+    drawn = chart.frame.select(shares.columns)
+    assert_frame_equal(drawn, shares, check_row_order=False, check_exact=True)
+    assert chart.domain(rows)[0] == 0
 
 
 def test_the_table_of_attention_is_in_percent(looked: RunLog) -> None:
     table = table_of(looked.view, "attention")
-    row = next(row for row in table.rows if row.heads == ("en", "2", "basket 1"))
+    [row] = [row for row in table.rows if row[:3] == ("en", "2", "basket 1")]
     share = looked.frame("attention").filter(plan="en", n=2, part="basket 1", treatment="plain")
-    ends = [f"{100 * share[end][0]:.1f}" for end in ("estimate", "low", "high")]
-    assert row.cells[0].text == f"{ends[0]} [{ends[1]}, {ends[2]}]".replace("-", "−")
-    assert not any(row.heads[2] == "other" for row in table.rows), "nothing is there"
+    ends = share.select("estimate", "low", "high").row(0)
+    assert row[3] == with_ends(*(100 * end for end in ends), form=".1f")
+    assert not any(row[2] == "other" for row in table.rows), "nothing is there"

@@ -15,14 +15,15 @@ import pytest
 from scipy import stats
 
 from fairspan.calibration.calibration import as_calibration
-from fairspan.report.chart import Panel
+from fairspan.report.frames import values_of
 from fairspan.report.page import Part, make_page
 from fairspan.runs.log import RunLog
 from fairspan.stats.estimates import t_estimates
 from fairspan.studies.collapse.slopes import Slopes
 from fairspan.studies.collapse.steps import with_steps
-from fairspan.studies.collapse.summary import enough, frames_of
+from fairspan.studies.collapse.summary import enough
 from fairspan.studies.collapse.view import NAMES, write_results
+from fairspan.studies.logs import read_log
 from tests.length_studies import (
     DOCUMENTS,
     HALF,
@@ -36,7 +37,7 @@ from tests.length_studies import (
     slope_of,
     study_of,
 )
-from tests.report.example import chart_of, printed, table_of
+from tests.report.example import printed, table_of
 from tests.simulated import with_entries
 
 CURVES = {PLAIN: [0.5, 0.55, 0.6, 0.7], STRONG: [0.4, 0.41, -0.42, 0.43]}
@@ -45,11 +46,11 @@ LEVEL = {PLAIN: (0.9,) * 4, STRONG: (0.9,) * 4, MILD: (0.9,) * 4}
 FLAT = above(0, 0, 0, 0)
 
 
-def lines(panel: Panel) -> dict[str, list[float | None]]:
+def lines(rows: pl.DataFrame) -> dict[str, list[float]]:
     """Means of rows, without what rounding leaves."""
     return {
-        series.name: [None if one is None else round(one.estimate, 12) for one in series.points]
-        for series in panel.series
+        name: rows.filter(treatment=name)["estimate"].round(12).to_list()
+        for name in values_of(rows, "treatment")
     }
 
 
@@ -147,8 +148,7 @@ def test_the_margin_decides(tmp_path: Path) -> None:
     log = study_of(tmp_path, {PLAIN: above(0, 0.0047, 0.0094, 0.0141)})
     words = {}
     for margin in (0.003, 0.005, 0.01):
-        asked = replace(log, analysis=replace(log.analysis, margin=margin))
-        words[margin] = frames_of(asked, asked.analysis)["verdicts"]["verdict"][0]
+        words[margin] = read_log(tmp_path, margin=margin).verdicts["verdict"][0]
     assert words == {0.003: "biased", 0.005: "inconclusive", 0.01: "fair"}
     found = log.frame("geometry").row(0, named=True)
     assert found["high"] - found["low"] == pytest.approx(2 * HALF)
@@ -164,7 +164,7 @@ def test_one_length_has_neither_verdict_nor_advice(tmp_path: Path) -> None:
     log = study_of(tmp_path, {PLAIN: [0.5]}, lengths=[50])
     assert log.verdicts.rows() == [(PLAIN, "inconclusive", "one length only: nothing to compare")]
     assert log.view.meaning == ""
-    assert [column.name for column in table_of(log.view, "geometry").columns] == ["50"]
+    assert list(table_of(log.view, "geometry").cells) == ["50"]
 
 
 # --- advice
@@ -235,7 +235,7 @@ def test_what_to_do(
     words = dict(log.verdicts.select("treatment", "verdict").rows())
     assert suggested is None or words[suggested] == "fair", "a treatment is judged by itself"
     assert " ".join(printed(log.view).split()).startswith(f"{log.view.heading} {said}")
-    text = make_page("t", [Part("p", log.view)])
+    text = make_page("t", Part(log.view))
     assert text.index(said) < text.index('class="verdict ')
     write_results(log)
     assert (tmp_path / "calibration.json").exists() is (suggested is not None)
@@ -339,9 +339,8 @@ def test_frames_are_json(study: RunLog) -> None:
     # Two treatments: two measures at four lengths, and three slopes.
     assert len(said["geometry"]) == 2 * (2 * 4 + 3)
     assert said["notes"] == ["a note"]
-    assert said["lengths"] == [
-        {**one, "name": str(one["length"])} for one in study.header.to_json()["study"]["lengths"]
-    ]
+    lengths = study.header.to_json()["study"]["lengths"]
+    assert said["lengths"] == [{**one, "name": str(one["length"])} for one in lengths]
     assert [one["treatment"] for one in said["verdicts"]] == [PLAIN, STRONG]
 
 
@@ -381,29 +380,29 @@ def test_a_treatment_without_a_share_is_compared_by_cosines(tmp_path: Path) -> N
 
 def test_the_table_by_length(study: RunLog) -> None:
     found = table_of(study.view, "geometry")
-    assert [row.heads for row in found.rows] == [
+    assert [row[:2] for row in found.rows] == [
         (measure, name)
         for measure in ("mean pairwise cosine", "share of the common direction")
         for name in CURVES
     ]
-    assert [column.name for column in found.columns] == ["50", "100", "200", "400"]
-    assert [cell.text for cell in found.rows[1].cells] == ["0.400", "0.410", "−0.420", "0.430"]
-    assert [cell.text for cell in found.rows[2].cells] == ["0.900", "0.910", "0.930", "0.950"]
-    assert found.frame.equals(study.frame("geometry"))
+    assert [column.name for column in found.cells.values()] == ["50", "100", "200", "400"]
+    assert found.rows[1][2:] == ("0.400", "0.410", "−0.420", "0.430")
+    assert found.rows[2][2:] == ("0.900", "0.910", "0.930", "0.950")
+    assert found.tidy is not None
+    assert found.tidy.equals(study.frame("geometry"))
 
 
 def test_curves_by_length(study: RunLog) -> None:
-    assert [one.name for one in study.view.charts()] == ["length-overview"]
-    cosine, share = study.view.chart().panels  # type: ignore[union-attr]
-    assert (cosine.title, share.title) == (NAMES["cosine"], NAMES["share"])
+    [chart] = study.view.charts()
+    assert (chart.name, chart.kind, chart.scale) == ("length-overview", "lines", "log")
+    assert (chart.names, chart.free) == ([PLAIN, STRONG], True)
+    cosine, share = dict(chart.panels()).values()
+    assert [title for title, _ in chart.panels()] == [NAMES["cosine"], NAMES["share"]]
     assert lines(cosine) == CURVES
     assert lines(share) == {name: pytest.approx(list(curve)) for name, curve in SHARES.items()}
-    assert cosine.labels == ("50", "100", "200", "400")
-    assert cosine.spots == pytest.approx((0, 1 / 3, 2 / 3, 1))
-    assert [one.number for one in cosine.series] == [0, 1]
-    for one in (one for series in cosine.series for one in series.points):
-        assert one is not None
-        assert (one.low, one.high) == pytest.approx((one.estimate - HALF, one.estimate + HALF))
+    assert values_of(cosine, "length") == list(LENGTHS)
+    for end, half in (("low", -HALF), ("high", HALF)):
+        assert (cosine[end] - cosine["estimate"]).to_list() == pytest.approx([half] * 8)
 
 
 # --- natural lengths
@@ -415,9 +414,9 @@ def test_natural_bins_are_told_as_bins(tmp_path: Path) -> None:
     log = study_of(tmp_path, {PLAIN: [0.5, 0.6, 0.7]}, **bins)
     told = "(0.500 at 0–99 tokens, 0.700 at 300–399; whole documents by their own length)"
     assert told in log.verdicts["sentence"][0]
-    panel = chart_of(log.view, "length-overview").panels[0]
-    assert panel.labels == ("0–99", "100–199", "300–399")
-    assert panel.spots == (0, 0.5, 1)
+    chart = log.view.chart()
+    assert (chart.x, chart.scale) == ("name", "names")
+    assert chart.frame["name"].to_list() == ["0–99", "100–199", "300–399"]
     assert "of 0–99, 100–199, 300–399 tokens" in log.view.heading
 
 

@@ -25,7 +25,6 @@ from fairspan.studies.collapse.texts import CollapseTexts
 from fairspan.studies.logs import read_log
 from tests.commands import forbid_encoding
 from tests.length_studies import PLAIN
-from tests.report.example import chart_of
 from tests.test_collapse import BY_PADDING, geometry, prepared, write_corpus
 from tests.test_collapse import LENGTHS as CUT_LENGTHS
 from tests.test_level import ROUNDING, TEXTS
@@ -169,7 +168,7 @@ def test_a_model_without_a_direction_is_noted(
     line = f"{PLAIN}: the share of a common direction was not measured: the 48 vectors have no "
     assert any(note.startswith(line) for note in log.notes)
     assert "share" not in set(log.frame("geometry")["measure"])
-    assert len(chart_of(log.view, "length-overview").panels) == 1
+    assert len(log.view.chart().panels()) == 1
     assert COMMON not in log.verdicts["sentence"][0]
 
 
