@@ -402,7 +402,7 @@ def test_everything_needed_to_do_it_again_is_on_the_page(
 def test_rows_and_statistics_travel_in_the_page(logs: dict[str, RunLog], tmp_path: Path) -> None:
     for log in logs.values():
         rows, statistics = page_of(tmp_path, log).files
-        read = pl.read_csv(io.BytesIO(rows), schema_overrides=SCHEMA)
+        read = pl.read_csv(io.BytesIO(rows), schema_overrides=log.kind.schema)
         assert_frame_equal(read, log.rows.select(read.columns))
         left = set(log.rows.columns) - set(read.columns)
         assert all(log.rows[name].null_count() == len(log.rows) for name in left)
