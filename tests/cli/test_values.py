@@ -41,7 +41,7 @@ def parsed(line: str) -> dict[str, Any]:
         ("calibrate m o --tile-size 64", {"model": "m", "out": Path("o"), "tile_size": 64}),
         ("calibrate m o --tile-size window", {"model": "m", "out": Path("o")}),
         ("embed m i o --device cuda:0,cuda:1", {"device": ["cuda:0", "cuda:1"]}),
-        ("report a b --title ''", {"runs": [Path("a"), Path("b")], "title": ""}),
+        ("report a --title ''", {"run": Path("a"), "title": ""}),
     ],
 )
 def test_values_are_read(line: str, typed: dict[str, Any]) -> None:

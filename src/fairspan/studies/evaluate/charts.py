@@ -94,6 +94,7 @@ def depth_chart(shown: Shown) -> Chart:
     """How often documents are found, by how far into them the evidence is."""
     rows = shown.drawn_rows("depths")
     metric = rows["metric"][0]
+    chance = rows["chance"][0]
     unit = shown.log.header.token_unit
     begins = pl.col("tokens_from")
     ends = pl.col("tokens_to")
@@ -122,7 +123,7 @@ def depth_chart(shown: Shown) -> Chart:
         label="depth",
         series=shown.drawn,
         limits=(0.0, 1.0),
-        level=(rows["chance"][0], "by chance"),
+        level=None if chance is None else (chance, "by chance"),
         edge=(window, f"{shown.arms[0]} reads to here"),
         told=[("queries", "queries")],
         below=_before_and_after(shown, metric),
