@@ -12,16 +12,17 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import altair as alt
 import numpy as np
-from fairspan.report.style import COLOURS, INK, MARKERS, PALE, figure_bytes, house_style, make_grid
 from scipy.stats import t as student
 
 from benchmarks.measure import short
+from fairspan.report.drawing import COLOURS, DASHES, SHAPES, figure_bytes
 
 Facts = dict[str, Any]
 ROOT = Path(__file__).parents[1]
@@ -96,6 +97,7 @@ CURVES = ("all-MiniLM-L6-v2", "granite-embedding-30m-english", "gte-small")
 CURVE_TASKS = ("essays", "docs", "pages16")
 PARTS = ("2", "4", "8")
 SHOWN_SHARES = ("gte-small", "all-MiniLM-L6-v2")
+LEVEL_READINGS = {"plain": PLAIN, "default of 0.2": BEFORE, "fair": FAIR}
 
 
 def candidates() -> Iterator[str]:
@@ -487,119 +489,135 @@ def vectors_table() -> str:
     return table(["task", "model", "", "1", *PARTS, "one per chunk", "chunks"], rows)
 
 
-def draw_gains() -> bytes:
+def by(channel: Any, column: str, names: Iterable[str], looks: Sequence[Any]) -> Any:
+    """A channel that tells apart the values of a column."""
+    scale = alt.Scale(domain=list(names), range=looks)
+    return channel(f"{column}:N", title=None, scale=scale, legend=alt.Legend(labelLimit=300))
+
+
+def draw_gains() -> alt.LayerChart:
     """Every dot is a model and a task: plain on one axis, the default on the other."""
-    with house_style():
-        picture, grid = make_grid((7.2, 4.9), 1, 1)
-        axes = grid[0][0]
-        axes.set_axis_on()
-        axes.plot((0, 1), (0, 1), color=PALE, linewidth=1, zorder=0)
-        published = [facts for facts in models() if not facts["note"]]
-        for number, facts in enumerate(published):
-            for marker, key in zip(MARKERS, README_TASKS, strict=False):
-                pair = [reported(facts["tasks"][key], reading) for reading in (PLAIN, FAIR)]
-                colour = COLOURS[number + 1]
-                axes.plot(*pair, marker, color=colour, markersize=6, alpha=0.85)
-        axes.set(xlim=(0.15, 0.9), ylim=(0.15, 0.9), aspect="equal")
-        axes.set_xlabel("plain, nDCG@10")
-        axes.set_ylabel("with fairspan, nDCG@10")
-        axes.text(0.3, 0.26, "no change", color="#777777", fontsize=8)
-        dots = [
-            axes.plot([], [], "o", color=COLOURS[number + 1], label=facts["model"])[0]
-            for number, facts in enumerate(published)
-        ]
-        shapes = [
-            axes.plot([], [], marker, color=INK, linestyle="", label=TITLES[key])[0]
-            for marker, key in zip(MARKERS, README_TASKS, strict=False)
-        ]
-        [space] = axes.plot([], [], linestyle="", label=" ")
-        handles = [*dots, space, *shapes]
-        picture.legend(handles=handles, loc="outside right center", frameon=False)
-        return figure_bytes(picture, "png")
+    published = [facts for facts in models() if not facts["note"]]
+    rows = [
+        {
+            "model": facts["model"],
+            "task": TITLES[key],
+            "plain": reported(facts["tasks"][key], PLAIN),
+            "fair": reported(facts["tasks"][key], FAIR),
+        }
+        for facts in published
+        for key in README_TASKS
+    ]
+    axis = {"scale": alt.Scale(domain=[0.15, 0.9]), "axis": alt.Axis(format=".1f", tickCount=8)}
+    x = alt.X("plain:Q", title="plain, nDCG@10", **axis)
+    y = alt.Y("fair:Q", title="with fairspan, nDCG@10", **axis)
+    dots = plot(rows, x, y).mark_point(filled=True, size=70, opacity=0.85)
+    dots = dots.encode(
+        color=by(alt.Color, "model", [facts["model"] for facts in published], COLOURS[1:]),
+        shape=by(alt.Shape, "task", [TITLES[key] for key in README_TASKS], SHAPES),
+    )
+    ends = [{"plain": end, "fair": end} for end in (0.15, 0.9)]
+    line = plot(ends, x, y).mark_line(color="#aaaaaa", strokeWidth=1)
+    beside = plot([{"plain": 0.3, "fair": 0.26}], x, y)
+    words = beside.mark_text(text="no change", align="left", color="#777777")
+    return (line + words + dots).properties(width=420, height=420)
 
 
-def draw_vectors() -> bytes:
+def plot(rows: list[Facts], x: alt.X, y: alt.Y) -> alt.Chart:
+    return alt.Chart(alt.Data(values=rows)).encode(x=x, y=y)
+
+
+def draw_vectors() -> alt.HConcatChart:
     """Quality against vectors per document: a panel for each task, a colour for each model."""
-    with house_style():
-        picture, grid = make_grid((9.6, 3.4), 1, 3)
-        chosen = [facts for facts in models() if facts["model"] in CURVES]
-        for axes, key in zip(grid.flat, CURVE_TASKS, strict=True):
-            axes.set_axis_on()
-            axes.set_title(TITLES[key], fontsize=9)
-            for number, facts in enumerate(chosen):
-                parts = facts["tasks"][key]["parts"]
-                for name, style in (("fair", "o-"), ("plain", ":")):
-                    values = [parts[f"{name}, {count}"] for count in ("1", *PARTS)]
-                    axes.plot([1, 2, 4, 8], values, style, color=COLOURS[number + 1], markersize=4)
-            axes.set_xscale("log", base=2)
-            axes.xaxis.set_major_formatter("{x:g}")
-            axes.xaxis.set_minor_formatter("")
-            axes.set_ylim(0.1, 0.8)
-            axes.set_xlabel("vectors per document")
-        grid[0][0].set_ylabel("nDCG@10")
-        lines = [
-            grid[0][0].plot([], [], "o-", color=COLOURS[number + 1], label=facts["model"])[0]
-            for number, facts in enumerate(chosen)
+    readings = {"fair": "fair", "plain": "plain, which cuts parts off"}
+    y = alt.Y("ndcg:Q", title="nDCG@10").scale(domain=[0.1, 0.8])
+    colour = by(alt.Color, "model", CURVES, COLOURS[1:])
+    shape = by(alt.Shape, "model", CURVES, SHAPES)
+    panels = []
+    for key in CURVE_TASKS:
+        rows = [
+            {
+                "model": facts["model"],
+                "reading": reading,
+                "vectors per document": int(count),
+                "ndcg": facts["tasks"][key]["parts"][f"{name}, {count}"],
+            }
+            for facts in models()
+            if facts["model"] in CURVES
+            for name, reading in readings.items()
+            for count in ("1", *PARTS)
         ]
-        lines += grid[0][0].plot([], [], ":", color=INK, label="plain, which cuts parts off")
-        picture.legend(handles=lines, loc="outside lower center", ncols=4, frameon=False)
-        return figure_bytes(picture, "png")
+        lines = by_doubling(rows, "vectors per document", y, readings.values(), colour, shape)
+        panels.append(lines.properties(title=TITLES[key], width=240, height=240))
+    return alt.hconcat(*panels).configure_legend(orient="bottom")
 
 
-def draw_level() -> bytes:
+def by_doubling(
+    rows: list[Facts],
+    x: str,
+    y: alt.Y,
+    readings: Iterable[str],
+    colour: alt.Color,
+    shape: alt.Shape,
+) -> alt.LayerChart:
+    """Lines by model and reading, the second of which is dotted, along an axis of doublings."""
+    axis = alt.Axis(values=sorted({row[x] for row in rows}), grid=False)
+    places = alt.X(f"{x}:Q", axis=axis).scale(type="log", nice=False, padding=10)
+    dashes = by(alt.StrokeDash, "reading", readings, (DASHES[0], DASHES[2]))
+    base = plot(rows, places, y).encode(colour)
+    return base.mark_line().encode(dashes) + base.mark_point(
+        filled=True, size=50, opacity=1
+    ).encode(shape)
+
+
+def draw_level() -> alt.HConcatChart:
     """The share of the common direction by length, and what a mixed index finds."""
-    with house_style():
-        picture, grid = make_grid((9.6, 4.4), 1, 2)
-        left, right = grid[0]
-        left.set_axis_on()
-        right.set_axis_on()
-        draw_shares(left)
-        draw_mixed(right)
-        return figure_bytes(picture, "png")
+    # The published models have their colours of the other pictures.
+    names = [facts["model"] for facts in sorted(models(), key=lambda facts: facts["note"])]
+    colour = by(alt.Color, "model", names, COLOURS[1:])
+    shape = by(alt.Shape, "reading", LEVEL_READINGS, ("circle", "cross", "square"))
+    panels = (draw(colour, shape) for draw in (draw_shares, draw_mixed))
+    return alt.hconcat(*(panel.properties(width=360, height=380) for panel in panels))
 
 
-def draw_shares(axes: Any) -> None:
-    chosen = [facts for facts in models() if facts["model"] in SHOWN_SHARES]
-    for number, facts in enumerate(chosen):
-        shares = facts["shares by length"]
-        colour = COLOURS[number + 1]
-        axes.plot(
-            shares["tokens"], shares["plain"], ":", color=colour, label=f"{facts['model']}, plain"
-        )
-        label = f"{facts['model']}, default of 0.2"
-        axes.plot(shares["tokens"], shares["tiles"], "o-", color=colour, markersize=4, label=label)
-        axes.axhline(shares["level"], color=colour, linewidth=1, alpha=0.5)
-        axes.text(64, shares["level"] + 0.01, "level", color=colour, fontsize=8)
-    axes.set_xscale("log", base=2)
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.xaxis.set_minor_formatter("")
-    axes.set_xlabel("tokens of a text")
-    axes.set_ylabel("cosine with the common direction")
-    axes.set_ylim(-0.05, 1.05)
-    axes.legend(loc="center right", fontsize=8, frameon=False)
+def draw_shares(colour: alt.Color, shape: alt.Shape) -> alt.LayerChart:
+    """The share by length, and the share of level vectors."""
+    shares = {facts["model"]: facts["shares by length"] for facts in models()}
+    rows = [
+        {"model": model, "reading": reading, "tokens of a text": tokens, "share": value}
+        for model in SHOWN_SHARES
+        for name, reading in {"plain": "plain", "tiles": "default of 0.2"}.items()
+        for tokens, value in zip(shares[model]["tokens"], shares[model][name], strict=True)
+    ]
+    y = alt.Y("share:Q", title="cosine with the common direction").scale(domain=[-0.1, 1])
+    lines = by_doubling(rows, "tokens of a text", y, LEVEL_READINGS, colour, shape)
+    levels = [
+        {"model": model, "share": shares[model]["level"], "words": f"level of {model}"}
+        for model in SHOWN_SHARES
+    ]
+    level = plot(levels, alt.value(0), y).encode(colour)
+    rules = level.mark_rule(opacity=0.6).encode(x2=alt.value("width"))
+    return lines + rules + level.mark_text(align="left", dx=4, dy=-7).encode(text="words:N")
 
 
-def draw_mixed(axes: Any) -> None:
+def draw_mixed(colour: alt.Color, shape: alt.Shape) -> alt.LayerChart:
     """A mark for each model and reading: what asks for long documents, and what for short ones."""
-    readings = {PLAIN: ("plain", "o"), BEFORE: ("default of 0.2", "X"), FAIR: ("fair", "s")}
-    for number, facts in enumerate(models()):
-        colour = COLOURS[1 + number % (len(COLOURS) - 1)]
-        points = [
-            [mixed_mean(facts, reading, group) for group in GROUPS[1:]] for reading in readings
-        ]
-        plain, before, fair = points
-        axes.plot(*zip(plain, before, strict=True), ":", color=colour, linewidth=1, zorder=0)
-        axes.plot(*zip(plain, fair, strict=True), "-", color=colour, linewidth=1.4, zorder=0)
-        for (x, y), (_, marker) in zip(points, readings.values(), strict=True):
-            axes.plot(x, y, marker, color=colour, markersize=7)
-        axes.plot([], [], "s", color=colour, label=facts["model"])
-    for label, marker in readings.values():
-        axes.plot([], [], marker, color=INK, linestyle="", label=label)
-    axes.set_xlabel("nDCG@10 of what asks for long documents")
-    axes.set_ylabel("… for short documents")
-    axes.legend(loc="upper left", fontsize=7, frameon=False)
-    low, high = axes.get_ylim()
-    axes.set_ylim(low, high + 0.45 * (high - low))
+    rows = [
+        {"model": facts["model"], "reading": name}
+        | {group: mixed_mean(facts, reading, group) for group in GROUPS[1:]}
+        for facts in models()
+        for name, reading in LEVEL_READINGS.items()
+    ]
+    x = alt.X("long:Q", title="nDCG@10 of what asks for long documents").scale(zero=False)
+    y = alt.Y("short:Q", title="… for short documents").scale(zero=False)
+    base = plot(rows, x, y).encode(colour)
+    lines = [
+        base.mark_line(strokeDash=dash, strokeWidth=1.3).transform_filter(
+            alt.FieldOneOfPredicate("reading", ["plain", name])
+        )
+        for name, dash in (("default of 0.2", DASHES[2]), ("fair", DASHES[0]))
+    ]
+    return alt.layer(*lines, base.mark_point(filled=True, size=80, opacity=1).encode(shape))
 
 
 def with_tables(text: str, tables: Mapping[str, str]) -> str:
@@ -633,9 +651,10 @@ def main() -> None:
         keep(path)
     for page, text in pages().items():
         page.write_text(text, "utf-8")
-    (DOCS / "images/measured.png").write_bytes(draw_gains())
-    (DOCS / "images/vectors.png").write_bytes(draw_vectors())
-    (DOCS / "images/level.png").write_bytes(draw_level())
+    pictures = {"measured": draw_gains, "vectors": draw_vectors, "level": draw_level}
+    for name, draw in pictures.items():
+        figure = draw().configure_view(stroke=None)
+        (DOCS / f"images/{name}.png").write_bytes(figure_bytes(figure, "png"))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ Time: documents are embedded once for each pair. 9 pairs and 48 documents of 200
 minutes with all-MiniLM-L6-v2 on one CPU core, half of it for timings. OUT keeps vectors and
 timings: an interrupted command continues. It gets sweep.csv and sweep.png.
 
-    pip install fairspan matplotlib
+    pip install 'fairspan[report]'
     python papers/irf_sweep.py Alibaba-NLP/gte-multilingual-base --corpus wiki --sizes 3
     python papers/irf_sweep.py all-MiniLM-L6-v2 --opening 50 --baskets 16,32,64
 """
@@ -23,12 +23,13 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 from sentence_transformers import SentenceTransformer
 
 import fairspan
-from scripting import Counts, Words, make_app, print_table, require, run, say
+from fairspan.report.drawing import require_drawing
+from fairspan.studies.audit.rows import with_languages
+from scripting import Counts, Words, heat_map, make_app, print_table, run, say
 
 PLAIN = "plain"
 
@@ -64,7 +65,7 @@ def main(
         rounds: How often encoding is timed; 0 for no timing.
         out: Folder for sweep.csv, sweep.png, vectors and timings.
     """
-    require("matplotlib")
+    require_drawing()
     pairs = list(product(baskets, layers))
     say(f"loading {model} …")
     loaded = fairspan.load(model)
@@ -96,10 +97,12 @@ def main(
 def documents_of(log: Any, corpus: str, count: int = 8) -> list[str]:
     """The text of some documents, as long as those that were measured."""
     texts = {(part.id, part.language): part.text for part in fairspan.Corpus.read(corpus).segments}
-    rows = log.rows.filter(measure="representation", treatment=PLAIN).sort("document", "position")
+    rows = with_languages(log.rows.filter(measure="representation", treatment=PLAIN))
+    rows = rows.sort("document", "position")
     documents = []
     for _, parts in list(rows.group_by("document", maintain_order=True))[:count]:
-        segments = parts.select("segment", "language", "tokens").rows()
+        # All parts of a document are in one language.
+        segments = parts.select("segment", "lead", "tokens").rows()
         # One word has about one token, so openings are about as long as those of the audit.
         words = [" ".join(texts[id, language].split()[:size]) for id, language, size in segments]
         documents.append(" ".join(words))
@@ -156,29 +159,22 @@ def grid_of(logs: dict[tuple[int, str], Any], seconds: dict[str, float]) -> pl.D
 
 def draw(sweep: pl.DataFrame, model: str, file: Path) -> None:
     """Spread and fidelity by basket size and layers, as means over families."""
-    from matplotlib.figure import Figure
+    import altair as alt
 
     is_plain = pl.col("layers").is_null()
     plain = sweep.filter(is_plain)["spread"].mean()
-    pairs = sweep.filter(~is_plain)
-    sizes = pairs["basket_size"].unique(maintain_order=True).to_list()
-    layers = pairs["layers"].unique(maintain_order=True).to_list()
-    figure = Figure(figsize=(3 + 1.8 * len(sizes), 2 + 0.6 * len(layers)), layout="constrained")
-    for axes, column in zip(figure.subplots(1, 2), ("spread", "fidelity"), strict=True):
-        means = pairs.group_by("layers", "basket_size", maintain_order=True).agg(pl.mean(column))
-        values = {row[:2]: row[2] for row in means.iter_rows()}
-        table = np.array([[values[where, size] for size in sizes] for where in layers])
-        # Lighter than the darkest blue, so that numbers can be read.
-        axes.imshow(table, cmap="Blues", aspect="auto", vmax=table.max() * 1.5)
-        for (row, place), value in np.ndenumerate(table):
-            axes.text(place, row, f"{value:.3f}", ha="center", va="center")
-        axes.set_xticks(range(len(sizes)), sizes)
-        axes.set_yticks(range(len(layers)), layers)
-        axes.set_xlabel("basket size")
-        axes.set_ylabel("layers")
-        axes.set_title(f"{column} (plain: {plain:.3f})" if column == "spread" else column)
-    figure.suptitle(model, fontsize=10)
-    figure.savefig(file, dpi=150)
+    by_pair = sweep.filter(~is_plain).group_by("layers", "basket_size", maintain_order=True)
+    x = alt.X("basket_size:O", title="basket size", sort=None)
+    y = alt.Y("layers:N", sort=None)
+    maps = []
+    for column, title in (("spread", f"spread (plain: {plain:.3f})"), ("fidelity", "fidelity")):
+        # Numbers can be read on the lighter half of the blues.
+        blues = alt.Scale(scheme=alt.SchemeParams("blues", extent=[0, 0.5]))
+        colour = alt.Color(f"{column}:Q", scale=blues, legend=None)
+        means = by_pair.agg(pl.mean(column))
+        maps.append(heat_map(means, x, y, colour, ".3f").properties(title=title))
+    figure = alt.hconcat(*maps, title=model).resolve_scale(color="independent")
+    figure.save(file, scale_factor=2)
 
 
 if __name__ == "__main__":

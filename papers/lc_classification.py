@@ -10,7 +10,7 @@ Time: 181 reviews of up to 512 tokens took 25 seconds of CPU time for each tempe
 all-MiniLM-L6-v2.
 Vectors are kept in OUT/vectors: an interrupted command continues.
 
-    pip install matplotlib scikit-learn
+    pip install 'fairspan[report]' scikit-learn
     python papers/lc_classification.py BAAI/bge-base-en-v1.5 imdb.jsonl --train train.jsonl
     python papers/lc_classification.py all-MiniLM-L6-v2 reviews.jsonl --temperatures 0.8,1
 """
@@ -28,11 +28,13 @@ from fairspan.corpus.segment import Segment
 from fairspan.design.cuts import LengthText, natural_lengths
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import CorpusError, require_whole
+from fairspan.report.drawing import require_drawing
 from fairspan.retrieval.entries import read_entries
 from scripting import (
     OWN_PROMPTS,
     Numbers,
     Prompts,
+    curves,
     encoded,
     folder_of,
     kept,
@@ -75,7 +77,7 @@ def main(
         max_seq_length: Longest text to read, in tokens. By default the model's own limit.
         out: Folder for classification.csv, classification.png and the vectors.
     """
-    require("matplotlib")
+    require_drawing()
     require("sklearn")
     require_whole("bin", bin)
     require_whole("texts", texts)
@@ -173,21 +175,15 @@ def classify(
 
 def draw(scores: pl.DataFrame, title: str, file: Path) -> None:
     """Accuracy, with its standard error, and entropy: a line for each temperature."""
-    from matplotlib.figure import Figure
+    import altair as alt
 
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    accuracy, entropy = figure.subplots(1, 2)
-    for (temperature,), rows in scores.group_by("temperature", maintain_order=True):
-        label = f"temperature {temperature:g}"
-        places = rows["length"]
-        accuracy.errorbar(places, rows["accuracy"], rows["error"], marker=".", label=label)
-        entropy.plot(places, rows["entropy"], marker=".", label=label)
-    for axes, measure in ((accuracy, "accuracy ± standard error"), (entropy, "entropy in nats")):
-        axes.set_title(measure, fontsize=10)
-        axes.set_xlabel("tokens from")
-    accuracy.legend(fontsize=8)
-    figure.suptitle(title, fontsize=10)
-    figure.savefig(file, dpi=150)
+    accuracy, error = pl.col("accuracy"), pl.col("error")
+    rows = scores.rename({"length": "tokens from"})
+    bars = rows.with_columns(low=accuracy - error, high=accuracy + error)
+    left = curves(bars, "tokens from", "accuracy", "temperature")
+    right = curves(rows, "tokens from", "entropy", "temperature")
+    left.title, right.title = "accuracy ± standard error", "entropy in nats"
+    alt.hconcat(left, right, title=title).save(file, scale_factor=2)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ Time: texts are embedded once per temperature, so 36 pairs take 6 passes over th
 documents, 1,527 queries) took 6 minutes with all-MiniLM-L6-v2 (256 tokens) on two CPU cores.
 Vectors are kept in OUT/vectors: an interrupted command continues.
 
-    pip install 'fairspan[mteb]' matplotlib
+    pip install 'fairspan[mteb,report]'
     python papers/lc_grid.py BAAI/bge-base-en-v1.5 mteb:LEMBQMSumRetrieval
     python papers/lc_grid.py all-MiniLM-L6-v2 scifact/ --temperatures 0.8,0.9,1
 """
@@ -25,6 +25,7 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan.errors import CorpusError, DesignError, FairspanError
+from fairspan.report.drawing import require_drawing
 from fairspan.retrieval.beir import read_beir
 from fairspan.retrieval.metrics import gains_of, ndcg
 from fairspan.retrieval.mteb_reading import mteb_library
@@ -36,10 +37,10 @@ from scripting import (
     Prompts,
     encoded,
     folder_of,
+    heat_map,
     kept,
     make_app,
     print_table,
-    require,
     run,
     temperature_presets,
 )
@@ -68,7 +69,7 @@ def main(
         temperatures: Numbers above 0 and up to 1; 1 must be one of them.
         out: Folder for grid.csv, grid.png and the vectors.
     """
-    require("matplotlib")
+    require_drawing()
     if 1.0 not in temperatures:
         raise DesignError("changes are relative to temperature 1: add 1 to temperatures.")
     calibrations = temperature_presets(temperatures)
@@ -155,25 +156,17 @@ def print_pivot(grid: pl.DataFrame, heading: str, values: pl.Series) -> None:
 
 def draw(grid: pl.DataFrame, title: str, file: Path) -> None:
     """A heat map of the relative changes in %."""
-    from matplotlib.figure import Figure
+    import altair as alt
 
-    temperatures = grid["document"].unique(maintain_order=True).to_list()
-    count = len(temperatures)
-    changes = 100 * grid["relative_change"].to_numpy().reshape(count, count)
-    figure = Figure(figsize=(2.5 + 0.8 * count, 1.5 + 0.7 * count), layout="constrained")
-    axes = figure.subplots()
-    # Wider than the changes, so that numbers can be read in the darkest cell.
-    end = 1.6 * max(np.abs(changes).max(), 0.1)
-    image = axes.imshow(changes, cmap="RdBu", vmin=-end, vmax=end, origin="lower")
-    for (row, column), change in np.ndenumerate(changes):
-        axes.text(column, row, f"{change:.1f}", ha="center", va="center")
-    axes.set_xticks(range(count), temperatures)
-    axes.set_yticks(range(count), temperatures)
-    axes.set_xlabel("temperature of documents")
-    axes.set_ylabel("temperature of queries")
-    axes.set_title(title, fontsize=10)
-    figure.colorbar(image, label=f"change of {METRIC} in %")
-    figure.savefig(file, dpi=150)
+    rows = grid.select("query", "document", change=100 * pl.col("relative_change"))
+    end = max(rows["change"].abs().max(), 0.1)
+    # Numbers can be read on the lighter half of the colours.
+    scheme = alt.SchemeParams("redblue", extent=[0.2, 0.8])
+    scale = alt.Scale(scheme=scheme, domain=[-end, end])
+    x = alt.X("document:O", title="temperature of documents")
+    y = alt.Y("query:O", title="temperature of queries", sort="descending")
+    colour = alt.Color("change:Q", title=f"change of {METRIC} in %", scale=scale)
+    heat_map(rows, x, y, colour, ".1f").properties(title=title).save(file, scale_factor=2)
 
 
 if __name__ == "__main__":

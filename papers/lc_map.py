@@ -10,7 +10,7 @@ length 1 to the mean of all of them.
 
 Time: 300 texts took 20 seconds with all-MiniLM-L6-v2 on one CPU core.
 
-    pip install matplotlib scikit-learn
+    pip install 'fairspan[report]' scikit-learn
     python papers/lc_map.py BAAI/bge-base-en-v1.5 whole.jsonl,short.jsonl,sentence.jsonl
     python papers/lc_map.py all-MiniLM-L6-v2 nfcorpus/corpus.jsonl --lengths 25,100,400
 """
@@ -26,11 +26,13 @@ from fairspan.design.cuts import LengthText, cut_documents
 from fairspan.design.plan import in_first_language
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import CorpusError, require_whole
+from fairspan.report.drawing import require_drawing
 from scripting import (
     OWN_PROMPTS,
     Numbers,
     Prompts,
     Words,
+    colours_and_shapes,
     encoded,
     make_app,
     print_table,
@@ -64,7 +66,7 @@ def main(
         max_seq_length: Longest text to read, in tokens. By default the model's own limit.
         out: Folder for map.csv, distances.csv and map.png.
     """
-    require("matplotlib")
+    require_drawing()
     require("sklearn")
     require_whole("texts", texts)
     loaded = prompts.open(model, max_seq_length)
@@ -131,20 +133,22 @@ def map_of(vectors: np.ndarray) -> np.ndarray:
 
 def draw(table: pl.DataFrame, distances: pl.DataFrame, title: str, file: Path) -> None:
     """A point for each text."""
-    from matplotlib.figure import Figure
+    import altair as alt
 
-    figure = Figure(figsize=(6, 5), layout="constrained")
-    axes = figure.subplots()
-    markers = "o^xsv+*D"
-    for place, (name, _, tokens, on_map, _) in enumerate(distances.rows()):
-        points = table.filter(set=name)
-        label = f"{name}: L = {tokens:.0f}, D = {on_map:.1f}"
-        axes.scatter(
-            points["x"], points["y"], 12, marker=markers[place % 8], label=label, alpha=0.6
-        )
-    axes.set_title(f"{title}: mean length L, mean distance to the origin D", fontsize=10)
-    axes.legend(fontsize=8)
-    figure.savefig(file, dpi=150)
+    labels = {
+        name: f"{name}: L = {tokens:.0f}, D = {on_map:.1f}"
+        for name, _, tokens, on_map, _ in distances.rows()
+    }
+    points = table.with_columns(pl.col("set").replace(labels))
+    end = 1.05 * np.abs(points.select("x", "y").to_numpy()).max()
+    scale = alt.Scale(domain=[-end, end], nice=False)
+    figure = alt.Chart(alt.Data(values=points.to_dicts()), width=450, height=450).encode(
+        x=alt.X("x:Q", title=None, scale=scale),
+        y=alt.Y("y:Q", title=None, scale=scale),
+        **colours_and_shapes(points, "set"),
+    )
+    figure = figure.properties(title=f"{title}: mean length L, mean distance to the origin D")
+    figure.mark_point(filled=True, opacity=0.6).save(file, scale_factor=2)
 
 
 if __name__ == "__main__":

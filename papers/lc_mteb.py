@@ -9,7 +9,7 @@ minutes of CPU time with all-MiniLM-L6-v2 (256 tokens). All 40 tasks were not me
 some 4 million texts for each treatment.
 Scores are kept in OUT/results, in mteb's format: an interrupted command continues.
 
-    pip install 'fairspan[mteb]' matplotlib
+    pip install 'fairspan[mteb,report]'
     python papers/lc_mteb.py BAAI/bge-base-en-v1.5
     python papers/lc_mteb.py all-MiniLM-L6-v2 SciFact,STS12 --treatments plain,tempscale
 """
@@ -28,7 +28,10 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from baselines import last_two, whiten
 from fairspan.errors import CorpusError, FairspanError
-from scripting import OWN_PROMPTS, Prompts, Words, make_app, print_table, require, run, say
+from fairspan.report.chart import Chart
+from fairspan.report.drawing import draw as draw_chart
+from fairspan.report.drawing import require_drawing
+from scripting import OWN_PROMPTS, Prompts, Words, make_app, print_table, run, say
 
 # The paper's types and tasks; mteb has one type for both kinds of retrieval.
 TYPES = {
@@ -70,7 +73,7 @@ def main(
         corpus: Texts to fit whitening on. None of them may be in a task.
         out: Folder for tasks.csv, types.csv, types.png and mteb's results.
     """
-    require("matplotlib")
+    require_drawing()
     loaded = prompts.open(model)
     metas = {name: meta_of(name, loaded, corpus) for name in treatments}
     names = list(TYPE_OF) if tasks is None else tasks
@@ -165,18 +168,15 @@ def with_change(scores: pl.DataFrame, group: str) -> pl.DataFrame:
 
 
 def draw(means: pl.DataFrame, file: Path) -> None:
-    """Bars of the relative changes by type."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(10, 4), layout="constrained")
-    axes = figure.subplots()
-    for number, (treatment, rows) in enumerate(means.group_by("treatment", maintain_order=True)):
-        places = [place + 0.15 * number for place in range(len(rows))]
-        axes.bar(places, 100 * rows["relative_change"], 0.15, label=treatment[0])
-        axes.set_xticks(range(len(rows)), rows["type"])
-    axes.set_ylabel("relative change of the score in %")
-    axes.legend()
-    figure.savefig(file, dpi=150)
+    """The relative changes by type."""
+    chart = Chart(
+        name="types",
+        title="Relative change of the score",
+        frame=means.rename({"relative_change": "estimate"}),
+        x="type",
+        form="+.1%",
+    )
+    draw_chart(chart).save(file, scale_factor=2)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ Time: 10 texts of each 100 tokens, up to 512, took one minute of CPU time with a
 two temperatures, and 100 texts take ten times as long.
 Spectra are kept in OUT/spectra: an interrupted command continues.
 
-    pip install matplotlib
+    pip install 'fairspan[report]'
     python papers/lc_theory.py BAAI/bge-base-en-v1.5 nfcorpus/corpus.jsonl
     python papers/lc_theory.py all-MiniLM-L6-v2 sample --bin 50 --layers last --texts 20
 """
@@ -46,17 +46,18 @@ from fairspan.design.plan import in_first_language
 from fairspan.encoding.spectra import Spectrum, spectra
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import require_whole
+from fairspan.report.drawing import require_drawing
 from fairspan.stats.geometry import cosines
 from scripting import (
     OWN_PROMPTS,
     Numbers,
     Prompts,
+    curves,
     encoded,
     folder_of,
     kept,
     make_app,
     print_table,
-    require,
     run,
     say,
     temperature_presets,
@@ -66,7 +67,7 @@ BY_LAYER = ("filter_rate", "theorem_2", "sigma_a", "theorem_3", "hc_dc")
 WORDS = ("dog", "cat")
 TITLES = {
     "filter_rate": "log filter rate of each layer",
-    "hc_dc": "‖HC‖/‖DC‖ after each layer",
+    "hc_dc": "||HC|| / ||DC|| after each layer",
     "sigma_a": "σ_a of the last layer",
     "words": "mean cosine of raw word embeddings",
     "repeated": "cosine of two repeated words",
@@ -101,7 +102,7 @@ def main(
         max_seq_length: Longest text to read, in tokens. By default the model's own limit.
         out: Folder for theory.csv, theory.png and the spectra.
     """
-    require("matplotlib")
+    require_drawing()
     require_whole("bin", bin)
     require_whole("texts", texts)
     calibrations = temperature_presets(temperatures)
@@ -220,37 +221,29 @@ def repeated_rows(
 
 def draw(theory: pl.DataFrame, title: str, file: Path) -> None:
     """A panel for each measure: by layer at the highest temperature, or by length."""
-    from matplotlib.figure import Figure
+    import altair as alt
 
-    figure = Figure(figsize=(14, 8), layout="constrained")
-    panels = figure.subplots(2, 3).ravel()
-    panels[5].axis("off")
     highest = theory.filter(temperature=pl.col("temperature").max())
     last = theory.filter(pl.col("layer").is_null() | (pl.col("layer") == pl.col("layer").max()))
-    curves(panels[0], highest, "filter_rate", x="layer", line="length", bound="theorem_2")
-    curves(panels[1], highest, "hc_dc", x="layer", line="length")
-    curves(panels[2], last, "sigma_a", x="length", line="temperature", bound="theorem_3")
-    curves(panels[3], last, "words", x="length", line="temperature")
-    curves(panels[4], last, "repeated", x="length", line="temperature")
-    panels[4].set_xlabel("repetitions")
-    panels[4].set_xscale("log", base=2)
-    figure.suptitle(title, fontsize=10)
-    figure.savefig(file, dpi=120)
+    repeated = last.rename({"length": "repetitions"})
+    panels = (
+        panel(highest, "filter_rate", "layer", "length", bound="theorem_2"),
+        panel(highest, "hc_dc", "layer", "length"),
+        panel(last, "sigma_a", "length", "temperature", bound="theorem_3"),
+        panel(last, "words", "length", "temperature"),
+        panel(repeated, "repeated", "repetitions", "temperature", type="log"),
+    )
+    own = dict.fromkeys(("color", "shape", "strokeDash"), "independent")
+    alt.concat(*panels, columns=3, title=title).resolve_scale(**own).save(file, scale_factor=2)
 
 
-def curves(
-    axes: Any, theory: pl.DataFrame, measure: str, *, x: str, line: str, bound: str | None = None
-) -> None:
+def panel(
+    theory: pl.DataFrame, measure: str, x: str, by: str, *, bound: str = "", **axis: Any
+) -> Any:
     """A line for each length or temperature; bounds are dashed."""
-    for name, style in ((measure, "-"), (bound, "--")):
-        axes.set_prop_cycle(None)
-        for (value,), rows in theory.filter(measure=name or "").group_by(line, maintain_order=True):
-            label = f"{line} {value:g}" if value is not None and name == measure else None
-            axes.plot(rows[x], rows["value"], style, marker=".", label=label)
-    axes.set_xlabel(x)
-    axes.set_title(f"{TITLES[measure]}; dashed: bound" if bound else TITLES[measure], fontsize=10)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8)
+    title = f"{TITLES[measure]}; dashed: bound" if bound else TITLES[measure]
+    rows = theory.filter(pl.col("measure").is_in([measure, bound]))
+    return curves(rows, x, "value", by, dash="measure", **axis).properties(title=title)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from sentence_transformers import SentenceTransformer
 import fairspan
 from fairspan.errors import FairspanError, MissingExtra
 from fairspan.model.fingerprint import fingerprint
+from fairspan.report.drawing import COLOURS, DASHES, SHAPES
 
 
 def _split(kind: Any, tokens: Sequence[Token]) -> list[Any]:
@@ -142,3 +143,48 @@ def print_table(frame: pl.DataFrame) -> None:
         tbl_width_chars=1000,
     ):
         print(frame)
+
+
+def colours_and_shapes(rows: pl.DataFrame, by: str) -> dict[str, Any]:
+    """Channels that tell apart the values of a column, with one legend."""
+    import altair as alt
+
+    names = rows[by].unique(maintain_order=True).to_list()
+    legend = None if names == [None] else alt.Legend(labelLimit=400)
+    # Grey is for the plain model. Six colours and seven shapes make 42 pairs.
+    return {
+        "color": alt.Color(f"{by}:N", legend=legend).scale(domain=names, range=COLOURS[1:]),
+        "shape": alt.Shape(f"{by}:N", legend=legend).scale(domain=names, range=SHAPES),
+    }
+
+
+def curves(rows: pl.DataFrame, x: str, y: str, by: str, *, dash: str = "", **axis: Any) -> Any:
+    """Lines with points by the values of a column; `dash` is a column that dashes them instead.
+
+    Columns `low` and `high` are the ends of bars.
+    """
+    import altair as alt
+
+    places = alt.X(f"{x}:Q").scale(zero=False, nice=False, padding=10, **axis)
+    values = rows[x].unique().sort().to_list()
+    height = {"type": "quantitative", "title": None, "scale": alt.Scale(zero=False)}
+    looks = colours_and_shapes(rows, by)
+    dashes = alt.StrokeDash(f"{dash or by}:N", sort=None, legend=None).scale(range=DASHES)
+    base = alt.Chart(alt.Data(values=rows.to_dicts())).encode(
+        x=places.axis(grid=False, values=values), y=alt.Y(y, **height), color=looks["color"]
+    )
+    points = base.mark_point(filled=True, size=50, opacity=1).encode(shape=looks["shape"])
+    figure = base.mark_line().encode(strokeDash=dashes) + points
+    if "low" in rows.columns:
+        figure += base.mark_rule().encode(y=alt.Y("low", **height), y2="high")
+    return figure
+
+
+def heat_map(rows: pl.DataFrame, x: Any, y: Any, colour: Any, form: str) -> Any:
+    """A number in each cell, on its colour."""
+    import altair as alt
+
+    base = alt.Chart(alt.Data(values=rows.to_dicts())).encode(x=x.axis(labelAngle=0), y=y)
+    numbers = base.mark_text().encode(text=alt.Text(colour.shorthand, format=form))
+    cells = base.mark_rect().encode(color=colour)
+    return (cells + numbers).properties(width=alt.Step(60), height=alt.Step(45))

@@ -55,7 +55,8 @@ Run = Callable[..., Said]
 
 def options_of(verb: str) -> set[str]:
     """The names in Python of all options and arguments of a command."""
-    return {option.field_info.name for option in app[verb].assemble_argument_collection()}
+    options = app[verb].assemble_argument_collection()
+    return {option.field_info.name for option in options if option.names}
 
 
 def example_lines(text: str) -> list[str]:

@@ -78,8 +78,11 @@ def header(treatments: Sequence[Any], **changes: Any) -> Header:
 
 
 def with_entries(log: RunLog, **entries: Any) -> RunLog:
-    """The log with other entries in its header."""
-    return replace(log, header=read_entries(Header, {**log.header.to_json(), **entries}))
+    """The log with other entries in its header, or in those of its study."""
+    kept = log.header.to_json()
+    of_study = {name: entries.pop(name) for name in list(entries) if name not in kept}
+    kept["study"] = {**(kept["study"] or {}), **of_study}
+    return replace(log, header=read_entries(Header, {**kept, **entries}))
 
 
 def with_study(log: RunLog, **entries: Any) -> RunLog:

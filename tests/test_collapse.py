@@ -138,8 +138,8 @@ def test_texts_are_whole_sentences_of_the_same_documents(done: Done) -> None:
         for text, longest in zip(done.cuts.at(length), done.cuts.at(LENGTHS[-1]), strict=True):
             assert longest.text.startswith(text.text)
             assert text.text.endswith(".")
-    assert done.log.header.to_json()["paired"] is True
-    for length, one in zip(LENGTHS, done.log.header.to_json()["lengths"], strict=True):
+    assert done.log.header.to_json()["study"]["paired"] is True
+    for length, one in zip(LENGTHS, done.log.header.to_json()["study"]["lengths"], strict=True):
         mean = np.mean([text.tokens for text in done.cuts.at(length)])
         assert one == {"length": length, "texts": DOCUMENTS, "tokens": pytest.approx(mean)}
 
@@ -195,11 +195,11 @@ def test_natural_lengths(make_tiny: Make, study: Study, tmp_path: Path) -> None:
     natural = write_corpus(tmp_path / "natural", sizes)
     model, same = make_tiny("bert", "mean"), f"{STRONG}+sides=query"
     log = study(model, corpus=natural, natural=True, lengths=None, treatments=[PLAIN, same])
-    assert [(one["length"], one["texts"]) for one in log.header.to_json()["lengths"]] == [
+    assert [(one["length"], one["texts"]) for one in log.header.to_json()["study"]["lengths"]] == [
         (0, 4),
         (100, 5),
     ]
-    assert log.header.to_json()["paired"] is False
+    assert log.header.to_json()["study"]["paired"] is False
     assert any("1 of 12 documents are longer than the model's 512" in note for note in log.notes)
     assert "lengths with fewer than 3 documents were omitted: 200" in log.notes
     for begin, numbers in ((0, range(4)), (100, range(4, 9))):

@@ -156,7 +156,7 @@ def test_a_script_writes_what_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pytest.importorskip("sklearn")
-    pytest.importorskip("matplotlib")
+    pytest.importorskip("altair")
     monkeypatch.chdir(data)
     name, *typed = command.small
     assert script(import_module(name), *typed).ok

@@ -33,7 +33,7 @@ def run(folder: Path) -> Any:
 
 def texts(notebook: Any) -> dict[str, str]:
     """What the cells print and return, by their ids, without the time it took; pictures are
-    `<Figure …>`.
+    `alt.Chart(...)`.
     """
     shown = {}
     for cell in notebook["cells"]:

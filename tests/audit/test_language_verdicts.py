@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import fairspan
-from fairspan.cli.gate import fail_on_run
+from fairspan.cli.gate import fail_on_run, read_conditions
 from fairspan.errors import DesignError
 from fairspan.runs.log import RunLog
 from fairspan.studies.audit.rows import with_languages
@@ -110,26 +110,26 @@ def test_one_order_says_what_is_missing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("leads", "conditions", "fails"),
     [
-        ({"plain": 0.06}, ["language-biased"], True),
-        ({"plain": 0.06}, ["biased"], False),
-        ({"plain": 0.06, "paper": 0.0}, ["paper:language-biased", "language-inconclusive"], False),
-        ({"plain": 0.06, "paper": 0.0}, ["language-biased"], True),
+        ({"plain": 0.06}, "language-biased", True),
+        ({"plain": 0.06}, "biased", False),
+        ({"plain": 0.06, "paper": 0.0}, "paper:language-biased,language-inconclusive", False),
+        ({"plain": 0.06, "paper": 0.0}, "language-biased", True),
     ],
 )
 def test_pipelines_end_on_languages(
     tmp_path: Path,
     leads: dict[str, float],
-    conditions: list[str],
+    conditions: str,
     fails: bool,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Positions are the same in all of them: conditions on positions never fail."""
     log = spoken(tmp_path / "run", leads)
     if not fails:
-        fail_on_run(log, conditions)
+        fail_on_run(log, read_conditions("audit", conditions))
         return
     with pytest.raises(SystemExit) as ended:
-        fail_on_run(log, conditions)
+        fail_on_run(log, read_conditions("audit", conditions))
     assert ended.value.code == 1
     said = capsys.readouterr().err
     assert "on languages: biased: en is" in said
@@ -140,7 +140,7 @@ def test_a_pipeline_without_languages_does_not_pass(tmp_path: Path) -> None:
     with pytest.raises(
         DesignError, match=r"has no verdicts on languages, which .* languages have no verdict"
     ):
-        fail_on_run(log, ["language-biased"])
+        fail_on_run(log, read_conditions("audit", "language-biased"))
 
 
 # --- models

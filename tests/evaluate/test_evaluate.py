@@ -19,7 +19,7 @@ from fairspan.encoding.parts import PartRule, part_spans
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import CorpusError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
-from fairspan.runs.header import FORMAT
+from fairspan.runs.header import FORMAT, ModelInfo
 from fairspan.runs.log import RunLog
 from fairspan.studies.logs import compare, read_log
 from tests.commands import files_in, header_of
@@ -329,7 +329,7 @@ def test_any_object_with_encode(graded: Collection, evaluate: Evaluate, tmp_path
     embed = each_alone(Letters.one)
     found = rankings_of(graded, lambda text: unit(embed(text)), lambda text: [unit(embed(text))])
     assert_values(log, "plain", "whole", graded, found)
-    assert log.header.to_json()["model"] == {"name": "Letters", "fingerprint": None}
+    assert log.header.model == ModelInfo("Letters", None)
     assert log.header.token_unit == "characters"
     assert not (tmp_path / "store").exists()
     before = len(model.asked)
@@ -569,7 +569,8 @@ def test_the_log(make_tiny: Make, evaluate: Evaluate, tmp_path: Path) -> None:
     header = header_of(tmp_path / "run")
     assert header == log.header.to_json()
     assert (header["format"], header["verb"], header["status"]) == (FORMAT, "evaluate", "complete")
-    assert (header["kind"], header["drawn_from"], header["window"]) == ("questions", None, 512)
+    study = header["study"]
+    assert (study["kind"], study["drawn_from"], study["window"]) == ("questions", None, 512)
     task = {key: header["task"][key] for key in ("queries", "documents", "clusters")}
     # q0, q4 and q8 share documents, q1 and q5, q2 and q6, q3 and q7.
     assert task == {"queries": 9, "documents": 15, "clusters": 4}
@@ -596,7 +597,7 @@ def test_an_evaluation_of_an_older_version_is_refused_in_one_line(
 ) -> None:
     log = evaluate(make_tiny("bert", "mean"))
     header = header_of(log.folder)
-    del header["kind"]
+    del header["study"]["kind"]
     (log.folder / "run.json").write_text(json.dumps(header))
     with pytest.raises(fairspan.FairspanError) as caught:
         _ = read_log(log.folder).view

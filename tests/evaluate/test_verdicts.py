@@ -89,7 +89,7 @@ def test_what_short_documents_lose_is_said_everywhere(
     assert [one.kind for one in plain_to_fair] == [WORDS]
     (card,) = [card for card in log.view.cards if card.name == "fair"]
     assert (card.badge, card.tone) == (WORDS, "bad")
-    monkeypatch.setattr("fairspan.cli.studies._outcome", lambda *_: log)
+    monkeypatch.setattr("fairspan.cli.run_study._outcome", lambda *_: log)
     asked = ("evaluate", "--treatments", "plain,fair", "--fail-if")
     assert run(*asked, "worse").code == run(*asked, "fair:worse").code == 1
     assert run(*asked, "inconclusive").code == 0

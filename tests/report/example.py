@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,7 @@ def part(*, hostile: bool = False, rows_limit: int = 1_000_000) -> Part:
     return Part(view(hostile=hostile), facts, settings, '{"a": 1}', downloads)
 
 
+@cache
 def page(*, hostile: bool = False) -> str:
     example = part(hostile=hostile)
     return make_page(example.view.title, example)

@@ -32,7 +32,7 @@ def panels_of(chart: Chart) -> list[dict[str, Any]]:
         for layer in panel["layer"]:
             # Of a single panel altair moves the data up.
             source = layer.get("data") or panel.get("data") or specification["data"]
-            layer["values"] = source["values"]
+            layer["values"] = specification["datasets"][source["name"]]
     panels: list[dict[str, Any]] = specification["concat"]
     return panels
 

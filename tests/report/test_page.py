@@ -30,9 +30,8 @@ def test_charts_are_the_view_s() -> None:
     for drawn, chart in zip(charts, view().charts(), strict=True):
         assert len(drawn["concat"]) == len(chart.panels())
         assert drawn["config"]["axis"]["labelColor"] == "currentColor"
-        sources = [drawn["data"]] if "data" in drawn else [each["data"] for each in drawn["concat"]]
-        values = [value for source in sources for value in source["values"]]
-        estimates = [value["estimate"] for value in values]
+        values = [value for values in drawn["datasets"].values() for value in values]
+        estimates = [value["estimate"] for value in values if "estimate" in value]
         assert sorted(filter(None, estimates)) == sorted(filter(None, chart.frame[chart.y]))
     assert ["title" in drawn for drawn in charts] == [False, True, True, False], (
         "a section of one chart has its name"
@@ -41,7 +40,7 @@ def test_charts_are_the_view_s() -> None:
 
 def test_without_altair_the_page_has_its_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairspan.report.drawing.find_spec", lambda name: None)
-    made = Page(page())
+    made = Page(make_page("title", part()))
     assert not made.charts
     assert made.notes[-1] == "charts need altair: pip install 'fairspan[report]'"
     assert "none unfair none is unfair." in made.text

@@ -73,8 +73,7 @@ def test_names_are_no_markup() -> None:
 def test_tables_are_folded_and_nothing_is_cut(made: Table, width: int) -> None:
     """Columns that do not fit stand below, beside the heads again; every character of every cell is
     there."""
-    parts = tables(made, width)
-    text = [line for part in parts for line in printed(part, width)]
+    text = [line for part in tables(made, width) for line in printed(part, width)]
     assert max(cell_len(line) for line in text) <= width
     letters = re.sub(r"\s", "", "".join(text))
     needed = "".join(cell for row in made.rows for cell in row[len(made.heads) :])

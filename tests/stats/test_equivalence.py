@@ -86,7 +86,7 @@ def like(effects: PositionEffects, sets: int, rng: np.random.Generator) -> Posit
     """A new run of so many sets, from the population that the estimates describe."""
     n = effects.n
     changes = effects.fit.ways[0].coefficients - effects.means.estimate
-    root = np.linalg.cholesky((effects.sets - 1) * changes.T @ changes)
+    root = np.linalg.cholesky((effects.fit.sets - 1) * changes.T @ changes)
     values = effects.means.estimate + rng.normal(size=(sets, n)) @ root.T
     positions = np.tile(np.arange(1, n + 1), sets)
     return position_effects(values.ravel(), positions, np.repeat(np.arange(sets), n))

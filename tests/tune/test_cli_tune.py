@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fairspan.encoding.store import Store
 from fairspan.studies.logs import read_log
 from tests.commands import Run
 from tests.tune.test_options import collection
@@ -46,8 +47,7 @@ def test_a_folder_of_documents_and_what_to_use(run: Run, usual: Typed, tmp_path:
     """A dry run leaves nothing, and says to the token what a run embeds."""
     told = json.loads(run(*usual, "--dry-run", "--json").ok.out)
     assert list(tmp_path.iterdir()) == []
-    assert [row["name"] for row in told["rows"]] == ["plain", MILD, TILES]
-    assert "20 queries among 20 documents × 3 treatments" in told["scope"]
+    assert [stage["name"] for stage in told["stages"]] == ["plain", MILD, TILES]
     with crafted({MILD: 0.2}):
         done = run(*usual, "--out", "here").ok
     log = read_log(tmp_path / "here")
@@ -62,7 +62,7 @@ def test_a_folder_of_documents_and_what_to_use(run: Run, usual: Typed, tmp_path:
 def test_json_is_the_result_and_nothing_else(
     run: Run, usual: Typed, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also from the log, without a model. The page shows no local folder."""
+    """Also from the log, with nothing embedded. The page shows no local folder."""
     more = "--metrics mrr --margin 0.02 --sets 20 --query-words 20 --json --out here"
     typed = [*usual, *shlex.split(more), "--guard", place / "guard"]
     with crafted({TILES: 0.2, f"{TILES} on guard-test": 0.0}):
@@ -73,9 +73,7 @@ def test_json_is_the_result_and_nothing_else(
     assert "notes" in page
     assert str(place) not in page
     assert str(usual[1]) not in page
-    monkeypatch.setattr(
-        "fairspan.runs.subject.load_with_limit", lambda *_: pytest.fail("a model was loaded")
-    )
+    monkeypatch.setattr(Store, "put", lambda *_: pytest.fail("something was embedded"))
     (tmp_path / "here" / "tune.html").unlink()
     assert json.loads(run(*typed).out) == told
     assert (tmp_path / "here" / "tune.html").read_text("utf-8") == page

@@ -13,7 +13,7 @@ _IN_PYTHON = (
 
 
 @command(AuditOptions, Remote, Failing, Showing, omitted=_IN_PYTHON.split())
-def audit(**typed: Any) -> None:
+def audit(model: str | None = None, /, **typed: Any) -> None:
     """Measure how well one vector represents each position and language of a document.
 
     Documents are built from segments of the corpus in balanced orders, embedded under every
@@ -29,6 +29,6 @@ def audit(**typed: Any) -> None:
         fairspan audit ./my-model --treatments plain --fail-if biased
         fairspan audit --endpoint http://localhost:8000/v1 --model MODEL --dry-run
     """
-    from fairspan.cli.studies import run_study
+    from fairspan.cli.run_study import run_study
 
-    run_study(AuditOptions, typed)
+    run_study(AuditOptions, model=model, **typed)

@@ -7,7 +7,7 @@ from fairspan.errors import DesignError
 
 
 @command()
-def completion(shell: str | None = None) -> None:
+def completion(shell: str | None = None, /) -> None:
     """Let your shell complete commands and options.
 
     For example:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from fairspan.cli.command import command, of_fields, taken
 from fairspan.cli.options import Calibrating
-from fairspan.cli.progress import running, say_loading
 from fairspan.cli.showing import print_result, require_folder, say
 from fairspan.embedding.options import EmbedOptions
 from fairspan.report.text import counted
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @command(Calibrating, EmbedOptions)
-def embed(model: str, input: str, out: Path, *, as_json: bool = False, **typed: Any) -> None:
+def embed(model: str, input: str, out: Path, /, *, as_json: bool = False, **typed: Any) -> None:
     """Embed a corpus of any size into Parquet files.
 
     Their columns are id, vector, tokens and truncated. Rows are streamed, so memory stays bounded.
@@ -38,6 +37,7 @@ def embed(model: str, input: str, out: Path, *, as_json: bool = False, **typed: 
         out: folder to write. An interrupted run in it is continued.
         as_json: print the result as JSON.
     """
+    from fairspan.cli.progress import running, say_loading
     from fairspan.embedding.run import Job
 
     with running() as progress:

@@ -3,79 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fairspan.calibration.treatment import PLAIN, AnyTreatment, as_treatments, shown_name
-from fairspan.cli.command import words
 from fairspan.cli.showing import say
+from fairspan.cli.values import words
 from fairspan.errors import DesignError
 
 if TYPE_CHECKING:
     from fairspan.runs.log import RunLog
     from fairspan.studies.evaluate.arms import Change
 
-_CONDITIONS = {
-    "audit": "biased inconclusive language-biased language-inconclusive",
-    "evaluate": "worse inconclusive",
-    "compare": "worse inconclusive",
+_KINDS = {
+    "audit": ("biased", "inconclusive", "language-biased", "language-inconclusive"),
+    "evaluate": ("worse", "inconclusive"),
+    "compare": ("worse", "inconclusive"),
 }
+
+
+class Condition(NamedTuple):
+    """A kind of result of a treatment, or of any if none is named."""
+
+    treatment: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.treatment}:{self.kind}" if self.treatment else self.kind
+
+    def is_met(self, treatment: str, kind: str) -> bool:
+        return self.kind == kind and self.treatment in ("", treatment)
 
 
 def read_conditions(
     verb: str, text: str | None, treatments: Sequence[AnyTreatment] | None = None
-) -> list[str]:
+) -> list[Condition]:
     """What was typed, checked before anything is measured."""
     if text is None:
         return []
-    conditions = []
-    for word in words(text):
-        name, colon, kind = word.rpartition(":")
-        conditions.append(shown_name(name) + colon + kind)
-    choices = _CONDITIONS[verb].split()
-    wrong = [condition for condition in conditions if _kind(condition) not in choices]
+    parts = [word.rpartition(":") for word in words(text)]
+    conditions = [Condition(shown_name(name) if name else "", kind) for name, _, kind in parts]
+    wrong = [str(condition) for condition in conditions if condition.kind not in _KINDS[verb]]
     if wrong or not conditions:
         raise DesignError(
-            f"fail_if takes {', '.join(choices)} here, got {', '.join(wrong) or 'nothing'}."
+            f"fail_if takes {', '.join(_KINDS[verb])} here, got {', '.join(wrong) or 'nothing'}."
         )
-    _refuse_baseline(
-        verb, conditions, PLAIN if not treatments else as_treatments(treatments)[0].name
-    )
-    if treatments is not None:
-        names = [treatment.name for treatment in as_treatments(treatments)]
-        _require_named(conditions, names)
-        if len(names) < 2 and verb != "audit":
-            raise DesignError(
-                f"fail_if={','.join(conditions)} compares treatments with the first, "
-                f"and only {names[0]} is named: name two."
-            )
-    return conditions
-
-
-def _refuse_baseline(verb: str, conditions: Sequence[str], baseline: str) -> None:
-    """Raise if a condition names what others are compared with, so that it could never be met."""
+    names = [treatment.name for treatment in as_treatments(treatments)] if treatments else []
+    baseline = names[0] if names else PLAIN
     for condition in conditions:
-        if verb == "evaluate" and condition.rpartition(":")[0] == baseline:
+        if verb == "evaluate" and condition.treatment == baseline:
             raise DesignError(
                 f"fail_if={condition} can never be met, since {baseline} is what others are "
                 "compared with: name another treatment."
             )
-
-
-def _kind(condition: str) -> str:
-    return condition.rpartition(":")[2]
-
-
-def _require_named(conditions: Sequence[str], treatments: Sequence[str]) -> None:
-    """A treatment that is named but not measured must not look like one without faults."""
-    names = [condition.rpartition(":")[0] for condition in conditions]
-    missing = [name for name in names if name and name not in treatments]
-    if missing:
+    if names:
+        _require_named(conditions, names)
+    if len(names) == 1 and verb != "audit":
         raise DesignError(
-            f"fail_if names {missing[0]!r}, which is not one of {', '.join(treatments)}."
+            f"fail_if={','.join(map(str, conditions))} compares treatments with the first, "
+            f"and only {baseline} is named: name two."
         )
+    return conditions
 
 
-def fail_on_run(log: RunLog, conditions: Sequence[str]) -> None:
+def _require_named(conditions: Sequence[Condition], treatments: Sequence[str]) -> None:
+    """A treatment that is named but not measured must not look like one without faults."""
+    for name, _ in conditions:
+        if name and name not in treatments:
+            raise DesignError(
+                f"fail_if names {name!r}, which is not one of {', '.join(treatments)}."
+            )
+
+
+def fail_on_run(log: RunLog, conditions: Sequence[Condition]) -> None:
     """Say on stderr which results of a run meet a condition, and exit with code 1 if one does."""
     if not conditions:
         return
@@ -88,7 +87,7 @@ def fail_on_run(log: RunLog, conditions: Sequence[str]) -> None:
     _end(_verdicts(log, conditions))
 
 
-def fail_on_changes(compared: Sequence[Change], conditions: Sequence[str]) -> None:
+def fail_on_changes(compared: Sequence[Change], conditions: Sequence[Condition]) -> None:
     """The same for what a comparison found."""
     _require_named(conditions, list(dict.fromkeys(change.second.treatment for change in compared)))
     reasons = [
@@ -99,7 +98,7 @@ def fail_on_changes(compared: Sequence[Change], conditions: Sequence[str]) -> No
     _end(reasons)
 
 
-def _verdicts(log: RunLog, conditions: Sequence[str]) -> list[str]:
+def _verdicts(log: RunLog, conditions: Sequence[Condition]) -> list[str]:
     """The verdicts of an audit that meet a condition, in words."""
     reasons = []
     for frame, prefix, about in (
@@ -108,7 +107,7 @@ def _verdicts(log: RunLog, conditions: Sequence[str]) -> list[str]:
     ):
         verdicts = log.frame(frame).to_dicts() if frame in log.view.frames else []
         # A run without verdicts must not pass for one without faults.
-        needed = not prefix or any(_kind(item).startswith(prefix) for item in conditions)
+        needed = not prefix or any(kind.startswith(prefix) for _, kind in conditions)
         if not verdicts and needed:
             raise DesignError(
                 f"the run {log.run} has no verdicts{about}, which fail_if needs: "
@@ -122,8 +121,8 @@ def _verdicts(log: RunLog, conditions: Sequence[str]) -> list[str]:
     return reasons
 
 
-def _meets(conditions: Sequence[str], treatment: str, kind: str) -> bool:
-    return kind in conditions or f"{treatment}:{kind}" in conditions
+def _meets(conditions: Sequence[Condition], treatment: str, kind: str) -> bool:
+    return any(condition.is_met(treatment, kind) for condition in conditions)
 
 
 def _end(reasons: Sequence[str]) -> None:

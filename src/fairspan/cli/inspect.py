@@ -9,8 +9,7 @@ from typing import Any
 from fairspan.calibration.treatment import as_treatments
 from fairspan.cli.command import command
 from fairspan.cli.options import Showing
-from fairspan.cli.progress import running, say_loading
-from fairspan.cli.showing import require_file, say_where, show
+from fairspan.cli.showing import require_file, require_picture, say_where, show
 from fairspan.model.source import Loading, find_model
 
 
@@ -18,6 +17,7 @@ from fairspan.model.source import Loading, find_model
 def inspect(
     model: str,
     file: str,
+    /,
     *,
     borders: str = "auto",
     parts: int | None = None,
@@ -26,7 +26,7 @@ def inspect(
     picture: Path | None = None,
     html: Path | None = None,
     as_json: bool = False,
-    **loading: Any,
+    **typed: Any,
 ) -> None:
     """Show how much of each segment is in the vector of one document, before and after calibration.
 
@@ -53,15 +53,17 @@ def inspect(
         html: write a page that colours the text by its segments' shares.
         as_json: print the result as JSON.
     """
+    from fairspan.cli.progress import running, say_loading
     from fairspan.corpus.document_file import STDIN, read_document
     from fairspan.report.render import require_page
 
     if html is not None:
         require_page(html)
         require_file(html)
-    with running(picture, kept=False) as progress:
+    with running(kept=False) as progress:
+        require_picture(picture)
         document = read_document(file, borders)
-        Loading(**loading).require_device()
+        Loading(**typed).require_device()
         if treatments is not None:
             as_treatments(treatments)
         find_model(model)
@@ -77,7 +79,7 @@ def inspect(
             prompt=prompt,
             name="stdin" if file == STDIN else Path(file).name,
             progress=progress,
-            **loading,
+            **typed,
         )
     show(inspection, Showing(picture=picture, as_json=as_json))
     if html is not None:

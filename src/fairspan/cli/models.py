@@ -9,9 +9,7 @@ from typing import Any
 from fairspan.calibration.calibration import PRESETS, Calibration, Side
 from fairspan.cli.command import command, taken
 from fairspan.cli.options import Calibrating
-from fairspan.cli.progress import running, say_loading
 from fairspan.cli.showing import print_result, require_folder, say
-from fairspan.errors import DesignError
 from fairspan.model.source import Loading, find_model
 
 # Weights are saved as they are.
@@ -19,7 +17,7 @@ _LOADING = Loading(device="cpu", dtype="auto")
 
 
 @command(Calibrating)
-def calibrate(model: str, out: Path, *, as_json: bool = False, **calibrating: Any) -> None:
+def calibrate(model: str, out: Path, /, *, as_json: bool = False, **typed: Any) -> None:
     """Write a calibrated copy of MODEL to OUT.
 
     OUT is a SentenceTransformer folder. Load it with `fairspan.load(OUT)`, or with
@@ -40,7 +38,7 @@ def calibrate(model: str, out: Path, *, as_json: bool = False, **calibrating: An
     from fairspan.calibration.words import in_words
     from fairspan.model.saving import require_new, written_whole
 
-    asked = taken(Calibrating, calibrating)
+    asked = taken(Calibrating, typed)
     chosen = asked.chosen
     require_folder(out)
     require_new(out)
@@ -65,11 +63,12 @@ def calibrate(model: str, out: Path, *, as_json: bool = False, **calibrating: An
 def export(
     model: str,
     out: Path,
+    /,
     *,
     side: Side = "document",
     int8: bool = False,
     as_json: bool = False,
-    **calibrating: Any,
+    **typed: Any,
 ) -> None:
     """Write MODEL as a folder that runs without fairspan.
 
@@ -90,12 +89,11 @@ def export(
         int8: weights in 8 bits: a quarter of the size, vectors close but not equal.
         as_json: print the result as JSON.
     """
+    from fairspan.cli.progress import running, say_loading
     from fairspan.model.saving import require_exportable
 
-    asked = taken(Calibrating, calibrating)
+    asked = taken(Calibrating, typed)
     _ = asked.chosen
-    if side not in ("document", "query"):
-        raise DesignError(f"side must be document or query, got {side!r}.")
     with running(kept=False) as progress:
         require_exportable(out)
         require_folder(out)

@@ -19,11 +19,12 @@ from fairspan.errors import DesignError
 def compare(
     run: Path,
     other: Path | None = None,
+    /,
     *,
     treatments: Sequence[str] | None = None,
     margin: float | None = None,
     as_json: bool = False,
-    **failing: Any,
+    **typed: Any,
 ) -> None:
     """Compare two treatments or two runs of evaluate, query by query.
 
@@ -50,7 +51,7 @@ def compare(
     from fairspan.studies.logs import changes, read_log
     from fairspan.studies.logs import compare as compare_logs
 
-    conditions = read_conditions("compare", failing.get("fail_if"))
+    conditions = read_conditions("compare", typed.get("fail_if"))
     first = read_log(run)
     second = None if other is None else read_log(other)
     tables = compare_logs(first, second, treatments)
@@ -73,22 +74,28 @@ def compare(
 @command()
 def report(
     run: Path,
+    /,
     *,
     out: Path | None = None,
     title: str | None = None,
     figures: Path | None = None,
     figure_formats: Sequence[str] | None = None,
     tables: Path | None = None,
+    margin: float | None = None,
+    metrics: Sequence[str] | None = None,
+    inference: str | None = None,
     as_json: bool = False,
 ) -> None:
     """Write one HTML page about a run: verdicts, charts, tables, methods and the raw rows.
 
-    The page is a single file that needs no network.
+    The page is a single file that needs no network. With another margin, other metrics or another
+    inference, the run is analysed anew, which needs no model.
 
     For example:
 
         fairspan report fairspan-runs/evaluate-granite-1a2b3c4d
         fairspan report runs/granite --figures figures --figure-formats svg,pdf --tables tables
+        fairspan report runs/granite --margin .02
 
     Args:
         run: folder of a run of audit, evaluate, collapse or tune.
@@ -97,6 +104,9 @@ def report(
         figures: folder to write all figures of the run to.
         figure_formats: formats of the figures: svg, png, pdf. By default svg.
         tables: folder to write all tables of the run to, as CSV.
+        margin: margin of the verdicts, in place of the run's own.
+        metrics: metrics of a search, in place of the run's own; the first decides.
+        inference: how intervals of an audit are computed: auto or z, in place of the run's own.
         as_json: print the names of the written files as JSON.
     """
     from fairspan.report.files import require_figures, write_figures, write_tables
@@ -106,12 +116,14 @@ def report(
     if figure_formats is not None and figures is None:
         raise DesignError("figure_formats would do nothing without figures: name a folder there.")
     formats = figure_formats or ("svg",)
+    asked = {"margin": margin, "metrics": metrics, "inference": inference}
+    analysis = {name: value for name, value in asked.items() if value is not None}
     if out is not None:
         require_page(out)
     if figures is not None:
         require_figures(formats)
     with Console(stderr=True).status("reading") as status:
-        log = read_log(run)
+        log = read_log(run, **analysis)
         page = out or log.folder / "report.html"
         status.update("statistics and page")
         written = {"page": [save_page(log, page, title)], "figures": [], "tables": []}

@@ -23,6 +23,7 @@ _KEY = "FAIRSPAN_API_KEY"
 @command(Calibrating, Loading, Limits)
 def serve(
     model: str,
+    /,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,

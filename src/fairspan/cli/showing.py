@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairspan.cli.options import Showing
-from fairspan.cli.plain import takes_any_text
 from fairspan.errors import FairspanError
 from fairspan.report.text import printable
 
@@ -32,8 +31,7 @@ def say(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print a result for programs."""
-    # Escaped, a character stays what it is; written plainly it would be another.
-    print(json.dumps(value, ensure_ascii=not takes_any_text(), indent=2, allow_nan=False))
+    print(json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False))
 
 
 def print_result(facts: Any, sentences: Iterable[str], *, as_json: bool) -> None:
@@ -42,6 +40,15 @@ def print_result(facts: Any, sentences: Iterable[str], *, as_json: bool) -> None
         print_json(facts)
     else:
         put("\n".join(sentences))
+
+
+def require_picture(picture: Path | None) -> None:
+    """Raise before anything is measured if the picture cannot be drawn or written."""
+    if picture is not None:
+        from fairspan.report.drawing import require_drawing
+
+        require_drawing(picture)
+        require_file(picture)
 
 
 def show(result: Result, showing: Showing, ending: str = "") -> None:

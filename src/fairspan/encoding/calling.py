@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable
 from functools import wraps
 from textwrap import fill
 from typing import Any, ParamSpec, TypeVar
 
+from docstring_parser import DocstringStyle, parse
+
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
-
-# The last section of a docstring, and in it "name: text" or "name, other: text" with its further
-# lines.
-_SECTION = re.compile(r"^(?:Args|Attributes):\n((?:    .+\n?)+)", re.MULTILINE)
-_ENTRY = re.compile(r"^    (\w+(?:, \w+)*): (.+(?:\n     +.+)*)", re.MULTILINE)
 
 
 def described(documented: Any) -> dict[str, str]:
     """What docstrings say of each argument of a function, or field of a dataclass and its bases."""
     texts: dict[str, str] = {}
     for kind in getattr(documented, "__mro__", (documented,)):
-        for section in _SECTION.findall(inspect.cleandoc(kind.__doc__ or "")):
-            for names, text in _ENTRY.findall(section):
-                for name in names.split(", "):
-                    texts.setdefault(name, " ".join(text.split()))
+        for entry in parse(kind.__doc__ or "", DocstringStyle.GOOGLE).params:
+            texts.setdefault(entry.arg_name, " ".join((entry.description or "").split()))
     return texts
 
 

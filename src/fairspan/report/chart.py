@@ -23,6 +23,7 @@ class Chart:
         kind: "lines" connect places that have an order; "dots" do not; "rows" are horizontal bars.
         form: how numbers are written.
         scale: of the axis of places: by name, or of numbers.
+        label: the column of places in words, where they are numbers.
         series: what is compared, in the order of colours; by default in that of the frame.
         limits: both ends of the axis of numbers.
         free: whether each panel has an axis of numbers of its own, whose title is the panel's.
@@ -48,6 +49,7 @@ class Chart:
     subtitle: str = ""
     form: str = ".3f"
     scale: Literal["names", "linear", "log"] = "names"
+    label: str | None = None
     series: Sequence[str] = ()
     limits: tuple[float, float] | None = None
     free: bool = False

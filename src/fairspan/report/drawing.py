@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,8 @@ def draw(chart: Chart) -> alt.ConcatChart:
         # All panels share the one choice in the legend.
         warnings.filterwarnings("ignore", "Automatically deduplicated selection parameter")
         figure = alt.concat(*drawn, columns=across, title=title, description=_description(chart))
-    return figure.configure(**_house_style(INK, "sans-serif"))
+    styled: alt.ConcatChart = figure.configure(**_house_style(INK, "sans-serif"))
+    return styled
 
 
 def figure_bytes(figure: alt.ConcatChart, kind: str = "svg") -> bytes:
@@ -91,6 +93,7 @@ def page_chart(chart: Chart, *, titled: bool) -> dict[str, Any]:
     return specification
 
 
+@lru_cache(maxsize=1)
 def page_script(lines: str) -> str:
     """Vega with all that it needs, and lines of JavaScript that draw the charts of a page by it."""
     import vl_convert
@@ -113,7 +116,7 @@ def _panel(chart: Chart, title: str, rows: pl.DataFrame) -> alt.LayerChart:
         color=_by_series(alt.Color, chart, COLOURS),
         tooltip=[
             alt.Tooltip("series:N", title=chart.by),
-            alt.Tooltip("place:N", title=chart.x_title or chart.x),
+            alt.Tooltip("label:N", title=chart.x_title or chart.x),
             alt.Tooltip("written:N", title=_y_title(chart, title)),
             *(alt.Tooltip(f"{column}:N", title=words) for column, words in chart.told),
         ],
@@ -130,8 +133,8 @@ def _panel(chart: Chart, title: str, rows: pl.DataFrame) -> alt.LayerChart:
         layers = [layer.encode(opacity=faded) for layer in layers]
         layers[0] = layers[0].add_params(chosen)
     height = _height(chart, rows)
-    data = alt.Data(values=_records(chart, rows))
-    panel = alt.layer(*layers, *_rules(chart), data=data)
+    data = alt.InlineData(_records(chart, rows))
+    panel = alt.LayerChart(layer=[*layers, *_rules(chart)], data=data)
     return panel.properties(title=title, height=height)
 
 
@@ -156,6 +159,7 @@ def _records(chart: Chart, rows: pl.DataFrame) -> list[dict[str, Any]]:
         record = {
             "series": str(row[chart.by]),
             "place": str(row[chart.x]) if chart.scale == "names" else row[chart.x],
+            "label": str(row[chart.label or chart.x]),
             **dict(zip(("estimate", "low", "high"), ends, strict=True)),
             "written": with_ends(*ends, form=chart.form),
         }
@@ -227,12 +231,12 @@ def _rules(chart: Chart) -> list[alt.Chart]:
 
     rules = []
     if chart.margin is not None:
-        ends = alt.Chart(alt.Data(values=[{"low": -chart.margin, "high": chart.margin}]))
+        ends = alt.Chart(alt.InlineData([{"low": -chart.margin, "high": chart.margin}]))
         rules.append(ends.mark_rect(opacity=0.15).encode(y="low:Q", y2="high:Q"))
     for mark, axis in ((chart.level, "x" if chart.kind == "rows" else "y"), (chart.edge, "x")):
         if mark is not None:
             place, words = mark
-            data = alt.Chart(alt.Data(values=[{"at": place, "words": words}]))
+            data = alt.Chart(alt.InlineData([{"at": place, "words": words}]))
             at = {axis: alt.datum(place)}
             rules.append(data.mark_rule(strokeDash=[4, 3]).encode(**at, tooltip="words:N"))
             if chart.kind == "rows":
@@ -293,7 +297,7 @@ def _numbers(chart: Chart, title: str, rows: pl.DataFrame) -> tuple[alt.Y, alt.Y
 
     axis = alt.Axis(format=_ticks(chart), tickCount=5)
     scale = alt.Scale(domain=list(chart.domain(rows)), nice=False)
-    shared = {"title": _y_title(chart, title), "axis": axis, "scale": scale}
+    shared: dict[str, Any] = {"title": _y_title(chart, title), "axis": axis, "scale": scale}
     return alt.Y("estimate:Q", **shared), alt.Y("low:Q", **shared)
 
 
@@ -312,7 +316,7 @@ def _description(chart: Chart) -> str:
     for title, rows in chart.panels():
         for name in chart.names:
             values = [
-                f"{row[chart.x]} {number(row[chart.y], chart.form)}"
+                f"{row[chart.label or chart.x]} {number(row[chart.y], chart.form)}"
                 for row in rows.filter(rows[chart.by] == name).iter_rows(named=True)
             ]
             if values:

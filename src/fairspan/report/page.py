@@ -61,8 +61,7 @@ def make_page(title: str, part: Part) -> str:
         notes = (*part.view.notes, "charts need altair: pip install 'fairspan[report]'")
         part = replace(part, view=replace(part.view, notes=notes))
     sources = [page_script(asset("charts.js"))] if charts else []
-    context = {"title": printable(title), "part": part, "charts": charts}
-    return render("report.html", sources=sources, **context)
+    return render("report.html", sources=sources, title=printable(title), part=part, charts=charts)
 
 
 def row_download(run: str, rows: pl.DataFrame, limit: int) -> Download:

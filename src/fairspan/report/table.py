@@ -147,8 +147,9 @@ def _text(record: Mapping[str, Any], key: str, column: Column) -> str:
     mark = record.get(f"{key}_mark") or ""
     for prefix in (f"{key}_", "") if key == "estimate" else (f"{key}_",):
         if f"{prefix}estimate" in record:
-            ends = (record.get(f"{prefix}{name}") for name in ("estimate", "low", "high"))
-            return with_ends(*ends, form=column.form) + mark
+            estimate = record[f"{prefix}estimate"]
+            low = record.get(f"{prefix}low")
+            return with_ends(estimate, low, record.get(f"{prefix}high"), column.form) + mark
     value = record[key]
     if isinstance(value, str):
         return value + mark

@@ -93,7 +93,7 @@ def bars(chart: Chart, width: int = 80) -> list[RenderableType]:
                 lines.append(Text(name, style="bold"))
             style = "bright_black" if name == chart.names[0] else "cyan"
             for row in series.iter_rows(named=True):
-                line = Text(f"  {_fitted(str(row[chart.x]), heads)} ")
+                line = Text(f"  {_fitted(str(row[chart.label or chart.x]), heads)} ")
                 length = (row[chart.y] or 0.0) * unit
                 drawn = set_cell_size(bar(length, -min(ends) * unit), longest)
                 line.append_text(_marked(Text(drawn, style=style), level))
@@ -118,7 +118,7 @@ def _bar_widths(chart: Chart, width: int) -> tuple[int, int]:
     """The characters of the labels and of the longest bar, for all panels of a chart."""
     rows = chart.frame.to_dicts()
     numbers = max((cell_len(_written(chart, row)) for row in rows), default=0)
-    label = max((cell_len(str(row[chart.x])) for row in rows), default=0)
+    label = max((cell_len(str(row[chart.label or chart.x])) for row in rows), default=0)
     room = width - numbers - 4
     head = min(_LONGEST_HEAD, max(_SHORTEST_HEAD, room - _SHORTEST_BAR), label)
     return head, max(_SHORTEST_BAR, min(_LONGEST_BAR, room - head))
@@ -132,8 +132,8 @@ def _fitted(label: str, width: int) -> str:
 
 def _written(chart: Chart, row: Mapping[str, Any]) -> str:
     """A number, and its note or its interval."""
-    low, high = (row.get(end) for end in chart.ends)
     if chart.note is None:
+        low, high = map(row.get, chart.ends)
         return with_ends(row[chart.y], low, high, chart.form)
     return f"{number(row[chart.y], chart.form)} {row[chart.note]}".rstrip()
 

@@ -34,7 +34,7 @@ class Metric:
 
 def parse_metric(name: str) -> Metric:
     """The metric called "ndcg@10", "recall@1", "mrr", "mrr@10" and the like."""
-    match = re.fullmatch(r"(ndcg|recall|mrr)(?:@([1-9][0-9]*))?", name)
+    match = re.fullmatch(rf"({'|'.join(METRICS)})(?:@([1-9][0-9]*))?", name)
     if match is None or (match[1] != "mrr" and match[2] is None):
         raise CorpusError(f"there is no metric {name!r}: choose from {CHOICES}.")
     return Metric(match[1], None if match[2] is None else int(match[2]))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.level import CommonDirection
 from fairspan.calibration.treatment import Treatment
@@ -111,8 +112,14 @@ def pairs_of(texts: Texts) -> Mapping[str, Sequence[Pair]]:
 
 
 def _unlevelled(subject: Subject, treatment: Treatment) -> Treated:
-    """The model under a treatment, to count texts: with any direction, since none is found."""
-    return subject.under(treatment, common=CommonDirection(np.ones(1), 0.5), lasting=False)
+    """The model under a treatment, to count texts: level with any direction, for none is found."""
+    size = 1
+    model = subject.model
+    if isinstance(model, SentenceTransformer):
+        with model.truncate_embeddings(None):
+            size = model.get_embedding_dimension() or size
+    common = CommonDirection(np.eye(1, size)[0], share=0.5)
+    return subject.under(treatment, common=common, lasting=False)
 
 
 def measured_speed(model: ModelInfo, runs: Path = DEFAULT_RUNS) -> float | None:

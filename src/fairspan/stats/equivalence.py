@@ -190,8 +190,8 @@ def clusters_to_judge(
         gaps = np.concatenate([margin - estimates, margin + estimates])
         return clusters_needed(gaps, np.concatenate([errors, errors]), seen, LEVEL)
     level = 1 - (1 - LEVEL) / (2 * comparisons)
-    nearest = np.where(beyond, (sizes - margin) / errors, 0.0).argmax()
-    return clusters_needed(sizes[nearest] - margin, errors[nearest], seen, level)
+    clearest = t_ratio(sizes - margin, errors).argmax()
+    return clusters_needed(sizes[clearest] - margin, errors[clearest], seen, level)
 
 
 def clusters_needed(gaps: Any, errors: Any, seen: int, level: float) -> int | None:
@@ -199,9 +199,9 @@ def clusters_needed(gaps: Any, errors: Any, seen: int, level: float) -> int | No
 
     The gaps and their errors [J], from the clusters that are `seen`, are taken as the truth. With
     normal quantiles, one gap needs seen · ((z_level + z_power) · error/gap)², and z_level²/2 more
-    as the error is estimated (Guenther 1981). Of several gaps, the hardest one counts, and each may
-    be missed: the chances of that share the 20 %. Rounded up to two digits; None if no realistic
-    number is enough.
+    as the error is estimated (Guenther 1981). Of several gaps, the hardest one counts, with a power
+    at which the chances to miss any of them share the 20 %. Rounded up to two digits; None if no
+    realistic number is enough.
     """
     ratios = np.atleast_1d(errors) / np.where(np.atleast_1d(gaps) > 0, gaps, np.nan)
     hardest = ratios.max()

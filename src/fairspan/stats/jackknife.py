@@ -55,6 +55,10 @@ class Fit:
     coefficients: Floats
     ways: tuple[LeftOut, ...]
 
+    @property
+    def sets(self) -> int:
+        return len(self.ways[0].present)
+
     def contrasts(self, weights: Floats) -> Estimates[Floats]:
         """Each row of weights[J, K] on the coefficients; 0 if it is within rounding error."""
         used = [np.flatnonzero(row).tolist() for row in weights]

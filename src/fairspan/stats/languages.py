@@ -36,7 +36,6 @@ class LanguageEffects:
     positions: int
     cells: tuple[Condition, ...]
     no_slope: str
-    sets: int
     fit: Fit
 
     @property
@@ -53,7 +52,7 @@ class LanguageEffects:
 
     def compared(self) -> Compared:
         """Every pair. The verdict names the favoured language first."""
-        return Compared(self.differences(), self.pairs, self.sets, either_way=True)
+        return Compared(self.differences(), self.pairs, self.fit.sets, either_way=True)
 
     def _mean(self, language: str, other: str) -> Floats:
         """Weights [K] of the mean of a language beside another, over all positions."""
@@ -95,8 +94,7 @@ def language_effects(
     logs, no_slope = _log_lengths(tokens, columns, np.array(languages)[both[:, 0]])
     groups = Groups(columns, len(cells))
     fitted = fit(values, groups, sets, segments, logs, inference=inference)
-    sets_count = len(fitted.ways[0].present)
-    return LanguageEffects(tuple(named), shape[0] - 1, cells, no_slope, sets_count, fitted)
+    return LanguageEffects(tuple(named), shape[0] - 1, cells, no_slope, fitted)
 
 
 def _log_lengths(

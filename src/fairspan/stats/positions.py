@@ -20,7 +20,6 @@ class PositionEffects:
     """
 
     fit: Fit
-    sets: int
 
     @property
     def n(self) -> int:
@@ -42,7 +41,7 @@ class PositionEffects:
         names = [(f"position {later}", f"position {earlier}") for earlier, later in pairs]
         scope = f"from position {first} on" if first > 1 else ""
         differences = self.fit.contrasts(pair_weights(self.n, first))
-        return Compared(differences, names, self.sets, scope)
+        return Compared(differences, names, self.fit.sets, scope)
 
     def unevenness(self, first: int = 1) -> dict[str, Estimates[float]]:
         """How much the means of positions from the first on differ.
@@ -64,8 +63,7 @@ def position_effects(
     inference: str = "auto",
 ) -> PositionEffects:
     """The position effects of values[N] at positions[N] (1…n) in sets[N], of segments[N]."""
-    fitted = fit(values, group(positions), sets, segments, inference=inference)
-    return PositionEffects(fitted, len(fitted.ways[0].present))
+    return PositionEffects(fit(values, group(positions), sets, segments, inference=inference))
 
 
 def position_pairs(count: int, first: int = 1) -> list[tuple[int, int]]:

@@ -15,8 +15,8 @@ from fairspan.runs.header import read_header
 from fairspan.runs.log import RunLog
 from fairspan.studies.evaluate.arms import Change
 
-STUDIES = ("audit", "collapse", "evaluate", "tune")
-"""Those that write logs, each with a module `view`."""
+STUDIES = tuple(sorted(file.parent.name for file in Path(__file__).parent.glob("*/options.py")))
+"""Those that write logs, each with what they are in its module `view`."""
 
 
 def read_log(folder: Path | str, **analysis: Any) -> RunLog:

@@ -35,7 +35,7 @@ class MixedEffects:
 
     @property
     def sets(self) -> int:
-        return 0 if self.effects is None else self.effects.sets
+        return 0 if self.effects is None else self.effects.fit.sets
 
     @property
     def compared(self) -> Compared | None:

@@ -45,8 +45,9 @@ def judged_together(unjudged: Sequence[AnyJudged], margin: float) -> list[AnyJud
     """The same with verdicts: those of one measure and treatment are judged together."""
     groups: dict[tuple[str, str], dict[int, Compared]] = {}
     for place, item in enumerate(unjudged):
-        if item.compared is not None:
-            groups.setdefault((item.measure, item.treatment), {})[place] = item.compared
+        compared = item.compared
+        if compared is not None:
+            groups.setdefault((item.measure, item.treatment), {})[place] = compared
     judged = list(unjudged)
     for (measure, _), members in groups.items():
         verdicts = decide(list(members.values()), margin, measure=POSITION_MEASURES[measure].done)
@@ -83,7 +84,7 @@ class FamilyEffects:
 
     @property
     def sets(self) -> int:
-        return self.effects.sets
+        return self.effects.fit.sets
 
     @property
     def first(self) -> int:
@@ -192,7 +193,11 @@ def in_words(worst: Verdict, kinds: Sequence[str], what: str, where: str, sets: 
     if worst.kind == "fair":
         return f"{sentence} in all {len(kinds)} {what}"
     count = f"in {kinds.count(worst.kind)} of {len(kinds)} {what}"
-    return f"{count}, strongest for {where}: {sentence}"
+    if worst.kind == "biased":
+        return f"{count}, strongest for {where}: {sentence}"
+    # What to type is for all of them.
+    example = "" if worst.sets_needed else f", such as {where}"
+    return f"{count}{example}: {sentence}"
 
 
 def sets_option(judged: Sequence[AnyJudged]) -> str:

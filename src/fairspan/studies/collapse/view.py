@@ -102,19 +102,19 @@ def _chart(log: RunLog, frames: Mapping[str, pl.DataFrame]) -> Chart:
 
     The first of several bins begins at 0, which has no place on a logarithmic axis.
     """
-    paired = log.header.part(CollapseEntries).paired
+    study = log.header.part(CollapseEntries)
+    words = pl.col("length").replace_strict(study.names)
     return Chart(
         name=OVERVIEW,
         title="What length does to vectors",
         subtitle=log.where,
-        frame=_lengths(frames).join(
-            frames["lengths"].select("length", "name"), on="length", maintain_order="left"
-        ),
+        frame=_lengths(frames).with_columns(words.alias("tokens")),
         kind="lines",
-        x="length" if paired else "name",
+        x="length" if study.paired else "tokens",
         panel="measure",
         x_title="tokens",
-        scale="log" if paired else "names",
+        scale="log" if study.paired else "names",
+        label="tokens",
         free=True,
         series=log.measured,
     )

@@ -96,23 +96,22 @@ def depth_chart(shown: Shown) -> Chart:
     metric = rows["metric"][0]
     unit = shown.log.header.token_unit
     begins = pl.col("tokens_from")
+    ends = pl.col("tokens_to")
     # The middle of a group; of the last one, which has no end, half as far again.
-    middle = pl.when(pl.col("tokens_to").is_null()).then(1.5 * begins)
-    middle = middle.otherwise((begins + pl.col("tokens_to")) / 2)
-    to = pl.when(pl.col("tokens_to").is_null()).then(pl.format("{} and more", "tokens_from"))
-    to = to.otherwise(pl.format("{} to {}", "tokens_from", pl.col("tokens_to") - 1))
+    middle = pl.when(ends.is_null()).then(1.5 * begins).otherwise((begins + ends) / 2)
+    last = pl.format("≥ {}", begins)
+    words = pl.when(ends.is_null()).then(last).otherwise(pl.format("{}–{}", begins, ends - 1))
     # There is such a frame only if the baseline has a window.
-    [window] = {
+    window = next(
         info.window
         for info in shown.log.header.windows or ()
-        if info.texts == "evidence" and info.treatment == shown.treatments[0]
-    }
-    assert window is not None
+        if info.texts == "evidence" and info.treatment == shown.treatments[0] and info.window
+    )
     return Chart(
         name="found-by-depth",
         title="Found by depth",
         subtitle=shown.where,
-        frame=rows.with_columns(tokens=middle.round().cast(int), depth=to),
+        frame=rows.with_columns(tokens=middle.round().cast(int), depth=words),
         kind="lines",
         x="tokens",
         by="arm",
@@ -120,11 +119,12 @@ def depth_chart(shown: Shown) -> Chart:
         y_title=found_words(metric),
         form=".0%",
         scale="linear",
+        label="depth",
         series=shown.drawn,
         limits=(0.0, 1.0),
         level=(rows["chance"][0], "by chance"),
         edge=(window, f"{shown.arms[0]} reads to here"),
-        told=[("depth", f"{unit} before"), ("queries", "queries")],
+        told=[("queries", "queries")],
         below=_before_and_after(shown, metric),
         brief=True,
     )

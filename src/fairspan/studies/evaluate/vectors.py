@@ -149,7 +149,8 @@ def _chart(shown: Shown, frame: pl.DataFrame) -> Chart:
         scale="log",
         series=shown.treatments,
         edge=edge,
-        told=[("asked", "vectors"), ("queries", "queries")],
+        label="asked",
+        told=[("queries", "queries")],
         brief=True,
     )
 

@@ -60,7 +60,7 @@ def exit_code(run: Run, monkeypatch: pytest.MonkeyPatch) -> ExitCode:
     """That of a verb which made this log, with a condition to fail on."""
 
     def code(log: RunLog, condition: str) -> int:
-        monkeypatch.setattr("fairspan.cli.studies._outcome", lambda *_: log)
+        monkeypatch.setattr("fairspan.cli.run_study._outcome", lambda *_: log)
         return run(log.verb, "--treatments", "none,tiles-64,paper", "--fail-if", condition).code
 
     return code
@@ -107,7 +107,7 @@ def test_compare_ends_with_exit_code_one(run: Run, tmp_path: Path) -> None:
     [
         ("compare v1 v2 --fail-if biased", "fail_if takes worse, inconclusive here, got biased"),
         ("compare v1 v2 --fail-if ,", "fail_if takes worse, inconclusive here, got nothing"),
-        ("compare v1 '' --fail-if worse", "there is an empty word in the command"),
+        ("compare v1 '' --fail-if worse", "OTHER is empty: give it a value, or omit it"),
         ("compare v1 v2 --margin -1", "margin must be between 0 and 1, got -1.0"),
         ("audit --fail-if bised", "fail_if takes biased, inconclusive, language-biased, "),
         ("audit --fail-if worse", "language-inconclusive here, got worse"),
@@ -147,7 +147,7 @@ def test_a_run_without_verdicts_does_not_pass(
 ) -> None:
     """Attention has none: that no bias was looked for must not look like that there is none."""
     log = audit_log(tmp_path / "one", treatments=("plain",), measures=["attention"])
-    monkeypatch.setattr("fairspan.cli.studies._outcome", lambda *_: log)
+    monkeypatch.setattr("fairspan.cli.run_study._outcome", lambda *_: log)
     done = run("audit", "--fail-if", "biased")
     assert done.code == 2
     assert "has no verdicts, which fail_if needs" in done.last

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +88,9 @@ def test_a_mistake_is_one_line_and_exit_code_two(
     run(*typed(verb, place), *options.split()).is_one_line(said)
 
 
-@pytest.mark.parametrize("options", ["--margin many", "--margin", "--nonsense", "a b c"])
+@pytest.mark.parametrize(
+    "options", ["--margin many", "--margin", "--nonsense", "a b c", "--sizes 3.5", "--sizes [3,4]"]
+)
 def test_what_cannot_be_parsed_is_exit_code_two(run: Run, options: str) -> None:
     done = run("audit", *options.split())
     assert (done.code, done.out) == (2, "")
@@ -110,7 +114,7 @@ def test_every_example_in_help_can_be_parsed(run: Run, verb: str) -> None:
     for line in examples:
         # Raises on an option that is not there or a value of the wrong kind.
         command, _, rest = app.parse_args(shlex.split(line.partition("fairspan ")[2]))
-        assert command.__name__ == "call"
+        assert command.__name__ in COMMANDS
         assert not rest
 
 
@@ -126,7 +130,19 @@ def test_studies_have_few_options(run: Run, verb: str, most: int) -> None:
 @pytest.mark.parametrize("verb", COMMANDS)
 def test_every_option_has_a_help_and_few_are_for_everyone(verb: str) -> None:
     """What few people need is under Advanced."""
-    options = list(app[verb].assemble_argument_collection())
+    options = [option for option in app[verb].assemble_argument_collection() if option.names]
     assert all(option.parameter.help for option in options)
     shown = [option for option in options if option.parameter.group[0].name != "Advanced"]
     assert len(shown) <= 22, "two arguments and twenty options"
+
+
+@pytest.mark.parametrize("words", ["--version", "--help", *(f"{verb} --help" for verb in COMMANDS)])
+def test_help_loads_nothing_heavy(words: str) -> None:
+    """What takes seconds to import, or draws what help does not show."""
+    code = (
+        "import sys; from fairspan.cli import main; main(); "
+        "heavy = {'torch', 'transformers', 'polars', 'scipy', 'matplotlib', 'altair', "
+        "'rich.progress'} & set(sys.modules); assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words.split()], capture_output=True)
+    assert done.returncode == 0, done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from fairspan.report.table import Table
 from fairspan.runs.log import RunLog
-from fairspan.studies.logs import changes, compare
+from fairspan.studies.logs import changes, compare, read_log
 from tests.commands import Run
 from tests.runs.test_logs import TREATMENTS, Page, audited, searched, studied
 
@@ -107,7 +108,10 @@ def test_an_unfinished_run_is_told_on_stderr(run: Run, runs: Runs, tmp_path: Pat
     [
         ("audit --out page.pdf", "a page is an .html file, got 'page.pdf'"),
         ("audit --figures f --figure-formats gif", "gif"),
-        ("audit --figures f --figure-formats ,", "figure_formats takes words such as"),
+        (
+            "audit --figures f --figure-formats ,",
+            "--figure-formats takes words such as",
+        ),
         ("audit --figure-formats svg", "figure_formats would do nothing without figures"),
         ("nowhere", "nowhere is not the folder of a run: it has no run.json"),
     ],
@@ -118,6 +122,28 @@ def test_mistakes_are_one_line_before_any_statistics(
     run("report", *runs.typed(words)).is_one_line(said)
     assert files_under(tmp_path) == []
     assert not (runs.audit.folder / "report.html").exists()
+
+
+needs_analysis = pytest.mark.skipif(
+    len(inspect.signature(read_log).parameters) < 2, reason="needs read_log(**analysis)"
+)
+
+
+@needs_analysis
+def test_a_run_is_analysed_anew_without_its_model(run: Run, runs: Runs, tmp_path: Path) -> None:
+    """With a margin above any difference nothing is biased."""
+    folder = runs.audit.folder
+    assert "biased" in read_log(folder).verdicts["verdict"].to_list(), "the premise"
+    assert run("report", folder, "--out", "page.html", "--margin", ".9").code == 0
+    for verdict, sentence in read_log(folder, margin=0.9).verdicts["verdict", "sentence"].rows():
+        assert verdict != "biased"
+        assert sentence in Page(tmp_path / "page.html").text
+
+
+@needs_analysis
+@pytest.mark.parametrize("words", ["audit --metrics mrr", "evaluation --inference z"])
+def test_what_another_study_analyses_is_one_line(run: Run, runs: Runs, words: str) -> None:
+    run("report", *runs.typed(words)).is_one_line(words.split("--")[1].split()[0])
 
 
 def printed_cells(out: str, table: Table) -> None:

@@ -20,8 +20,6 @@ from filelock import FileLock
 import fairspan
 from fairspan.calibration.calibration import PRESETS
 from fairspan.calibration.words import in_words
-from fairspan.cli.progress import TerminalProgress
-from fairspan.report.text import duration
 from fairspan.runs.progress import Silent
 from tests.commands import Commands, Run
 from tests.saying import said_by
@@ -180,54 +178,6 @@ def test_an_interrupt_keeps_what_is_written(
     assert pl.read_parquet(tmp_path / "out" / "part-*.parquet")["id"].to_list() == [
         str(n) for n in range(ROWS)
     ]
-
-
-def test_off_a_terminal_there_is_a_line_every_ten_seconds(
-    capsys: pytest.CaptureFixture[str], monkeypatch: Patch
-) -> None:
-    """However many stages there are; and the forecast is one of them, once."""
-    clock = [0.0]
-    monkeypatch.setattr("fairspan.cli.progress.time.monotonic", lambda: clock[0])
-    progress = TerminalProgress()
-    progress._bar.get_time = lambda: clock[0]  # type: ignore[method-assign]
-
-    def wait(seconds: float) -> bool:
-        clock[0] += seconds
-        progress.stage(f"stage {clock[0]:g}")
-        progress.advance(10)
-        return clock[0] > 42
-
-    monkeypatch.setattr(progress.over, "wait", wait)
-    progress.stage("loading")
-    progress.start(1000)
-    progress.print_lines()
-    lines = capsys.readouterr().err.splitlines()
-    assert lines == [
-        "loading …",
-        "1,000 tokens take about 2 min by the speed so far …",
-        *(f"stage {n}: {n}0 of 1,000 tokens, about {100 - n} s left …" for n in (20, 30, 40)),
-    ]
-
-
-def test_progress_says_what_remains() -> None:
-    """A tenth of what was to do in ten seconds leaves a minute and a half."""
-    clock = [100.0]
-    progress = TerminalProgress()
-    progress._bar.get_time = lambda: clock[0]  # type: ignore[method-assign]
-    progress.stage("embedding")
-    assert progress.line == "embedding …"
-    progress.start(1000)
-    progress.advance(0)
-    clock[0] += 10
-    progress.advance(100)
-    progress.advance(100, stored=True)  # which takes no time
-    assert progress.line == "embedding: 200 of 1,000 tokens, about 80 s left …"
-    assert progress.forecast == "1,000 tokens take about 2 min by the speed so far …"
-    progress.say("4,096 rows, 2,000 tokens/s")
-    assert progress.line == "embedding: 4,096 rows, 2,000 tokens/s, 20 % done, about 80 s left …"
-    assert progress.forecast == "embedding takes about 2 min by the speed so far …"
-    progress.stop()
-    assert [duration(seconds) for seconds in (-0.4, 0.4, 89, 91)] == ["0 s", "0 s", "89 s", "2 min"]
 
 
 def test_rows_are_counted_batch_by_batch(place: Path, tmp_path: Path, monkeypatch: Patch) -> None:

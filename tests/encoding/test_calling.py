@@ -14,7 +14,8 @@ class Asked:
 
     Attributes:
         left: the first.
-        right, others: further ones,
+        right: the second.
+        others: further ones,
             which may be left out.
     """
 
@@ -40,8 +41,12 @@ def test_the_signature_and_the_text_are_those_of_the_fields() -> None:
         "(left: int, right: int = 1, *, others: tuple[int, ...] = ()) -> int"
     )
     assert (add.__name__, add.__module__) == ("add", __name__)
-    listed = [f"    {name}: further ones, which may be left out." for name in ("right", "others")]
-    assert add.__doc__ == "\n".join(["Add them up.\n\nArgs:\n    left: the first.", *listed])
+    listed = [
+        "left: the first.",
+        "right: the second.",
+        "others: further ones, which may be left out.",
+    ]
+    assert add.__doc__ == "\n    ".join(["Add them up.\n\nArgs:", *listed])
 
 
 def test_wrong_keywords_are_refused_in_the_name_of_the_function() -> None:

@@ -49,8 +49,10 @@ def usual(model: Path, corpus: Path) -> Words:
 
 
 def test_sets_by_size(run: Run, usual: Words) -> None:
-    done = run(*usual, "--sets", "3:3", "--dry-run").ok
-    assert "(9 documents of 3 segments (en) + 9 segments alone) × 2" in done.out
+    done = run(*usual, "--sets", "3:3", "--dry-run", "--json").ok
+    documents = 9
+    segments = 9
+    assert json.loads(done.out)["stages"][0]["texts"] == documents + segments
     said = "sets takes a number, or pairs such as 3:167,4:42, got 'many'"
     run(*usual, "--sets", "many").is_one_line(said)
 
@@ -102,17 +104,21 @@ def test_a_forecast_counts_and_writes_nothing(run: Run, usual: Words, tmp_path: 
     two treatments."""
     done = run(*usual, "--dry-run", "--json").ok
     said = json.loads(done.out)
-    assert [(row["name"], row["tokens"]) for row in said["rows"]] == [
-        (name, 12 * 32 + 12 * 12) for name in TREATMENTS.split(",")
+    assert said["stages"] == [
+        {"name": name, "texts": 12 + 12, "tokens": 12 * 32 + 12 * 12}
+        for name in TREATMENTS.split(",")
     ]
     assert said["tokens"] == 2 * (12 * 32 + 12 * 12)
-    assert said["seconds"] > 0
-    shown = run(*usual, "--dry-run")
-    assert (
-        "(12 documents of 3 segments (en) + 12 segments alone) × 2: 1,056 tokens to embed, about"
-        in shown.out
-    )
+    assert said["seconds"] is None
+    assert run(*usual, "--dry-run").out.rstrip().endswith("\n1,056 tokens to embed")
     assert list(tmp_path.iterdir()) == []
+    assert run(*usual).code == 0
+    timings = read_log(next((tmp_path / "fairspan-runs").iterdir())).header.timings
+    said = json.loads(run(*usual, "--sets", "5", "--dry-run", "--json").ok.out)
+    speed = timings.tokens_computed / timings.seconds
+    assert said["seconds"] == pytest.approx(said["tokens"] / speed)
+    shown = run(*usual, "--sets", "5", "--dry-run").out
+    assert "at the speed of an earlier run" in shown
 
 
 def test_a_picture_is_drawn_beside_the_results(run: Run, usual: Words, tmp_path: Path) -> None:
