@@ -91,7 +91,7 @@ def test_the_chart(tmp_path: Path) -> None:
     chart = view.chart()
     assert (chart.kind, chart.scale, chart.names) == ("lines", "linear", ["plain", "fair"])
     assert chart.frame["tokens"].to_list() == [25, 62, 112] * 2
-    assert chart.frame["depth"].to_list() == ["0 to 49", "50 to 74", "75 and more"] * 2
+    assert chart.frame["depth"].to_list() == ["0–49", "50–74", "≥ 75"] * 2
     depths = view.frame("depths")
     assert chart.frame.select(depths.columns).equals(depths)
     assert chart.edge == (50, "plain reads to here")
