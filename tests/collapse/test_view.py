@@ -415,8 +415,8 @@ def test_natural_bins_are_told_as_bins(tmp_path: Path) -> None:
     told = "(0.500 at 0–99 tokens, 0.700 at 300–399; whole documents by their own length)"
     assert told in log.verdicts["sentence"][0]
     chart = log.view.chart()
-    assert (chart.x, chart.scale) == ("name", "names")
-    assert chart.frame["name"].to_list() == ["0–99", "100–199", "300–399"]
+    assert (chart.x, chart.scale) == ("tokens", "names")
+    assert chart.frame["tokens"].to_list() == ["0–99", "100–199", "300–399"]
     assert "of 0–99, 100–199, 300–399 tokens" in log.view.heading
 
 
