@@ -35,7 +35,7 @@ def main() -> None:
     asked = AuditOptions(
         model, sets=chosen.sets, treatments=["plain", "paper+basket_size=64"], progress=False
     )
-    prepared = STUDY.ready(asked, Silent())
+    prepared = STUDY.read(asked, Silent())
     texts = [text.text for text in prepared.segments + prepared.texts]
     models = [fairspan.calibrate(model, treatment.for_documents) for treatment in asked.measured]
 

@@ -23,8 +23,15 @@ import numpy as np
 import polars as pl
 from fairspan.runs.rows import SCHEMA
 
+<<<<<<< HEAD
 from fairspan.runs.log import LogWriter
+=======
+from fairspan.runs.entries import as_json
+from fairspan.runs.header import CorpusInfo, Header, ModelInfo, Timings
+from fairspan.runs.writer import LogWriter
+>>>>>>> runs
 from fairspan.studies.audit.options import AuditOptions
+from fairspan.studies.audit.rows import SCHEMA
 
 SETS = {3: 167, 4: 42, 5: 9, 6: 14}
 LANGUAGES = ("en", "zh", "de", "it", "ko", "hi")
@@ -54,7 +61,6 @@ def simulated_family(
     order = np.tile(np.repeat(np.arange(len(orders)), n), sets)
     position = np.tile(np.arange(1, n + 1), sets * len(orders))
     segment = orders[order, position - 1] + number * n
-    language = np.where(position == 1, lead, later)
     shift = np.where(position == 1, LANGUAGES.index(lead), LANGUAGES.index(later))
     value = (
         0.6
@@ -69,21 +75,15 @@ def simulated_family(
             "order": order,
             "position": position,
             "segment": pl.Series(segment).cast(pl.String),
-            "language": language,
             # A segment has one length in each language.
             "tokens": 1000 + (segment * 7919 + shift * 3001) % 1000,
             "value": value,
         }
     )
     document = pl.concat_str(pl.lit(name), pl.col("set"), pl.lit("/order"), pl.col("order"))
-    constant = {
-        "run": "grid",
-        "model": "grid",
-        "treatment": "none",
-        "measure": "representation",
-        "n": n,
-    }
-    rows = rows.with_columns(document.alias("document"), lead=pl.lit(lead), later=pl.lit(later))
+    plan_name = lead if lead == later else f"{lead}:{later}"
+    constant = {"treatment": "plain", "measure": "representation", "n": n, "plan": plan_name}
+    rows = rows.with_columns(document.alias("document"))
     rows = rows.with_columns(pl.lit(value).alias(key) for key, value in constant.items())
     empty = [pl.lit(None).alias(key) for key in SCHEMA if key not in rows.columns]
     return rows.with_columns(empty).select(pl.col(key).cast(kind) for key, kind in SCHEMA.items())
@@ -95,19 +95,20 @@ def write_grid(folder: Path) -> Path:
     rows = pl.concat(
         [simulated_family(n, sets, plan, rng) for n, sets in SETS.items() for plan in PLANS]
     )
-    header = {
-        "verb": "audit",
-        "run": "grid",
-        "model": {"name": "simulated", "fingerprint": "none"},
-        "corpus": {"name": "simulated", "fingerprint": "none"},
-        "plans": [lead if lead == later else f"{lead}:{later}" for lead, later in PLANS],
-        "documents": rows["document"].n_unique(),
-        "seed": 0,
-        "spec": AuditOptions(inference="z").asked,
-    }
+    options = AuditOptions(treatments=["plain"], inference="z")
+    header = Header(
+        verb="audit",
+        run="grid",
+        model=ModelInfo("simulated", "none"),
+        corpus=CorpusInfo("simulated", "none", LANGUAGES),
+        plans=tuple(rows["plan"].unique(maintain_order=True)),
+        documents=rows["document"].n_unique(),
+        spec=options.asked,
+        analysis=as_json(options.analysis),
+    )
     writer = LogWriter(folder, header)
     writer.add(rows)
-    writer.finish("complete")
+    writer.finish("complete", Timings())
     return folder
 
 

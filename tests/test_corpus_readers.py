@@ -257,6 +257,6 @@ def test_every_study_takes_a_path_and_reads_it_once(
     monkeypatch.setattr(source, "read_file", counted)
     chosen = kind(model=make_tiny(), progress=False, **asked)
     assert chosen.checked
-    import_module(f"fairspan.studies.{verb.name}.run").STUDY.ready(chosen, Silent())
+    import_module(f"fairspan.studies.{verb.name}.run").STUDY.read(chosen, Silent())
     assert len(read) == len({*read})
     assert "corpus/en.jsonl" in read

@@ -45,7 +45,8 @@ def embed(model: str, input: str, out: Path, /, *, as_json: bool = False, **type
         keywords["calibration"] = taken(Calibrating, typed).chosen
         job = Job(EmbedOptions(model, input, out, **keywords))
         job.begin()
-        require_folder(out)
+        if not job.is_complete:
+            require_folder(out)
         say_loading(progress, model)
         result = job.run(progress)
     if job.is_complete:

@@ -10,16 +10,11 @@ from fairspan.runs.subject import Subject
 
 
 def refuse_unsuited(
-    subject: Subject,
-    treatments: Sequence[Treatment],
-    *,
-    on_tokens: Sequence[Treatment] = (),
-    beyond: Sequence[str] = (),
+    subject: Subject, treatments: Sequence[Treatment], beyond: Sequence[str] = ()
 ) -> None:
     """Raise, before anything is embedded, if the model cannot be measured under these treatments.
 
-    Tokens are compared with whole vectors under those `on_tokens`. What is asked for `beyond` them,
-    only a SentenceTransformer can do.
+    What is measured `beyond` vectors, such as attention, takes one pass of a SentenceTransformer.
     """
     in_chunks = [treatment for treatment in treatments if treatment.chunks]
     for treatment in in_chunks:
@@ -27,8 +22,11 @@ def refuse_unsuited(
     if not subject.is_open:
         _refuse_closed(subject, treatments, beyond)
         return
-    for treatment in in_chunks:
-        _refuse_chunks(treatment, on_tokens, beyond)
+    if in_chunks and beyond:
+        raise UnsupportedModel(
+            f"{in_chunks[0].name} reads a document in several passes, in which {beyond[0]} is not "
+            f"defined: omit it, or omit {beyond[0]}."
+        )
 
 
 def _refuse_closed(
@@ -45,20 +43,4 @@ def _refuse_closed(
             f"{type(subject.model).__name__} is not a SentenceTransformer: it gives vectors and no "
             f"access to its attention and tokens, so that only {', '.join(CLOSED_TREATMENTS)} and "
             f"chunk-mean+level=true can be measured: omit {', '.join(impossible)}."
-        )
-
-
-def _refuse_chunks(
-    treatment: Treatment, on_tokens: Sequence[Treatment], beyond: Sequence[str]
-) -> None:
-    """Raise if averaged chunks cannot be measured in this way."""
-    if treatment in on_tokens:
-        raise UnsupportedModel(
-            f"vectors of {treatment.name} are not comparable with token vectors: omit it, or omit "
-            "retention."
-        )
-    if "attention" in beyond:
-        raise UnsupportedModel(
-            f"{treatment.name} reads a document in several passes, which have no attention in "
-            "common: omit it, or omit attention."
         )

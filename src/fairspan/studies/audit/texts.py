@@ -126,11 +126,10 @@ def audit_texts(subject: Subject, options: AuditOptions, progress: Progress) -> 
     treatments = options.all_treatments
     subject = subject.with_prompts(options.prompt)
     subject = subject.reading(treatments, whole=not subject.set_further)
-    on_tokens = "retention" in options.measures
     beyond = [measure for measure in options.measures if measure in ("retention", "attention")]
-    if on_tokens and subject.is_open:
+    if "retention" in beyond and subject.is_open:
         refuse_other_spaces(subject.model, "retention", of_means=True)
-    refuse_unsuited(subject, treatments, on_tokens=treatments if on_tokens else (), beyond=beyond)
+    refuse_unsuited(subject, treatments, beyond)
     progress.stage("reading the corpus")
     plans, corpus = options.planned_corpus
     progress.stage("building documents")
