@@ -21,15 +21,10 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from fairspan.runs.rows import SCHEMA
 
-<<<<<<< HEAD
-from fairspan.runs.log import LogWriter
-=======
 from fairspan.runs.entries import as_json
 from fairspan.runs.header import CorpusInfo, Header, ModelInfo, Timings
 from fairspan.runs.writer import LogWriter
->>>>>>> runs
 from fairspan.studies.audit.options import AuditOptions
 from fairspan.studies.audit.rows import SCHEMA
 

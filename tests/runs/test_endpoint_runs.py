@@ -242,13 +242,8 @@ def typed(verb: str, server: Server, *more: str) -> list[str]:
 def test_on_the_command_line(server: Server, corpus: str, run: Run, verb: str) -> None:
     """A forecast, which sends nothing; the run; the log, found again in both ways."""
     asked = typed(verb, server)
-<<<<<<< HEAD
-    few = ["--batch-tokens", "100"] if verb == "evaluate" else []
-    forecast = run(*asked, "--dry-run", *few).ok
-=======
     budget = ["--batch-tokens", "100"] if verb == "evaluate" else []
     forecast = run(*asked, *budget, "--dry-run").ok
->>>>>>> runs
     found = json.loads(run(*asked, "--dry-run", "--json").out)
     assert server.bodies == []
     texts = f"{found['sending']['texts']:,} texts to send"
