@@ -93,6 +93,15 @@ def test_panels_share_an_axis_unless_they_are_free() -> None:
     assert rank["scale"]["domain"] == [0.0, 40.0]
 
 
+def test_axes_are_written_in_full() -> None:
+    """And words at an edge stand on the side where there is room."""
+    drawn = figure_bytes(draw(lengths())).decode()
+    assert set(re.findall(r">([^<>]+)</text>", drawn)) >= {"0.2", "40", "50", "400"}
+    for place, align in ((60, "left"), (256, "right")):
+        chart = replace(lengths(), edge=(place, "here"))
+        assert panels_of(chart)[0]["layer"][-1]["mark"]["align"] == align
+
+
 @given(st.floats(-100, 100), st.floats(0.001, 100))
 def test_an_axis_holds_every_interval_and_zero(low: float, reach: float) -> None:
     ends = {"low": [low], "estimate": [low + reach / 2], "high": [low + reach]}

@@ -253,10 +253,10 @@ def _rules(chart: Chart) -> list[alt.Chart]:
 
 def _is_right(chart: Chart, place: float) -> bool:
     """Whether a number of the axis of places is in the right half of it."""
-    places = chart.frame[chart.x]
+    places = [*chart.frame[chart.x].drop_nulls(), place]
     if chart.scale == "log":
-        return place**2 > places.min() * places.max()  # type: ignore[operator]
-    return 2 * place > places.max()  # type: ignore[operator]
+        return bool(place**2 > min(places) * max(places))
+    return bool(2 * place > max(places))
 
 
 def _by_series(channel: Any, chart: Chart, looks: tuple[Any, ...]) -> Any:

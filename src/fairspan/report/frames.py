@@ -6,16 +6,8 @@ from typing import Any
 import polars as pl
 import polars.selectors as cs
 
-from fairspan.report.text import Interval
-
 # What makes a spreadsheet compute in a cell that was meant as text, and the sign that stops it.
 _FORMULA = r"^ *[=+\-@\t\r\n＝＋－＠']"
-
-
-def columns_of(interval: Interval | None, prefix: str = "") -> dict[str, float | None]:
-    """An interval as the columns `estimate`, `low` and `high` of a record, after the prefix."""
-    ends = {name: getattr(interval, name, None) for name in ("estimate", "low", "high")}
-    return {f"{prefix}{name}": None if end is None else float(end) for name, end in ends.items()}
 
 
 def frame_of(records: Iterable[Mapping[str, Any]]) -> pl.DataFrame:

@@ -6,7 +6,7 @@ import polars as pl
 
 from fairspan.calibration.treatment import PLAIN, Treatment
 from fairspan.calibration.words import in_words
-from fairspan.report.frames import columns_of, frame_of
+from fairspan.report.frames import frame_of
 from fairspan.report.table import CHANGE, VERDICTS, Table
 from fairspan.report.text import model_name, number, with_bounds
 from fairspan.report.view import Card, Section, View
@@ -146,7 +146,7 @@ def _candidate(verdict: Verdict, decision: Decision, model: str) -> dict[str, ob
         "treatment": verdict.treatment,
         "verdict": verdict.verdict,
         "quality": verdict.overall.after,
-        **columns_of(verdict.overall.change, "change_"),
+        **verdict.overall.change.columns("change_"),
         "short": verdict.word("short documents"),
         "long": verdict.word("long documents"),
         "guards": guards,
