@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairspan.errors import FairspanError
@@ -31,8 +31,6 @@ from fairspan.serving.protocol import (
 )
 from fairspan.serving.service import Service
 
-# Health checks have no key, and a page must load before it can ask for one.
-_OPEN = ("/", "/health")
 # How long a body may take to arrive, and how long nothing of it may come.
 _BODY_SECONDS = 60.0
 _PART_SECONDS = 15.0
@@ -48,14 +46,12 @@ def make_app(
     service: Service,
     *,
     key: str | None = None,
-    routes: Sequence[BaseRoute] = (),
     allowed_hosts: Sequence[str] | None = None,
 ) -> Starlette:
     """A service as an ASGI application, which any ASGI server runs.
 
     Args:
-        key: what clients send as `Authorization: Bearer KEY`, for all but `/` and `/health`.
-        routes: more than the API's.
+        key: what clients send as `Authorization: Bearer KEY`, for all but `/health`.
         allowed_hosts: names that clients may call the server by, besides localhost and IP
             addresses; "*" for any. Pages may ask from `http(s)://NAME`; `NAME:PORT` is for others
             than the usual port. None means any with a key, and none without.
@@ -82,14 +78,12 @@ def make_app(
             Route("/health", api.health),
             Route("/info", api.info),
             Route("/metrics", api.metrics),
-            *routes,
         ],
         middleware=[Middleware(_Guard, key=key, hosts=hosts)],
         exception_handlers=dict.fromkeys(errors, _error_response),
         lifespan=lifespan,
     )
     app.state.service = service
-    app.state.inbox = inbox
     return app
 
 
@@ -270,7 +264,7 @@ class _Guard:
 
     def _keyless(self, path: str, headers: Headers) -> Refusal | None:
         """Why a request without the key is refused."""
-        if self.key is None or path in _OPEN:
+        if self.key is None or path == "/health":
             return None
         sent = headers.get("authorization", "").encode("latin-1")
         scheme, _, token = sent.partition(b" ")

@@ -38,7 +38,6 @@ class _Request:
     """A request that has had `spent` tokens, a text of it last at `served`."""
 
     encoder: BatchEncoder
-    later: bool
     came: float
     served: float
     spent: int = 0
@@ -74,7 +73,7 @@ class Batcher:
     that have had more get every other batch at most. The longest texts go first, with others of
     about their length, so that little is padded, unless a request had no progress for `age`
     seconds. A text longer than a batch, or than about half a second, is read alone, in steps that
-    take as much time as the batches between them. Requests for `later` go when no others wait.
+    take as much time as the batches between them.
 
     The queue belongs to the event loop; only the model runs in the thread.
 
@@ -118,22 +117,16 @@ class Batcher:
         return self._thread.submit(work)
 
     async def vectors(
-        self,
-        encoder: BatchEncoder,
-        texts: Sequence[Any],
-        lengths: Sequence[int],
-        *,
-        later: bool = False,
+        self, encoder: BatchEncoder, texts: Sequence[Any], lengths: Sequence[int]
     ) -> np.ndarray:
         """[texts, dimension]: the vectors of a request. Cancelled, its texts leave the queue.
 
-        The lengths are in tokens. With `later`, the request takes none of the others' room.
+        The lengths are in tokens.
         """
-        tokens = 0 if later else sum(lengths)
-        if not later:
-            self.refuse_if_full(tokens)
+        tokens = sum(lengths)
+        self.refuse_if_full(tokens)
         now = time.monotonic()
-        request = _Request(encoder, later, now, now)
+        request = _Request(encoder, now, now)
         future = asyncio.get_running_loop().create_future
         items = enumerate(zip(texts, lengths, strict=True))
         waiting = [_Waiting(request, place, *item, future()) for place, item in items]
@@ -184,10 +177,7 @@ class Batcher:
 
     def _take(self, longest: int) -> list[_Waiting]:
         """The next batch of texts up to a length; empty if no request is to have one now."""
-        short = [item for item in self._queue if item.tokens <= longest]
-        queue = [item for item in short if not item.request.later]
-        if not queue and (self._reading is None or self._reading.batch[0].request.later):
-            queue = short
+        queue = [item for item in self._queue if item.tokens <= longest]
         if not queue:
             return []
         now = time.monotonic()
@@ -218,9 +208,7 @@ class Batcher:
         long = [item for item in self._queue if item.tokens > self.budget]
         if not long:
             return None
-        item = min(long, key=lambda item: (item.request.later, item.request.spent))
-        if item.request.later and not all(item.request.later for item in self._queue):
-            return None
+        item = min(long, key=lambda item: item.request.spent)
         self._start([item], time.monotonic())
         return _Pass([item])
 

@@ -56,11 +56,9 @@ def vector(text: Text) -> list[float]:
     return [float(text.read), float(hash(text.name) % 1000)]
 
 
-def ask(
-    batcher: Batcher, model: Model, *texts: Text, later: bool = False
-) -> asyncio.Task[np.ndarray]:
+def ask(batcher: Batcher, model: Model, *texts: Text) -> asyncio.Task[np.ndarray]:
     lengths = [text.read for text in texts]
-    return asyncio.ensure_future(batcher.vectors(model, texts, lengths, later=later))
+    return asyncio.ensure_future(batcher.vectors(model, texts, lengths))
 
 
 def make(**options: Any) -> Batcher:
@@ -254,25 +252,6 @@ async def test_a_cancelled_request_leaves_its_batch() -> None:
         model.go.set()
         np.testing.assert_array_equal(await stays, [vector(text) for text in texts(10, 20)])
         assert model.batches[1:] == [["20", "10"]]
-
-
-@in_a_loop
-async def test_what_is_for_later_waits_for_all_others_and_takes_none_of_their_room() -> None:
-    """Also for those that come while it waits, and after each of its own batches."""
-    model = Model()
-    async with held(model, budget=100, room=150, age=0.0) as batcher:
-        later = ask(batcher, model, Text(100, "a"), Text(90, "b"), later=True)
-        await asyncio.sleep(0.001)
-        waiting = [ask(batcher, model, Text(10, "short"))]
-        await asyncio.sleep(0)
-        assert batcher.tokens == 1 + 10
-        later.add_done_callback(lambda task: model.batches.append(["done"]))
-        model.during["a"] = lambda: waiting.append(ask(batcher, model, Text(100, "long")))
-        model.go.set()
-        found = await later
-        np.testing.assert_array_equal(found, [vector(Text(100, "a")), vector(Text(90, "b"))])
-        await asyncio.gather(*waiting)
-        assert model.batches[1:] == [["short"], ["a"], ["long"], ["b"], ["done"]]
 
 
 @in_a_loop

@@ -26,7 +26,7 @@ pytest.importorskip("uvicorn")
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
 KEY = "sesame"
 DOCUMENT = (
