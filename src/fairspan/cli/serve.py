@@ -16,7 +16,7 @@ from fairspan.errors import MissingExtra
 from fairspan.model.source import Loading, find_model
 from fairspan.serving.limits import Limits
 
-_NEEDED = ("starlette", "uvicorn", "httptools", "prometheus_client")
+_NEEDED = ("starlette", "uvicorn", "orjson", "prometheus_client")
 _KEY = "FAIRSPAN_API_KEY"
 
 
@@ -89,8 +89,7 @@ def serve(
         say(f"serving {shown_name} ({_facts(service.info())}) on {url_of(bound)}")
         if key is None and not is_local(bound):
             say(f"warning: anyone who can reach {url_of(bound)} can use it: set {_KEY}.")
-        address = f"{host}:{bound.getsockname()[1]}"
-        hosts = None if key and not allowed_hosts else [address, *allowed_hosts]
+        hosts = None if key and not allowed_hosts else [host, *allowed_hosts]
         answered = run(make_app(service, key=key, allowed_hosts=hosts), bound)
         if not answered:
             say("fairspan: ended before all requests were answered.")
