@@ -200,9 +200,11 @@ class Batcher:
         now = time.monotonic()
         most = min(request.spent for request in requests) + self.budget
         group = [request for request in requests if request.spent <= most]
-        others = large = [request for request in requests if request.spent > most]
+        large = [request for request in requests if request.spent > most]
+        others = large
         if large and self._last_spent <= most and now - _oldest(large).served > self.age:
-            group, others = large, group
+            others = group
+            group = large
         leaders = group
         if now - _oldest(group).served > self.age:
             leaders = [_oldest(group)]

@@ -7,7 +7,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any, TypeVar
@@ -90,7 +90,7 @@ class Service:
         except RuntimeError as error:
             message = f"{name} does not embed even a short text: {first_line(error)}"
             raise FairspanError(message) from None
-        self._prompted: dict[tuple[Side, str], _Reader] = {}
+        self._prompted: dict[tuple[Side, str], Future[_Reader]] = {}
         self.can_be_cut = force_dimensions or was_trained_for_cutting(model)
         budget = self.limits.max_batch_tokens or (4096 if model.device.type == "cpu" else 16384)
         self.batcher = Batcher(self.metrics, budget=budget, room=self.limits.max_queue_tokens)
@@ -159,13 +159,15 @@ class Service:
         """The reader of a side with one of the model's prompts, or with the side's own."""
         if prompt_name is None:
             return self._sides[side]
-        key = side, prompt_name
-        if key not in self._prompted:
-            encoder, prompt = self._sides[side].encoder, self.model.prompts[prompt_name]
+        making = self._prompted.get((side, prompt_name))
+        if making is None or (making.done() and making.exception() is not None):
+            encoder = self._sides[side].encoder
+            prompt = self.model.prompts[prompt_name]
             # Making one runs the model.
             making = self.batcher.submit(lambda: _Reader.of(encoder.with_prompt(prompt)))
-            self._prompted[key] = await asyncio.wrap_future(making)
-        return self._prompted[key]
+            self._prompted[side, prompt_name] = making
+        # A client that leaves does not cancel what others wait for.
+        return await asyncio.shield(asyncio.wrap_future(making))
 
     async def _read(self, reader: _Reader, inputs: Sequence[str]) -> list[ReadText]:
         """The texts as the model reads them, a part at a time, up to one that is refused."""
