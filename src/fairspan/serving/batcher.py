@@ -198,13 +198,7 @@ class Batcher:
         if not requests:
             return []
         now = time.monotonic()
-        most = min(request.spent for request in requests) + self.budget
-        group = [request for request in requests if request.spent <= most]
-        large = [request for request in requests if request.spent > most]
-        others = large
-        if large and self._last_spent <= most and now - _oldest(large).served > self.age:
-            others = group
-            group = large
+        group, others = self._groups(requests, now)
         leaders = group
         if now - _oldest(group).served > self.age:
             leaders = [_oldest(group)]
@@ -223,6 +217,17 @@ class Batcher:
         batch = [*batch[:size], *islice(more, free)]
         self._start(batch, now)
         return batch
+
+    def _groups(
+        self, requests: list[_Request], now: float
+    ) -> tuple[list[_Request], list[_Request]]:
+        """Those whose turn it is, by the tokens they have had, and the others."""
+        most = min(request.spent for request in requests) + self.budget
+        small = [request for request in requests if request.spent <= most]
+        large = [request for request in requests if request.spent > most]
+        if large and self._last_spent <= most and now - _oldest(large).served > self.age:
+            return large, small
+        return small, large
 
     def _take_long(self) -> _Pass | None:
         """The text that is to be read in steps next: of the request with the fewest tokens."""
