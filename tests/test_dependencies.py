@@ -11,7 +11,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Distributions that are not called like the module they bring.
-DISTRIBUTIONS = {"sklearn": "scikit-learn", "markdown_it": "markdown-it-py"}
+DISTRIBUTIONS = {
+    "sklearn": "scikit-learn",
+    "markdown_it": "markdown-it-py",
+    "vl_convert": "vl-convert-python",
+}
 # Comes with the GPU builds of torch, and only they can use it (fairspan.attention.interface).
 WITH_TORCH = {"triton"}
 

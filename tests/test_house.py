@@ -33,19 +33,19 @@ FLOORS = [
 ROOM = {
     "attention": 150,
     "calibration": 41,
-    "cli": 68,
+    "cli": 64,
     "corpus": 56,
     "design": 38,
-    "embedding": 67,
+    "embedding": 66,
     "encoding": 105,
     "exporting": 29,
     "model": 131,
-    "report": 80,
+    "report": 57,
     "retrieval": 72,
-    "runs": 96,
+    "runs": 83,
     "serving": 77,
-    "stats": 56,
-    "studies": 254,
+    "stats": 43,
+    "studies": 242,
 }
 FLOOR = {room: number for number, floor in enumerate(FLOORS) for room in floor.split()}
 

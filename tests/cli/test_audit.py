@@ -99,7 +99,9 @@ def test_all_measures_languages_and_plans(run: Run, usual: Words, tmp_path: Path
     assert "Attention of the pooled row in %" in shown.out
 
 
-def test_a_forecast_counts_and_writes_nothing(run: Run, usual: Words, tmp_path: Path) -> None:
+def test_a_forecast_counts_and_writes_nothing(
+    run: Run, usual: Words, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Four sets in three rotations are 12 documents of 3 · 10 + 2 tokens; 12 segments of 10 + 2;
     two treatments."""
     done = run(*usual, "--dry-run", "--json").ok
@@ -114,6 +116,7 @@ def test_a_forecast_counts_and_writes_nothing(run: Run, usual: Words, tmp_path: 
     assert list(tmp_path.iterdir()) == []
     assert run(*usual).code == 0
     timings = read_log(next((tmp_path / "fairspan-runs").iterdir())).header.timings
+    monkeypatch.setattr("fairspan.runs.subject.fingerprint", lambda model: pytest.fail("hashed"))
     said = json.loads(run(*usual, "--sets", "5", "--dry-run", "--json").ok.out)
     speed = timings.tokens_computed / timings.seconds
     assert said["seconds"] == pytest.approx(said["tokens"] / speed)

@@ -131,7 +131,7 @@ def test_a_run_is_analysed_anew_without_its_model(run: Run, runs: Runs, tmp_path
         assert sentence in Page(tmp_path / "page.html").text
 
 
-@pytest.mark.parametrize("words", ["audit --metrics mrr", "evaluation --inference z"])
+@pytest.mark.parametrize("words", ["length --inference z", "evaluation --inference z"])
 def test_what_another_study_analyses_is_one_line(run: Run, runs: Runs, words: str) -> None:
     run("report", *runs.typed(words)).is_one_line(words.split("--")[1].split()[0])
 

@@ -82,7 +82,7 @@ def test_a_query_that_is_a_document_does_not_find_itself(
     before, after = (rows.filter(rank)["value"].to_numpy() for rows in (with_itself, without))
     assert (before >= 2).all()
     assert (after == before - 1).all()
-    for arm in ({"treatment": "plain", "part": "whole"}, {"treatment": "keywords"}):
+    for arm in ({"treatment": "plain", "index": "whole"}, {"treatment": "keywords"}):
         found = [
             rows.filter(measure="mrr", **arm)["value"].to_numpy() for rows in (with_itself, without)
         ]
@@ -115,7 +115,7 @@ def test_scores_are_those_of_mteb_itself(
         result = mteb.evaluate(searcher, task, cache=None, co2_tracker=False)
         theirs = result.task_results[0].scores["test"][0]
         for metric, name in (("ndcg@10", "ndcg_at_10"), ("recall@3", "recall_at_3")):
-            ours = log.rows.filter(treatment=treatment, measure=metric, part="whole")["value"]
+            ours = log.rows.filter(treatment=treatment, measure=metric, index="whole")["value"]
             assert len(ours) == 6
             assert ours.mean() == pytest.approx(theirs[name], abs=1e-5)
 

@@ -150,9 +150,9 @@ def test_scores_by_position_are_those_of_evaluate(registry: dict[str, Any], tmp_
     assert found["local/model (plain)"] != found["local/model (tempscale)"]
     for treatment in treatments:
         theirs = found[f"local/model ({treatment})"]
-        ours = log.rows.filter(treatment=treatment, measure="ndcg@10", part="whole")
+        ours = log.rows.filter(treatment=treatment, measure="ndcg@10", index="whole")
         assert ours["value"].mean() == pytest.approx(theirs.pop("main_score"), abs=1e-5)
-        by_fifth = dict(ours.select("position", "value").drop_nulls().iter_rows())
+        by_fifth = dict(ours.select("fifth", "value").drop_nulls().iter_rows())
         wanted = {f"ndcg_at_10_position_{place}": by_fifth[place] for place in (1, 2, 3, 4)}
         assert theirs == pytest.approx(wanted)
 

@@ -246,6 +246,7 @@ def test_on_the_command_line(server: Server, corpus: str, run: Run, verb: str) -
     forecast = run(*asked, *budget, "--dry-run").ok
     found = json.loads(run(*asked, "--dry-run", "--json").out)
     assert server.bodies == []
+    assert not Path("vectors.db").exists()
     texts = f"{found['sending']['texts']:,} texts to send"
     assert f"{texts}, {found['sending']['characters']:,} characters, about" in forecast.out
     assert "tokens (at 4 characters per token)" in forecast.out

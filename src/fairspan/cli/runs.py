@@ -82,14 +82,13 @@ def report(
     figure_formats: Sequence[str] | None = None,
     tables: Path | None = None,
     margin: float | None = None,
-    metrics: Sequence[str] | None = None,
     inference: str | None = None,
     as_json: bool = False,
 ) -> None:
     """Write one HTML page about a run: verdicts, charts, tables, methods and the raw rows.
 
-    The page is a single file that needs no network. With another margin, other metrics or another
-    inference, the run is analysed anew, which needs no model.
+    The page is a single file that needs no network. With another margin or inference, the run
+    is analysed anew, which needs no model.
 
     For example:
 
@@ -105,7 +104,6 @@ def report(
         figure_formats: formats of the figures: svg, png, pdf. By default svg.
         tables: folder to write all tables of the run to, as CSV.
         margin: margin of the verdicts, in place of the run's own.
-        metrics: metrics of a search, in place of the run's own; the first decides.
         inference: how intervals of an audit are computed: auto or z, in place of the run's own.
         as_json: print the names of the written files as JSON.
     """
@@ -116,7 +114,7 @@ def report(
     if figure_formats is not None and figures is None:
         raise DesignError("figure_formats would do nothing without figures: name a folder there.")
     formats = figure_formats or ("svg",)
-    asked = {"margin": margin, "metrics": metrics, "inference": inference}
+    asked = {"margin": margin, "inference": inference}
     analysis = {name: value for name, value in asked.items() if value is not None}
     if out is not None:
         require_page(out)

@@ -22,7 +22,7 @@ from fairspan.errors import FairspanError
 from fairspan.report.text import duration
 from fairspan.runs.embedder import Pair
 from fairspan.runs.folder import DEFAULT_RUNS, HEADER
-from fairspan.runs.header import Header, Machine, ModelInfo, Sending, read_header
+from fairspan.runs.header import Header, Machine, Sending, read_header
 from fairspan.runs.sending import sending_of, sending_words, wanted_of
 from fairspan.runs.subject import Subject
 from fairspan.runs.texts import Texts
@@ -79,10 +79,11 @@ def forecast(texts: Texts) -> Forecast:
     seconds = None
     if isinstance(subject.model, Endpoint):
         wanted = wanted_of(chain.from_iterable(pairs_of(texts).values()))
-        options = texts.options
-        with Store(options.store or default_store(), fresh=options.fresh) as store:
+        place = Path(texts.options.store or default_store())
+        there = place if place.exists() else ":memory:"
+        with Store(there, fresh=texts.options.fresh) as store:
             sending = sending_of(wanted, store)
-    elif speed := measured_speed(subject.info):
+    elif subject.is_open and (speed := measured_speed(subject)):
         seconds = tokens / speed
     return Forecast(
         model=subject.name,
@@ -122,25 +123,23 @@ def _unlevelled(subject: Subject, treatment: Treatment) -> Treated:
     return subject.under(treatment, common=common, lasting=False)
 
 
-def measured_speed(model: ModelInfo, runs: Path = DEFAULT_RUNS) -> float | None:
+def measured_speed(subject: Subject) -> float | None:
     """Tokens per second of the last run of a model on this machine that embedded most texts."""
     speeds = {}
-    for file in runs.glob(f"*/{HEADER}"):
+    for file in DEFAULT_RUNS.glob(f"*/{HEADER}"):
         with suppress(FairspanError):
             header = read_header(file.parent)
             timings = header.timings
             embedded = (timings.texts_computed or 0) > (timings.texts_from_store or 0)
-            if embedded and timings.seconds and _is_of(header, model):
+            if embedded and timings.seconds and _is_of(header, subject):
                 speeds[header.started] = (timings.tokens_computed or 0) / timings.seconds
     return speeds[max(speeds)] if speeds else None
 
 
-def _is_of(header: Header, model: ModelInfo) -> bool:
+def _is_of(header: Header, subject: Subject) -> bool:
     """Whether a run was of this model, at the same precision on the same device and machine."""
-
-    def hardware(info: ModelInfo) -> Any:
-        inside = info.transformer
-        return None if inside is None else (inside.device, inside.dtype)
-
-    same = header.model.name == model.name and hardware(header.model) == hardware(model)
-    return same and header.machine == Machine()
+    inside = header.model.transformer
+    if inside is None or header.model.name != subject.name or header.machine != Machine():
+        return False
+    model = subject.transformer("a speed")
+    return (inside.device, inside.dtype) == (str(model.device), subject.dtype)
