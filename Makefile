@@ -69,10 +69,11 @@ $(NODE)/.installed: examples/transformers_js/package.json
 integrations: $(INTEGRATIONS) $(CLIENTS)/.installed $(OPTIMUM)/.installed $(NODE)/.installed  ## other programs, for their tests
 
 # The small default model on the embedded corpora, plain and calibrated. Nothing is downloaded.
-demo: $(DEMO)  ## what a small real model finds by depth, and an audit, before and after, as pictures and a page
+demo: $(DEMO)  ## what a small real model finds by depth, and an audit, before and after, as pictures and pages
 	$(BIN)/fairspan evaluate --sets 50 --out fairspan-runs/by-depth --picture found_by_depth.png
 	$(BIN)/fairspan audit --out fairspan-runs/audit --picture before_after.png
-	$(BIN)/fairspan report fairspan-runs/by-depth fairspan-runs/audit --out before_after.html
+	$(BIN)/fairspan report fairspan-runs/by-depth --out found_by_depth.html
+	$(BIN)/fairspan report fairspan-runs/audit --out before_after.html
 
 PYTEST := $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 

@@ -112,6 +112,7 @@ def test_every_example_in_help_can_be_parsed(run: Run, verb: str) -> None:
     examples = example_lines(done.out)
     assert examples
     for line in examples:
+        assert len(line) <= 76, "a terminal of 80 columns does not break it"
         # Raises on an option that is not there or a value of the wrong kind.
         command, _, rest = app.parse_args(shlex.split(line.partition("fairspan ")[2]))
         assert command.__name__ in COMMANDS

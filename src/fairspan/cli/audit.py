@@ -23,9 +23,9 @@ def audit(model: str | None = None, /, **typed: Any) -> None:
     For example:
 
         fairspan audit
-        fairspan audit ibm-granite/granite-embedding-30m-english --corpus my_articles/ --sizes 3,4,5
-        fairspan audit MODEL --languages en,zh --mixed all --measures representation,attention
-        fairspan audit --languages en,de --sizes 3,4 --opening 115 --picture profiles.png
+        fairspan audit MODEL --corpus my_articles/ --sizes 3,4,5
+        fairspan audit MODEL --languages en,zh --mixed all
+        fairspan audit MODEL --opening 115 --picture profiles.png
         fairspan audit ./my-model --treatments plain --fail-if biased
         fairspan audit --endpoint http://localhost:8000/v1 --model MODEL --dry-run
     """

@@ -26,9 +26,9 @@ def embed(model: str, input: str, out: Path, /, *, as_json: bool = False, **type
     For example:
 
         fairspan embed all-MiniLM-L6-v2 documents.jsonl vectors
-        fairspan embed MODEL documents/ vectors --preset plain --vectors 4 --storage float16
-        fairspan embed MODEL wikimedia/wikipedia:20231101.en:train vectors --device cuda:0,cuda:1
-        fairspan embed MODEL /shared/documents /shared/vectors --engine ray --address auto
+        fairspan embed MODEL documents/ vectors --vectors 4 --storage float16
+        fairspan embed MODEL documents/ vectors --device cuda:0,cuda:1
+        fairspan embed MODEL documents/ vectors --engine ray --address auto
 
     Args:
         model: a SentenceTransformer: a folder or a name on the hub.

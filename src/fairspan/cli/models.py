@@ -27,8 +27,8 @@ def calibrate(model: str, out: Path, /, *, as_json: bool = False, **typed: Any) 
     For example:
 
         fairspan calibrate ibm-granite/granite-embedding-30m-english granite-fair
-        fairspan calibrate ibm-granite/granite-embedding-30m-english granite-64 --tile-size 64
-        fairspan calibrate my-model my-model-baskets --preset paper+basket_size=64+temperature=0.9
+        fairspan calibrate MODEL my-model-64 --tile-size 64
+        fairspan calibrate MODEL my-model-baskets --preset paper+basket_size=64
 
     Args:
         model: a SentenceTransformer: a folder or a name on the hub.

@@ -36,7 +36,7 @@ def compare(
     For example:
 
         fairspan compare fairspan-runs/evaluate-granite-1a2b3c4d
-        fairspan compare runs/model-v1 runs/model-v2 --treatments plain,plain --fail-if worse
+        fairspan compare runs/before runs/after --treatments plain,plain
 
     Args:
         run: the folder of a run of evaluate.
@@ -93,7 +93,7 @@ def report(
     For example:
 
         fairspan report fairspan-runs/evaluate-granite-1a2b3c4d
-        fairspan report runs/granite --figures figures --figure-formats svg,pdf --tables tables
+        fairspan report runs/granite --figures figures --tables tables
         fairspan report runs/granite --margin .02
 
     Args:

@@ -41,7 +41,7 @@ def serve(
     For example:
 
         fairspan serve ibm-granite/granite-embedding-30m-english
-        fairspan serve ibm-granite/granite-embedding-30m-english --preset plain --port 8080
+        fairspan serve MODEL --preset plain --port 8080
         fairspan serve ./granite-fair --host 0.0.0.0 --truncate --device cuda
 
     Args:

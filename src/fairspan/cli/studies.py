@@ -31,9 +31,9 @@ def evaluate(model: str | None = None, task: str = PASSAGES, /, **typed: Any) ->
         fairspan evaluate
         fairspan evaluate MODEL --corpus my_documents/ --picture by_depth.png
         fairspan evaluate MODEL --corpus my_documents/ --vectors 1,2,4,8,all
-        fairspan evaluate MODEL my_questions/ --treatments plain,fair,fair+tile_size=256
+        fairspan evaluate MODEL my_questions/ --treatments plain,fair,tiles-64
         fairspan evaluate MODEL mteb:SciFact --dry-run
-        fairspan evaluate --endpoint http://localhost:8000/v1 --model MODEL --fail-if worse
+        fairspan evaluate --endpoint http://localhost:8000/v1 --model MODEL
     """
     from fairspan.cli.run_study import run_study
 
@@ -53,8 +53,8 @@ def collapse(model: str | None = None, /, **typed: Any) -> None:
 
         fairspan collapse
         fairspan collapse MODEL --lengths 50,100,200,400 --picture length.png
-        fairspan collapse ibm-granite/granite-embedding-30m-english --corpus my_articles/ --dry-run
-        fairspan collapse MODEL --treatments plain,tempscale+temperature=0.9,fair,chunk-mean
+        fairspan collapse MODEL --corpus my_articles/ --dry-run
+        fairspan collapse MODEL --treatments plain,tempscale+temperature=0.9
         fairspan collapse MODEL --corpus my_articles/ --natural --out natural
     """
     from fairspan.cli.run_study import run_study
@@ -74,8 +74,8 @@ def tune(model: str | None = None, task: str = PASSAGES, /, **typed: Any) -> Non
 
     For example:
 
-        fairspan tune ibm-granite/granite-embedding-30m-english --corpus my_documents/ --out tuned
-        fairspan calibrate ibm-granite/granite-embedding-30m-english better --calibration tuned
+        fairspan tune MODEL --corpus my_documents/ --out tuned
+        fairspan calibrate MODEL better --calibration tuned
         fairspan tune MODEL my_questions/ --guard datasets/scifact
     """
     from fairspan.cli.run_study import run_study

@@ -135,7 +135,8 @@ def _panel(chart: Chart, title: str, rows: pl.DataFrame) -> alt.LayerChart:
     height = _height(chart, rows)
     data = alt.InlineData(_records(chart, rows))
     panel = alt.LayerChart(layer=[*layers, *_rules(chart)], data=data)
-    return panel.properties(title=title, height=height)
+    # A free panel has its title at its axis.
+    return panel.properties(title="" if chart.free else title, height=height)
 
 
 def _height(chart: Chart, rows: pl.DataFrame) -> int:
@@ -242,7 +243,7 @@ def _rules(chart: Chart) -> list[alt.Chart]:
             if chart.kind == "rows":
                 continue
             if axis == "y":
-                text = data.mark_text(align="left", dy=-6).encode(x=alt.value(4))
+                text = data.mark_text(align="right", dy=-6).encode(x=alt.value("width"))
             elif _is_right(chart, place):
                 text = data.mark_text(align="right", dx=-4).encode(y=alt.value(8))
             else:
