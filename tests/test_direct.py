@@ -13,7 +13,6 @@ from sentence_transformers.sentence_transformer.modules import Router, StaticEmb
 
 import fairspan
 from fairspan.encoding.direct import DirectEncoder
-from fairspan.errors import FairspanError
 from tests.tiny import mostly_slow, tiny_tokenizer, words
 
 MakeTiny = Callable[..., SentenceTransformer]
@@ -63,16 +62,6 @@ def test_lengths_and_what_is_cut(make_own: MakeTiny, cut_side: str) -> None:
     )
 
 
-def test_ids_with_and_without_special_tokens_and_prompt(make_own: MakeTiny) -> None:
-    model = make_own("bert", "mean")
-    model.prompts = {"document": "w7 "}
-    encoder = DirectEncoder(model)
-    whole = model.tokenizer("w1 w2 w3")["input_ids"]
-    expected = encoder.vectors(encoder.read(["w1 w2 w3"]))
-    for ids in (whole, whole[1:-1]):
-        np.testing.assert_array_equal(encoder.vectors([encoder.read_ids(ids)]), expected)
-
-
 def test_a_model_without_a_transformer_is_given_texts() -> None:
     static = StaticEmbedding(tiny_tokenizer()._tokenizer, embedding_dim=8)
     model = SentenceTransformer(modules=[static], device="cpu")
@@ -81,8 +70,6 @@ def test_a_model_without_a_transformer_is_given_texts() -> None:
     np.testing.assert_array_equal(
         encoder.vectors(encoder.read(["w1 w2", "w3"])), model.encode(["w1 w2", "w3"])
     )
-    with pytest.raises(FairspanError, match="does not take token ids"):
-        encoder.read_ids([5])
 
 
 def test_texts_are_counted_while_others_are_computed(make_own: MakeTiny) -> None:

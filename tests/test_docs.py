@@ -23,7 +23,7 @@ from tests.papers.conftest import PAPERS
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Pages whose code needs a database or a server: tests/test_databases.py and
-# tests/test_serving_clients.py; a dataset on the hub: tests/test_papers.py. README.md: below.
+# tests/serving/test_clients.py; a dataset on the hub: tests/test_papers.py. README.md: below.
 ELSEWHERE = {"databases.md", "clients.md", "papers.md", "README.md"}
 
 

@@ -38,7 +38,6 @@ from fairspan.runs import levelling
 from fairspan.runs.levelling import find_common, level_note
 from fairspan.runs.subject import open_subject
 from fairspan.runs.suited import refuse_unsuited
-from fairspan.serving.desk import open_desk
 from tests.test_export import read, run_graph
 from tests.tiny import HIDDEN, WORDS, save_tiny, words
 from tests.verbs import VERBS, Verb
@@ -752,17 +751,6 @@ def test_contextual_vectors_of_spans_are_level(plain: SentenceTransformer) -> No
     common = level_of(fair)
     made = np.concatenate([vector[None], spans])
     assert np.abs(shares(made, common.direction) - common.share).max() < ROUNDING
-
-
-def test_the_page_shows_the_served_direction(plain: SentenceTransformer) -> None:
-    fair = fairspan.calibrate(plain, "tiles-64", level=TEXTS)
-    desk = open_desk(fair)
-    names = [treated.treatment.name for treated in desk.treated]
-    assert names == ["plain", "tiles-64+level=true"]
-    served = desk.treated[1].documents
-    (vector,) = served.vectors([Text(DOCUMENTS[1], 62)])
-    assert np.abs(vector - fair.encode_document(DOCUMENTS[1])).max() < 1e-5
-    assert served.common.direction.tobytes() == level_of(fair).direction.tobytes()
 
 
 @pytest.mark.parametrize("verb", VERBS[:2], ids=lambda verb: verb.name)

@@ -99,13 +99,6 @@ def served(model: SentenceTransformer) -> np.ndarray:
     return np.array([row["embedding"] for row in reply["data"]], dtype=np.float32)
 
 
-def on_the_page(model: SentenceTransformer) -> np.ndarray:
-    """What the served page shows beside the plain model."""
-    from fairspan.serving.desk import open_desk
-
-    return encoded(open_desk(model).treated[1].documents)
-
-
 def assert_all(vectors: dict[str, np.ndarray], expected: np.ndarray) -> None:
     differences = {route: relative_difference(found, expected) for route, found in vectors.items()}
     assert max(differences.values()) <= ROUNDING, differences
@@ -131,14 +124,12 @@ def test_every_route_gives_the_same_vectors(
             fairspan.calibrate(str(plain), CALIBRATION, max_seq_length=asked).encode(TEXTS)
         ),
         "serve": served(calibrated),
-        "page": on_the_page(calibrated),
         "embed": embedded(plain, tmp_path / "a", CALIBRATION, asked),
         "study of a saved one as it is": studied(saved, "plain", asked),
         "study of a saved one": studied(saved, PRESET, asked),
         "calibrate a saved one": np.asarray(anew.encode_document(TEXTS)),
         "load a saved one": np.asarray(again.encode_document(TEXTS)),
         "serve a saved one": served(again),
-        "page of a saved one": on_the_page(again),
         "embed with a saved one": embedded(saved, tmp_path / "b", None, asked),
         "saved twice": np.asarray(fairspan.load(tmp_path / "twice").encode_document(TEXTS)),
     }
@@ -232,7 +223,6 @@ def test_a_saved_window_is_kept(make_tiny: Make, tmp_path: Path) -> None:
         "load": np.asarray(loaded.encode_document(TEXTS)),
         "study": studied(tmp_path / "saved", "plain", None),
         "serve": served(loaded),
-        "page": on_the_page(loaded),
     }
     assert_all(vectors, np.asarray(fair.encode_document(TEXTS, batch_size=1)))
 

@@ -16,7 +16,7 @@ from fairspan.errors import MissingExtra
 from fairspan.model.source import Loading, find_model
 from fairspan.serving.limits import Limits
 
-_NEEDED = ("starlette", "uvicorn", "httptools", "prometheus_client")
+_NEEDED = ("starlette", "uvicorn", "orjson", "prometheus_client")
 _KEY = "FAIRSPAN_API_KEY"
 
 
@@ -32,7 +32,6 @@ def serve(
     force_dimensions: bool = False,
     api_key: str | None = None,
     allowed_hosts: Sequence[str] = (),
-    no_page: bool = False,
     **typed: Any,
 ) -> None:
     """Serve MODEL over HTTP with OpenAI's embeddings API.
@@ -56,7 +55,6 @@ def serve(
             FAIRSPAN_API_KEY.
         allowed_hosts: host names to accept besides localhost and IP addresses; * for any. By
             default any with a key, otherwise HOST.
-        no_page: serve the API without the page.
     """
     missing = [package for package in _NEEDED if find_spec(package) is None]
     if missing:
@@ -76,8 +74,6 @@ def serve(
         say(f"loading {model} …")
         _prepare_libraries()
         from fairspan.serving.app import make_app
-        from fairspan.serving.desk import open_desk
-        from fairspan.serving.page import page_routes
         from fairspan.serving.service import Service
 
         loaded = calibrating.load(model, loading)
@@ -93,10 +89,8 @@ def serve(
         say(f"serving {shown_name} ({_facts(service.info())}) on {url_of(bound)}")
         if key is None and not is_local(bound):
             say(f"warning: anyone who can reach {url_of(bound)} can use it: set {_KEY}.")
-        routes = [] if no_page else page_routes(open_desk(loaded, shown_name), service.batcher)
-        address = f"{host}:{bound.getsockname()[1]}"
-        hosts = None if key and not allowed_hosts else [address, *allowed_hosts]
-        answered = run(make_app(service, key=key, routes=routes, allowed_hosts=hosts), bound)
+        hosts = None if key and not allowed_hosts else [host, *allowed_hosts]
+        answered = run(make_app(service, key=key, allowed_hosts=hosts), bound)
         if not answered:
             say("fairspan: ended before all requests were answered.")
         end_at_once(0 if answered else 1)

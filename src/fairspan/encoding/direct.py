@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,6 @@ from fairspan.corpus.sentences import Span
 from fairspan.encoding.part_vectors import tokens_that_fit
 from fairspan.encoding.parts import PartRule, part_spans
 from fairspan.encoding.tokens import ModelTokens, counter_of, cutting, prompt_of, window_of
-from fairspan.errors import FairspanError
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.tiling import special_tokens_around
 
@@ -69,9 +69,19 @@ class DirectEncoder:
         # A copy, on the same weights: the caller's model may be in training.
         self.model = cutting(copy_sharing_weights(model), self.window).eval()
         self._counter = counter_of(self.model, self.prompt, side=side, window=self.window)
-        self.takes_ids = self._prepare() and self._agrees()
-        if not self.takes_ids and isinstance(self._counter, ModelTokens):
+        if isinstance(self._counter, ModelTokens):
+            # Passes change the settings of the model's own, also those of other prompts.
             self._counter.copy_tokenizer()
+        self.takes_ids = self._prepare() and self._agrees()
+
+    def with_prompt(self, prompt: str) -> DirectEncoder:
+        """The same side, model and tokenizer with another prompt; runs the model."""
+        other = copy(self)
+        other.prompt = prompt
+        other._counter = copy(self._counter)
+        other._counter.prompt = prompt
+        other.takes_ids = other._prepare() and other._agrees()
+        return other
 
     @property
     def dimension(self) -> int:
@@ -95,25 +105,6 @@ class DirectEncoder:
     def parts(self, texts: Sequence[str], rule: PartRule) -> list[list[Span]]:
         """The characters of each text's parts."""
         return part_spans(texts, self._counter, rule, tokens_that_fit(self.model))
-
-    def read_ids(self, ids: Sequence[int]) -> ReadText:
-        """A text given as token ids, with or without special ones; the prompt is put before it."""
-        if not self.takes_ids:
-            raise FairspanError("this model does not take token ids: send texts.")
-        vocabulary = int(self._transformer.get_input_embeddings().num_embeddings)
-        foreign = next((number for number in ids if not 0 <= number < vocabulary), None)
-        if foreign is not None:
-            raise FairspanError(
-                f"the token id {foreign} is not in the model's vocabulary of {vocabulary:,}: the "
-                "ids come from another tokenizer. Send texts, or ids of this model's own tokenizer."
-            )
-        text = list(ids)
-        before = self._before
-        after = self._after
-        end = len(text) - len(after)
-        if end >= len(before) and text[: len(before)] == before and text[end:] == after:
-            text = text[len(before) : end]
-        return self._ready("", [*before, *self._prompt_ids, *text, *after])
 
     def vectors(self, batch: Sequence[ReadText]) -> np.ndarray:
         """[texts, dimension] in float32, from one pass of the model."""

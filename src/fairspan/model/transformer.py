@@ -49,8 +49,6 @@ from fairspan.model.splitting import few_at_a_time, piece_size, put_back, take
 from fairspan.model.tiling import Tiling, count_prompt, forward_under
 from fairspan.model.window import ANY_LENGTH, cut_at, set_window
 
-# Of a token: its ids and where it stands.
-_GEOMETRY_BYTES = 128
 _FEATURES = (SIDE, SEGMENTS, EVENLY)
 # The names of a model's prompt for each side, as encode_document and encode_query look for them.
 _PROMPTS = {"document": ("document", "passage", "corpus"), "query": ("query",)}
@@ -141,14 +139,6 @@ class CalibratedTransformer(SafeTransformer):
     def site(self) -> PoolingSite:
         """How this module's tokens become one vector."""
         return self._pooling[0]
-
-    @property
-    def token_bytes(self) -> int:
-        """What each token of a long text in tiles needs, beside what its first piece needs."""
-        # Its embedding and its state between two layers, or all that a pass at once computes.
-        states = 2 if self._layers and self.calibration.strength == 0 else 20
-        state_bytes = int(self.get_embedding_dimension() * self.model.dtype.itemsize)
-        return states * state_bytes + _GEOMETRY_BYTES
 
     def preprocess(
         self,

@@ -25,50 +25,40 @@ def render(
     *,
     scripts: Sequence[str] = (),
     styles: Sequence[str] = (),
-    packages: tuple[str, ...] = (),
+    package: str = HERE,
     sources: Sequence[str] = (),
-    connects: bool = False,
     **context: Any,
 ) -> str:
     """A whole page.
 
     Args:
-        template, scripts, styles: files in the assets of `packages`, or of the report. Every page
+        template, scripts, styles: files in the assets of `package`, or of the report. Every page
             also has the report's own script and style.
         sources: further scripts as text.
-        connects: whether its scripts ask the server that it came from.
     """
-    texts = [*_sources(scripts, packages), *sources]
+    texts = [*(asset(name, package) for name in ("page.js", *scripts)), *sources]
     return render_part(
         template,
-        packages,
+        package,
         **context,
-        policy=_policy(texts, connects=connects),
+        policy=_policy(texts),
         scripts=[Markup(source) for source in texts],
-        style=Markup("\n".join(asset(name, packages) for name in ("page.css", *styles))),
+        style=Markup("\n".join(asset(name, package) for name in ("page.css", *styles))),
         version=version("fairspan"),
     )
 
 
-def render_part(template: str, packages: tuple[str, ...] = (), **context: Any) -> str:
-    """A piece of a page, which a script puts into its place."""
-    return _environment(packages).get_template(template).render(**context)
+def render_part(template: str, package: str = HERE, **context: Any) -> str:
+    """A piece of a page."""
+    return _environment(package).get_template(template).render(**context)
 
 
-def policy(
-    scripts: Sequence[str] = (), packages: tuple[str, ...] = (), *, connects: bool = False
-) -> str:
-    """The policy of a page with these scripts, for the head of a response."""
-    return _policy(_sources(scripts, packages), connects=connects)
-
-
-def _policy(sources: Sequence[str], *, connects: bool) -> str:
+def _policy(sources: Sequence[str]) -> str:
     """Only a page's own scripts may run: markup that slipped into a page could not do anything."""
     hashes = " ".join(
         f"'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'" for source in sources
     )
-    rules = f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:"
-    return f"{rules}; connect-src 'self'" if connects else rules
+    return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:"
 
 
 def require_page(file: Path) -> None:
@@ -86,21 +76,17 @@ def as_json(value: Any) -> Markup:
 
 
 @cache
-def asset(name: str, packages: tuple[str, ...] = ()) -> str:
+def asset(name: str, package: str = HERE) -> str:
     """A file of the page's own."""
-    candidates = (files(package) / "assets" / name for package in (*packages, HERE))
+    candidates = (files(place) / "assets" / name for place in (package, HERE))
     return next(file for file in candidates if file.is_file()).read_text(encoding="utf-8")
 
 
-def _sources(scripts: Sequence[str], packages: tuple[str, ...]) -> list[str]:
-    return [asset(name, packages) for name in ("page.js", *scripts)]
-
-
 @cache
-def _environment(packages: tuple[str, ...]) -> Environment:
-    """What finds and fills the templates of these packages."""
+def _environment(package: str) -> Environment:
+    """What finds and fills the templates of a package and of the report."""
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader(package, "assets") for package in (*packages, HERE)]),
+        loader=ChoiceLoader([PackageLoader(place, "assets") for place in (package, HERE)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

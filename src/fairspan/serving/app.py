@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -16,58 +16,35 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fairspan.errors import FairspanError
 from fairspan.serving.metrics import CONTENT_TYPE
-from fairspan.serving.protocol import (
-    Refusal,
-    busy,
-    make_reply,
-    read_request,
-    require_key,
-    too_large,
-)
+from fairspan.serving.protocol import Refusal, make_reply, read_request, require_key, too_large
 from fairspan.serving.service import Service
 
-# Health checks have no key, and a page must load before it can ask for one.
-_OPEN = ("/", "/health")
-# How long a body may take to arrive, and how long nothing of it may come.
 _BODY_SECONDS = 60.0
-_PART_SECONDS = 15.0
-# Bytes of each body that are always taken, so that large ones do not keep short requests out.
-_SHORT_BODY = 65_536
-# A body beyond the limit is read and dropped up to this many times the limit: a client that is
-# still sending gets no reply.
-_DROPPED = 8
 _CLOSE = {"Connection": "close"}
 
 
 def make_app(
-    service: Service,
-    *,
-    key: str | None = None,
-    routes: Sequence[BaseRoute] = (),
-    allowed_hosts: Sequence[str] | None = None,
+    service: Service, *, key: str | None = None, allowed_hosts: Sequence[str] | None = None
 ) -> Starlette:
-    """A service as an ASGI application, which any ASGI server runs.
+    """A service as an ASGI application, which any ASGI server runs; its end closes the service.
 
     Args:
-        key: what clients send as `Authorization: Bearer KEY`, for all but `/` and `/health`.
-        routes: more than the API's.
+        key: what clients send as `Authorization: Bearer KEY`, for all but `/health`.
         allowed_hosts: names that clients may call the server by, besides localhost and IP
-            addresses; "*" for any. Pages may ask from `http(s)://NAME`; `NAME:PORT` is for others
-            than the usual port. None means any with a key, and none without.
+            addresses; "*" for any. None means any with a key, and none without.
     """
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
-        service.batcher.close()
+        service.close()
 
-    inbox = Inbox(service)
-    api = _Api(service, inbox)
+    api = _Api(service)
     hosts = allowed_hosts or ()
     if key is not None:
         key = require_key(key)
@@ -82,23 +59,20 @@ def make_app(
             Route("/health", api.health),
             Route("/info", api.info),
             Route("/metrics", api.metrics),
-            *routes,
         ],
         middleware=[Middleware(_Guard, key=key, hosts=hosts)],
         exception_handlers=dict.fromkeys(errors, _error_response),
         lifespan=lifespan,
     )
     app.state.service = service
-    app.state.inbox = inbox
     return app
 
 
 class _Api:
     """The endpoints of one service."""
 
-    def __init__(self, service: Service, inbox: Inbox) -> None:
+    def __init__(self, service: Service) -> None:
         self.service = service
-        self.inbox = inbox
         self.started = int(time.time())
 
     async def embeddings(self, request: Request) -> Response:
@@ -106,8 +80,13 @@ class _Api:
         metrics = self.service.metrics
         try:
             self.service.batcher.refuse_if_full(1)
-            most = self.service.limits.body_bytes
-            response = await self.inbox.answer(request, most, self._reply)
+            body = await _read_body(request, self.service.limits.body_bytes)
+            response = await _unless_gone(request, self._reply(body))
+        except asyncio.CancelledError:
+            if not self.service.batcher.is_draining:
+                raise
+            message = "The server ended before this request was answered."
+            raise Refusal(503, message, kind="server_error", headers=_CLOSE) from None
         except Exception as error:
             status = (await _error_response(request, error)).status_code
             metrics.requests.labels(str(status)).inc()
@@ -152,72 +131,31 @@ class _Api:
         return Response(self.service.metrics.text(), headers={"Content-Type": CONTENT_TYPE})
 
 
-class Inbox:
-    """Reads the bodies of requests, and holds those of all requests to a number of bytes."""
+async def _read_body(request: Request, most: int) -> bytearray:
+    """The JSON of a request, refused if it is too large or late.
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
-        self.bytes = 0
-
-    async def answer(
-        self, request: Request, most: int, respond: Callable[[bytearray], Awaitable[Response]]
-    ) -> Response:
-        """The response to a body of `most` bytes; `respond` is cancelled if the client leaves."""
-        body = bytearray()
-        try:
-            await self._read(request, most, body)
-            return await _unless_gone(request, respond(body))
-        except asyncio.CancelledError:
-            if not self.service.batcher.is_draining:
-                raise
-            message = "The server ended before this request was answered."
-            raise Refusal(503, message, kind="server_error", headers=_CLOSE) from None
-        finally:
-            self.bytes -= _counted(body)
-
-    async def _read(self, request: Request, most: int, body: bytearray) -> None:
-        """Read the JSON of a request into `body`; refuse it if it is too large or is late."""
-        kind = request.headers.get("content-type", "").partition(";")[0]
-        if kind.strip().lower() != "application/json":
-            # Pages of other sites can send other types without asking.
-            message = "The header Content-Type must be application/json."
-            raise Refusal(415, message, code="unsupported_media_type")
-        message = f"The body is larger than {most:,} bytes, the limit here."
-        refusal = too_large(message, headers=_CLOSE)
-        announced = request.headers.get("content-length", "")
-        if announced.isdecimal() and int(announced) > most * _DROPPED:
-            raise refusal
-        size = 0
-        try:
-            async with asyncio.timeout(_BODY_SECONDS), asyncio.timeout(_PART_SECONDS) as next_part:
-                async for part in request.stream():
-                    next_part.reschedule(asyncio.get_running_loop().time() + _PART_SECONDS)
-                    size += len(part)
-                    if size > most * _DROPPED:
-                        raise refusal
-                    if size <= most:
-                        self._add(body, part)
-                    else:
-                        self.bytes -= _counted(body)
-                        body.clear()
-        except TimeoutError:
-            message = f"The body did not arrive within {_BODY_SECONDS:.0f} s, or nothing of it for "
-            message += f"{_PART_SECONDS:.0f} s."
-            raise Refusal(408, message, code="timeout", headers=_CLOSE) from None
-        if size > most:
-            raise refusal
-
-    def _add(self, body: bytearray, part: bytes) -> None:
-        """Append a part, unless it is too much beside the other bodies."""
-        others = self.bytes - _counted(body)
-        body += part
-        self.bytes = others + _counted(body)
-        if others and self.bytes > self.service.limits.all_bytes:
-            raise busy("The server is receiving too many bytes at once", 5, status=503)
-
-
-def _counted(body: bytearray) -> int:
-    return max(0, len(body) - _SHORT_BODY)
+    uvicorn drops the rest of a refused body, so that a client that is still sending gets the reply.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0]
+    if kind.strip().lower() != "application/json":
+        # Pages of other sites can send other types without asking.
+        message = "The header Content-Type must be application/json."
+        raise Refusal(415, message, code="unsupported_media_type")
+    refusal = too_large(f"The body is larger than {most:,} bytes, the limit here.")
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > most:
+        raise refusal
+    body = bytearray()
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > most:
+                    raise refusal
+    except TimeoutError:
+        message = f"The body did not arrive within {_BODY_SECONDS:.0f} s."
+        raise Refusal(408, message, code="timeout", headers=_CLOSE) from None
+    return body
 
 
 async def _unless_gone(request: Request, answering: Awaitable[Response]) -> Response:
@@ -236,13 +174,16 @@ async def _unless_gone(request: Request, answering: Awaitable[Response]) -> Resp
 
 
 class _Guard:
-    """Refuses requests without the key, and those of other sites."""
+    """Refuses requests without the key, and those under a name that another site may have.
+
+    By DNS rebinding, a page has its own name for this server. Pages that ask under a right name
+    are kept out by browsers: no reply allows their origin, and JSON is not sent without asking.
+    """
 
     def __init__(self, app: ASGIApp, key: str | None, hosts: Sequence[str]) -> None:
         self.app = app
         self.key = None if key is None else key.encode()
-        self.hosts = [host.lower() for host in hosts]
-        self.names = ["localhost", *map(_host_name, self.hosts)]
+        self.names = {"localhost", *(_host_name(host) for host in hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = None
@@ -252,25 +193,21 @@ class _Guard:
         await (self.app if refusal is None else refusal.response)(scope, receive, send)
 
     def _foreign(self, headers: Headers) -> Refusal | None:
-        """Why a request that may come from a page of another site is refused."""
-        if "*" in self.hosts:
-            return None
+        """Why a request under a foreign name is refused; no other site has an IP address's."""
         # Of a header that comes twice, no value is the right one.
-        host = ",".join(headers.getlist("host")).lower()
+        host = ",".join(headers.getlist("host"))
         name = _host_name(host)
-        if host and name not in self.names and not _is_address(name):
-            message = f"The host name {name[:80]!r} is not allowed: use the address, or "
-            return Refusal(403, f"{message}--allowed-hosts.", code="host_not_allowed")
-        origins = headers.getlist("origin")
-        origin = ",".join(origins).lower().partition("://")[2]
-        if origins and origin not in (host, *self.hosts):
-            message = "Requests from other origins are not allowed."
-            return Refusal(403, message, code="origin_not_allowed")
-        return None
+        if not host or "*" in self.names or name in self.names:
+            return None
+        with suppress(ValueError):
+            ip_address(name)
+            return None
+        message = f"The host name {name[:80]!r} is not allowed: use the address, or "
+        return Refusal(403, f"{message}--allowed-hosts.", code="host_not_allowed")
 
     def _keyless(self, path: str, headers: Headers) -> Refusal | None:
         """Why a request without the key is refused."""
-        if self.key is None or path in _OPEN:
+        if self.key is None or path == "/health":
             return None
         sent = headers.get("authorization", "").encode("latin-1")
         scheme, _, token = sent.partition(b" ")
@@ -284,19 +221,12 @@ class _Guard:
 
 
 def _host_name(netloc: str) -> str:
-    """The host of `host:port`, without the brackets of IPv6."""
+    """The host of `host:port` in lower case, without the brackets of IPv6."""
     with suppress(ValueError):
         address = urlsplit(f"//{netloc}")
         if address.port is None or address.port:
             return address.hostname or ""
     return ""
-
-
-def _is_address(host: str) -> bool:
-    """Whether it is an IP address, which no other site can have as its name."""
-    with suppress(ValueError):
-        return bool(ip_address(host))
-    return False
 
 
 async def _error_response(request: Request, error: Exception) -> Response:

@@ -6,9 +6,12 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from heapq import merge
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
@@ -35,13 +38,30 @@ class BatchEncoder(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """A request that has had `spent` tokens, a text of it last at `served`."""
+    """A request that has had `spent` tokens, a text of it last at `served`.
+
+    Attributes:
+        queue: its texts that wait, the longest first.
+    """
 
     encoder: BatchEncoder
-    later: bool
     came: float
     served: float
     spent: int = 0
+    queue: list[_Waiting] = field(default_factory=list)
+
+    def place(self, longest: int) -> int:
+        """Where in the queue texts of up to that many tokens begin."""
+        return bisect_left(self.queue, -longest, key=lambda item: -item.tokens)
+
+    def texts(self, longest: int) -> Iterator[_Waiting]:
+        """The texts that wait, from those of up to that many tokens on."""
+        return islice(self.queue, self.place(longest), None)
+
+    def take(self, first: _Waiting, count: int) -> None:
+        """Take as many texts out of the queue, from the first of the length of `first` on."""
+        place = self.place(first.tokens)
+        del self.queue[place : place + count]
 
 
 @dataclass(slots=True, eq=False)
@@ -74,7 +94,7 @@ class Batcher:
     that have had more get every other batch at most. The longest texts go first, with others of
     about their length, so that little is padded, unless a request had no progress for `age`
     seconds. A text longer than a batch, or than about half a second, is read alone, in steps that
-    take as much time as the batches between them. Requests for `later` go when no others wait.
+    take as much time as the batches between them.
 
     The queue belongs to the event loop; only the model runs in the thread.
 
@@ -102,8 +122,8 @@ class Batcher:
         self.is_draining = False
         self.broken: Exception | None = None
         metrics.watch_queue(lambda: self.requests, lambda: self.tokens)
-        # The longest texts first.
-        self._queue: list[_Waiting] = []
+        # Those with texts that wait, as they came.
+        self._queue: dict[_Request, None] = {}
         self._reading: _Pass | None = None
         self._last_spent = 0
         self._passes: asyncio.Task[None] | None = None
@@ -118,27 +138,21 @@ class Batcher:
         return self._thread.submit(work)
 
     async def vectors(
-        self,
-        encoder: BatchEncoder,
-        texts: Sequence[Any],
-        lengths: Sequence[int],
-        *,
-        later: bool = False,
+        self, encoder: BatchEncoder, texts: Sequence[Any], lengths: Sequence[int]
     ) -> np.ndarray:
         """[texts, dimension]: the vectors of a request. Cancelled, its texts leave the queue.
 
-        The lengths are in tokens. With `later`, the request takes none of the others' room.
+        The lengths are in tokens.
         """
-        tokens = 0 if later else sum(lengths)
-        if not later:
-            self.refuse_if_full(tokens)
+        tokens = sum(lengths)
+        self.refuse_if_full(tokens)
         now = time.monotonic()
-        request = _Request(encoder, later, now, now)
+        request = _Request(encoder, now, now)
         future = asyncio.get_running_loop().create_future
         items = enumerate(zip(texts, lengths, strict=True))
         waiting = [_Waiting(request, place, *item, future()) for place, item in items]
-        self._queue += waiting
-        self._queue.sort(key=lambda item: item.tokens, reverse=True)
+        request.queue = sorted(waiting, key=lambda item: item.tokens, reverse=True)
+        self._queue[request] = None
         if self._passes is None or self._passes.done():
             self._passes = asyncio.create_task(self._run_passes())
         self.requests += 1
@@ -150,11 +164,7 @@ class Batcher:
             self.tokens -= tokens
             for item in waiting:
                 item.vector.cancel()
-            self._leave(request)
-
-    def _leave(self, request: _Request) -> None:
-        """Take a request's texts out of the queue."""
-        self._queue = [item for item in self._queue if item.request is not request]
+            self._queue.pop(request, None)
 
     def refuse_if_full(self, tokens: int) -> None:
         """Raise if that many tokens do not fit now, and say when to try again."""
@@ -184,50 +194,58 @@ class Batcher:
 
     def _take(self, longest: int) -> list[_Waiting]:
         """The next batch of texts up to a length; empty if no request is to have one now."""
-        short = [item for item in self._queue if item.tokens <= longest]
-        queue = [item for item in short if not item.request.later]
-        if not queue and (self._reading is None or self._reading.batch[0].request.later):
-            queue = short
-        if not queue:
+        requests = [request for request in self._queue if request.queue[-1].tokens <= longest]
+        if not requests:
             return []
         now = time.monotonic()
-        requests = {item.request for item in queue}
-        most = min(request.spent for request in requests) + self.budget
-        group = {request for request in requests if request.spent <= most}
-        large = requests - group
-        if large and self._last_spent <= most and now - _oldest(large).served > self.age:
-            group = large
+        group, others = self._groups(requests, now)
         leaders = group
         if now - _oldest(group).served > self.age:
-            leaders = {_oldest(group)}
-        start = next(place for place, item in enumerate(queue) if item.request in leaders)
-        leader = queue[start].request
-        self._last_spent = leader.spent
-        rest = [item for item in queue[start:] if item.request.encoder is leader.encoder]
-        batch = [item for item in rest if item.request in group]
+            leaders = [_oldest(group)]
+        first = max(
+            (next(request.texts(longest)) for request in leaders), key=lambda item: item.tokens
+        )
+        encoder = first.request.encoder
+        self._last_spent = first.request.spent
+        width = max(1, first.tokens)
+        fitting = _longest_first(group, encoder, first.tokens)
+        batch = list(islice(fitting, max(1, self.size // width)))
         size = best_size([item.tokens for item in batch], self.size, self.pass_tokens)
         # Up to the fixed cost of a pass, texts of other requests hardly make it longer.
-        free = min(self.pass_tokens, self.budget) // max(1, rest[0].tokens) - size
-        others = (item for item in rest if item.request not in group)
-        batch = [*batch[:size], *islice(others, max(0, free))]
+        free = max(0, min(self.pass_tokens, self.budget) // width - size)
+        more = _longest_first(others, encoder, first.tokens)
+        batch = [*batch[:size], *islice(more, free)]
         self._start(batch, now)
         return batch
 
+    def _groups(
+        self, requests: list[_Request], now: float
+    ) -> tuple[list[_Request], list[_Request]]:
+        """Those whose turn it is, by the tokens they have had, and the others."""
+        most = min(request.spent for request in requests) + self.budget
+        small = [request for request in requests if request.spent <= most]
+        large = [request for request in requests if request.spent > most]
+        if large and self._last_spent <= most and now - _oldest(large).served > self.age:
+            return large, small
+        return small, large
+
     def _take_long(self) -> _Pass | None:
         """The text that is to be read in steps next: of the request with the fewest tokens."""
-        long = [item for item in self._queue if item.tokens > self.budget]
+        longest = (request.queue[0] for request in self._queue)
+        long = [item for item in longest if item.tokens > self.budget]
         if not long:
             return None
-        item = min(long, key=lambda item: (item.request.later, item.request.spent))
-        if item.request.later and not all(item.request.later for item in self._queue):
-            return None
+        item = min(long, key=lambda item: (item.request.spent, -item.tokens))
         self._start([item], time.monotonic())
         return _Pass([item])
 
     def _start(self, batch: Sequence[_Waiting], now: float) -> None:
         """Take texts out of the queue, and note that for their requests."""
-        taken = set(batch)
-        self._queue = [item for item in self._queue if item not in taken]
+        firsts = {item.request: item for item in reversed(batch)}
+        for request, count in Counter(item.request for item in batch).items():
+            request.take(firsts[request], count)
+            if not request.queue:
+                self._queue.pop(request, None)
         for item in batch:
             request = item.request
             if request.served == request.came:
@@ -308,11 +326,19 @@ class Batcher:
         for item in batch:
             message = f"The model failed on 'input[{item.place}]', of {item.tokens:,} tokens: "
             item.vector.set_exception(failed(message + reason, code))
-            self._leave(item.request)
+            self._queue.pop(item.request, None)
 
 
 def _oldest(requests: Iterable[_Request]) -> _Request:
     return min(requests, key=lambda request: request.served)
+
+
+def _longest_first(
+    requests: Iterable[_Request], encoder: BatchEncoder, longest: int
+) -> Iterator[_Waiting]:
+    """The texts of up to `longest` tokens that wait for an encoder."""
+    texts = [request.texts(longest) for request in requests if request.encoder is encoder]
+    return merge(*texts, key=lambda item: item.tokens, reverse=True)
 
 
 def best_size(lengths: Sequence[int], budget: int, pass_tokens: int) -> int:

@@ -17,8 +17,6 @@ class Limits:
         max_request_tokens: most tokens in a request.
         max_request_bytes: most bytes in a request. By default 16 per token, at least 1 MB.
         max_queue_tokens: most tokens in the queue; further requests get 429.
-        max_bytes_at_once: most bytes of all requests together; further ones get 503. By default 8
-            times max_request_bytes.
     """
 
     max_batch_tokens: int | None = None
@@ -26,7 +24,6 @@ class Limits:
     max_request_tokens: int = 300_000
     max_request_bytes: int | None = None
     max_queue_tokens: int = 1_000_000
-    max_bytes_at_once: int | None = None
 
     def __post_init__(self) -> None:
         for limit in fields(self):
@@ -37,7 +34,3 @@ class Limits:
     @property
     def body_bytes(self) -> int:
         return self.max_request_bytes or max(16 * self.max_request_tokens, 10**6)
-
-    @property
-    def all_bytes(self) -> int:
-        return self.max_bytes_at_once or 8 * self.body_bytes

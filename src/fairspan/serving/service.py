@@ -7,9 +7,8 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
-from functools import partial
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -22,7 +21,6 @@ from fairspan.encoding.direct import DirectEncoder, ReadText, usable
 from fairspan.errors import FairspanError, first_line
 from fairspan.model.transformer import calibrated_transformers
 from fairspan.serving.batcher import Batcher
-from fairspan.serving.fitting import most_tokens
 from fairspan.serving.limits import Limits
 from fairspan.serving.metrics import Metrics
 from fairspan.serving.protocol import (
@@ -44,6 +42,24 @@ _SHORT = 4096
 _LARGE = 65_536
 # More than a token has in any language. A text with more of them in the window is not tokenised.
 _TOKEN_CHARACTERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """An encoder, and what it reads of a text without content."""
+
+    encoder: DirectEncoder
+    nothing: ReadText
+
+    @classmethod
+    def of(cls, encoder: DirectEncoder) -> _Reader:
+        return cls(encoder, *encoder.read([""]))
+
+    def is_empty(self, text: ReadText) -> bool:
+        """Whether a text has special tokens only."""
+        if text.ids is None or self.nothing.ids is None:
+            return text.length == self.nothing.length
+        return np.array_equal(text.ids, self.nothing.ids)
 
 
 class Service:
@@ -69,21 +85,23 @@ class Service:
         self.truncate = truncate
         self.metrics = Metrics()
         self.names = Names(tuple(dict.fromkeys([name, *aliases])), tuple(model.prompts or ()))
-        self._encoders: dict[tuple[Side, str | None], DirectEncoder] = {}
-        # What an encoder reads of a text without content.
-        self._nothing: dict[DirectEncoder, ReadText] = {}
         try:
-            self._sides = {side: self._encoder(side, None) for side in SIDES}
+            self._sides = {side: _Reader.of(DirectEncoder(model, side)) for side in SIDES}
         except RuntimeError as error:
             message = f"{name} does not embed even a short text: {first_line(error)}"
             raise FairspanError(message) from None
+        self._prompted: dict[tuple[Side, str], Future[_Reader]] = {}
         self.can_be_cut = force_dimensions or was_trained_for_cutting(model)
         budget = self.limits.max_batch_tokens or (4096 if model.device.type == "cpu" else 16384)
         self.batcher = Batcher(self.metrics, budget=budget, room=self.limits.max_queue_tokens)
         # One thread, so that large requests leave a core to short ones, and use little memory.
         self._large = ThreadPoolExecutor(1, "large")
         self.batcher.submit(self._warm_up).result()
-        self.batcher.submit(self._check_longest).result()
+
+    def close(self) -> None:
+        """Take no more; what is under way is finished."""
+        self.batcher.close()
+        self._large.shutdown(wait=False, cancel_futures=True)
 
     @property
     def state(self) -> str:
@@ -96,23 +114,21 @@ class Service:
         """What is served, and how."""
         calibrated = calibrated_transformers(self.model)
         calibration = next((module.calibration for module in calibrated), None)
-        documents = self._sides["document"]
+        encoders = {side: reader.encoder for side, reader in self._sides.items()}
         limits = {name.removeprefix("max_"): most for name, most in asdict(self.limits).items()}
         limits["batch_tokens"] = self.batcher.budget
         limits["request_bytes"] = self.limits.body_bytes
-        limits["bytes_at_once"] = self.limits.all_bytes
         return {
             "model": self.names.names[0],
             "names": self.names.every,
             "calibration": calibration and calibration.to_dict(),
             "calibration_in_words": in_words(calibration) if calibration else "the plain model",
-            "max_seq_length": {side: encoder.window for side, encoder in self._sides.items()},
+            "max_seq_length": {side: encoder.window for side, encoder in encoders.items()},
             "too_long": "truncate" if self.truncate else "refuse",
-            "dimension": documents.dimension,
+            "dimension": encoders["document"].dimension,
             "dimensions_can_be_cut": self.can_be_cut,
-            "prompts": {side: encoder.prompt for side, encoder in self._sides.items()},
+            "prompts": {side: encoder.prompt for side, encoder in encoders.items()},
             "prompt_names": list(self.names.prompts),
-            "takes_token_ids": documents.takes_ids,
             "limits": limits,
             "device": str(self.model.device),
             "dtype": str(self.model.dtype).removeprefix("torch."),
@@ -122,17 +138,11 @@ class Service:
     async def embed(self, request: EmbeddingRequest) -> tuple[np.ndarray, int, list[int]]:
         """[texts, dimension], the tokens read, and which texts were cut."""
         self._check_dimensions(request.dimensions)
-        name = request.prompt_name
-        prompt = None if name is None else self.model.prompts[name]
-        encoder = self._encoders.get((request.side, prompt))
-        if encoder is None:
-            # Making one runs the model.
-            making = self.batcher.submit(partial(self._encoder, request.side, prompt))
-            encoder = await asyncio.wrap_future(making)
-        texts = await self._read(encoder, request.inputs)
+        reader = await self._reader(request.side, request.prompt_name)
+        texts = await self._read(reader, request.inputs)
         lengths = [text.read for text in texts]
         truncated = [index for index, text in enumerate(texts) if text.cut]
-        vectors = await self.batcher.vectors(encoder, texts, lengths)
+        vectors = await self.batcher.vectors(reader.encoder, texts, lengths)
         self.metrics.truncated.inc(len(truncated))
         checked = await self.in_turn(vectors.size, self._checked, vectors, request.dimensions)
         return checked, sum(lengths), truncated
@@ -145,19 +155,33 @@ class Service:
             return await asyncio.to_thread(work, *arguments)
         return await asyncio.wrap_future(self._large.submit(work, *arguments))
 
-    async def _read(self, encoder: DirectEncoder, inputs: Sequence[Any]) -> list[ReadText]:
+    async def _reader(self, side: Side, prompt_name: str | None) -> _Reader:
+        """The reader of a side with one of the model's prompts, or with the side's own."""
+        if prompt_name is None:
+            return self._sides[side]
+        making = self._prompted.get((side, prompt_name))
+        if making is None or (making.done() and making.exception() is not None):
+            encoder = self._sides[side].encoder
+            prompt = self.model.prompts[prompt_name]
+            # Making one runs the model.
+            making = self.batcher.submit(lambda: _Reader.of(encoder.with_prompt(prompt)))
+            self._prompted[side, prompt_name] = making
+        # A client that leaves does not cancel what others wait for.
+        return await asyncio.shield(asyncio.wrap_future(making))
+
+    async def _read(self, reader: _Reader, inputs: Sequence[str]) -> list[ReadText]:
         """The texts as the model reads them, a part at a time, up to one that is refused."""
+        encoder = reader.encoder
         most = (encoder.window or self.limits.max_request_tokens) * _TOKEN_CHARACTERS
         longer = [index for index, item in enumerate(inputs) if len(item) > most]
         if longer and not (self.truncate and encoder.keeps_beginning):
             raise self._too_long(longer[0], f"{len(inputs[longer[0]]):,} characters", encoder)
         texts: list[ReadText] = []
         for part in _parts([item[:most] for item in inputs] if longer else inputs):
-            texts += await self.in_turn(sum(map(len, part)), _read, encoder, part)
+            texts += await self.in_turn(sum(map(len, part)), encoder.read, part)
             self._check_lengths(encoder, texts, len(inputs))
-        nothing = self._nothing[encoder]
         for index, text in enumerate(texts):
-            if text.length == nothing.length and _ids(text) == _ids(nothing):
+            if reader.is_empty(text):
                 raise empty(index, of=len(inputs))
         for index in longer:
             # With fewer tokens, what was left out might have been read.
@@ -190,17 +214,9 @@ class Service:
             "context_length_exceeded",
         )
 
-    def _encoder(self, side: Side, prompt: str | None) -> DirectEncoder:
-        """The encoder of a side and a prompt, None for the side's own."""
-        if (side, prompt) not in self._encoders:
-            encoder = DirectEncoder(self.model, side, prompt=prompt)
-            self._encoders |= {(side, prompt): encoder, (side, encoder.prompt): encoder}
-            (self._nothing[encoder],) = encoder.read([""])
-        return self._encoders[side, prompt]
-
     def _check_dimensions(self, dimensions: int | None) -> None:
         """Raise unless vectors can be cut to that many dimensions."""
-        full = self._sides["document"].dimension
+        full = self._sides["document"].encoder.dimension
         if dimensions is None or dimensions == full:
             return
         if dimensions > full:
@@ -236,7 +252,7 @@ class Service:
     def _warm_up(self) -> None:
         """Run short texts and a full batch on each side, and measure the fixed cost of a pass."""
         budget = self.batcher.budget
-        for encoder in self._sides.values():
+        for encoder in (reader.encoder for reader in self._sides.values()):
             words = "a " * min(encoder.window or 512, budget)
             long, short = encoder.read([words, "a few words"])
             full = [long] * max(1, budget // max(1, long.read))
@@ -247,20 +263,6 @@ class Service:
         per_token = max(seconds - least, 1e-9) / max(tokens - short.read, 1)
         self.batcher.pass_tokens = int(min(max(least / per_token - short.read, 0), budget))
         self.batcher.speed = tokens / seconds
-
-    def _check_longest(self) -> None:
-        """Lower the limit of a request to the longest text that fits into memory, and log it."""
-        encoder = self._sides["document"]
-        allowed = self.limits.max_request_tokens
-        longest = min(allowed, encoder.window or allowed)
-        fitting = most_tokens(encoder, longest, min(longest, self.batcher.budget))
-        if fitting < longest:
-            self.limits = replace(self.limits, max_request_tokens=fitting)
-            _log.warning(
-                "a text of %s tokens does not fit into memory: max_request_tokens is now %s",
-                f"{longest:,}",
-                f"{fitting:,}",
-            )
 
 
 def was_trained_for_cutting(model: SentenceTransformer) -> bool:
@@ -286,8 +288,8 @@ def _seconds(encoder: DirectEncoder, batch: list[ReadText]) -> float:
     return time.perf_counter() - start
 
 
-def _parts(inputs: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """The inputs in parts of about `_LARGE` characters or ids."""
+def _parts(inputs: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The inputs in parts of about `_LARGE` characters."""
     start = 0
     size = 0
     for end, item in enumerate(inputs, start=1):
@@ -296,17 +298,3 @@ def _parts(inputs: Sequence[Any]) -> Iterator[Sequence[Any]]:
             yield inputs[start:end]
             start = end
             size = 0
-
-
-def _ids(text: ReadText) -> list[int] | None:
-    return None if text.ids is None else text.ids.tolist()
-
-
-def _read(encoder: DirectEncoder, inputs: Sequence[Any]) -> list[ReadText]:
-    """Texts, or texts given by their token ids, as the model reads them."""
-    if isinstance(inputs[0], str):
-        return encoder.read(inputs)
-    try:
-        return [encoder.read_ids(ids) for ids in inputs]
-    except FairspanError as error:
-        raise wrong("input", f"'input': {error}", "invalid_token") from None

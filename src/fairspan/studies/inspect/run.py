@@ -82,24 +82,19 @@ def inspect(
         treated = [subject.under(treatment, lasting=False) for treatment in chosen]
         shown.start(len(chosen) * sum(subject.counter.count_whole(texts)))
         try:
-            return look_through(marked, subject, treated, embedder.embed, name, retention=True)
+            return _look_through(marked, subject, treated, embedder.embed, name)
         finally:
             shown.stop()
 
 
-def look_through(
+def _look_through(
     marked: MarkedText,
     subject: Subject,
     treated: Sequence[Treated],
     embed: Embed,
     name: str,
-    *,
-    retention: bool = False,
 ) -> Inspection:
-    """What `inspect` finds, of a model that is loaded and treated.
-
-    For `retention` the model reads the document once more.
-    """
+    """What `inspect` finds, of a model that is loaded and treated."""
     counter = subject.counter
     (length,) = counter.count_whole([marked.text])
     spans = tuple((piece.start, piece.end) for piece in marked.pieces)
@@ -120,7 +115,7 @@ def look_through(
         cosines = tuple(representation(whole, alone).tolist())
         treatment = item.treatment.name
         retained: tuple[float, ...] = ()
-        if retention and not unseen and _takes_means(item.model):
+        if not unseen and _takes_means(item.model):
             try:
                 [(_, inside)] = item.documents.with_spans([replace(document, spans=spans)])
                 retained = tuple(cosines_of_pairs(inside, alone).tolist())

@@ -185,16 +185,13 @@ def _table(inspection: Inspection, readings: pl.DataFrame) -> Table:
 
 def inspection_page(inspection: Inspection) -> str:
     """The whole page, which needs nothing but itself."""
-    pieces = page_pieces(inspection)
-    return render("inspection.html", styles=("inspection.css",), packages=(PACKAGE,), **pieces)
-
-
-def page_pieces(inspection: Inspection) -> dict[str, Any]:
-    """What templates draw with; `top` is the longest bar of all treatments."""
     shares = [share for reading in inspection.readings for share in reading.share if share]
-    return {
-        "inspection": inspection,
-        "view": inspection.view,
-        "model": model_name(inspection.model),
-        "top": max([inspection.readings[0].fair, *shares]),
-    }
+    return render(
+        "inspection.html",
+        styles=("inspection.css",),
+        package=PACKAGE,
+        inspection=inspection,
+        view=inspection.view,
+        model=model_name(inspection.model),
+        top=max([inspection.readings[0].fair, *shares]),  # the longest bar of all treatments
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -56,11 +57,9 @@ def vector(text: Text) -> list[float]:
     return [float(text.read), float(hash(text.name) % 1000)]
 
 
-def ask(
-    batcher: Batcher, model: Model, *texts: Text, later: bool = False
-) -> asyncio.Task[np.ndarray]:
+def ask(batcher: Batcher, model: Model, *texts: Text) -> asyncio.Task[np.ndarray]:
     lengths = [text.read for text in texts]
-    return asyncio.ensure_future(batcher.vectors(model, texts, lengths, later=later))
+    return asyncio.ensure_future(batcher.vectors(model, texts, lengths))
 
 
 def make(**options: Any) -> Batcher:
@@ -257,22 +256,25 @@ async def test_a_cancelled_request_leaves_its_batch() -> None:
 
 
 @in_a_loop
-async def test_what_is_for_later_waits_for_all_others_and_takes_none_of_their_room() -> None:
-    """Also for those that come while it waits, and after each of its own batches."""
+async def test_a_batch_is_taken_without_a_walk_through_the_queue() -> None:
+    """The event loop has other work: of 200,000 waiting texts few are looked at."""
     model = Model()
-    async with held(model, budget=100, room=150, age=0.0) as batcher:
-        later = ask(batcher, model, Text(100, "a"), Text(90, "b"), later=True)
-        await asyncio.sleep(0.001)
-        waiting = [ask(batcher, model, Text(10, "short"))]
+    async with held(model, room=10**9, pass_tokens=32) as batcher:
+        lengths = [5 + n % 40 for n in range(2000)]
+        waiting = [ask(batcher, model, *map(Text, lengths)) for _ in range(100)]
         await asyncio.sleep(0)
-        assert batcher.tokens == 1 + 10
-        later.add_done_callback(lambda task: model.batches.append(["done"]))
-        model.during["a"] = lambda: waiting.append(ask(batcher, model, Text(100, "long")))
+        taken = []
+        for _ in range(5):
+            start = time.perf_counter()
+            taken.append((len(batcher._take(1000)), time.perf_counter() - start))
+        # 1,000 tokens of the longest texts, which have 44.
+        assert [count for count, _ in taken] == [22] * 5
+        # 60 to 70 ms if every text is looked at, and 1 otherwise.
+        assert min(seconds for _, seconds in taken) < 0.015
+        for task in waiting:
+            task.cancel()
+        await asyncio.wait(waiting)
         model.go.set()
-        found = await later
-        np.testing.assert_array_equal(found, [vector(Text(100, "a")), vector(Text(90, "b"))])
-        await asyncio.gather(*waiting)
-        assert model.batches[1:] == [["short"], ["a"], ["long"], ["b"], ["done"]]
 
 
 @in_a_loop

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from select import select
 from typing import Any
 
 import pytest
@@ -152,101 +151,69 @@ def test_a_client_that_leaves_is_forgotten(server: Server) -> None:
     server.is_well()
 
 
-@pytest.mark.parametrize("size", [1_500_000, 10**12])
-def test_a_huge_body_is_refused(server: Server, size: int) -> None:
-    """One that is a little too large is read first, so that the client is there for the reply."""
+@pytest.mark.parametrize("sent", [0, 1_500_000, 45_000_000])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_huge_body_is_refused(server: Server, sent: int, chunked: bool) -> None:
+    """Also while the client is still sending: the connection is not reset before the reply."""
+    head = HEAD + b"Content-Length: %d\r\n\r\n" % (sent or 10**12)
+    body = b"x" * sent
+    if chunked:
+        head = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+        body = b"%x\r\n%s\r\n0\r\n\r\n" % (sent or 10**7, b"x" * (sent or 2 * 10**6))
     with server.connect() as connection:
-        connection.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % size)
-        if size < 10**9:
-            connection.sendall(b"x" * size)
-        assert read_all(connection).startswith(b"HTTP/1.1 413")
+        connection.sendall(head + body)
+        assert connection.recv(100).startswith(b"HTTP/1.1 413")
     server.is_well()
 
 
-def test_pages_of_other_ports_are_refused(server: Server) -> None:
-    for port, status in ((f":{server.port}", 200), (":9", 403), ("", 403)):
-        assert server.ask("w1", Origin=f"http://127.0.0.1{port}")[0] == status
-
-
-def test_all_bodies_together_are_bounded(server: Server) -> None:
-    """Eight of the largest: of 20 unfinished ones some are refused, and short requests are not."""
-    held = [server.connect() for _ in range(20)]
+def test_unfinished_bodies_do_not_keep_short_requests_out(server: Server) -> None:
+    held = [server.connect() for _ in range(60)]
     for connection in held:
         connection.sendall(HEAD + b"Content-Length: 1000000\r\n\r\n" + b" " * 900_000)
     server.is_well()
-    time.sleep(0.2)
-    refused, _, _ = select(held, [], [], SOON)
-    replies = [connection.recv(1000) for connection in refused]
     for connection in held:
         connection.close()
-    assert 10 <= len(replies) < 20
-    for reply in replies:
-        assert reply.startswith(b"HTTP/1.1 503")
-        assert b"\r\nretry-after: 5\r\n" in reply
-    for _ in range(10):
-        # Received, and longer than what the model reads.
-        assert server.ask("w1" + " " * 900_000)[0] == 400
+    # Received, and longer than what the model reads.
+    assert server.ask("w1" + " " * 900_000)[0] == 400
 
 
 GET = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
 
 @pytest.mark.parametrize(
-    ("sent", "status"),
+    "sent",
     [
-        (GET + b"a: " + b"x" * 70_000, 431),
-        (GET + b"a: " + b"x" * 70_000 + b"\r\n\r\n", 431),
-        (GET + b"a: b\r\n" * 12_000, 431),
-        (GET + b"a:\r\n" * 20_000 + b"\r\n", 431),
-        (GET + b"a:\r\n" * 100 + b"\r\n", 431),
-        (GET.replace(b"health", b"x" * 70_000) + b"\r\n", 431),
-        (b"GARBAGE\r\n\r\n", 400),
-        (GET + b"a b: c\r\n\r\n", 400),
-        (HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}", 400),
-        (HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+        GET + b"a: " + b"x" * 300_000,
+        GET + b"a: b\r\n" * 50_000,
+        b"GARBAGE\r\n\r\n",
+        GET + b"a b: c\r\n\r\n",
+        HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
     ],
 )
-def test_what_is_no_request_has_the_form_of_all_errors(
-    server: Server, sent: bytes, status: int
-) -> None:
-    with server.connect() as connection:
+def test_what_is_no_request(server: Server, sent: bytes) -> None:
+    """Heads without end, and what is not HTTP."""
+    with server.connect() as connection, suppress(ConnectionError):
         connection.sendall(sent)
-        head, _, body = read_all(connection).partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 %d" % status)
-    assert set(json.loads(body)["error"]) == {"message", "type", "param", "code"}
+        assert connection.recv(100).startswith(b"HTTP/1.1 400")
     server.is_well()
 
 
 def test_a_body_that_ends_halfway_is_no_error_of_the_server(server: Server) -> None:
-    for path in (b"/v1/embeddings", b"/page/inspect"):
-        with server.connect() as connection:
-            connection.sendall(
-                HEAD.replace(b"/v1/embeddings", path) + b'Content-Length: 100\r\n\r\n{"na'
-            )
-            time.sleep(0.2)
+    with server.connect() as connection:
+        connection.sendall(HEAD + b'Content-Length: 100\r\n\r\n{"na')
+        time.sleep(0.2)
     server.is_well()
     assert "Traceback" not in server.process.stderr.read_text()
 
 
-def test_sockets_without_a_request_are_closed(commands: Commands, model: Path) -> None:
-    """Nothing, half a head, an empty line after a reply, half a body: closed, here after 1 s."""
-    short = "import fairspan.serving.app as app, fairspan.serving.server as one\n"
-    short += "app._PART_SECONDS = one.HEAD_SECONDS = 1.0\n"
-    with serving(commands, model, "--no-page", before=short) as server:
+def test_a_body_that_does_not_arrive(commands: Commands, model: Path) -> None:
+    """Here within a second."""
+    short = "import fairspan.serving.app as app; app._BODY_SECONDS = 1.0\n"
+    with serving(commands, model, before=short) as server, server.connect() as connection:
         assert server.get("/")[0] == 404
-        answered = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-        cases = [b"", b"GET / HT", answered, request_bytes("w1")[:-3]]
-        held = [server.connect() for _ in cases]
-        for connection, sent in zip(held, cases, strict=True):
-            connection.sendall(sent)
-        start = time.monotonic()
-        time.sleep(0.3)
-        held[2].sendall(b"\r\n")
-        replies = [read_all(connection)[:12] for connection in held]
-        assert time.monotonic() - start < 10
-        assert replies == [b"", b"", b"HTTP/1.1 200", b"HTTP/1.1 408"]
-        for connection in held:
-            connection.close()
+        connection.sendall(request_bytes("w1")[:-3])
+        assert read_all(connection).startswith(b"HTTP/1.1 408")
 
 
 def test_the_key_from_the_environment(commands: Commands, model: Path) -> None:

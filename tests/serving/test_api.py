@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +15,6 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
-import torch
 from sentence_transformers import SentenceTransformer
 from tokenizers.normalizers import BertNormalizer
 
@@ -23,11 +24,8 @@ from fairspan.serving.limits import Limits
 from tests.tiny import words
 
 pytest.importorskip("starlette", reason="needs fairspan[serve]")
-from starlette.responses import PlainTextResponse
-from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from fairspan.serving import fitting
 from fairspan.serving.app import make_app
 from fairspan.serving.service import Service
 
@@ -54,12 +52,11 @@ def serving(
     model: Model,
     *,
     key: str | None = None,
-    routes: Any = (),
     allowed_hosts: Any = None,
     **options: Any,
 ) -> Iterator[Any]:
     service = Service(model, **{"name": "tiny", "limits": Limits(max_batch_tokens=512), **options})
-    app = make_app(service, key=key, routes=routes, allowed_hosts=allowed_hosts)
+    app = make_app(service, key=key, allowed_hosts=allowed_hosts)
     with TestClient(app, base_url="http://localhost") as client:
         yield client
 
@@ -111,12 +108,17 @@ def test_a_list_of_texts(client: Any, model: Model) -> None:
     assert body == {"object": "list", "model": "tiny", "usage": usage}
 
 
-def test_one_text_and_token_ids(client: Any, model: Model) -> None:
+def test_one_text(client: Any, model: Model) -> None:
     expected = model.encode_document(["w1 w2 w3"])
-    whole = model.tokenizer("w1 w2 w3")["input_ids"]
-    for given in ("w1 w2 w3", ["w1 w2 w3"], whole, whole[1:-1], [whole]):
+    for given in ("w1 w2 w3", ["w1 w2 w3"]):
         np.testing.assert_allclose(vectors_of(ask(client, given)), expected, **ROUNDING)
-    assert len(vectors_of(ask(client, [[5, 6], [7]]))) == 2
+
+
+@pytest.mark.parametrize("ids", [[5, 6], [[5, 6], [7]], [[100_000]]])
+def test_token_ids_are_refused(client: Any, ids: Any) -> None:
+    """OpenAI's clients send those of tiktoken, which would be other words."""
+    said = "LangChain's OpenAIEmbeddings does with check_embedding_ctx_length=False"
+    refused(ask(client, ids), 400, said, "input", "token_ids_not_supported")
 
 
 def test_base64_holds_the_same_numbers(client: Any) -> None:
@@ -156,23 +158,22 @@ def test_a_prompt_by_its_name(client: Any, model: Model) -> None:
     np.testing.assert_allclose(found, expected, **ROUNDING)
 
 
-NO_INPUT = [None, 5, {"text": "w1"}, ["w1", 5], [5, "w1"], [[5], "w1"], [True]]
-# 0 and 2 stand around every text of the tiny model.
-EMPTY = ["", [], [""], " \t\u00a0", "\0\0", "\u200b\ufeff", [0, 2], [[0, 2]], [[]]]
-SECOND_EMPTY = [["w1", ""], ["w1", "\u200b"], [[5], []], [[5], [0, 2]]]
+NO_INPUT = [None, 5, {"text": "w1"}, ["w1", 5], [[]], [["w1"]], [True]]
+EMPTY = ["", [], [""], " \t\u00a0", "\0\0", "\u200b\ufeff"]
+SECOND_EMPTY = [["w1", ""], ["w1", "\u200b"]]
 BAD_VALUES: list[tuple[str, Any, str]] = [
-    *(("input", value, "must be a string, a list of strings, a list of") for value in NO_INPUT),
+    *(("input", value, "must be a string or a list of strings") for value in NO_INPUT),
     *(("input", value, "'input' is empty: it gives the model no token") for value in EMPTY),
     *(("input", value, "'input[1]' is empty: it gives") for value in SECOND_EMPTY),
     ("encoding_format", "int8", "'float' or 'base64', got 'int8'"),
+    ("encoding_format", {}, "'float' or 'base64', got {}"),
+    ("encoding_format", "", "'float' or 'base64', got ''"),
     ("dimensions", "8", "at least 1, got '8'"),
     ("dimensions", 1000, "more than the 64 of the vectors"),
     ("input_type", "title", "search_document, got 'title'"),
     ("prompt_name", "s2s", "query, document, clustering, got 's2s'"),
 ]
 OTHER_MISTAKES: list[tuple[dict[str, Any], str, str | None, str]] = [
-    ({"input": [[5, 95]]}, "95 is not in the model's vocabulary of 95", "input", "invalid_token"),
-    ({"input": [10**30]}, "token id 1000000", "input", "invalid_token"),
     ({"input": "w1 \ud800"}, "not JSON in UTF-8", None, "invalid_json"),
     ({"dimensions": 8}, "not known to be trained", "dimensions", "unsupported_value"),
     (
@@ -222,19 +223,13 @@ def test_a_long_name_is_not_repeated(client: Any, field: str) -> None:
         ({}, 200),
         ({"Host": "127.0.0.1:80"}, 200),
         ({"Host": "[::1]:80"}, 200),
-        ({"Host": "Embed.example", "Origin": "https://embed.example"}, 200),
-        ({"Origin": "http://localhost"}, 200),
-        ({"Origin": "https://embed.example"}, 200),
-        ({"Host": "127.0.0.1:80", "Origin": "http://127.0.0.1:9999"}, 403),
-        ({"Origin": "http://embed.example:9999"}, 403),
+        ({"Host": "Embed.example"}, 200),
+        ({"Host": "embed.example:8443"}, 200),
+        ({"Host": "192.168.1.5"}, 200),
         ({"Host": "127.0.0.1:80,evil.example"}, 403),
         ({"Host": "evil.example"}, 403),
         ({"Host": "localhost.evil.example"}, 403),
         ({"Host": "["}, 403),
-        *(
-            ({"Origin": origin}, 403)
-            for origin in ("http://evil.example", "http://localhost:81", "null", "http://[")
-        ),
         *(
             ({"Content-Type": kind}, 415)
             for kind in ("", "text/plain", "application/x-www-form-urlencoded")
@@ -246,8 +241,12 @@ def test_a_long_name_is_not_repeated(client: Any, field: str) -> None:
 def test_pages_of_other_sites_are_refused(
     model: Model, headers: dict[str, str], status: int
 ) -> None:
-    """By DNS rebinding, a page has its own name for the server; else origin or type tell."""
-    with serving(model, allowed_hosts=["embed.example", "127.0.0.1:80"]) as client:
+    """By DNS rebinding, a page has its own name for the server; else browsers ask first."""
+    with serving(model, allowed_hosts=["embed.example"]) as client:
+        asking = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
+        asked = client.options("/v1/embeddings", headers=asking)
+        assert asked.status_code == 405
+        assert not any("access-control" in name for name in asked.headers)
         reply = post(client, json.dumps({"input": "w1"}), **headers)
         assert reply.status_code == status, reply.text
         assert status == 200 or set(reply.json()["error"]) == {"message", "type", "param", "code"}
@@ -290,22 +289,20 @@ def test_long_texts_are_not_tokenised_whole(
         assert most < 2 * 65_536
 
 
-LONG_NUMBER = b'{"input": ' + b"1" * 5000 + b"}"
 LONE = '{"input": "w1", "user": "\ud800"}'
-SURROGATES = [LONE.encode(form, "surrogatepass") for form in ("utf-8", "utf-16-le", "utf-32-be")]
-ESCAPED = [LONE.replace("\ud800", "\\uD800").encode(form) for form in ("utf-8", "utf-16")]
-NO_JSON = [b"", b"{", b"nonsense", b"\xff\xfe", b"[" * 10**5, LONG_NUMBER, b'"input"', b"[]"]
+SURROGATES = [LONE.encode("utf-8", "surrogatepass"), LONE.replace("\ud800", "\\uD800").encode()]
+UTF_16 = '{"input": "w1"}'.encode("utf-16")
+NO_JSON = [b"", b"{", b"nonsense", b"\xff\xfe", b"[" * 10**5, b'"input"', b"[]", UTF_16]
 
 
-@pytest.mark.parametrize("body", [*NO_JSON, *SURROGATES, *ESCAPED])
+@pytest.mark.parametrize("body", [*NO_JSON, *SURROGATES])
 def test_what_is_no_request(client: Any, body: bytes) -> None:
     refused(post(client, body), 400, "The body", None, "invalid_json")
 
 
 def test_surrogates_in_pairs_are_a_character(client: Any) -> None:
     body = '{"input": "w1 \\ud83d\\ude00", "user": "\U0001f600"}'
-    for form in ("utf-8-sig", "utf-16"):
-        assert len(vectors_of(post(client, body.encode(form)))) == 1
+    assert len(vectors_of(post(client, body.encode()))) == 1
 
 
 def test_dimensions_of_a_model_that_says_so(make_tiny: MakeTiny, tmp_path: Path) -> None:
@@ -390,6 +387,42 @@ def test_vectors_that_are_none(model: Model, monkeypatch: Patch, value: float) -
         assert "fairspan_unusable_vectors_total 1.0" in client.get("/metrics").text
 
 
+def test_a_new_prompt_under_a_steady_stream(model: Model, monkeypatch: Patch) -> None:
+    """Making its encoder takes long; requests that come meanwhile wait for it."""
+    read = DirectEncoder.read
+
+    def slow(self: DirectEncoder, texts: Any) -> Any:
+        if texts == [""]:
+            time.sleep(0.5)
+        return read(self, texts)
+
+    def later(delay: float) -> int:
+        time.sleep(delay)
+        return int(ask(client, "w3 w4", prompt_name="clustering").status_code)
+
+    with serving(model) as client, ThreadPoolExecutor(8) as pool:
+        monkeypatch.setattr(DirectEncoder, "read", slow)
+        assert list(pool.map(later, np.arange(8) * 0.1)) == [200] * 8
+
+
+def test_a_prompt_needs_no_tokenizer_of_its_own(model: Model, monkeypatch: Patch) -> None:
+    with serving(model) as client:
+        for name in ("fairspan.encoding.direct.copy_sharing_weights", "copy.deepcopy"):
+            monkeypatch.setattr(name, Mock(side_effect=AssertionError("a copy")))
+        assert ask(client, "w3 w4", prompt_name="clustering").status_code == 200
+
+
+def test_no_thread_is_left_when_the_app_ends(model: Model) -> None:
+    before = set(threading.enumerate())
+    with serving(model) as client:
+        assert ask(client, "w1 " * 50_000).status_code == 400
+        started = set(threading.enumerate()) - before
+        assert {thread.name.partition("_")[0] for thread in started} >= {"model", "large"}
+    for thread in started:
+        thread.join(10)
+        assert not thread.is_alive(), thread.name
+
+
 def test_each_of_many_gets_its_own(model: Model, client: Any) -> None:
     """Requests of both sides and of many lengths at once."""
     generator = np.random.default_rng(0)
@@ -427,20 +460,18 @@ def test_metrics_count(model: Model) -> None:
 
 
 def test_the_key(model: Model) -> None:
-    page = Route("/", lambda request: PlainTextResponse("page"))
-    with serving(model, key="secret", routes=[page, Route("/page/data", page.endpoint)]) as client:
-        for open_path in ("/", "/health"):
-            assert client.get(open_path).status_code in (200, 503)
+    with serving(model, key="secret") as client:
+        assert client.get("/health").status_code == 200
         api = ["/v1/models", "/v1/models/tiny", "/v1/embeddings", "/info", "/metrics"]
-        for path in (*api, "/page/data", "/nowhere"):
+        for path in (*api, "/", "/nowhere"):
             for sent in (None, "Bearer wrong", "secret", "ö"):
                 headers = {} if sent is None else {"Authorization": sent.encode()}
                 reply = client.get(path, headers=headers)
                 refused(reply, 401, "API key", None, "invalid_api_key")
                 assert reply.headers["WWW-Authenticate"] == "Bearer"
         for scheme in ("Bearer", "bearer"):
-            reply = client.get("/page/data", headers={"Authorization": f"{scheme} secret"})
-            assert (reply.status_code, reply.text) == (200, "page")
+            reply = client.get("/v1/models", headers={"Authorization": f"{scheme} secret"})
+            assert reply.status_code == 200
 
 
 def test_health_follows_the_service(model: Model) -> None:
@@ -455,57 +486,3 @@ def test_health_follows_the_service(model: Model) -> None:
         assert client.get("/health").json() == {"status": "ready"}
         service.batcher.broken = RuntimeError("CUDA error")
         assert client.get("/health").json() == {"status": "broken"}
-
-
-@pytest.mark.parametrize(("tokens_free", "limit"), [(None, 2000), (1250, 1000), (9, 512)])
-def test_a_limit_beyond_memory_is_lowered(
-    model: Model,
-    monkeypatch: Patch,
-    caplog: pytest.LogCaptureFixture,
-    tokens_free: int | None,
-    limit: int,
-) -> None:
-    """To four fifths of what is free, but a full batch; not where nothing is known."""
-    fair = calibrate(model, "tiles-16")
-    free = None if tokens_free is None else tokens_free * fair[0].token_bytes
-    monkeypatch.setattr(fitting, "free_bytes", lambda: free)
-    allowed = Limits(max_batch_tokens=512, max_request_tokens=2000)
-    with serving(fair, limits=allowed) as client:
-        assert client.get("/info").json()["limits"]["request_tokens"] == limit
-    lines = [record.getMessage() for record in caplog.records if record.name == "fairspan.serving"]
-    lowered = (
-        f"a text of 2,000 tokens does not fit into memory: max_request_tokens is now {limit:,}"
-    )
-    assert lines == ([] if limit == 2000 else [lowered])
-
-
-def test_on_a_gpu_the_longest_text_is_read() -> None:
-    """A fake, with memory for 700 tokens."""
-    encoder = Mock()
-    encoder.model.device.type = "cuda"
-    encoder.read = lambda texts: [len(text.split()) for text in texts]
-
-    def vectors(lengths: list[int]) -> None:
-        if max(lengths) > 700:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-
-    encoder.vectors = vectors
-    assert [fitting.most_tokens(encoder, longest, 512) for longest in (700, 1300, 2000)] == [
-        *(700, 650, 512)
-    ]
-
-
-def test_free_memory(tmp_path: Path) -> None:
-    """In a container what its limit leaves, with the files that the system may drop."""
-    assert fitting.free_bytes(tmp_path) is None
-    (tmp_path / "proc").mkdir()
-    (tmp_path / "proc/meminfo").write_text("MemTotal: 100 kB\nMemAvailable: 90 kB\n")
-    assert fitting.free_bytes(tmp_path) == 90 * 1024
-    group = tmp_path / "sys/fs/cgroup"
-    group.mkdir(parents=True)
-    (group / "memory.max").write_text("max\n")
-    assert fitting.free_bytes(tmp_path) == 90 * 1024
-    (group / "memory.max").write_text("50000\n")
-    (group / "memory.current").write_text("30000\n")
-    (group / "memory.stat").write_text("anon 1000\ninactive_file 10000\n")
-    assert fitting.free_bytes(tmp_path) == 30000
