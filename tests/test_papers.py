@@ -195,7 +195,7 @@ def test_the_other_commands_run(data: Path, run: Run) -> None:
     for command in COMMANDS:
         if command not in MEASURED:
             assert run(*command.small).ok
-    shown = ["figures/representation-profiles.pdf", "tables/representation-coefficients.tex"]
+    shown = ["figures/representation-profiles.pdf", "tables/representation-coefficients.csv"]
     for name in (*shown, "page.png", "page.html"):
         assert (data / name).exists()
 
