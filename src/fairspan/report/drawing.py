@@ -76,7 +76,8 @@ def figure_bytes(figure: alt.ConcatChart, kind: str = "svg") -> bytes:
     """A figure as PNG, SVG or PDF."""
     import vl_convert
 
-    specification = figure.to_json()
+    # Tests validate what is drawn, which takes as long as drawing it.
+    specification = figure.to_json(validate=False)
     if kind == "png":
         return bytes(vl_convert.vegalite_to_png(specification, _vega_lite(), scale=2))
     if kind == "pdf":
@@ -87,7 +88,7 @@ def figure_bytes(figure: alt.ConcatChart, kind: str = "svg") -> bytes:
 def page_chart(chart: Chart, *, titled: bool) -> dict[str, Any]:
     """The specification of a chart for a page, whose colours of text follow its theme."""
     figure = draw(chart).configure(**_house_style("currentColor", "system-ui, sans-serif"))
-    specification: dict[str, Any] = figure.to_dict()
+    specification: dict[str, Any] = figure.to_dict(validate=False)
     if not titled:
         del specification["title"]
     return specification
