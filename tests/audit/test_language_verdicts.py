@@ -15,7 +15,6 @@ from fairspan.cli.gate import fail_on_run, read_conditions
 from fairspan.errors import DesignError
 from fairspan.runs.log import RunLog
 from fairspan.studies.audit.rows import with_languages
-from fairspan.studies.logs import save_page
 from tests.report.example import printed
 from tests.simulated import Plan, simulated_log, simulated_rows
 from tests.test_corpus import write_folder
@@ -67,7 +66,7 @@ def test_a_favoured_language_is_biased_everywhere(tmp_path: Path, measure: str, 
     pairs = log.frame("languages")
     assert pairs.select("language", "against").unique().rows() == [("en", "de")]
     np.testing.assert_allclose(pairs["estimate"], [0.06, 0.0], atol=0.005)
-    page = save_page(log, tmp_path / "page.html").read_text("utf-8")
+    page = log.save_page(tmp_path / "page.html").read_text("utf-8")
     said = json.dumps(log.to_dict(), ensure_ascii=False, allow_nan=False)
     for words in (" ".join(printed(log.view).split()), page, said):
         assert f"more {done} than de" in words

@@ -11,7 +11,6 @@ import polars as pl
 import pytest
 
 from fairspan.runs.log import RunLog
-from fairspan.studies.logs import save_page
 from tests.report.example import printed
 from tests.simulated import Plan, simulated_log, simulated_rows
 
@@ -94,7 +93,7 @@ def test_everything_shown_of_mixed_plans_agrees(tmp_path: Path) -> None:
     ]
     log = simulated_log(tmp_path / "run", tables, ["plain", "paper"])
     text = shown(log)
-    page = save_page(log, tmp_path / "page.html").read_text("utf-8")
+    page = log.save_page(tmp_path / "page.html").read_text("utf-8")
     said = json.loads(json.dumps(log.to_dict(), allow_nan=False))
     for words in (text, page, json.dumps(said, ensure_ascii=False)):
         assert "less represented than position 2" in words
@@ -121,7 +120,7 @@ def test_two_segments_in_two_languages_are_not_compared(tmp_path: Path) -> None:
     assert row["sentence"] == "no two positions are compared"
     assert "no two positions are compared" in shown(log)
     json.dumps(log.to_dict(), allow_nan=False)
-    save_page(log, tmp_path / "page.html")
+    log.save_page(tmp_path / "page.html")
 
 
 # --- lengths
@@ -142,6 +141,6 @@ def test_lengths_that_do_not_vary_leave_the_other_answers(
     assert pair["estimate"] == pytest.approx(-0.16, abs=0.005)
     assert not pair["same_length"]
     reason = f"segment lengths {hardly} within a language, so the effect of length is not estimated"
-    page = save_page(log, tmp_path / "page.html").read_text("utf-8")
+    page = log.save_page(tmp_path / "page.html").read_text("utf-8")
     for words in (" ".join(log.to_dict()["notes"]), shown(log), page):
         assert reason in words

@@ -26,7 +26,7 @@ from fairspan.runs.header import FORMAT, Timings
 from fairspan.runs.log import RunLog
 from fairspan.runs.writer import LogWriter
 from fairspan.studies.audit.rows import SCHEMA
-from fairspan.studies.logs import changes, compare, read_log, save_page
+from fairspan.studies.logs import changes, compare, read_log
 from tests import length_studies, searches
 from tests.saying import said_by
 from tests.simulated import header, simulated_log, simulated_rows, with_entries
@@ -118,7 +118,7 @@ class Page(HTMLParser):
 
 
 def page_of(tmp_path: Path, log: RunLog, title: str | None = None) -> Page:
-    return Page(save_page(log, tmp_path / "page.html", title))
+    return Page(log.save_page(tmp_path / "page.html", title))
 
 
 # --- on disk
@@ -441,7 +441,7 @@ def test_pages_that_are_refused(logs: dict[str, RunLog], tmp_path: Path) -> None
 
     log = replace(logs["audit"], kind=replace(logs["audit"].kind, view=show))
     assert (
-        said_by(lambda: save_page(log, tmp_path / "page.pdf"))
+        said_by(lambda: log.save_page(tmp_path / "page.pdf"))
         == "a page is an .html file, got 'page.pdf'."
     )
     assert (

@@ -1,4 +1,4 @@
-"""`fairspan compare RUN [RUN]` and `fairspan report RUN [RUN…]`."""
+"""`fairspan compare RUN [RUN]` and `fairspan report RUN`."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def report(
     """
     from fairspan.report.files import require_figures, write_figures, write_tables
     from fairspan.report.render import require_page
-    from fairspan.studies.logs import read_log, save_page
+    from fairspan.studies.logs import read_log
 
     if figure_formats is not None and figures is None:
         raise DesignError("figure_formats would do nothing without figures: name a folder there.")
@@ -124,7 +124,7 @@ def report(
         log = read_log(run, **analysis)
         page = out or log.folder / "report.html"
         status.update("statistics and page")
-        written = {"page": [save_page(log, page, title)], "figures": [], "tables": []}
+        written = {"page": [log.save_page(page, title)], "figures": [], "tables": []}
         if figures is not None:
             status.update("figures")
             written["figures"] = write_figures(log.view, figures, formats)

@@ -23,7 +23,6 @@ HERE = "fairspan.report"
 def render(
     template: str,
     *,
-    scripts: Sequence[str] = (),
     styles: Sequence[str] = (),
     package: str = HERE,
     sources: Sequence[str] = (),
@@ -32,11 +31,11 @@ def render(
     """A whole page.
 
     Args:
-        template, scripts, styles: files in the assets of `package`, or of the report. Every page
-            also has the report's own script and style.
+        template, styles: files in the assets of `package`, or of the report. Every page also has
+            the report's own script and style.
         sources: further scripts as text.
     """
-    texts = [*(asset(name, package) for name in ("page.js", *scripts)), *sources]
+    texts = [asset("page.js"), *sources]
     return render_part(
         template,
         package,

@@ -132,10 +132,10 @@ class RunLog(Result):
             **{name: to_records(frame) for name, frame in self.view.frames.items()},
         }
 
-    def save_page(self, path: Path | str) -> Path:
+    def save_page(self, path: Path | str, title: str | None = None) -> Path:
         """Write one HTML file with verdicts, charts, tables, methods and data."""
         require_page(Path(path))
-        return write_file(Path(path), make_page(self.view.title, self.part()))
+        return write_file(Path(path), make_page(title or self.view.title, self.part()))
 
     def part(self) -> Part:
         """The run as a part of a page, without local paths."""

@@ -166,10 +166,6 @@ class StudyOptions:
             sources += [str(item) for item in several if isinstance(item, str | Path)]
         return sources
 
-    @property
-    def model_name(self) -> str:
-        return self.name or named(self.model)
-
 
 def named(model: Any) -> str:
     if isinstance(model, str | None):

@@ -1,4 +1,4 @@
-"""Logs of any study: read with what its study shows, put on a page; evaluations compared."""
+"""Logs of any study, read with what its study shows; evaluations compared."""
 
 from collections.abc import Sequence
 from importlib import import_module
@@ -6,9 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from fairspan.errors import DesignError, FairspanError
-from fairspan.report.files import write_file
-from fairspan.report.page import make_page
-from fairspan.report.render import require_page
 from fairspan.report.table import Table
 from fairspan.runs import log as logs
 from fairspan.runs.header import read_header
@@ -66,13 +63,6 @@ def _comparing(*runs: RunLog | None) -> Any:
                 f"the run {log.run} is a run of {log.verb}: only runs of evaluate are compared."
             )
     return _module("evaluate", "comparison")
-
-
-def save_page(log: RunLog, file: Path | str, title: str | None = None) -> Path:
-    """Write the page of a run."""
-    file = Path(file)
-    require_page(file)
-    return write_file(file, make_page(title or log.view.title, log.part()))
 
 
 def _module(verb: str, name: str) -> Any:
