@@ -43,7 +43,7 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from benchmarks.measure import peak_bytes, short, time_side_by_side
-from fairspan.encoding.chunks import room_of
+from fairspan.encoding.chunks import chunk_tokens
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.model.averages import mean_vector
 from fairspan.model.loading import Loading, load_model
@@ -158,9 +158,7 @@ def change_line(name: str, changes: Estimates[Floats] | None) -> str:
 
 def window_of(subject: NamedModel) -> int:
     """Tokens of its own that a text may have for the plain model to read it whole."""
-    room = room_of(ModelTokens(subject.model))
-    assert room is not None
-    return room
+    return chunk_tokens("window", ModelTokens(subject.model))
 
 
 def run(model: SentenceTransformer, folder: Path, treatments: Iterable[str], **kept: Any) -> RunLog:

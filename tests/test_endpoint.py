@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from fairspan import Endpoint, FairspanError
-from fairspan.encoding.encoder import ObjectEncoder, Text
+from fairspan.encoding.encoder import ObjectEncoder
 from fairspan.encoding.fill import Tally, fill
 from fairspan.encoding.store import Store
+from fairspan.encoding.text import Text
 from tests.embedding_server import DIMENSIONS, Server, embed, hangs_up, says, serving
 from tests.saying import said_by
 from tests.tiny import words

@@ -27,9 +27,10 @@ from sentence_transformers.sentence_transformer.modules.tokenizer import Whitesp
 import fairspan
 from fairspan.calibration.calibration import PRESETS, Calibration, as_calibration
 from fairspan.encoding.direct import DirectEncoder
-from fairspan.encoding.encoder import ModelEncoder, Text
 from fairspan.encoding.fill import Tally, fill
+from fairspan.encoding.model_encoder import ModelEncoder
 from fairspan.encoding.store import Store
+from fairspan.encoding.text import Text
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.loading import DEFAULT_MODEL as DEFAULT
@@ -241,10 +242,9 @@ def test_keys_differ_where_vectors_may(make_tiny: Make) -> None:
     one, spanned = Text("w2 w3", 4), Text("w2 w3", 4, ((0, 2), (3, 5)))
     keys = [encoder.key(one) for encoder in encoders]
     keys += [encoder.key(Text(" w2 w3", 4)) for encoder in encoders]
-    keys += [encoder.span_key(spanned) for encoder in encoders]
-    keys += [encoder.span_key(Text("w2 w3", 4, ((0, 5),))) for encoder in encoders]
+    keys += [encoder.key(spanned) for encoder in encoders]
+    keys += [encoder.key(Text("w2 w3", 4, ((0, 5),))) for encoder in encoders]
     assert len(set(keys)) == len(keys)
-    assert all(encoder.key(one) == encoder.key(spanned) for encoder in encoders)
 
 
 def test_keys_know_how_texts_are_pooled(make_tiny: Make) -> None:
@@ -361,9 +361,8 @@ def test_texts_with_and_without_spans_share_a_batch(tmp_path: Path) -> None:
     plain = Text("five six seven", 5)
     with Store(tmp_path / "store.sqlite") as store:
         fill(encoder, [spanned, plain], store, budget=100, tally=Tally())
-        found = store.get([encoder.key(spanned), encoder.span_key(spanned), encoder.key(plain)])
-        assert store.missing([encoder.span_key(plain)])
-    assert len(found[encoder.span_key(spanned)]) == 2 * len(found[encoder.key(spanned)])
+        found = store.get([encoder.key(spanned), encoder.key(plain)])
+    assert len(found[encoder.key(spanned)]) == 3 * len(found[encoder.key(plain)])
     alone = model.encode(plain.text)
     np.testing.assert_allclose(
         found[encoder.key(plain)], alone, rtol=0, atol=BY_PADDING * np.abs(alone).max()

@@ -26,8 +26,10 @@ import fairspan
 from fairspan.calibration.calibration import PRESETS, Calibration
 from fairspan.calibration.treatment import as_treatment
 from fairspan.calibration.words import in_words
-from fairspan.encoding.chunks import ChunkEncoder
-from fairspan.encoding.encoder import ModelEncoder, Text, refuse_other_spaces
+from fairspan.encoding.fill import Tally
+from fairspan.encoding.model_encoder import ModelEncoder, refuse_other_spaces
+from fairspan.encoding.store import Store
+from fairspan.encoding.text import Text
 from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.exporting.graph import levels_tokens
 from fairspan.model import Level, level
@@ -35,7 +37,9 @@ from fairspan.model.build import common_direction
 from fairspan.model.fingerprint import fingerprint
 from fairspan.model.level import level_of
 from fairspan.runs import levelling
+from fairspan.runs.embedder import Embedder
 from fairspan.runs.levelling import find_common, level_note
+from fairspan.runs.progress import Silent
 from fairspan.runs.subject import open_subject
 from fairspan.runs.suited import refuse_unsuited
 from tests.test_export import read, run_graph
@@ -640,13 +644,12 @@ def test_averaged_chunks_of_a_closed_model(
     averaged = subject.under(treatments[0]).documents
     level = subject.under(treatments[1], common=found).documents
     common = fairspan.fit_level(plain.encode(general))
-    expected = common.level(embed(averaged, texts))
-    assert np.abs(embed(level, texts) - expected).max() <= ROUNDING
-    assert isinstance(averaged, ChunkEncoder)
-    assert isinstance(level, ChunkEncoder)
-    chunk = averaged.parts(texts)[0][0]
-    assert averaged.alone.key(chunk) == level.alone.key(chunk), "stored once"
-    assert averaged.key(texts[0]) != level.key(texts[0])
+    with Store(":memory:") as store:
+        embedder = Embedder(store, 500, Tally(), Silent())
+        expected = common.level(embedder.embed(averaged, texts))
+        computed = embedder.tally.computed
+        assert np.abs(embedder.embed(level, texts) - expected).max() <= ROUNDING
+        assert embedder.tally.computed == computed, "chunks are stored once"
     with pytest.raises(UnsupportedModel, match="omit fair, plain\\+level=true"):
         refuse_unsuited(subject, [as_treatment("fair"), as_treatment("plain+level=true")])
     [note] = level_note(subject, [as_treatment("chunk-mean+level=true")])
@@ -729,14 +732,16 @@ def test_a_run_finds_it_once(plain: SentenceTransformer, monkeypatch: pytest.Mon
         subject = subject.with_prompts(prompt)
         treated = [subject.under(as_treatment(name)) for name in names]
         for under in treated:
-            (vector,) = under.documents.vectors([text])
+            with Store(":memory:") as store:
+                embedder = Embedder(store, 4096, Tally(), Silent())
+                (vector,) = embedder.embed(under.documents, [text])
             _ = under.segments, under.queries
             expected = under.documents.common
             assert (expected is None) == (under.treatment.name == "tiles-64")
             if expected is not None:
                 made = shares(vector[None], expected.direction)
                 assert np.abs(made - expected.share).max() < ROUNDING
-        assert isinstance(treated[2].documents, ChunkEncoder)
+        assert treated[2].documents.chunks is not None
     assert prompts == ["", "w2 "]
 
 
@@ -747,10 +752,9 @@ def test_contextual_vectors_of_spans_are_level(plain: SentenceTransformer) -> No
     encoder = ModelEncoder(fair, PRESETS["plain"], prompt="", fingerprint="f")
     text = words(20)
     text_with_spans = Text(text, 22, spans=((0, 20), (20, len(text))))
-    ((vector, spans),) = encoder.with_spans([text_with_spans])
+    (vectors,) = encoder.with_spans([text_with_spans])
     common = level_of(fair)
-    made = np.concatenate([vector[None], spans])
-    assert np.abs(shares(made, common.direction) - common.share).max() < ROUNDING
+    assert np.abs(shares(vectors, common.direction) - common.share).max() < ROUNDING
 
 
 @pytest.mark.parametrize("verb", VERBS[:2], ids=lambda verb: verb.name)

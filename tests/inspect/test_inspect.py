@@ -21,7 +21,7 @@ from fairspan.corpus.document_file import read_document
 from fairspan.corpus.marked_text import mark, paragraphs
 from fairspan.corpus.sentences import sentences
 from fairspan.design.parts import balance, split_parts
-from fairspan.encoding.encoder import ModelEncoder
+from fairspan.encoding.model_encoder import ModelEncoder
 from fairspan.encoding.tokens import Characters, ModelTokens, read_text
 from fairspan.errors import CorpusError, DesignError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
@@ -107,7 +107,7 @@ def test_why_there_is_no_retention_is_a_note(
     def fails(*_: Any) -> Any:
         raise RuntimeError(reason) if "memory" in reason else FairspanError(reason)
 
-    monkeypatch.setattr(f"fairspan.encoding.encoder.{broken}", fails)
+    monkeypatch.setattr(f"fairspan.encoding.model_encoder.{broken}", fails)
     found = fairspan.inspect(make_tiny("bert", "mean"), texts(9, 9), treatments=["plain", PAPER])
     for reading, note in zip(found.readings, found.notes, strict=True):
         assert reading.retention == ()

@@ -70,10 +70,10 @@ def test_characters_are_cut_by_rough_tokens() -> None:
 @pytest.mark.parametrize("normalise", [True, False])
 def test_vectors_and_their_owners(normalise: bool) -> None:
     three, four = np.array([3.0, 4.0], np.float32), np.array([0.0, 2.0], np.float32)
-    index = assemble([[three], [three, four]], normalise=normalise)
+    index = assemble(np.stack([three, three, four]), [1, 2], normalise=normalise)
     expected = [[0.6, 0.8], [0.6, 0.8], [0, 1]] if normalise else [[3, 4], [3, 4], [0, 2]]
     np.testing.assert_allclose(index.vectors, expected, atol=1e-7)
     assert index.vectors.dtype == np.float32
     assert index.owners is not None
     assert index.owners.tolist() == [0, 1, 1]
-    assert assemble([[three], [four]], normalise=normalise).owners is None
+    assert assemble(np.stack([three, four]), [1, 1], normalise=normalise).owners is None

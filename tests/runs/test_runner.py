@@ -23,8 +23,8 @@ from filelock import FileLock
 from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.treatment import Treatment, as_treatments
-from fairspan.encoding.encoder import Text
 from fairspan.encoding.store import Store
+from fairspan.encoding.text import Text
 from fairspan.errors import DesignError, FairspanError
 from fairspan.report.view import View
 from fairspan.runs import log as logs

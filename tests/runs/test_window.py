@@ -18,7 +18,8 @@ import fairspan
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.treatment import as_treatment
 from fairspan.cli.options import Calibrating
-from fairspan.encoding.text import Encoder, Text
+from fairspan.encoding.encoder import Encoder
+from fairspan.encoding.text import Text
 from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.exporting.export import relative_difference
 from fairspan.model.build import copy_sharing_weights

@@ -11,23 +11,25 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from fairspan.encoding.chunks import ChunkEncoder
 from fairspan.encoding.direct import usable
+from fairspan.encoding.encoder import Encoder
 from fairspan.encoding.store import Store
-from fairspan.encoding.text import Encoder, Text
+from fairspan.encoding.text import Text, key_of
 from fairspan.errors import FairspanError
 
 # Characters removed from the end: a few words, which change the vector of a whole text.
 _TAIL = 30
-# Two passes over the same tokens differ by rounding only, here with room for half precision.
+# Vectors of the same text are taken for the same up to this share of their length.
 _SAME = 1e-6
-# Texts whose vectors are made of stored ones at once.
-_AT_ONCE = 1000
+# A model may be noisy, as in half precision in batches of others: a change below this share is
+# compared with that between two answers for one text, of which it has to be so many times as much.
+_NOISY = 0.05
+_TIMES = 3
 
 Read = TypeVar("Read")
 Made = TypeVar("Made")
-Results = list[dict[bytes, np.ndarray]]
-"""What is stored of each text of a batch."""
+Results = Sequence[np.ndarray]
+"""What is stored of each text of a batch: [d], or [1 + spans, d]."""
 Progress = Callable[[int, bool], None]
 """Called with a number of tokens, and whether their vectors were in the store."""
 
@@ -66,70 +68,36 @@ def batches(lengths: Sequence[int], budget: int, most: int | None = None) -> lis
 
 def fill(
     encoder: Encoder,
-    texts: Sequence[Text],
+    texts: Iterable[Text],
     store: Store,
     *,
     budget: int,
     tally: Tally,
     progress: Progress = lambda tokens, stored: None,
 ) -> None:
-    """Embed every text that the store has no vector for; each batch is stored at once."""
-    different = {keys_of(encoder, text): text for text in texts}
-    absent = store.missing([key for keys in different for key in keys])
-    wanted = {keys: text for keys, text in different.items() if not absent.isdisjoint(keys)}
-    stored = [text for keys, text in different.items() if keys not in wanted]
+    """Embed every text that the store has no vector for; each batch is stored at once.
+
+    What an encoder cuts into chunks is given in chunks.
+    """
+    different = {encoder.key(text): text for text in texts}
+    absent = store.missing(different)
+    stored = [text for key, text in different.items() if key not in absent]
     tally.stored += len(stored)
     progress(tokens_read(encoder, stored), True)
-    if isinstance(encoder, ChunkEncoder):
-        _fill_chunks(encoder, list(wanted.values()), store, budget, tally, progress)
-        return
+    # Batches of all texts, so that those that are missing are in the same ones as before.
     items = list(different.items())
     missing = []
     for batch in batches([text.length for _, text in items], budget, encoder.most):
         keyed = [items[number] for number in batch]
-        missing.append([text for keys, text in keyed if keys in wanted])
+        missing.append([text for key, text in keyed if key in absent])
     for part, results in _computed(encoder, [part for part in missing if part], tally):
-        vectors: dict[bytes, np.ndarray] = {}
-        for result in filter(_usable, results):
-            vectors |= result
-        store.put(vectors)
+        pairs = zip(part, results, strict=True)
+        store.put({encoder.key(text): result for text, result in pairs if _usable(result)})
         _refuse_unusable(part, results, tally)
         tokens = tokens_read(encoder, part)
         tally.computed += len(part)
         tally.computed_tokens += tokens
         progress(tokens, False)
-
-
-def _fill_chunks(
-    encoder: ChunkEncoder,
-    texts: Sequence[Text],
-    store: Store,
-    budget: int,
-    tally: Tally,
-    progress: Progress,
-) -> None:
-    """Embed the chunks of texts, and store their vectors and the means."""
-    chunks = encoder.parts(texts)
-    every_chunk = list(chain.from_iterable(chunks))
-    text_tokens = tokens_read(encoder, texts)
-    chunk_tokens = max(1, tokens_read(encoder.alone, every_chunk))
-    done = 0
-
-    def in_proportion(tokens: int, stored: bool) -> None:
-        nonlocal done
-        before = text_tokens * done // chunk_tokens
-        done += tokens
-        progress(text_tokens * done // chunk_tokens - before, stored)
-
-    fill(encoder.alone, every_chunk, store, budget=budget, tally=tally, progress=in_proportion)
-    for start in range(0, len(texts), _AT_ONCE):
-        part = slice(start, start + _AT_ONCE)
-        keys = [[encoder.alone.key(chunk) for chunk in row] for row in chunks[part]]
-        stored = store.get(chain.from_iterable(keys))
-        means = {}
-        for text, row in zip(texts[part], keys, strict=True):
-            means[encoder.key(text)] = encoder.mean(text, [stored[key] for key in row])
-        store.put(means)
 
 
 def _computed(
@@ -160,9 +128,10 @@ def _computed(
 
 
 def _embed(encoder: Encoder, batch: Sequence[Text], tally: Tally) -> Results:
-    """What is stored of each text of a batch."""
+    """What is stored of each text of a batch, from one pass."""
+    has_spans = any(text.spans for text in batch)
     return embed_batch(
-        lambda texts: _run(encoder, texts),
+        encoder.with_spans if has_spans else encoder.vectors,
         batch,
         lambda text: text.length,
         tally,
@@ -220,35 +189,43 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def reads_to_end(encoder: Encoder, longest: Text, tally: Tally, store: Store | None = None) -> bool:
-    """Whether the vector of a text changes without its last words.
+    """Whether the vector of a text changes without its last words, by more than when it is asked
+    for again.
 
     Tokenizers, services and wrappers may cut texts silently, and this is the only sign of it. A
     model that should not be asked twice has its vectors kept in `store`.
     """
 
-    def vector_of(words: str) -> np.ndarray:
-        """[d], from the store if it is there."""
+    def vector_of(words: str, again: bool = False) -> np.ndarray:
+        """[d], from the store if it is there; `again` is a vector of its own."""
         text = replace(longest, text=words, spans=(), borders=())
-        result = {} if store is None else store.get([encoder.key(text)])
-        if not result:
-            (result,) = _embed(encoder, [text], tally)
-            _refuse_unusable([text], [result], tally)
+        key = key_of(encoder.key(text).hex(), "again") if again else encoder.key(text)
+        stored = {} if store is None else store.get([key])
+        if not stored:
+            vectors = _embed(encoder, [text], tally)
+            _refuse_unusable([text], vectors, tally)
+            stored = {key: vectors[0]}
             if store is not None:
-                store.put(result)
-        return np.asarray(result[encoder.key(text)], dtype=np.float64)
+                store.put(stored)
+        return np.asarray(stored[key], dtype=np.float64)
 
-    def is_same(words: str) -> bool:
-        difference = np.linalg.norm(whole - vector_of(words))
-        return bool(difference <= _SAME * np.linalg.norm(whole))
+    def change(vector: np.ndarray) -> float:
+        """How far a vector is from that of the whole text, as a share of its length."""
+        return float(np.linalg.norm(whole - vector) / np.linalg.norm(whole))
 
     without = longest.text[:-_TAIL].rstrip()
     if not without:
         return True
     whole = vector_of(longest.text)
-    if not is_same(without):
+    least = _SAME
+    changed = change(vector_of(without))
+    if _SAME < changed < _NOISY:
+        least = max(_SAME, _TIMES * change(vector_of(longest.text, again=True)))
+    if changed > least:
         return True
     # The text backwards, and a small part of it: a model that reads anything tells them apart.
-    if is_same(longest.text[::-1]) and is_same(longest.text[: 1 + len(longest.text) // 8]):
+    others = (longest.text[::-1], longest.text[: 1 + len(longest.text) // 8])
+    if all(change(vector_of(words)) <= least for words in others):
         raise FairspanError(
             "the model gives different texts the same vector, so nothing can be measured: check "
             "the weights, the pooling and the tokenizer."
@@ -256,33 +233,15 @@ def reads_to_end(encoder: Encoder, longest: Text, tally: Tally, store: Store | N
     return False
 
 
-def _run(encoder: Encoder, batch: Sequence[Text]) -> Results:
-    """What is stored of each text of a batch, from one pass."""
-    vectors: Iterable[tuple[np.ndarray, ...]]
-    if any(text.spans for text in batch):
-        vectors = encoder.with_spans(batch)
-    else:
-        vectors = [(vector,) for vector in encoder.vectors(batch)]
-    # A text without spans has one key only.
-    return [
-        dict(zip(keys_of(encoder, text), text_vectors, strict=False))
-        for text, text_vectors in zip(batch, vectors, strict=True)
-    ]
-
-
-def keys_of(encoder: Encoder, text: Text) -> tuple[bytes, ...]:
-    """Where the vector of a text is stored, and where those of its spans are, if it has any."""
-    return (encoder.key(text), encoder.span_key(text)) if text.spans else (encoder.key(text),)
-
-
 def unasked(encoder: Encoder, texts: Iterable[Text], asked: set[bytes]) -> list[Text]:
-    """Texts some of whose vectors nobody `asked` for yet; their keys are added to these."""
+    """Texts whose vectors nobody `asked` for yet, chunks in place of what is cut into them; their
+    keys are added to these."""
     new = []
-    for text in texts:
-        keys = keys_of(encoder, text)
-        if not asked.issuperset(keys):
+    for text in chain.from_iterable(encoder.pieces(list(texts))):
+        key = encoder.key(text)
+        if key not in asked:
             new.append(text)
-            asked.update(keys)
+            asked.add(key)
     return new
 
 
@@ -292,9 +251,9 @@ def tokens_read(encoder: Encoder, texts: Iterable[Text]) -> int:
     return sum(text.length if window is None else min(text.length, window) for text in texts)
 
 
-def _usable(result: dict[bytes, np.ndarray]) -> bool:
+def _usable(vectors: np.ndarray) -> bool:
     """Whether every vector is finite and none is all zero."""
-    return all(usable(np.atleast_2d(vectors)).all() for vectors in result.values())
+    return bool(usable(np.atleast_2d(vectors)).all())
 
 
 def _refuse_unusable(texts: Sequence[Text], results: Results, tally: Tally) -> None:

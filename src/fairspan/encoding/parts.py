@@ -1,13 +1,13 @@
-"""Parts of documents: a few runs of equal length, each of which has a vector of its own."""
+"""`PartRule`: how many parts a document has, each of which has a vector of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
-from fairspan.corpus.sentences import Span, stripped
+from fairspan.corpus.sentences import Span
 from fairspan.design.lengths import TokenCounter
+from fairspan.encoding.cutting import Count, cut_texts, fewest_parts
 from fairspan.errors import DesignError, require_whole
 
 FEWEST_TOKENS = 16
@@ -16,7 +16,7 @@ FEWEST_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class PartRule:
-    """How many parts a document has: at most `vectors`, or one for every `tokens` tokens.
+    """How many parts a document has: at most `vectors`, or as few as `tokens` in each allow.
 
     A document that fits into one reading of the model is one part, and no part of `vectors` needs
     to be shorter than half of that.
@@ -37,28 +37,23 @@ class PartRule:
         if self.tokens is not None:
             require_whole("the tokens of a vector", self.tokens, least=FEWEST_TOKENS)
 
-    def count(self, length: int, room: int) -> int:
+    def count(self, length: int, room: int) -> Count:
         """The parts of a text of `length` tokens, of which one reading has `room`."""
+        count = fewest_parts(length, self.tokens or room)
         if self.vectors is None:
-            return max(1, -(-length // (self.tokens or room)))
-        return max(1, min(self.vectors, -(-length // room)))
+            return count
+        if count.fewest > self.vectors:
+            return Count(self.vectors, self.vectors)
+        return Count(count.fewest, min(self.vectors, count.most), room)
 
 
 def part_spans(
-    texts: Sequence[str], counter: TokenCounter, rule: PartRule, fits: int
+    texts: Sequence[str],
+    counter: TokenCounter,
+    rule: PartRule,
+    fits: int,
+    languages: Sequence[str] | None = None,
 ) -> list[list[Span]]:
-    """The characters of each text's parts, which differ in length by one token at most.
-
-    Borders lie between tokens, and never inside a character. A text of `fits` tokens, prompt and
-    special ones included, is one part.
-    """
-    added = counter.count_whole([""])[0]
-    spans_of = []
-    for text, starts in zip(texts, counter.starts(texts), strict=True):
-        parts = rule.count(len(starts), max(1, fits - added))
-        firsts = [starts[len(starts) * part // parts] for part in range(1, parts)]
-        borders = pairwise([0, *firsts, len(text)])
-        spans = [stripped(text, start, end) for start, end in borders]
-        # A character of several tokens is in one part, and white space in none.
-        spans_of.append([span for span in spans if span[0] < span[1]] or [(0, len(text))])
-    return spans_of
+    """The characters of each text's parts; a text of `fits` tokens is one, prompt included."""
+    room = max(1, fits - counter.count_whole([""])[0])
+    return cut_texts(texts, counter, lambda length: rule.count(length, room), languages)

@@ -87,7 +87,9 @@ def plan_index(
     tokens = in_tokens(counter)
     fits = min(tokens.window or WIDEST_WINDOW, WIDEST_WINDOW)
     rule = PartRule(most_vectors(kind))
-    spans_of = part_spans([text.text for text in documents], tokens, rule, fits)
+    texts = [document.text for document in documents]
+    languages = [document.language for document in documents]
+    spans_of = part_spans(texts, tokens, rule, fits, languages)
     parts = [
         [document.text[slice(*span)] for span in spans]
         for document, spans in zip(documents, spans_of, strict=True)
@@ -107,11 +109,7 @@ def _whole(document: Passage, length: int) -> Text:
     return Text(document.text, length, borders=borders, language=document.language)
 
 
-def assemble(stored: Sequence[Sequence[np.ndarray]], *, normalise: bool) -> Vectors:
-    """An index from the stored vectors of each document's parts."""
-    documents = [np.stack(vectors) for vectors in stored]
-    if normalise:
-        documents = [unit(vectors) for vectors in documents]
-    counts = [len(vectors) for vectors in documents]
-    owners = None if max(counts) == 1 else np.repeat(np.arange(len(documents)), counts)
-    return Vectors(np.concatenate(documents), owners)
+def assemble(vectors: np.ndarray, counts: Sequence[int], *, normalise: bool) -> Vectors:
+    """An index from the vectors of its documents, one document after another."""
+    owners = None if max(counts) == 1 else np.repeat(np.arange(len(counts)), counts)
+    return Vectors(unit(vectors) if normalise else vectors, owners)

@@ -2,14 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from fairspan.encoding.encoder import Encoder, Encodes, Text
+from fairspan.encoding.encoder import Encoder, Encodes
 from fairspan.encoding.endpoint import BATCH_CHARACTERS, Endpoint
 from fairspan.encoding.fill import Tally, fill, unasked
 from fairspan.encoding.store import Store
+from fairspan.encoding.text import Text
 from fairspan.errors import require_whole
 from fairspan.runs.progress import Progress
 
@@ -36,7 +38,7 @@ class Embedder:
     def embed(self, encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
         """[texts, dimension], their vectors, from the store or computed."""
         self.fill(encoder, texts)
-        return np.stack(self.read([encoder.key(text) for text in texts]))
+        return self.read(encoder, texts)
 
     def fill(self, encoder: Encoder, texts: Sequence[Text]) -> None:
         """Embed the texts that this run has not asked for before."""
@@ -44,9 +46,22 @@ class Embedder:
         advance = self.progress.advance
         fill(encoder, new, self.store, budget=self.budget, tally=self.tally, progress=advance)
 
-    def read(self, keys: Sequence[bytes]) -> list[np.ndarray]:
-        vectors = self.store.get(keys)
-        return [vectors[key] for key in keys]
+    def read(self, encoder: Encoder, texts: Sequence[Text]) -> np.ndarray:
+        """[texts, dimension], the stored vectors of texts; of chunks their means."""
+        return np.stack([vectors[0] for vectors in self.read_spans(encoder, texts)])
+
+    def read_spans(self, encoder: Encoder, texts: Sequence[Text]) -> list[np.ndarray]:
+        """[1 + spans, dimension] of each text: its vector, and those of its spans."""
+        pieces = encoder.pieces(texts)
+        keys = [[encoder.key(piece) for piece in row] for row in pieces]
+        stored = self.store.get(chain.from_iterable(keys))
+        if encoder.chunks is not None:
+            means = [encoder.chunks.mean(np.stack([stored[key] for key in row])) for row in keys]
+            return [mean[None] for mean in means]
+        return [
+            stored[key].reshape(1 + len(text.spans), -1)
+            for text, (key,) in zip(texts, keys, strict=True)
+        ]
 
 
 def batch_budget(model: SentenceTransformer | Encodes, batch_tokens: int | None = None) -> int:

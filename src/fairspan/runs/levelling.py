@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fairspan.calibration.level import CommonDirection, fit_level
 from fairspan.calibration.treatment import PLAIN, Treatment, as_treatment
-from fairspan.encoding.encoder import Text
+from fairspan.encoding.text import Text
 from fairspan.model.level import general_texts
 from fairspan.runs.embedder import Embed, Pair
 from fairspan.runs.subject import Subject

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from fairspan.calibration.treatment import Treatment
-from fairspan.encoding.chunks import innermost
-from fairspan.encoding.encoder import Encoder, Text
+from fairspan.encoding.encoder import Encoder
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.fill import reads_to_end
+from fairspan.encoding.text import Text
 from fairspan.errors import FairspanError
 from fairspan.runs.embedder import Embedder, Pair
 from fairspan.runs.header import Header
@@ -54,9 +55,9 @@ class Run(Embedder):
 
         For an endpoint that `may_cut` texts it is noted instead, and its answer is kept.
         """
-        encoder, texts = innermost(encoder, texts)
         window = encoder.window
-        fitting = (text for text in texts if window is None or text.length <= window)
+        pieces = chain.from_iterable(encoder.pieces(texts))
+        fitting = (text for text in pieces if window is None or text.length <= window)
         longest = max(fitting, key=lambda text: text.length, default=None)
         remote = isinstance(self.subject.model, Endpoint)
         if longest is None or (not remote and not self.store.missing([encoder.key(longest)])):

@@ -1,12 +1,13 @@
 """What a run sends to an endpoint: how much, and whether the model behind it is the same."""
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 import numpy as np
 
-from fairspan.encoding.chunks import innermost
-from fairspan.encoding.encoder import Encoder, Text
+from fairspan.encoding.encoder import Encoder
 from fairspan.encoding.store import Store
+from fairspan.encoding.text import Text
 from fairspan.errors import FairspanError
 from fairspan.runs.embedder import Pair
 from fairspan.runs.header import Sending
@@ -21,8 +22,11 @@ _CHARACTERS = 4
 
 def wanted_of(pairs: Iterable[Pair]) -> Wanted:
     """All texts of a run as they are sent, in chunks where they are averaged."""
-    inner = [innermost(encoder, texts) for encoder, texts in pairs]
-    return {encoder.key(text): (encoder, text) for encoder, texts in inner for text in texts}
+    return {
+        encoder.key(piece): (encoder, piece)
+        for encoder, texts in pairs
+        for piece in chain.from_iterable(encoder.pieces(texts))
+    }
 
 
 def sending_of(wanted: Wanted, store: Store) -> Sending:

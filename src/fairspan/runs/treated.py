@@ -10,8 +10,9 @@ from fairspan.calibration.calibration import Calibration, Side
 from fairspan.calibration.level import CommonDirection
 from fairspan.calibration.treatment import CHUNK_TOKENS, Treatment
 from fairspan.design.lengths import TokenCounter
-from fairspan.encoding.chunks import ChunkEncoder, chunk_tokens
-from fairspan.encoding.encoder import Encoder, Encodes, ModelEncoder, ObjectEncoder
+from fairspan.encoding.chunks import ChunkMean, chunk_tokens
+from fairspan.encoding.encoder import Encoder, Encodes, ObjectEncoder
+from fairspan.encoding.model_encoder import ModelEncoder
 from fairspan.encoding.tokens import Characters, counter_of
 from fairspan.model.build import common_direction
 
@@ -54,7 +55,6 @@ class Treated:
         """What embeds the texts of a side under a calibration."""
         prompt = self.prompts[side]
         chunked = self.treatment.chunks and side == "document"
-        by_segments = self.treatment.by_segments and side == "document"
         if isinstance(self.model, SentenceTransformer):
             counter: TokenCounter = counter_of(self.model, prompt)
             size = self.treatment.chunk_size()
@@ -64,25 +64,19 @@ class Treated:
                 prompt=prompt,
                 fingerprint=self.fingerprint,
                 side=side,
-                by_segments=by_segments and calibration.acts and not chunked,
+                by_segments=self.treatment.by_segments and side == "document",
                 common=self.common if calibration.on(side).level else None,
             )
         else:
             counter = Characters(prompt)
             size = self.treatment.chunk_size(CHUNK_CHARACTERS)
             encoder = ObjectEncoder(self.model, prompt, side)
-        if not chunked:
-            return encoder
-        # A model that is not loaded gives plain vectors of chunks.
-        is_level = calibration.on(side).level and encoder.common is None
-        return ChunkEncoder(
-            encoder,
-            counter,
-            chunk_tokens(size, counter),
-            normalise=self.normalise,
-            by_segments=by_segments,
-            common=self.common if is_level else None,
-        )
+        if chunked:
+            # A model that is not loaded gives plain vectors of chunks.
+            common = self.common if calibration.on(side).level else None
+            tokens = chunk_tokens(size, counter)
+            encoder.chunks = ChunkMean(counter, tokens, self.normalise, common)
+        return encoder
 
     @property
     def common(self) -> CommonDirection:

@@ -61,8 +61,8 @@ def _fidelity(material: AuditTexts, run: Run, first: Treated, treated: Treated) 
     values: list[float] = []
     for start in range(0, len(documents), _AT_ONCE):
         texts = material.texts[start : start + _AT_ONCE]
-        before = run.read([first.documents.key(text) for text in texts])
-        after = run.read([treated.documents.key(text) for text in texts])
+        before = run.read(first.documents, texts)
+        after = run.read(treated.documents, texts)
         values += cosines_of_pairs(before, after).tolist()
     return values
 
@@ -74,7 +74,7 @@ def _values(material: AuditTexts, run: Run, treated: Treated) -> dict[str, list[
     """
     documents = material.documents.documents
     encoder = treated.documents
-    vectors = run.read([treated.segments.key(text) for text in material.segments])
+    vectors = run.read(treated.segments, material.segments)
     alone = dict(zip(material.documents.segments, vectors, strict=True))
     measures = material.options.measures
     values = {name: list[np.ndarray]() for name in POSITION_MEASURES if name in measures}
@@ -83,15 +83,12 @@ def _values(material: AuditTexts, run: Run, treated: Treated) -> dict[str, list[
         texts = material.texts[part]
         keys = [document.keys for document in documents[part]]
         references = [np.stack([alone[key] for key in of_document]) for of_document in keys]
-        if "representation" in values:
-            whole = run.read([encoder.key(text) for text in texts])
-            values["representation"] += map(representation, whole, references)
-        if "retention" in values:
-            inside = run.read([encoder.span_key(text) for text in texts])
-            values["retention"] += [
-                cosines_of_pairs(flat.reshape(segments.shape), segments)
-                for flat, segments in zip(inside, references, strict=True)
-            ]
+        for vectors, segments in zip(run.read_spans(encoder, texts), references, strict=True):
+            whole, *inside = vectors
+            if "representation" in values:
+                values["representation"].append(representation(whole, segments))
+            if "retention" in values:
+                values["retention"].append(cosines_of_pairs(inside, segments))
     return values
 
 

@@ -10,7 +10,8 @@ from fairspan.corpus.corpus import Corpus
 from fairspan.design.documents import Document, Documents, build_documents
 from fairspan.design.lengths import measure_segments
 from fairspan.design.plan import LanguagePlan, languages_of
-from fairspan.encoding.encoder import Text, refuse_other_spaces
+from fairspan.encoding.model_encoder import refuse_other_spaces
+from fairspan.encoding.text import Text
 from fairspan.errors import DesignError
 from fairspan.runs.embedder import Pair
 from fairspan.runs.header import CorpusInfo, Header, WindowInfo

@@ -30,7 +30,7 @@ def _rows_of(material: CollapseTexts, run: Run, treatment: Treatment) -> pl.Data
     treated = run.under(treatment)
     encoder = treated.documents
     run.fill(encoder, material.texts)
-    vectors = np.stack(run.read([encoder.key(text) for text in material.texts]))
+    vectors = run.read(encoder, material.texts)
     texts = material.cuts.texts
     lengths = np.array([text.length for text in texts])
     clouds = [vectors[lengths == length] for length in material.cuts.lengths]

@@ -12,7 +12,7 @@ from fairspan.calibration.treatment import Treatment
 from fairspan.corpus.corpus import Corpus
 from fairspan.design.cuts import Cuts, cut_documents, natural_lengths
 from fairspan.design.lengths import TokenCounter
-from fairspan.encoding.encoder import Text
+from fairspan.encoding.text import Text
 from fairspan.errors import DesignError
 from fairspan.runs.embedder import Pair
 from fairspan.runs.header import CorpusInfo, Header

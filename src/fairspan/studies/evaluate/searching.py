@@ -9,9 +9,11 @@ import numpy as np
 import polars as pl
 
 from fairspan.calibration.treatment import PLAIN, as_treatment
-from fairspan.encoding.encoder import Encoder, Text
+from fairspan.encoding.encoder import Encoder
 from fairspan.encoding.endpoint import Endpoint
 from fairspan.encoding.fill import tokens_read
+from fairspan.encoding.text import Text
+from fairspan.model.averages import unit
 from fairspan.retrieval.indexes import FUSED, KEYWORDS, WHOLE, IndexPlan, assemble, plan_index
 from fairspan.retrieval.keywords import KeywordIndex, fuse
 from fairspan.retrieval.measured import MeasuredTask
@@ -122,12 +124,10 @@ class Searching:
         answers = self.answers
         cosine = self.subject.similarity == "cosine"
         texts = [plan.texts[name] for name in answers.names]
-        key = treated.documents.key
-        stored = run.store.get([key(text) for parts in texts for text in parts])
-        vectors = [[stored[key(text)] for text in parts] for parts in texts]
-        index = assemble(vectors, normalise=cosine)
-        asked = run.read([treated.queries.key(text) for text in self.queries])
-        queries = assemble([[vector] for vector in asked], normalise=cosine).vectors
+        vectors = run.read(treated.documents, [text for parts in texts for text in parts])
+        index = assemble(vectors, list(map(len, texts)), normalise=cosine)
+        asked = run.read(treated.queries, self.queries)
+        queries = unit(asked) if cosine else asked
         hits = search(queries, index.vectors, answers.deepest, owners=index.owners)
         label = {"treatment": treated.treatment.name, "index": plan.kind}
         tables = [answers.metric_rows(hits, self.metrics, label)]
@@ -143,8 +143,8 @@ class Searching:
 
 def _moved(run: Run, first: Encoder, second: Encoder, texts: Sequence[Text]) -> tuple[int, float]:
     """How many texts have other vectors than before, and their mean distance from there."""
-    before = np.stack(run.read([first.key(text) for text in texts])).astype(np.float64)
-    after = np.stack(run.read([second.key(text) for text in texts])).astype(np.float64)
+    before = run.read(first, texts).astype(np.float64)
+    after = run.read(second, texts).astype(np.float64)
     lengths = np.linalg.norm(before, axis=1)
     changes = np.linalg.norm(after - before, axis=1) / lengths
     cosines = (before * after).sum(1) / lengths / np.linalg.norm(after, axis=1)
@@ -160,7 +160,8 @@ def _noise(run: Run, encoder: Encoder, texts: Sequence[Text]) -> float:
     if isinstance(encoder.model, Endpoint):
         return _ROUNDING
     text = sorted(texts, key=lambda text: text.length)[len(texts) // 2]
-    (stored,) = run.read([encoder.key(text)])
-    (again,) = encoder.vectors([text])
+    ((piece, *_),) = encoder.pieces([text])
+    stored = run.store.get([encoder.key(piece)])[encoder.key(piece)]
+    (again,) = encoder.vectors([piece])
     difference = np.linalg.norm(again - stored) / np.linalg.norm(stored)
     return max(_ROUNDING, _ROOM * float(difference))

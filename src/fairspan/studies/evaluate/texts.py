@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from fairspan.calibration.treatment import PLAIN, Treatment, as_treatment
-from fairspan.encoding.encoder import Text
+from fairspan.encoding.text import Text
 from fairspan.errors import CorpusError, UnsupportedModel
 from fairspan.retrieval.clusters import link_queries
 from fairspan.retrieval.indexes import ONE_PER_CHUNK, IndexPlan

@@ -7,9 +7,11 @@ from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.treatment import DEFAULT_TREATMENTS, PLAIN, AnyTreatment, as_treatments
 from fairspan.corpus.marked_text import NAMES, MarkedText
-from fairspan.encoding.encoder import AnyModel, Text, refuse_other_spaces
+from fairspan.encoding.encoder import AnyModel
 from fairspan.encoding.fill import Tally, reads_to_end
+from fairspan.encoding.model_encoder import refuse_other_spaces
 from fairspan.encoding.store import Store
+from fairspan.encoding.text import Text
 from fairspan.errors import DesignError, FairspanError, UnsupportedModel, first_line, require_whole
 from fairspan.model.loading import Loading
 from fairspan.runs.embedder import Embed, Embedder, batch_budget
@@ -117,7 +119,7 @@ def _look_through(
         retained: tuple[float, ...] = ()
         if not unseen and _takes_means(item.model):
             try:
-                [(_, inside)] = item.documents.with_spans([replace(document, spans=spans)])
+                [(_, *inside)] = item.documents.with_spans([replace(document, spans=spans)])
                 retained = tuple(cosines_of_pairs(inside, alone).tolist())
             except (FairspanError, RuntimeError) as error:
                 notes.append(f"{treatment}: no retention, because {first_line(error)}")

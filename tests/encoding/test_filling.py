@@ -16,9 +16,10 @@ from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan.calibration.calibration import PRESETS
-from fairspan.encoding.encoder import Encoder, ObjectEncoder, Text
-from fairspan.encoding.fill import Tally, batches, fill
+from fairspan.encoding.encoder import Encoder, ObjectEncoder
+from fairspan.encoding.fill import Tally, batches, fill, reads_to_end
 from fairspan.encoding.store import Store
+from fairspan.encoding.text import Text
 from fairspan.encoding.tokens import ModelTokens
 from fairspan.errors import FairspanError, UnsupportedModel
 from tests.saying import said_by
@@ -82,11 +83,11 @@ class Known(Encoder):
         self.batches.append([text.text for text in batch])
         return [self.bad.get(text.text, answer(text)) for text in batch]
 
-    def with_spans(self, batch: Sequence[Text]) -> list[tuple[np.ndarray, np.ndarray]]:
-        return [(vector, np.outer([2.0, 3.0], vector)) for vector in self.vectors(batch)]
+    def with_spans(self, batch: Sequence[Text]) -> list[np.ndarray]:
+        return [np.outer([1.0, 2.0, 3.0], vector) for vector in self.vectors(batch)]
 
     def key(self, text: Text) -> bytes:
-        return hashlib.sha256(text.text.encode()).digest()
+        return hashlib.sha256(f"{text.text} {text.spans}".encode()).digest()
 
 
 @pytest.fixture
@@ -128,18 +129,18 @@ def test_each_text_is_encoded_once(store: Store) -> None:
     assert told == {False: 72, True: 72}
 
 
-def test_spans_come_from_the_same_pass_and_are_asked_for_on_their_own(store: Store) -> None:
-    """A document without vectors of its spans is read again; its own stays the first."""
+def test_spans_come_from_the_same_pass_as_their_text(store: Store) -> None:
+    """A text with spans has an entry of its own: its vector, and then theirs."""
     plain, spanned = texts_of(5, 9), texts_of(5, 9, spans=True)
     encoder = Known()
     run_fill(encoder, plain, store)
     tally = run_fill(encoder, spanned, store)
     assert tally.computed == 2
     assert_stored(store, encoder, plain)
-    stored = store.get(encoder.span_key(text) for text in spanned)
+    stored = store.get(encoder.key(text) for text in spanned)
     for text in spanned:
-        by_hand = np.outer([2.0, 3.0], answer(text)).astype(np.float32)
-        assert np.array_equal(stored[encoder.span_key(text)].reshape(2, 6), by_hand)
+        by_hand = np.outer([1.0, 2.0, 3.0], answer(text)).astype(np.float32)
+        assert np.array_equal(stored[encoder.key(text)].reshape(3, 6), by_hand)
     assert run_fill(encoder, spanned, store).stored == 2
 
 
@@ -328,7 +329,7 @@ def test_contextual_vectors_by_hand(
     encoder = encoder_of(plain, wanted, prompt)
     texts = [Text(text, 2 + len((prompt + text).split()), spans) for text, spans in documents]
     found = encoder.with_spans(texts)
-    for (text, _), row, (whole, contextual) in zip(documents, counts, found, strict=True):
+    for (text, _), row, (whole, *contextual) in zip(documents, counts, found, strict=True):
         # Alone, so unpadded: sentence_transformers cuts padding off the right end only.
         tokens = model.encode_document(
             text, prompt=prompt, output_value="token_embeddings"
@@ -388,3 +389,29 @@ def test_any_object_that_encodes(form: Callable[[list[list[float]]], Any]) -> No
     found = ObjectEncoder(Lengths()).vectors([Text("ab", 2), Text("abcd", 4)])
     assert [vector.dtype for vector in found] == [np.float32, np.float32]
     assert np.array_equal(found, [[2.0, 0.5], [4.0, 0.5]])
+
+
+class Noisy:
+    """The mean of the vectors of a text's first words, off by a little on every call, as a model in
+    half precision is whose texts share a batch with others."""
+
+    def __init__(self, words: int | None, noise: float) -> None:
+        self.words, self.noise = words, noise
+        self.rng = np.random.default_rng(5)
+
+    def encode(self, sentences: list[str], /) -> np.ndarray:
+        rows = []
+        for sentence in sentences:
+            seeds = [int.from_bytes(word.encode()[:4]) for word in sentence.split()[: self.words]]
+            mean = np.mean([np.random.default_rng(seed).normal(size=64) for seed in seeds], axis=0)
+            rows.append(mean / np.linalg.norm(mean) + self.rng.normal(size=64) * self.noise / 8)
+        return np.stack(rows)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-4, 1e-3])
+@pytest.mark.parametrize(("read", "reads"), [(None, True), (50, False)])
+def test_a_noisy_model_that_cuts_texts_is_told_from_one_that_does_not(
+    read: int | None, reads: bool, noise: float
+) -> None:
+    text = words(200)
+    assert reads_to_end(ObjectEncoder(Noisy(read, noise)), Text(text, 200), Tally()) is reads

@@ -111,7 +111,7 @@ def test_many_keys_at_once(path: Path) -> None:
 # returned.
 _WRITER = """
 import sys
-from tests.test_store import Store, numbered
+from tests.encoding.test_store import Store, numbered
 path, first, last, scale = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
 with Store(path) as store:
     for number in range(first, last, 2):
@@ -126,7 +126,7 @@ def writer(path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
     def start(first: int, last: int, scale: float = 1.0) -> subprocess.Popen[str]:
         words = [sys.executable, "-c", _WRITER, str(path), str(first), str(last), str(scale)]
-        root = Path(__file__).parents[1]
+        root = Path(__file__).parents[2]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         process = subprocess.Popen(words, cwd=root, text=True, **pipes)
         started.append(process)

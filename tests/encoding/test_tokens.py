@@ -21,7 +21,8 @@ import fairspan
 from fairspan.calibration.calibration import Calibration
 from fairspan.calibration.treatment import as_treatment
 from fairspan.encoding.attention_profile import attention_rows
-from fairspan.encoding.encoder import ModelEncoder, Text
+from fairspan.encoding.model_encoder import ModelEncoder
+from fairspan.encoding.text import Text
 from fairspan.encoding.tokens import ModelTokens, counter_of, prompt_of, tokens_of_spans, window_of
 from fairspan.model.build import copy_sharing_weights
 from fairspan.model.window import set_window

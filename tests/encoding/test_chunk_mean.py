@@ -1,0 +1,127 @@
+"""The treatment `chunk-mean`: the mean of the vectors of a document's chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import fairspan
+from fairspan.calibration.treatment import as_treatment
+from fairspan.encoding.chunks import ChunkMean
+from fairspan.encoding.encoder import ObjectEncoder
+from fairspan.encoding.fill import Tally
+from fairspan.encoding.store import Store
+from fairspan.encoding.text import Text
+from fairspan.encoding.tokens import Characters
+from fairspan.errors import DesignError, UnsupportedModel
+from fairspan.runs.embedder import Embedder
+from fairspan.runs.progress import Silent
+from fairspan.runs.subject import open_subject
+from tests.embedding_server import Words, embed
+from tests.tiny import tiny_model
+from tests.verbs import write_articles
+
+Make = Callable[..., SentenceTransformer]
+FIRST, SECOND, THIRD = "Aa bb cc dd.", "Ee ff gg.", "Hh ii jj kk ll."
+
+
+def unit(vector: np.ndarray) -> np.ndarray:
+    return vector / np.linalg.norm(vector)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    return str(write_articles(tmp_path / "corpus"))
+
+
+def chunked(size: int, *, normalise: bool = True) -> ObjectEncoder:
+    """Reads texts in chunks of so many characters."""
+    encoder = ObjectEncoder(Words())
+    encoder.chunks = ChunkMean(Characters(), size, normalise=normalise)
+    return encoder
+
+
+def vectors_of(encoder: ObjectEncoder, texts: Sequence[Text]) -> np.ndarray:
+    with Store(":memory:") as store:
+        return Embedder(store, 500, Tally(), Silent()).embed(encoder, texts)
+
+
+def test_the_mean_by_hand() -> None:
+    encoder = chunked(25)
+    long, short = Text(f"{FIRST} {SECOND} {THIRD}", 38), Text(FIRST, 12)
+    both = [f"{FIRST} {SECOND}", THIRD]
+    parts = [[chunk.text for chunk in row] for row in encoder.pieces([long, short])]
+    assert parts == [both, [FIRST]]
+    first, second, alone = (unit(vector) for vector in embed([*both, FIRST]).astype(np.float64))
+    means = vectors_of(encoder, [long, short])
+    np.testing.assert_allclose(means, [unit(first + second), alone], atol=1e-6)
+    raw = vectors_of(chunked(25, normalise=False), [long])
+    np.testing.assert_allclose(raw[0], embed(both).mean(axis=0), atol=1e-6)
+
+
+def test_chunks_are_stored_as_texts_of_their_own() -> None:
+    """So that an index of chunks finds them; each is embedded and counted once."""
+    encoder, text, tally = chunked(25), Text(f"{FIRST} {SECOND} {THIRD}", 38), Tally()
+    chunks = [Text(f"{FIRST} {SECOND}", 22), Text(THIRD, 15)]
+    with Store(":memory:") as store:
+        embedder = Embedder(store, 100, tally, Silent())
+        mean = embedder.embed(encoder, [text, text])
+        assert (tally.computed, tally.stored, tally.computed_tokens) == (2, 0, 37)
+        plain = ObjectEncoder(Words())
+        assert not store.missing([plain.key(chunk) for chunk in chunks])
+        assert embedder.embed(encoder, [text]).tobytes() == mean[:1].tobytes()
+        again = Embedder(store, 100, tally, Silent())
+        assert again.embed(encoder, [text]).tobytes() == mean[:1].tobytes()
+        assert (tally.computed, tally.stored) == (2, 2)
+
+
+@pytest.mark.parametrize(("name", "size"), [("chunk-mean-8", 8), ("chunk-mean-window", 20)])
+def test_of_a_sentence_transformer(tmp_path: Path, name: str, size: int) -> None:
+    """Documents and segments by chunks in the model's tokens, queries whole; against encode and
+    numpy. The window is that of the plain model, of 22 positions, though tiles read further. A text
+    that fits has its plain vector."""
+    model = tiny_model(tmp_path / "short", "bert", "mean", max_position_embeddings=22)
+    model.max_seq_length = 60
+    treatment = as_treatment(name)
+    subject = open_subject(model).reading((treatment, as_treatment("tiles-8")))
+    assert subject.counter.window != 22, "the premise"
+    text = " ".join(f"w{number} w{number + 1} w{number + 2} ." for number in range(9))
+    whole, fitting = (Text(one, subject.counter.count_whole([one])[0]) for one in (text, text[:10]))
+    with Store(":memory:") as store:
+        embed = Embedder(store, 500, Tally(), Silent()).embed
+        treated = subject.under(treatment)
+        found, fits = embed(treated.documents, [whole, fitting])
+        (query,) = embed(treated.queries, [fitting])
+    (chunks,) = treated.documents.pieces([whole])
+    lengths = subject.counter.count([chunk.text for chunk in chunks])
+    assert lengths == {8: [8, 4, 8, 8, 8], 20: [16, 20]}[size]
+    assert " ".join(chunk.text for chunk in chunks) == text
+    alone = np.asarray(model.encode([chunk.text for chunk in chunks]), dtype=np.float64)
+    mean = unit(np.stack([unit(one) for one in alone]).mean(axis=0))
+    np.testing.assert_allclose(found, mean, atol=1e-5)
+    np.testing.assert_allclose(query, model.encode(text[:10]), atol=1e-5)
+    np.testing.assert_allclose(fits, unit(model.encode(text[:10])), atol=1e-5)
+
+
+def test_what_has_no_single_pass_is_refused(make_tiny: Make, corpus: str) -> None:
+    model = make_tiny("bert", "mean")
+    treatments = ["plain", "chunk-mean"]
+    common: dict[str, Any] = {"corpus": corpus, "treatments": treatments, "progress": False}
+    with pytest.raises(UnsupportedModel, match="in which retention is not"):
+        fairspan.audit(model, **common, measures=["retention"])
+    with pytest.raises(UnsupportedModel, match="chunk-mean reads a document in several passes"):
+        fairspan.audit(model, **common, measures=["attention"])
+    with pytest.raises(
+        DesignError, match="chunk-mean has no single pass over a document and cannot be inspected"
+    ):
+        fairspan.inspect(model, "w1 w2. w3 w4.", treatments=treatments, progress=False)
+    with pytest.raises(DesignError, match="this model have 1 to 510 tokens, got 600"):
+        fairspan.audit(model, corpus=corpus, treatments=["chunk-mean-600"], progress=False)
+    with pytest.raises(DesignError, match="this model have 1 or more characters, got window"):
+        fairspan.audit(Words(), corpus=corpus, treatments=["chunk-mean-window"], progress=False)
