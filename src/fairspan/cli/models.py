@@ -55,8 +55,12 @@ def calibrate(model: str, out: Path, /, *, as_json: bool = False, **typed: Any) 
     # What was asked for as "auto" is known now.
     calibration = next(calibrated_transformers(calibrated)).calibration
     facts = {"model": model, "out": str(out), "calibration": calibration.to_dict()}
-    words = f"{out}: {model}, {in_words(calibration)}. Load it with fairspan.load({str(out)!r})."
-    print_result(facts, [words], as_json=as_json)
+    words = f"{out}: {model}, {in_words(calibration)}."
+    opening = (
+        f"Open it with SentenceTransformer({str(out)!r}, trust_remote_code=True) where fairspan is "
+        f"installed, or with fairspan.load({str(out)!r}), which runs no other code of the folder."
+    )
+    print_result(facts, [words, opening], as_json=as_json)
 
 
 @command(Calibrating)

@@ -74,7 +74,7 @@ class SegmentedText(str):
         return segmented
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SegmentedText.cut, (str(self), self.starts)
+        return SegmentedText._from_parts, (str(self), self.segments, self.starts)
 
 
 def segment_of_tokens(
