@@ -26,8 +26,6 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Pages whose code needs a database or a server: tests/test_databases.py and
 # tests/serving/test_clients.py; a dataset on the hub: tests/test_papers.py. README.md: below.
 ELSEWHERE = {"databases.md", "clients.md", "papers.md", "README.md"}
-# Pages that take a model for granted.
-WITHOUT_A_MODEL = {"embed.md", "export.md", "languages.md", "method.md", "serve.md"}
 
 
 def python_blocks(page: Path) -> str:
@@ -87,8 +85,6 @@ def run_page(
     monkeypatch.setattr("sentence_transformers.SentenceTransformer", lambda name: model)
     monkeypatch.chdir(folder)
     names: dict[str, Any] = {"prints": prints}
-    if page.name in WITHOUT_A_MODEL:
-        names["model"] = model
     exec(compile(without_prints(python_blocks(page)), str(page), "exec"), names)
     return names
 
