@@ -363,7 +363,7 @@ def test_a_forecast_counts_what_a_run_embeds(make_tiny: Make, corpus: str) -> No
             "makes segments tiles, and these texts have none",
         ),
         ({"natural": True, "tolerance": 0.5}, "so tolerance would do nothing"),
-        ({"treatments": ["last2avg"]}, "the treatment 'last2avg' was removed"),
+        ({"treatments": ["last2avg"]}, "there is no treatment 'last2avg'"),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
