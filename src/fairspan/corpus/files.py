@@ -19,7 +19,7 @@ from fairspan.corpus.segment import describe
 from fairspan.errors import CorpusError, first_line
 
 # Rows of a Parquet file that are decoded at once.
-_BATCH = 16384
+_BATCH = 4096
 
 
 @dataclass(frozen=True, slots=True)
