@@ -51,9 +51,7 @@ def test_a_tokenizer_that_cuts_is_found_out(
     bag_of_words.tokenizer.enable_truncation(128)
     try:
         with pytest.raises(DesignError, match="the model reads 128"):
-            fairspan.audit(
-                bag_of_words, sets=4, treatments=["none"], too_long="error", out=tmp_path / "run"
-            )
+            fairspan.audit(bag_of_words, sets=4, treatments=["none"], out=tmp_path / "run")
         log = fairspan.audit(bag_of_words, sets=4, treatments=["none"], out=tmp_path / "run")
         assert any("cut to their first 30 tokens" in note for note in log.notes)
     finally:

@@ -12,18 +12,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 
 import fairspan
 from fairspan.corpus.document_file import read_document
-from fairspan.corpus.marked_text import mark, paragraphs
-from fairspan.corpus.sentences import sentences
-from fairspan.design.parts import balance, split_parts
+from fairspan.corpus.marked_text import mark
 from fairspan.encoding.model_encoder import ModelEncoder
-from fairspan.encoding.tokens import Characters, ModelTokens, read_text
-from fairspan.errors import CorpusError, DesignError, FairspanError, UnsupportedModel
+from fairspan.encoding.tokens import ModelTokens, read_text
+from fairspan.errors import CorpusError, FairspanError, UnsupportedModel
 from fairspan.model.build import copy_sharing_weights
 from fairspan.studies.inspect.reading import InspectedSegment, Reading
 from tests.saying import said_by
@@ -404,45 +402,6 @@ def test_segments_are_in_order_and_lose_no_letter(text: str, borders: str) -> No
 
 
 # --- parts
-
-
-@given(st.lists(st.integers(0, 30), min_size=2, max_size=9), st.data())
-def test_every_part_has_something(lengths: list[int], data: Any) -> None:
-    starts = balance(lengths, data.draw(st.integers(2, len(lengths))))
-    assert starts[0] == 0
-    assert all(a < b for a, b in pairwise([*starts, len(lengths)]))
-
-
-@given(st.integers(2, 40), st.integers(2, 9))
-def test_borders_are_nearest_to_equal_shares(units: int, count: int) -> None:
-    """Of equal units, none is further than half a unit away."""
-    starts = balance([7] * (units + count), count)
-    assert all(
-        abs(start - (units + count) * part / count) <= 0.5 for part, start in enumerate(starts)
-    )
-
-
-@settings(deadline=None)
-@given(st.lists(st.integers(1, 60), min_size=1, max_size=7), st.integers(2, 5))
-def test_parts_concatenate_to_the_text(lengths: list[int], count: int) -> None:
-    """Paragraphs of sentences of three words; between parts there is nothing but white space."""
-    text = "\n\n".join(
-        " ".join(f"Apples{n} are fruit." for n in range(length)) for length in lengths
-    )
-    try:
-        spans = split_parts(text, count, Characters())
-    except DesignError:
-        assert sum(lengths) < count
-        return
-    assert len(spans) == count
-    assert (spans[0][0], spans[-1][1]) == (0, len(text))
-    assert all(not text[a[1] : b[0]].strip() and a[1] < b[0] for a, b in pairwise(spans))
-    ends = {end for _, end in paragraphs(text)} | {
-        start + last
-        for start, end in paragraphs(text)
-        for _, last in sentences(text[start:end], "")
-    }
-    assert {end for _, end in spans} <= ends
 
 
 def test_a_text_without_borders_is_split_into_parts(make_tiny: Make) -> None:
