@@ -199,7 +199,6 @@ def test_texts_without_sentence_ends_and_with_long_sentences() -> None:
         "none of 3 documents in 'en' has a sentence border within 10% of every length"
     )
     assert "20: 0, 75: 1)" in said
-    assert "random sentence" in said
     assert ends(cut_english(corpus, [100]), "a") == [100], "a text of one sentence has its end"
 
 
@@ -258,8 +257,7 @@ def check(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", ["beginning", "random"])
-def test_wikipedia_in_minilms_tokens(minilm: SentenceTransformer, shared: Path, start: str) -> None:
+def test_wikipedia_in_minilms_tokens(minilm: SentenceTransformer, shared: Path) -> None:
     path = shared / "corpora" / "wikipedia_en.jsonl"
     if not path.is_file():
         pytest.skip("needs ../shared/corpora/wikipedia_en.jsonl")
@@ -269,16 +267,7 @@ def test_wikipedia_in_minilms_tokens(minilm: SentenceTransformer, shared: Path, 
     lengths = [50, 100, 200, 400]
     cuts = cut_english(corpus, lengths, counter)
     check(cuts, corpus, "en", counter)
-    assert len(cuts.at(50)) >= (18 if start == "random" else 3)
-    if start == "beginning":
-        for name in [text.document for text in cuts.at(50)]:
-            text = corpus.text(name, "en")
-            borders = counter.count([text[:end] for _, end in sentences(text, "en")[:40]])
-            nearest = [
-                min(borders, key=lambda border: (abs(border - length), border))
-                for length in lengths
-            ]
-            assert ends(cuts, name) == nearest
+    assert len(cuts.at(50)) >= 18
     assert "of which 510 are text" in said_by(cut_english, corpus, [400, 800], counter)
 
 

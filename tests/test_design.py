@@ -381,7 +381,7 @@ def test_a_window_that_is_too_small_is_one_line() -> None:
     said = refused(build, even_corpus(30, length=10), Design(), counter=Words(window=45))
     assert said.startswith("documents of 4 segments do not fit into the model's 45 tokens: ")
     # (45 − 2 − 4) // 4 = 9, and openings of 9 do fit.
-    assert "use opening=9, fewer segments per document or a model with a longer window." in said
+    assert "use opening=9, use fewer segments per document or a model with a longer window." in said
     assert build(even_corpus(30, length=10), Design(opening=9), counter=Words(window=45)).documents
     assert build(even_corpus(30, length=10), Design(), counter=Words(window=46)).documents
     assert "opening" not in refused(build, even_corpus(30), Design(), counter=Words(window=9))

@@ -440,7 +440,7 @@ def test_every_kind_of_file_gives_the_same_document(tmp_path: Path) -> None:
     ("name", "content", "said"),
     [
         ("a.txt", b" \n\t\n", "a.txt: the text is empty"),
-        ("a.txt", b"one\ntw\xff", "a.txt: byte 7 of the file (0xff) is not UTF-8"),
+        ("a.txt", b"one\ntw\xff", "a.txt: not UTF-8. Save the file as UTF-8."),
         ("a.txt", b"---\n\n---\n", "only separator lines"),
         ("a.json", b'{"segments": [\n{"text": "a"} {}]}', "a.json, line 2: not JSON"),
         ("a.json", b"3", "a.json: a document is an object or a list"),
@@ -477,12 +477,12 @@ def test_what_cannot_be_read_is_told_in_one_line(
     ("document", "options", "said"),
     [
         (["w1 w2"], {}, "one segment as given, and shares need two"),
-        ("w1 w2", {}, "the text has 1 sentences and cannot have 2 parts"),
+        ("w1", {}, "the text is too short for 2 parts"),
         ("w1 w2", {"borders": "line"}, "one segment by lines"),
         (["w1", "w2"], {"parts": 2}, "the segments are given"),
         ("w1.\nw2.", {"parts": 2, "borders": "line"}, "omit one of them"),
         ("w1. w2.", {"parts": 1}, "at least 2"),
-        ("w1. w2.", {"parts": 9}, "cannot have 9 parts"),
+        ("w1. w2.", {"parts": 9}, "too short for 9 parts"),
         ("w1\nw2", {"borders": "page"}, "borders must be one of"),
         (["w1", "w2"], {"treatments": ["chunk-mean"]}, "has no single pass"),
         (["w1", " "], {}, "segment 2: 'text' is empty"),
