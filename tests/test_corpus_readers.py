@@ -119,13 +119,13 @@ def test_a_language_that_is_not_the_file_s(tmp_path: Path) -> None:
 def test_a_language_that_only_some_lines_have(tmp_path: Path) -> None:
     path = tmp_path / "all.jsonl"
     path.write_bytes(b'{"id": "a", "text": "x", "language": "en"}\n{"id": "b", "text": "y"}\n')
-    wrong = "all.jsonl, line 2: all records need a 'language', or none: earlier records have"
-    assert said(path, ["en"]) == f"{wrong} one, and this one has none."
+    wrong = "all.jsonl, line 2: earlier records have"
+    assert said(path, ["en"]) == f"{wrong} a 'language': give all one, or none."
     absent = path.read_bytes()
     path.write_bytes(absent.replace(b'"y"}', b'"y", "language": null}'))
-    assert said(path) == f"{wrong} one, and this one has none."
+    assert said(path) == f"{wrong} a 'language': give all one, or none."
     path.write_bytes(b"\n".join(reversed(absent.splitlines())))
-    assert said(path) == f"{wrong} none, and this one has one."
+    assert said(path) == f"{wrong} no 'language': give all one, or none."
     path.write_bytes(absent.replace(b'"y"}', b'"y", "language": 4}'))
     assert said(path) == "all.jsonl, line 2: 'language' must be text such as \"en\", got 4."
 
@@ -175,7 +175,7 @@ def test_a_folder_without_a_corpus(tmp_path: Path) -> None:
 
 
 def test_what_is_not_read_in_a_folder_is_named(tmp_path: Path) -> None:
-    """Texts in any case; others by suffix and number, hidden ones and links included."""
+    """Texts in any case; others by suffix and number, links included, but no hidden ones."""
     texts = ["A.TXT", "b.markdown", "c.rst", "sub/d.Md"]
     others = ["e.doc", "f.csv", "sub/g.CSV", "h.json", "LICENSE", ".draft.md", ".git/i.md"]
     (tmp_path / "sub").mkdir()
@@ -188,7 +188,7 @@ def test_what_is_not_read_in_a_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to(tmp_path / "sub")
     corpus = Corpus.read(tmp_path)
     assert [*corpus.ids()] == texts
-    left_out = "2 .csv, 2 hidden, 1 .doc, 1 .json, 1 dangling link(s), 1 linked folder(s)"
+    left_out = "2 .csv, 1 .doc, 1 .json, 1 .md, 1 linked folder(s)"
     notes = [f"not read: {left_out}, 1 without a suffix"]
     assert sorted(corpus.notes) == sorted([*notes, "left out: empty.txt: 'text' is empty."])
     assert source.open_source(tmp_path).notes == tuple(notes)
@@ -196,7 +196,7 @@ def test_what_is_not_read_in_a_folder_is_named(tmp_path: Path) -> None:
     write(tmp_path / "index.jsonl", [{"text": "One."}])
     corpus = Corpus.read(tmp_path)
     assert len(corpus) == 1
-    assert "2 .csv, 2 .txt, 2 hidden, 1 .doc, 1 .json, 1 .markdown," in corpus.notes[0]
+    assert "2 .csv, 2 .md, 2 .txt, 1 .doc, 1 .json, 1 .markdown," in corpus.notes[0]
     assert "texts are read where no .jsonl or .parquet file is beside them" in corpus.notes[0]
     assert corpus.notes[0] in said_by(TuneOptions(corpus=str(tmp_path)).check)
 

@@ -430,8 +430,8 @@ def test_texts_in_other_languages_are_not_left_out_in_silence(tmp_path: Path) ->
     ]
     (tmp_path / "mixed.jsonl").write_text("\n".join(lines), encoding="utf-8")
     file = str(tmp_path / "mixed.jsonl")
-    left = "left out: 2 of 5 texts, which are in other languages than en (de: 1, it: 1); name the "
-    for languages, notes in ((None, [f"{left}language to use them"]), (["en"], [])):
+    left = "not read: texts in de, it; name a language to use it"
+    for languages, notes in ((None, [left]), (["en"], [])):
         plans, corpus = choose_plans(file, languages, (), partial=True)
         assert [str(plan) for plan in plans] == ["en"]
         options = CollapseOptions(model="m", corpus=file, language="en" if languages else None)

@@ -80,26 +80,18 @@ class Corpus:
         from fairspan.corpus.readers import EMBEDDED, find_sources, read_segments
 
         sources = find_sources(source)
-        if sources.languages:
-            first = _first(sources.languages)
-            corpus = _corpus(read_segments(sources, [first]))
-            if source in EMBEDDED:
-                return corpus
-            unread = few([name for name in sources.languages if name != first], 8)
-            note = f"not read: texts in {unread}; name a language to use it"
-            return replace(corpus, notes=(*corpus.notes, note))
-        whole = _corpus(read_segments(sources, None))
-        first = _first(whole.languages)
-        chosen = whole.select([first])
-        ids = {segment.id for segment in chosen.segments}
-        others = Counter(part.language for part in whole.segments if part.id not in ids)
-        if not others:
+        asked = [_first(sources.languages)] if sources.languages else None
+        corpus = _corpus(read_segments(sources, asked))
+        first = _first(corpus.languages)
+        chosen = corpus.select([first])
+        ids = set(chosen.ids())
+        untranslated = (part.language for part in corpus.segments if part.id not in ids)
+        unread = [
+            name for name in sources.languages or dict.fromkeys(untranslated) if name != first
+        ]
+        if not unread or sources.name in EMBEDDED:
             return chosen
-        listed = ", ".join(f"{language}: {count}" for language, count in others.items())
-        note = (
-            f"left out: {others.total()} of {len(whole)} texts, which are in other languages than "
-            f"{first} ({listed}); name the language to use them"
-        )
+        note = f"not read: texts in {few(unread, 8)}; name a language to use it"
         return replace(chosen, notes=(*chosen.notes, note))
 
     def __len__(self) -> int:

@@ -45,7 +45,8 @@ class Repository:
         """A split; None stands for the only one. A configuration may be named in its place."""
         several = len(self._configurations) > 1
         if several and configuration is None and split in self._configurations:
-            configuration, split = split, None
+            configuration = split
+            split = None
         place = self.name
         configuration = self._chosen("configuration", configuration, self._configurations, place)
         if several:

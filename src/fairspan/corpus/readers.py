@@ -108,9 +108,8 @@ class Reading:
         if self._names_language is None:
             self._names_language = names_language
         if self._names_language != names_language:
-            before, now = ("none", "one") if names_language else ("one", "none")
-            wrong = f"earlier records have {before}, and this one has {now}"
-            raise CorpusError(f"all records need a 'language', or none: {wrong}.")
+            before = "no" if names_language else "a"
+            raise CorpusError(f"earlier records have {before} 'language': give all one, or none.")
 
     def finish(self) -> None:
         """Raise for faults; documents that cannot be read are left out if others can."""

@@ -18,7 +18,6 @@ from fairspan.errors import CorpusError
 
 _SOURCES = "corpus.json"
 """May be beside the files of a corpus: what they were made from."""
-_SUFFIX = re.compile(r"\.\w{1,12}")
 _ON_HUB = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(:[^:/]+){0,2}")
 
 SourceLike = str | Path | Iterable[Mapping[str, Any]]
@@ -124,12 +123,12 @@ def files_of(path: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
             raise CorpusError(f"{path} cannot be read: its name must end in {', '.join(ENDINGS)}.")
         return {_label(path.name): path}, ()
     below = {_label(file.relative_to(path).as_posix()): file for file in _below(path)}
-    readable = [name for name in sorted(below) if below[name].is_file() and not _is_hidden(name)]
+    readable = [name for name in sorted(below) if below[name].is_file()]
     for endings in (DATA, TEXTS):
-        names = [name for name in readable if ends_in(name, endings)]
-        if names:
-            others = [file for name, file in below.items() if name not in names]
-            return {name: below[name] for name in names}, _left_out(others)
+        files = {name: below[name] for name in readable if ends_in(name, endings)}
+        if files:
+            others = [file for name, file in below.items() if name not in files]
+            return files, _left_out(others, with_data=endings is DATA)
     raise CorpusError(
         f"{path} holds no file that ends in {', '.join((*DATA, *TEXTS))}. Texts in several "
         'languages are files such as en.jsonl and de.jsonl, with lines like {"id": "a1", "text": '
@@ -138,15 +137,15 @@ def files_of(path: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
 
 
 def _below(folder: Path) -> Iterator[Path]:
-    """The files in a folder and in folders below; links to folders and hidden ones as they are."""
+    """The files in a folder and in folders below, and links to folders, but no hidden ones."""
 
     def refuse(error: OSError) -> None:
         raise unreadable(error.filename, error)
 
     for place, folders, names in os.walk(folder, onerror=refuse):
-        closed = [name for name in folders if _is_hidden(name) or Path(place, name).is_symlink()]
-        folders[:] = [name for name in folders if name not in closed]
-        yield from (Path(place, name) for name in (*names, *closed))
+        links = [name for name in folders if Path(place, name).is_symlink()]
+        folders[:] = [name for name in folders if name not in links and name[0] != "."]
+        yield from (Path(place, name) for name in (*names, *links) if name[0] != ".")
 
 
 def _label(name: str) -> str:
@@ -154,28 +153,17 @@ def _label(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _is_hidden(name: str) -> bool:
-    return "/." in f"/{name}"
-
-
-def _left_out(files: Iterable[Path]) -> tuple[str, ...]:
+def _left_out(files: Iterable[Path], *, with_data: bool) -> tuple[str, ...]:
     """A note on files that are not read: how many of each kind."""
-    kinds = Counter(kind for file in files if (kind := _kind(file)))
+    kinds = Counter(
+        "linked folder(s)" if file.is_dir() else file.suffix.lower() or "without a suffix"
+        for file in files
+        if file.name != _SOURCES
+    )
     if not kinds:
         return ()
     ordered = sorted(kinds.items(), key=lambda entry: (-entry[1], entry[0]))
     note = f"not read: {few([f'{count:,} {kind}' for kind, count in ordered], 12)}"
-    if any(kind in TEXTS for kind in kinds):
+    if with_data and any(kind in TEXTS for kind in kinds):
         note += "; texts are read where no .jsonl or .parquet file is beside them"
     return (note,)
-
-
-def _kind(file: Path) -> str:
-    """How a note calls a file that is not read; nothing for what nobody expects to be read."""
-    if file.is_symlink() and not file.is_file():
-        return "linked folder(s)" if file.is_dir() else "dangling link(s)"
-    if _is_hidden(file.name):
-        return "hidden" if file.is_dir() or ends_in(file.name, ENDINGS) else ""
-    if file.name == _SOURCES:
-        return ""
-    return file.suffix.lower() if _SUFFIX.fullmatch(file.suffix) else "without a suffix"
