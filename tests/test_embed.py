@@ -108,7 +108,7 @@ def test_a_folder_of_texts(model: Model, tmp_path: Path) -> None:
     assert found["id"].to_list() == ["a.md", "b/1.txt", "b/2.txt"]
     expected = model.encode_document(["w1", "w7\nw8", "w2 w3"])
     np.testing.assert_allclose(found["vector"].to_numpy(), expected, **ROUNDING)
-    reason = "byte 4 of the file (0xff) is not UTF-8. Save the file as UTF-8."
+    reason = "not UTF-8. Save the file as UTF-8."
     assert rejected(tmp_path / "out") == [
         ("bad.txt", 1, "bad.txt", reason),
         ("empty.txt", 1, "empty.txt", "'text' is empty."),
