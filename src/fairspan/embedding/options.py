@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from fairspan.calibration.calibration import Calibration, Side, as_calibration
-from fairspan.corpus.rows import Fields
 from fairspan.corpus.source import SourceLike
 from fairspan.errors import DesignError, require_whole
 from fairspan.model.source import DEFAULT_MODEL, Loading, find_model
@@ -138,10 +137,6 @@ class EmbedOptions:
         from fairspan.encoding.parts import PartRule
 
         return PartRule(self.vectors, self.tokens_per_vector)
-
-    @property
-    def fields(self) -> Fields:
-        return Fields(self.text_field, self.id_field)
 
     def loading(self, device: str | None) -> Loading:
         return Loading(None, device, self.dtype, self.trust_remote_code)

@@ -112,7 +112,9 @@ class Job:
             from fairspan.embedding.ray_engine import refuse_unreachable
 
             refuse_unreachable(options.address)
-        self.source = open_source(options.input, options.fields)
+        id_field = options.id_field
+        columns = [options.text_field] if id_field is None else [options.text_field, id_field]
+        self.source = open_source(options.input, columns=columns, optional=["id"])
         self._begun_units: Iterator[Unit] | None = None
         self._shards: dict[int, ShardSummary] = {}
         self._lost: list[str] = []

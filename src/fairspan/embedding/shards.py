@@ -9,12 +9,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from fairspan.corpus.rows import Cursor, Fault
+from fairspan.corpus.record import Record
 from fairspan.errors import FairspanError
 from fairspan.report.files import write_whole
 from fairspan.runs.folder import writing
@@ -27,6 +27,29 @@ _FOOTER = "fairspan"
 _READERS = 4
 UNUSABLE = "the model's vector"
 """What the reason begins with where a row was rejected for its vector."""
+
+
+class Cursor(NamedTuple):
+    """A position in a source: the records before it, and how much of the source they are."""
+
+    row: int = 0
+    done: int = 0
+
+
+START = Cursor()
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A record that cannot be used, and why; with its id if that was read."""
+
+    file: str
+    row: int
+    id: str | None
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{Record(self.file, self.row, {}).place}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from itertools import compress
+from itertools import compress, islice
 from pathlib import Path
 
 import numpy as np
 
-from fairspan.corpus.rows import START, Cursor, Fault, Fields, ReadRow, id_of, text_of
+from fairspan.corpus.record import Record, id_of, text_of
 from fairspan.corpus.source import Records, Source
 from fairspan.embedding.options import EmbedOptions
-from fairspan.embedding.shards import ShardSummary, shard_name
+from fairspan.embedding.shards import START, Cursor, Fault, ShardSummary, shard_name
 from fairspan.errors import CorpusError
 
 # Of texts in a unit, so that long documents do not fill the memory: 2 to 6 million tokens.
@@ -42,21 +42,24 @@ class Unit:
     digest: str = ""
 
 
-def text_rows(rows: Iterable[ReadRow], fields: Fields) -> Iterator[tuple[TextRow | Fault, Cursor]]:
-    """The text and the id of each record; without an id, the file and the row."""
-    for row, cursor in rows:
-        if isinstance(row, Fault):
-            yield row, cursor
-            continue
-        id = None
+def text_rows(
+    records: Iterable[Record], options: EmbedOptions, start: Cursor = START
+) -> Iterator[tuple[TextRow | Fault, Cursor]]:
+    """The text and the id of each record from a position on; the id may be file and row."""
+    for count, record in enumerate(islice(records, start.row, None), start=start.row + 1):
+        cursor = Cursor(count, record.done)
+        id = record.fields.get("id") if record.fault else None
         try:
-            if fields.id is None and "id" not in row.fields:
-                id = f"{row.file}#{row.number}"
+            if record.fault:
+                raise CorpusError(record.fault)
+            if options.id_field is None and "id" not in record.fields:
+                id = f"{record.file}#{record.number}"
             else:
-                id = id_of(row.fields, fields.id or "id")
-            yield TextRow(row.file, row.number, id, text_of(row.fields, fields.text)), cursor
+                id = id_of(record.fields, options.id_field or "id")
+            text = text_of(record.fields, options.text_field)
+            yield TextRow(record.file, record.number, id, text), cursor
         except CorpusError as error:
-            yield Fault(row.file, row.number, id, str(error)), cursor
+            yield Fault(record.file, record.number, id, str(error)), cursor
 
 
 def cut(
@@ -106,7 +109,7 @@ def missing_units(
     """
     most = options.rows_per_shard
     if isinstance(source, Records):
-        units = cut(text_rows(source.rows(), options.fields), START, 0, most)
+        units = cut(text_rows(source.records(), options), START, 0, most)
         yield from _compared(units, source.name, options.out, finished)
         return
     number = 0
@@ -115,7 +118,7 @@ def missing_units(
         while number in finished:
             start = finished[number].end
             number += 1
-        for unit in cut(text_rows(source.rows(start), options.fields), start, number, most):
+        for unit in cut(text_rows(source.records(), options, start), start, number, most):
             start = unit.end
             number = unit.number + 1
             yield unit

@@ -14,9 +14,8 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from fairspan.calibration.calibration import Calibration
-from fairspan.corpus.rows import Fault
 from fairspan.embedding.options import EmbedOptions
-from fairspan.embedding.shards import UNUSABLE, VECTORS, ShardSummary, table, write_shard
+from fairspan.embedding.shards import UNUSABLE, VECTORS, Fault, ShardSummary, table, write_shard
 from fairspan.embedding.unit import TextRow, Unit, stopped
 from fairspan.encoding.direct import DirectEncoder, ReadText, usable
 from fairspan.encoding.fill import Tally, batches, embed_batch
