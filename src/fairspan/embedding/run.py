@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from fairspan.calibration.words import in_words
 from fairspan.corpus.segment import few
-from fairspan.corpus.source import Records, open_source
+from fairspan.corpus.source import open_source
 from fairspan.embedding.manifest import (
     calibrations_of,
     new_manifest,
@@ -26,13 +26,13 @@ from fairspan.embedding.manifest import (
 from fairspan.embedding.options import EmbedOptions
 from fairspan.embedding.shards import (
     ShardSummary,
-    read_ids,
-    read_summaries,
+    read_shards,
     remove_partial,
+    shard_files,
     shard_name,
     write_rejected,
 )
-from fairspan.embedding.unit import ChangedInputError, SeenIds, Unit, missing_units, stopped
+from fairspan.embedding.unit import Unit, stopped, units_of
 from fairspan.encoding.calling import call_of
 from fairspan.errors import CorpusError, DesignError, FairspanError
 from fairspan.report.text import counted
@@ -43,35 +43,45 @@ from fairspan.runs.progress import Progress, as_progress
 if TYPE_CHECKING:
     from fairspan.embedding.engines import Engine
 
-# Between two records of the checksums, so that a kill loses few of them.
-_SECONDS = 10
-
 
 class Meter:
     """Adds up progress and passes it on."""
 
-    def __init__(self, progress: Progress, total: int, rows: int) -> None:
+    def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._rows = rows
+        self._lock = Lock()
+        self._rows = 0
         self._tokens = 0
+        self._began = 0.0
+
+    def start(self, total: int, rows: int) -> None:
+        """The model is ready; there are vectors of so many rows."""
+        self._rows = rows
         self._began = time.monotonic()
-        progress.start(total)
+        self._progress.start(total)
 
     def advance(self, rows: int, tokens: int, amount: float) -> None:
         """Report rows and tokens that were read, and their share of the input."""
-        self._rows += rows
-        self._tokens += tokens
-        self._progress.advance(amount)
-        speed = self._tokens / max(1e-9, time.monotonic() - self._began)
-        self._progress.say(f"{counted(self._rows, 'row')}, {speed:,.0f} tokens/s")
+        with self._lock:
+            self._rows += rows
+            self._tokens += tokens
+            self._progress.advance(amount)
+            speed = self._tokens / max(1e-9, time.monotonic() - self._began)
+            self._progress.say(f"{counted(self._rows, 'row')}, {speed:,.0f} tokens/s")
 
 
 @dataclass(frozen=True, slots=True)
 class Embedding:
-    """A folder of vectors, the content of its `fairspan-embed.json`, and shards made again."""
+    """A folder of vectors, and the content of its `fairspan-embed.json`.
+
+    Attributes:
+        shards: how many shards this call embedded.
+        embedded_again: the names of those that were there before, missing or damaged.
+    """
 
     folder: Path
     manifest: Mapping[str, Any]
+    shards: int = 0
     embedded_again: tuple[str, ...] = ()
 
     @property
@@ -94,15 +104,23 @@ class Embedding:
         return " and ".join(dict.fromkeys(map(in_words, calibrations)))
 
     def scan(self) -> pl.LazyFrame:
-        """All rows: id, vector, tokens, truncated."""
-        return pl.scan_parquet(sorted(self.folder.glob("part-*.parquet")), glob=False)
+        """All rows in the order of the input: id, vector, tokens, truncated."""
+        return pl.scan_parquet(shard_files(self.folder), glob=False)
 
     def to_dict(self) -> dict[str, Any]:
         return {"folder": str(self.folder), **self.manifest, "notes": self.notes}
 
 
+class ChangedInputError(CorpusError):
+    """The texts of a folder's vectors are not those of the input."""
+
+    def __init__(self, folder: Path, difference: str) -> None:
+        remedy = "Choose another folder, or remove this one to start over."
+        super().__init__(f"{folder} was made from other texts: {difference}. {remedy}")
+
+
 class Job:
-    """A call of `embed`, checked as far as that goes without loading a model."""
+    """A call of `embed`."""
 
     def __init__(self, options: EmbedOptions) -> None:
         """Open the input."""
@@ -112,72 +130,100 @@ class Job:
             from fairspan.embedding.ray_engine import refuse_unreachable
 
             refuse_unreachable(options.address)
-        self.source = open_source(options.input, options.fields)
-        self._begun_units: Iterator[Unit] | None = None
-        self._shards: dict[int, ShardSummary] = {}
-        self._lost: list[str] = []
-        self.is_complete = False
-        place = Path(self.source.name).absolute()
-        if place in (self.out.absolute(), *self.out.absolute().parents):
-            raise DesignError(
-                f"{self.out} is in the input {self.source.name} and would change it: choose "
-                "another folder."
-            )
+        else:
+            options.loading.require_device()
+        columns = [options.text_field, *filter(None, [options.id_field])]
+        self.source = open_source(options.input, columns=columns, optional=["id"])
+        _refuse_inside(options.input, self.out)
+        # How much of the input the shards hold that were there, as far as it was read.
+        self._compared = 0
 
-    def begin(self) -> None:
-        """Find out what is missing, and read the first rows, before a model is loaded."""
-        manifest = read_manifest(self.out, self.options, self.source)
-        if manifest is not None:
-            self._verify(manifest)
-        if not self._shards:
-            units = self._units({})
-            first = next(units, None)
-            if first is None:
-                raise CorpusError(f"{self.source.name} holds no rows.")
-            self._begun_units = chain([first], units)
-        if self.options.engine == "local":
-            for device in self.options.devices:
-                self.options.loading(device).require_device()
-
-    def _verify(self, manifest: Mapping[str, Any]) -> None:
-        """Find out which shards are whole, and whether they are all, of the texts of the input."""
-        self._shards = read_summaries(self.out, manifest["checksums"])
-        files = {file.name for file in self.out.glob("part-[0-9]*.parquet")}
-        whole = {shard.file_name for shard in self._shards.values()}
-        self._lost = sorted({*files, *manifest["checksums"]} - whole)
-        is_summed = manifest["summary"] == total_of(self._shards.values())
-        self.is_complete = is_summed and not self._lost
-        if not isinstance(self.source, Records):
-            return
-        # Before a model is loaded; an iterator that is continued is compared while it is read.
-        if self.is_complete or not self.source.is_read_once:
-            for unit in missing_units(self.source, self.options, self._shards):
-                if self.is_complete:
-                    rows = f"{self.source.name} from {unit.start.row + 1:,} on were not there"
-                    raise ChangedInputError(self.out, rows)
-                if unit.number > max(self._shards, default=-1):
-                    break
-
-    def run(self, progress: Progress) -> Embedding:
+    def run(self, progress: Progress, before_loading: Callable[[], None]) -> Embedding:
         """Embed what is missing."""
         try:
-            if self.is_complete:
-                engine, manifest = self._open(progress)
-                engine.close()
-                return Embedding(self.out, manifest)
+            manifest = read_manifest(self.out, self.options)
+            if manifest is not None and manifest["status"] == "complete":
+                shards, damaged = read_shards(self.out)
+                if not damaged and manifest["summary"] == total_of(shards.values()):
+                    for unit in self._missing(shards):
+                        rows = f"{self.source.name} from {unit.first} on was not there"
+                        raise ChangedInputError(self.out, rows)
+                    before_loading()
+                    self._open(progress, Meter(progress), manifest)[0].close()
+                    return Embedding(self.out, manifest)
             with locked(self.out):
-                manifest = self._compute(progress)
+                return self._continue(progress, before_loading)
         finally:
             progress.stop()
-        return Embedding(self.out, manifest, tuple(self._lost))
 
-    def _open(self, progress: Progress) -> tuple[Engine, dict[str, Any]]:
+    def _continue(self, progress: Progress, before_loading: Callable[[], None]) -> Embedding:
+        """Embed what is missing; no other process writes the folder meanwhile."""
+        manifest = read_manifest(self.out, self.options)
+        was_complete = manifest is not None and manifest["status"] == "complete"
+        shards, damaged = read_shards(self.out)
+        missing = self._missing(shards)
+        first = next(missing, None)
+        if first is None and not shards:
+            raise CorpusError(f"{self.source.name} holds no rows.")
+        before_loading()
+        meter = Meter(progress)
+        engine, manifest = self._open(progress, meter, manifest)
+        remove_partial(self.out)
+        manifest |= {"status": "incomplete", "summary": None}
+        write_manifest(self.out, manifest)
+        lost = len(damaged) or was_complete
+        progress.stage("embedding again what is missing or damaged" if lost else "embedding")
+        meter.start(self.source.total, sum(shard.rows for shard in shards.values()))
+        progress.advance(self._compared, stored=True)
+        units = missing if first is None else chain([first], missing)
+        embedded = self._embed(engine, units)
+        shards |= {shard.number: shard for shard in embedded}
+        write_rejected(self.out, shards.values())
+        summary = total_of(shards.values())
+        manifest |= {"status": "complete", "finished": now(), "summary": summary}
+        write_manifest(self.out, manifest)
+        names = sorted(shard.file_name for shard in embedded)
+        again = [name for name in names if was_complete or name in damaged]
+        return Embedding(self.out, manifest, len(embedded), tuple(again))
+
+    def _missing(self, shards: Mapping[int, ShardSummary]) -> Iterator[Unit]:
+        """The units without a shard; raise if the texts of a shard are not those of its unit."""
+        count = 0
+        for count, unit in enumerate(units_of(self.source, self.options), start=1):
+            if unit.number in shards:
+                if unit.digest != shards[unit.number].texts:
+                    name = shard_name(unit.number)
+                    raise ChangedInputError(self.out, f"{unit.place} are not those of {name}")
+                self._compared += unit.amount
+                continue
+            if unit.rejected and self.options.strict:
+                raise stopped(unit.rejected[0])
+            if unit.number == 0 and not unit.rows:
+                raise CorpusError(
+                    f"none of the first {len(unit.rejected):,} rows of {self.source.name} can be "
+                    f"embedded; {unit.rejected[0]}"
+                )
+            yield unit
+        if count <= max(shards, default=-1):
+            difference = f"{self.source.name} has no rows for {shard_name(count)}"
+            raise ChangedInputError(self.out, difference)
+
+    def _open(
+        self, progress: Progress, meter: Meter, manifest: dict[str, Any] | None
+    ) -> tuple[Engine, dict[str, Any]]:
         """Workers with the model, and the manifest of the folder, which has to be of that model."""
+        from fairspan.embedding.engines import ThisProcess
+
         name = self.options.name
         progress.stage("preparing" if name is None else f"loading {name}")
-        engine = self._engine()
+        engine: Engine
+        if self.options.engine == "ray":
+            from fairspan.embedding.ray_engine import RayActors
+
+            engine = RayActors(self.options, meter.advance)
+        else:
+            engine = ThisProcess(self.options, meter.advance)
         try:
-            manifest = read_manifest(self.out, self.options, self.source)
             if manifest is None:
                 manifest = new_manifest(engine.name, self.options, self.source, engine.identity)
             refuse_other_model(self.out, manifest, engine.identity)
@@ -186,92 +232,49 @@ class Job:
             raise
         return engine, manifest
 
-    def _compute(self, progress: Progress) -> dict[str, Any]:
-        """Write the missing shards; returns the manifest."""
-        engine, manifest = self._open(progress)
-        shards = dict(self._shards)
-        remove_partial(self.out, shards)
+    def _embed(self, engine: Engine, units: Iterator[Unit]) -> list[ShardSummary]:
+        """The shards of units; raise at the end if some of them could not be embedded."""
+        from fairspan.embedding.engines import embed_units
+
+        embedded: list[ShardSummary] = []
+        failed: list[str] = []
         try:
-            manifest |= {"status": "incomplete", "summary": None}
-            self._write(manifest, shards)
-            again = f" {counted(len(self._lost), 'shard')} again, missing or damaged"
-            progress.stage(f"embedding{again if self._lost else ''}")
-            self._embed(engine, manifest, shards, progress)
-            write_rejected(self.out, shards)
-            done = total_of(shards.values())
-            manifest |= {"status": "complete", "finished": now(), "summary": done}
-            self._write(manifest, shards)
-        except BaseException as error:
-            with suppress(FairspanError):  # of two reasons to stop, the first is reported
-                if isinstance(error, ChangedInputError):
-                    # Units before the difference may be of other texts as well.
-                    shards = self._shards
-                    remove_partial(self.out, shards)
-                if shards:
-                    write_rejected(self.out, shards)
-                self._write(manifest, shards)
+            for unit, shard in embed_units(engine, units):
+                if shard is None:
+                    failed.append(f"{shard_name(unit.number)} ({unit.place})")
+                else:
+                    embedded.append(shard)
+        except ChangedInputError:
+            # Units before the difference may be of other texts as well.
+            for shard in embedded:
+                (self.out / shard.file_name).unlink(missing_ok=True)
             raise
-        finally:
-            engine.close()
-        return manifest
+        if failed:
+            raise FairspanError(
+                f"{self.out} is incomplete: the process that embeds died every time at "
+                f"{few(failed)}. Perhaps memory ran out. All else is done; the same command tries "
+                "again what is missing."
+            )
+        return embedded
 
-    def _write(self, manifest: dict[str, Any], shards: Mapping[int, ShardSummary]) -> None:
-        """Write the manifest with the checksums of these shards."""
-        numbers = sorted(shards)
-        manifest["checksums"] = {shard_name(n): shards[n].checksum for n in numbers}
-        write_manifest(self.out, manifest)
 
-    def _embed(
-        self,
-        engine: Engine,
-        manifest: dict[str, Any],
-        shards: dict[int, ShardSummary],
-        progress: Progress,
-    ) -> None:
-        """Embed the missing units, and add their shards."""
-        from fairspan.embedding import engines
+def _refuse_inside(source: Any, out: Path) -> None:
+    """Raise if the folder is in the input, whose next reader would read vectors as texts."""
+    if not isinstance(source, str | Path):
+        return
+    for path in (Path(source), Path(str(source).partition(":")[0])):
+        place = path.expanduser().resolve()
+        if place.exists() and place in (out.resolve(), *out.resolve().parents):
+            raise DesignError(
+                f"{out} is in the input {source} and would change it: choose another folder."
+            )
 
-        written = time.monotonic()
-        left = self.source.total - sum(shard.done for shard in shards.values())
-        meter = Meter(progress, max(0, left), sum(shard.rows for shard in shards.values()))
-        reports = isinstance(engine, engines.ThisProcess)
-        if isinstance(engine, engines.ThisProcess):
-            engine.advance = meter.advance
-        units = self._begun_units if self._begun_units and not shards else self._units(shards)
-        for shard in engines.embed_units(engine, units):
-            shards[shard.number] = shard
-            if not (reports and shard.tokens):
-                meter.advance(shard.rows, shard.tokens, shard.done)
-            if time.monotonic() - written > _SECONDS:
-                self._write(manifest, shards)
-                written = time.monotonic()
 
-    def _engine(self) -> Engine:
-        """The workers that the options ask for, with the model loaded."""
-        if self.options.engine == "ray":
-            from fairspan.embedding.ray_engine import RayActors
-
-            return RayActors(self.options)
-        from fairspan.embedding.engines import Processes, ThisProcess
-
-        several = len(self.options.devices) > 1
-        return Processes(self.options) if several else ThisProcess(self.options)
-
-    def _units(self, shards: Mapping[int, ShardSummary]) -> Iterator[Unit]:
-        """The missing units, with rows of repeated ids rejected, also of ids in other shards."""
-        seen = SeenIds()
-        for number in shards:
-            seen.add(read_ids(self.out, number))
-        for unit in missing_units(self.source, self.options, shards):
-            checked = seen.without_seen(unit)
-            if checked.rejected and self.options.strict:
-                raise stopped(min(checked.rejected, key=lambda fault: (fault.file, fault.row)))
-            if unit.number == 0 and not checked.rows:
-                raise CorpusError(
-                    f"none of the first {len(checked.rejected):,} rows of {self.source.name} can "
-                    f"be embedded; {checked.rejected[0]}"
-                )
-            yield checked
+def run(
+    options: EmbedOptions, progress: Progress, before_loading: Callable[[], None] = lambda: None
+) -> Embedding:
+    """What `embed` returns; `before_loading` is called when all is checked that needs no model."""
+    return Job(options).run(progress, before_loading)
 
 
 @call_of(EmbedOptions)
@@ -280,6 +283,4 @@ def embed(options: EmbedOptions) -> Embedding:
 
     The same call continues an interrupted run, or returns at once if everything is done.
     """
-    job = Job(options)
-    job.begin()
-    return job.run(as_progress(options.progress))
+    return run(options, as_progress(options.progress))

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
-from itertools import compress
-from pathlib import Path
 
-import numpy as np
-
-from fairspan.corpus.rows import START, Cursor, Fault, Fields, ReadRow, id_of, text_of
-from fairspan.corpus.source import Records, Source
+from fairspan.corpus.record import Record, id_of, text_of
+from fairspan.corpus.source import Source
 from fairspan.embedding.options import EmbedOptions
-from fairspan.embedding.shards import ShardSummary, shard_name
 from fairspan.errors import CorpusError
 
 # Of texts in a unit, so that long documents do not fill the memory: 2 to 6 million tokens.
@@ -29,168 +24,105 @@ class TextRow:
     id: str
     text: str
 
+    def rejected(self, reason: str) -> Rejected:
+        return Rejected(self.file, self.number, self.id, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A row without a vector, and why; with its id if that was read."""
+
+    file: str
+    row: int
+    id: str | None
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{Record(self.file, self.row, {}).place}: {self.reason}"
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Rows from one place of the input to another; `digest` is of all their ids and texts."""
+    """Consecutive rows of the input.
+
+    Attributes:
+        first, last: the places of its first and its last row.
+        amount: how much of the input it is, in bytes or rows, as its source counts.
+        digest: of the ids and texts of all its rows.
+    """
 
     number: int
-    start: Cursor
-    end: Cursor
+    first: str
+    last: str
+    amount: int
     rows: Sequence[TextRow]
-    rejected: Sequence[Fault]
-    digest: str = ""
+    rejected: Sequence[Rejected]
+    digest: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.first} to {self.last}"
 
 
-def text_rows(rows: Iterable[ReadRow], fields: Fields) -> Iterator[tuple[TextRow | Fault, Cursor]]:
-    """The text and the id of each record; without an id, the file and the row."""
-    for row, cursor in rows:
-        if isinstance(row, Fault):
-            yield row, cursor
-            continue
-        id = None
-        try:
-            if fields.id is None and "id" not in row.fields:
-                id = f"{row.file}#{row.number}"
-            else:
-                id = id_of(row.fields, fields.id or "id")
-            yield TextRow(row.file, row.number, id, text_of(row.fields, fields.text)), cursor
-        except CorpusError as error:
-            yield Fault(row.file, row.number, id, str(error)), cursor
+def units_of(source: Source, options: EmbedOptions) -> Iterator[Unit]:
+    """All units of a source: of a number of rows, bad ones included, or of enough characters.
 
-
-def cut(
-    items: Iterable[tuple[TextRow | Fault, Cursor]], start: Cursor, number: int, most: int
-) -> Iterator[Unit]:
-    """Units of at most `most` rows, bad ones included, and of a bounded number of characters.
-
-    Where a unit ends depends only on the rows since its start, so that an interrupted run forms the
-    same units.
+    They depend on the input alone, so that an interrupted run forms the same ones.
     """
-    rows: list[TextRow] = []
-    rejected: list[Fault] = []
-    characters = 0
-    end = start
-    for item, end in items:
-        if isinstance(item, TextRow):
-            rows.append(item)
-            characters += len(item.text)
-        else:
-            rejected.append(item)
-        if len(rows) + len(rejected) >= most or characters >= _CHARACTERS:
-            yield Unit(number, start, end, rows, rejected, _digest(rows))
-            start = end
-            number += 1
-            rows = []
-            rejected = []
-            characters = 0
-    if rows or rejected:
-        yield Unit(number, start, end, rows, rejected, _digest(rows))
-
-
-def _digest(rows: Sequence[TextRow]) -> str:
-    """A hash of the ids and texts of rows."""
-    digest = blake2b(digest_size=16)
-    for row in rows:
-        # With their lengths, no two lists of rows are the same bytes.
-        digest.update(f"{len(row.id)} {len(row.text)} {row.id}{row.text}".encode())
-    return digest.hexdigest()
-
-
-def missing_units(
-    source: Source, options: EmbedOptions, finished: Mapping[int, ShardSummary]
-) -> Iterator[Unit]:
-    """The units of a source but the finished ones, whose ends are known and rows are not read.
-
-    Records have no state that would show a change: those of finished units are read and compared.
-    """
-    most = options.rows_per_shard
-    if isinstance(source, Records):
-        units = cut(text_rows(source.rows(), options.fields), START, 0, most)
-        yield from _compared(units, source.name, options.out, finished)
-        return
     number = 0
-    start = START
-    while True:
-        while number in finished:
-            start = finished[number].end
+    before = 0
+    records: list[Record] = []
+    items: list[TextRow | Rejected] = []
+    characters = 0
+    for record in source.records():
+        item = _item(record, options)
+        records.append(record)
+        items.append(item)
+        characters += len(item.text) if isinstance(item, TextRow) else 0
+        if len(items) >= options.rows_per_shard or characters >= _CHARACTERS:
+            yield _unit(number, records[0].place, record.place, record.done - before, items)
             number += 1
-        for unit in cut(text_rows(source.rows(start), options.fields), start, number, most):
-            start = unit.end
-            number = unit.number + 1
-            yield unit
-            if number in finished:
-                break
+            before = record.done
+            records = []
+            items = []
+            characters = 0
+    if items:
+        last = records[-1]
+        yield _unit(number, records[0].place, last.place, last.done - before, items)
+
+
+def _item(record: Record, options: EmbedOptions) -> TextRow | Rejected:
+    """The text and the id of a record; without an id, its file and its number."""
+    place = (record.file, record.number)
+    if record.fault:
+        return Rejected(*place, record.fields.get("id"), record.fault)
+    id = None
+    try:
+        if options.id_field is None and "id" not in record.fields:
+            id = f"{record.file}#{record.number}"
         else:
-            return
+            id = id_of(record.fields, options.id_field or "id")
+        return TextRow(*place, id, text_of(record.fields, options.text_field))
+    except CorpusError as error:
+        return Rejected(*place, id, str(error))
 
 
-def _compared(
-    units: Iterable[Unit], name: str, folder: Path | str, finished: Mapping[int, ShardSummary]
-) -> Iterator[Unit]:
-    """The units that are not finished; raise if the rows of others are not as they were."""
-    count = 0
-    for unit in units:
-        if unit.number not in finished:
-            yield unit
-        elif unit.digest != finished[unit.number].digest:
-            rows = f"{name} {unit.start.row + 1:,} to {unit.end.row:,}"
-            raise ChangedInputError(folder, f"{rows} are not those of {shard_name(unit.number)}")
-        count = unit.number + 1
-    if count <= max(finished, default=-1):
-        raise ChangedInputError(folder, f"there are no {name} for {shard_name(count)}")
+def _unit(
+    number: int, first: str, last: str, amount: int, items: Sequence[TextRow | Rejected]
+) -> Unit:
+    """The unit of these rows."""
+    digest = blake2b(digest_size=16)
+    for item in items:
+        # With their lengths, no two lists of rows are the same bytes.
+        content = "-"
+        if isinstance(item, TextRow):
+            content = f"{len(item.id)} {len(item.text)} {item.id}{item.text}"
+        digest.update(content.encode())
+    rows = [item for item in items if isinstance(item, TextRow)]
+    rejected = [item for item in items if isinstance(item, Rejected)]
+    return Unit(number, first, last, amount, rows, rejected, digest.hexdigest())
 
 
-class ChangedInputError(CorpusError):
-    """The texts of a folder's vectors are not those of the input."""
-
-    def __init__(self, folder: Path | str, difference: str) -> None:
-        remedy = "Choose another folder, or remove this one to start over."
-        super().__init__(f"{folder} was made from other texts: {difference}. {remedy}")
-
-
-def stopped(fault: Fault) -> CorpusError:
+def stopped(fault: Rejected) -> CorpusError:
     """The error of `strict` at the first bad row."""
     return CorpusError(f"{fault} Without strict such rows go to rejected.jsonl.")
-
-
-class SeenIds:
-    """Hashes of the ids so far, 8 bytes each, to detect repeated ids.
-
-    Among a hundred million ids, two share a hash with a probability of 0.03 %.
-    """
-
-    def __init__(self) -> None:
-        self._sorted: list[np.ndarray] = []
-
-    def add(self, ids: Iterable[str]) -> None:
-        self._keep(_hashes(ids))
-
-    def without_seen(self, unit: Unit) -> Unit:
-        """The unit with rows rejected whose id was there before."""
-        hashes = _hashes(row.id for row in unit.rows)
-        is_new = np.zeros(len(hashes), dtype=bool)
-        is_new[np.unique(hashes, return_index=True)[1]] = True
-        for seen in self._sorted:
-            place = np.searchsorted(seen, hashes)
-            is_new &= seen[np.minimum(place, len(seen) - 1)] != hashes
-        self._keep(hashes[is_new])
-        repeated = [
-            Fault(row.file, row.number, row.id, f"the id {row.id!r} was already used.")
-            for row in compress(unit.rows, ~is_new)
-        ]
-        rows = list(compress(unit.rows, is_new))
-        return replace(unit, rows=rows, rejected=[*unit.rejected, *repeated])
-
-    def _keep(self, hashes: np.ndarray) -> None:
-        """Sorted arrays, each more than twice as long as the next: few to search, rarely merged."""
-        if len(hashes):
-            self._sorted.append(np.sort(hashes))
-        while len(self._sorted) > 1 and len(self._sorted[-2]) <= 2 * len(self._sorted[-1]):
-            last = self._sorted.pop()
-            self._sorted[-1] = np.sort(np.concatenate([self._sorted[-1], last]), kind="stable")
-
-
-def _hashes(ids: Iterable[str]) -> np.ndarray:
-    joined = b"".join(blake2b(id.encode("utf-8"), digest_size=8).digest() for id in ids)
-    return np.frombuffer(joined, dtype=np.uint64)
