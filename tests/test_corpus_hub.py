@@ -11,7 +11,6 @@ import pytest
 
 from fairspan.corpus import hub
 from fairspan.corpus.corpus import Corpus
-from fairspan.corpus.rows import Cursor, Fields
 from fairspan.corpus.source import open_source
 from fairspan.errors import CorpusError, MissingExtra
 from tests.saying import said_by
@@ -117,10 +116,11 @@ def test_faults_have_their_row(put: Put) -> None:
     assert said == f"{place} 4: the id 'b' was already used at {place} 2. (and 1 more)"
 
 
-def test_reading_goes_on_from_a_row(put: Put) -> None:
-    source = open_source(f"{put({'default': {'en': rows('en')}})}:en", Fields())
-    found = [(row.fields["id"], place.row) for row, place in source.rows(Cursor(0, 1, 0, 1))]  # type: ignore[union-attr]
-    assert found == [("b", 2), ("c", 3)]
+def test_records_are_read_from_the_beginning_every_time(put: Put) -> None:
+    source = open_source(f"{put({'default': {'en': rows('en')}})}:en", columns=["id"])
+    for _ in range(2):
+        records = [(record.fields["id"], record.number) for record in source.records()]
+        assert records == [("a", 1), ("b", 2), ("c", 3)]
 
 
 def test_a_broken_dataset_is_one_line(put: Put, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_the_revision_is_pinned(put: Put, monkeypatch: pytest.MonkeyPatch) -> No
     for function in ("get_dataset_config_names", "get_dataset_split_names"):
         real = getattr(datasets, function)
         monkeypatch.setattr(datasets, function, lambda *given, revision, real=real: real(*given))
-    assert open_source(f"{name}:en", Fields()).identity["revision"] == "abc"
+    assert open_source(f"{name}:en").identity["revision"] == "abc"
     assert asked == ["abc"]
 
 

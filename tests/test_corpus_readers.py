@@ -14,7 +14,6 @@ import pytest
 
 from fairspan.corpus import source
 from fairspan.corpus.corpus import Corpus
-from fairspan.corpus.rows import Fields
 from fairspan.errors import CorpusError
 from fairspan.runs.progress import Silent
 from fairspan.studies.tune.options import TuneOptions
@@ -191,7 +190,7 @@ def test_what_is_not_read_in_a_folder_is_named(tmp_path: Path) -> None:
     left_out = "2 .csv, 2 hidden, 1 .json, 1 .pdf, 1 dangling link(s), 1 linked folder(s)"
     notes = [f"not read: {left_out}, 1 without a suffix"]
     assert sorted(corpus.notes) == sorted([*notes, "left out, since empty: empty.txt"])
-    assert source.open_source(tmp_path, Fields()).notes == tuple(notes)
+    assert source.open_source(tmp_path).notes == tuple(notes)
     assert Corpus.read(tmp_path / "A.TXT").text("A.TXT", "und") == "About A.TXT."
     write(tmp_path / "index.jsonl", [{"text": "One."}])
     corpus = Corpus.read(tmp_path)

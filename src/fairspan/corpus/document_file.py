@@ -6,8 +6,10 @@ from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any
 
+from fairspan.corpus.files import decode, unreadable
+from fairspan.corpus.formats import MARKDOWN
 from fairspan.corpus.marked_text import MarkedText, join_segments, mark
-from fairspan.corpus.rows import MARKDOWN, decode, missing_field, text_of, unreadable
+from fairspan.corpus.record import missing_field, text_of
 from fairspan.corpus.segment import describe
 from fairspan.errors import CorpusError
 

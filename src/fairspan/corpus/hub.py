@@ -9,7 +9,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fairspan.corpus.rows import START, Cursor, Fields, ReadRow, Row
+from fairspan.corpus.files import Columns
+from fairspan.corpus.record import Record
 from fairspan.errors import CorpusError, MissingExtra, first_line
 
 # Names that say what a split is for, so they are no languages.
@@ -41,18 +42,18 @@ class Repository:
         splits: list[str] = self._call("get_dataset_split_names", self._configurations[0])
         return () if {*splits} & {*PURPOSES} else splits
 
-    def open_language(self, language: str, fields: Fields) -> Dataset:
+    def open_language(self, language: str, columns: Columns) -> Dataset:
         if len(self._configurations) > 1:
-            return self.open(language, None, fields)
-        return self.open(None, language, fields)
+            return self.open(language, None, columns)
+        return self.open(None, language, columns)
 
-    def open(self, configuration: str | None, split: str | None, fields: Fields) -> Dataset:
+    def open(self, configuration: str | None, split: str | None, columns: Columns) -> Dataset:
         """A split; None stands for the only one."""
         configuration = self._chosen("configuration", configuration, self._configurations)
         split = self._chosen("split", split, self._call("get_dataset_split_names", configuration))
         table = self._call("load_dataset", configuration, split=split, streaming=True)
         names = {"dataset": self.name, "configuration": configuration, "split": split}
-        return Dataset(names, self._revision or _state(Path(self.name)), table, fields)
+        return Dataset(names, self._revision or _state(Path(self.name)), table, columns)
 
     def _chosen(self, what: str, name: str | None, present: Sequence[str]) -> str:
         """The name, or the only one that is present."""
@@ -83,7 +84,7 @@ class Dataset:
     notes = ()
 
     def __init__(
-        self, names: dict[str, str], revision: str | None, table: Any, fields: Fields
+        self, names: dict[str, str], revision: str | None, table: Any, columns: Columns
     ) -> None:
         """A split from a streamed table."""
         self.name = ":".join(names.values())
@@ -92,12 +93,12 @@ class Dataset:
         self.identity: dict[str, Any] = {**names, "rows": self.total or None, "revision": revision}
         self._rows = table
         if table.column_names is not None:
-            self._rows = table.select_columns(fields.columns(self.name, table.column_names))
+            self._rows = table.select_columns(columns.of(self.name, table.column_names))
 
-    def rows(self, start: Cursor = START) -> Iterator[ReadRow]:
+    def records(self) -> Iterator[Record]:
         try:
-            for number, fields in enumerate(self._rows.skip(start.row), start=start.row + 1):
-                yield Row(self.name, number, fields), Cursor(0, number, 0, number)
+            for number, fields in enumerate(self._rows, start=1):
+                yield Record(self.name, number, fields, done=number)
         except Exception as error:  # as above
             raise _failed(self.name, "read", error) from None
 

@@ -6,17 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from fairspan.corpus.rows import (
-    ENDINGS,
-    TEXTS,
-    Fault,
-    Fields,
-    Row,
-    ends_in,
-    id_of,
-    missing_field,
-    text_of,
-)
+from fairspan.corpus.files import Columns
+from fairspan.corpus.formats import ENDINGS, TEXTS, ends_in
+from fairspan.corpus.record import Record, id_of, missing_field, text_of
 from fairspan.corpus.segment import UNKNOWN, Segment, describe, few
 from fairspan.corpus.source import Files, Records, Source, SourceLike, files_of, find_dataset
 from fairspan.errors import CorpusError
@@ -48,8 +40,8 @@ class RawCorpus:
 
 def read_segments(source: SourceLike, languages: Sequence[str] | None) -> RawCorpus:
     """The segments of a source in the languages asked for, by default all."""
-    raw = _open(source, languages, Fields(more=("language", "title")))
-    rows: Iterable[Row | Fault] = (row for part in raw.sources for row, _ in part.rows())
+    raw = _open(source, languages, Columns(("text",), ("id", "language", "title")))
+    rows: Iterable[Record] = (row for part in raw.sources for row in part.records())
     if raw.may_be_others:
         rows = list(rows)
         _require_translations(raw, rows)
@@ -59,28 +51,28 @@ def read_segments(source: SourceLike, languages: Sequence[str] | None) -> RawCor
     return raw
 
 
-def _open(source: SourceLike, languages: Sequence[str] | None, fields: Fields) -> RawCorpus:
+def _open(source: SourceLike, languages: Sequence[str] | None, columns: Columns) -> RawCorpus:
     """The corpus without its segments."""
     if isinstance(source, str) and source in EMBEDDED:
-        raw = _open_files(EMBEDDED[source], languages, fields)
+        raw = _open_files(EMBEDDED[source], languages, columns)
         raw.may_be_others = False
         return replace(raw, languages=[*SAMPLE_LANGUAGES]) if source == SAMPLE else raw
     if not isinstance(source, str | Path):
         return RawCorpus(Records.name, [Records(source)])
     path = Path(source).expanduser()
     if path.exists():
-        return _open_files(path, languages, fields)
+        return _open_files(path, languages, columns)
     repository, named = find_dataset(source)
     present = () if any(named) else repository.languages
     if not present:
-        return RawCorpus(str(source), [repository.open(*named, fields)])
+        return RawCorpus(str(source), [repository.open(*named, columns)])
     wanted = [language for language in present if languages is None or language in languages]
-    opened = [repository.open_language(language, fields) for language in wanted]
+    opened = [repository.open_language(language, columns) for language in wanted]
     spoken = {dataset.name: language for dataset, language in zip(opened, wanted, strict=True)}
     return RawCorpus(repository.name, opened, spoken, [*present])
 
 
-def _open_files(path: Path, languages: Sequence[str] | None, fields: Fields) -> RawCorpus:
+def _open_files(path: Path, languages: Sequence[str] | None, columns: Columns) -> RawCorpus:
     """The corpus of a file or a folder, without its segments."""
     files, notes = files_of(path)
     name = path.resolve().name
@@ -89,7 +81,7 @@ def _open_files(path: Path, languages: Sequence[str] | None, fields: Fields) -> 
             "Use it as a task of evaluate, or give only the file of its documents as the corpus."
         )
         raise CorpusError(f"{path} holds questions, and a corpus holds texts. {remedy}")
-    raw = RawCorpus(name, [Files(str(path), files, fields)], notes=notes)
+    raw = RawCorpus(name, [Files(str(path), files, columns)], notes=notes)
     if path.is_file():
         return replace(raw, name=_stem(name))
     spoken = {label: _stem(label) for label in files}
@@ -103,17 +95,17 @@ def _open_files(path: Path, languages: Sequence[str] | None, fields: Fields) -> 
         return raw
     if languages is not None:
         files = {label: file for label, file in files.items() if spoken[label] in languages}
-        raw.sources = [Files(str(path), files, fields)]
+        raw.sources = [Files(str(path), files, columns)]
     raw.may_be_others = languages is None
     raw.languages = [*dict.fromkeys(spoken.values())]
     return raw
 
 
-def _require_translations(raw: RawCorpus, rows: Iterable[Row | Fault]) -> None:
+def _require_translations(raw: RawCorpus, rows: Iterable[Record]) -> None:
     """Read files such as hr and it as texts in no language unless they share ids."""
     ids: dict[str, list[str]] = {label: [] for label in raw.spoken}
     for row in rows:
-        if isinstance(row, Row):
+        if not row.fault:
             if row.fields.get("language") is not None:
                 return
             ids[row.file].append(str(row.fields.get("id", "")))
@@ -148,16 +140,16 @@ def _stem(name: str) -> str:
     return next((name[: -len(ending)] for ending in ENDINGS if ends_in(name, (ending,))), name)
 
 
-def _collect(raw: RawCorpus, rows: Iterable[Row | Fault], languages: Sequence[str] | None) -> None:
+def _collect(raw: RawCorpus, rows: Iterable[Record], languages: Sequence[str] | None) -> None:
     """Add the segments to the corpus."""
     places: dict[tuple[str, str], str] = {}
-    faults: list[Fault] = []
+    faults: list[Record] = []
     # Whether the first record has an id and a language: then all need them.
     first: dict[str, bool] = {}
     empty: list[str] = []
-    undecoded: list[Fault] = []
+    undecoded: list[Record] = []
     for row in rows:
-        if isinstance(row, Fault):
+        if row.fault:
             (undecoded if ends_in(row.file, TEXTS) else faults).append(row)
             continue
         if ends_in(row.file, TEXTS) and not row.fields["text"].strip():
@@ -177,12 +169,12 @@ def _collect(raw: RawCorpus, rows: Iterable[Row | Fault], languages: Sequence[st
             places[key] = row.place
             raw.segments.append(segment)
         except CorpusError as error:
-            faults.append(Fault(row.file, row.number, None, str(error)))
+            faults.append(replace(row, fault=str(error)))
     if not raw.segments:  # a file that is named, or nothing but such files
         faults += undecoded
     if faults:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        raise CorpusError(f"{faults[0]}{more}")
+        raise CorpusError(f"{faults[0].place}: {faults[0].fault}{more}")
     undecoded_files = [fault.file for fault in undecoded]
     for reason, files in (("empty", empty), ("not UTF-8", undecoded_files)):
         if files:
@@ -191,7 +183,7 @@ def _collect(raw: RawCorpus, rows: Iterable[Row | Fault], languages: Sequence[st
         _align_by_number(raw)
 
 
-def _require_alike(has: Mapping[str, bool], first: Mapping[str, bool], row: Row) -> None:
+def _require_alike(has: Mapping[str, bool], first: Mapping[str, bool], row: Record) -> None:
     """An error unless a record has an id and a language as the first one has them."""
     for name in has:
         if has[name] and not first[name]:
@@ -203,7 +195,7 @@ def _require_alike(has: Mapping[str, bool], first: Mapping[str, bool], row: Row)
 
 
 def _segment(
-    raw: RawCorpus, row: Row, spoken: str | None, languages: Sequence[str] | None
+    raw: RawCorpus, row: Record, spoken: str | None, languages: Sequence[str] | None
 ) -> Segment | None:
     """The segment of a record; None if it is in a language that is not asked for."""
     only = languages[0] if languages is not None and len(languages) == 1 else UNKNOWN
@@ -218,7 +210,7 @@ def _segment(
     return Segment(name, language, text_of(row.fields, "text"), row.fields.get("title"))
 
 
-def _language(raw: RawCorpus, row: Row) -> str | None:
+def _language(raw: RawCorpus, row: Record) -> str | None:
     """The language that a record or its file names, if any."""
     language = row.fields.get("language")
     of_file = raw.spoken.get(row.file)

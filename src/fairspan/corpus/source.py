@@ -1,36 +1,23 @@
-"""`Source`: the records of files, folders, datasets and lists, from any position on."""
+"""`Source`: the records of files, folders, datasets and lists."""
 
 import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sized
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fairspan.corpus.files import Columns, read_file, unreadable
+from fairspan.corpus.formats import DATA, ENDINGS, TEXTS, ends_in
 from fairspan.corpus.hub import Dataset, Repository
-from fairspan.corpus.rows import (
-    ENDINGS,
-    LINES,
-    PARQUET,
-    START,
-    TEXTS,
-    Cursor,
-    Fault,
-    Fields,
-    ReadRow,
-    Row,
-    ends_in,
-    read_file,
-    unreadable,
-)
+from fairspan.corpus.record import Record
 from fairspan.corpus.segment import describe, few
 from fairspan.errors import CorpusError
 
 _SOURCES = "corpus.json"
 """May be beside the files of a corpus: what they were made from."""
-_DATA = (*LINES, *PARQUET)
 _SUFFIX = re.compile(r"\.\w{1,12}")
 _ON_HUB = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?(:[^:/]+){0,2}")
 
@@ -42,34 +29,32 @@ class Files:
     """JSON Lines, Parquet or text files by their labels; `done` counts their bytes."""
 
     def __init__(
-        self, name: str, paths: Mapping[str, Path], fields: Fields, notes: tuple[str, ...] = ()
+        self, name: str, paths: Mapping[str, Path], columns: Columns, notes: tuple[str, ...] = ()
     ) -> None:
         """Their labels, sizes and times are their identity."""
         self.name = name
         self.notes = notes
-        self._fields = fields
-        self._files = list(paths.items())
-        self._sizes = []
+        self._columns = columns
+        self._files: list[tuple[str, Path, int]] = []
         digest = hashlib.sha256()
-        for label, path in self._files:
+        for label, path in paths.items():
             stat = path.stat()
-            self._sizes.append(stat.st_size)
+            self._files.append((label, path, stat.st_size))
             digest.update(f"{label}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode())
-        self.total = sum(self._sizes)
+        self.total = sum(size for _, _, size in self._files)
         state = digest.hexdigest()[:16]
         self.identity = {"files": len(self._files), "bytes": self.total, "state": state}
 
-    def rows(self, start: Cursor = START) -> Iterator[ReadRow]:
-        """The records from a position on, in the order of the files' names."""
-        before = sum(self._sizes[: start.file])
-        for number, (label, path) in enumerate(self._files[start.file :], start=start.file):
-            begin = start if number == start.file else Cursor(number)
+    def records(self) -> Iterator[Record]:
+        """The records in the order of the files' names."""
+        before = 0
+        for label, path, size in self._files:
             try:
-                for row, after in read_file(label, path, begin, self._fields):
-                    yield row, after._replace(done=before + after.done)
+                for record in read_file(label, path, self._columns):
+                    yield replace(record, done=before + record.done)
             except OSError as error:
                 raise unreadable(path, error) from None
-            before += self._sizes[number]
+            before += size
 
 
 class Records:
@@ -81,36 +66,41 @@ class Records:
     def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
         self._records = records
         self.is_read_once = isinstance(records, Iterator)
-        self._used = 0
+        self._numbered = enumerate(records, start=1)
         self.total = len(records) if isinstance(records, Sized) else 0
         self.identity = {"records": self.total or None}
 
-    def rows(self, start: Cursor = START) -> Iterator[ReadRow]:
-        """The records from a position on."""
-        waiting: Iterator[Any] = iter(self._records)
-        skipped = start.row - (self._used if waiting is self._records else 0)
-        for number, fields in enumerate(islice(waiting, skipped, None), start=start.row + 1):
-            self._used = number
-            row: Row | Fault = Row(self.name, number, fields)
+    def records(self) -> Iterator[Record]:
+        """The records from the first on, or those of an iterator that were not read before."""
+        numbered = self._numbered if self.is_read_once else enumerate(self._records, start=1)
+        for number, fields in numbered:
+            fault = ""
             if not isinstance(fields, Mapping):
-                row = Fault(self.name, number, None, f"not an object but {describe(fields)}.")
-            yield row, Cursor(0, number, 0, number)
+                fault = f"not an object but {describe(fields)}."
+            yield Record(self.name, number, {} if fault else fields, fault, number)
 
 
 Source = Files | Records | Dataset
-"""`total` is `Cursor.done` at the end, or 0; `identity` is the same from one call to the next."""
+"""`total` is a record's `done` at the end, or 0; `identity` is the same from one call to the next.
+"""
 
 
-def open_source(source: SourceLike, fields: Fields) -> Source:
-    """The records of a file, a folder, a list, or a dataset."""
+def open_source(
+    source: SourceLike, *, columns: Sequence[str] = ("text",), optional: Sequence[str] = ()
+) -> Source:
+    """The records of a file, a folder, a list, or a dataset.
+
+    Of tables only `columns` are read, which they must have, and `optional` ones that they have.
+    """
     if not isinstance(source, str | Path):
         return Records(source)
+    read = Columns(tuple(columns), tuple(optional))
     path = Path(source).expanduser()
     if path.exists():
         files, notes = files_of(path)
-        return Files(str(source), files, fields, notes)
+        return Files(str(source), files, read, notes)
     repository, named = find_dataset(source)
-    return repository.open(*named, fields)
+    return repository.open(*named, read)
 
 
 def find_dataset(name: str | Path) -> tuple[Repository, tuple[str | None, str | None]]:
@@ -135,13 +125,13 @@ def files_of(path: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
         return {_label(path.name): path}, ()
     below = {_label(file.relative_to(path).as_posix()): file for file in _below(path)}
     readable = [name for name in sorted(below) if below[name].is_file() and not _is_hidden(name)]
-    for endings in (_DATA, TEXTS):
+    for endings in (DATA, TEXTS):
         names = [name for name in readable if ends_in(name, endings)]
         if names:
             others = [file for name, file in below.items() if name not in names]
             return {name: below[name] for name in names}, _left_out(others)
     raise CorpusError(
-        f"{path} holds no file that ends in {', '.join((*_DATA, *TEXTS))}. Texts in several "
+        f"{path} holds no file that ends in {', '.join((*DATA, *TEXTS))}. Texts in several "
         'languages are files such as en.jsonl and de.jsonl, with lines like {"id": "a1", "text": '
         '"…"}.'
     )
