@@ -146,8 +146,7 @@ class Job:
                 shards, damaged = read_shards(self.out)
                 if not damaged and manifest["summary"] == total_of(shards.values()):
                     for unit in self._missing(shards):
-                        rows = f"{self.source.name} from {unit.first} on was not there"
-                        raise ChangedInputError(self.out, rows)
+                        raise ChangedInputError(self.out, f"{unit.place} was not there")
                     before_loading()
                     self._open(progress, Meter(progress), manifest)[0].close()
                     return Embedding(self.out, manifest)
@@ -188,8 +187,9 @@ class Job:
 
     def _missing(self, shards: Mapping[int, ShardSummary]) -> Iterator[Unit]:
         """The units without a shard; raise if the texts of a shard are not those of its unit."""
-        count = 0
-        for count, unit in enumerate(units_of(self.source, self.options), start=1):
+        number = -1
+        for unit in units_of(self.source, self.options):
+            number = unit.number
             if unit.number in shards:
                 if unit.digest != shards[unit.number].texts:
                     name = shard_name(unit.number)
@@ -204,8 +204,8 @@ class Job:
                     f"embedded; {unit.rejected[0]}"
                 )
             yield unit
-        if count <= max(shards, default=-1):
-            difference = f"{self.source.name} has no rows for {shard_name(count)}"
+        if number < max(shards, default=-1):
+            difference = f"{self.source.name} has no rows for {shard_name(number + 1)}"
             raise ChangedInputError(self.out, difference)
 
     def _open(

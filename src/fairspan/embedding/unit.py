@@ -46,22 +46,17 @@ class Unit:
     """Consecutive rows of the input.
 
     Attributes:
-        first, last: the places of its first and its last row.
+        place: of its rows, such as "documents.jsonl, line 17 to 32".
         amount: how much of the input it is, in bytes or rows, as its source counts.
         digest: of the ids and texts of all its rows.
     """
 
     number: int
-    first: str
-    last: str
+    place: str
     amount: int
     rows: Sequence[TextRow]
     rejected: Sequence[Rejected]
     digest: str
-
-    @property
-    def place(self) -> str:
-        return f"{self.first} to {self.last}"
 
 
 def units_of(source: Source, options: EmbedOptions) -> Iterator[Unit]:
@@ -70,25 +65,25 @@ def units_of(source: Source, options: EmbedOptions) -> Iterator[Unit]:
     They depend on the input alone, so that an interrupted run forms the same ones.
     """
     number = 0
+    first: Record | None = None
     before = 0
-    records: list[Record] = []
     items: list[TextRow | Rejected] = []
     characters = 0
     for record in source.records():
+        first = first or record
+        last = record
         item = _item(record, options)
-        records.append(record)
         items.append(item)
         characters += len(item.text) if isinstance(item, TextRow) else 0
         if len(items) >= options.rows_per_shard or characters >= _CHARACTERS:
-            yield _unit(number, records[0].place, record.place, record.done - before, items)
+            yield _unit(number, first, last, before, items)
             number += 1
             before = record.done
-            records = []
+            first = None
             items = []
             characters = 0
-    if items:
-        last = records[-1]
-        yield _unit(number, records[0].place, last.place, last.done - before, items)
+    if first is not None:
+        yield _unit(number, first, last, before, items)
 
 
 def _item(record: Record, options: EmbedOptions) -> TextRow | Rejected:
@@ -108,9 +103,14 @@ def _item(record: Record, options: EmbedOptions) -> TextRow | Rejected:
 
 
 def _unit(
-    number: int, first: str, last: str, amount: int, items: Sequence[TextRow | Rejected]
+    number: int, first: Record, last: Record, before: int, items: Sequence[TextRow | Rejected]
 ) -> Unit:
-    """The unit of these rows."""
+    """The unit of these rows; `before` is how much of the input is before it."""
+    place = first.place
+    if last.file != first.file:
+        place += f" to {last.place}"
+    elif last.number != first.number:
+        place += f" to {last.number}"
     digest = blake2b(digest_size=16)
     for item in items:
         # With their lengths, no two lists of rows are the same bytes.
@@ -120,7 +120,7 @@ def _unit(
         digest.update(content.encode())
     rows = [item for item in items if isinstance(item, TextRow)]
     rejected = [item for item in items if isinstance(item, Rejected)]
-    return Unit(number, first, last, amount, rows, rejected, digest.hexdigest())
+    return Unit(number, place, last.done - before, rows, rejected, digest.hexdigest())
 
 
 def stopped(fault: Rejected) -> CorpusError:
