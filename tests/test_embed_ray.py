@@ -103,8 +103,8 @@ def test_ray_is_an_extra(
     ("address", "said"),
     [
         ("127.0.0.1:1", "no Ray cluster at 127.0.0.1:1"),
-        ("ray://127.0.0.1:10001", "auto or host:port"),
-        ("somewhere", "auto or host:port"),
+        ("ray://127.0.0.1:10001", "set address=auto, or host:port"),
+        ("somewhere", "set address=auto, or host:port"),
     ],
 )
 def test_a_cluster_that_is_not_there_is_refused(

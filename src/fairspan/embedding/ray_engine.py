@@ -43,21 +43,16 @@ def refuse_unreachable(address: str | None) -> None:
     if address is None or address in ("auto", "local"):
         return
     host, _, port = address.rpartition(":")
-    if address.startswith("ray://") or not host or not port.isdecimal():
-        raise DesignError(
-            f"address is auto or host:port, such as 10.0.0.1:6379, got {address!r}. Run the "
-            "command on a machine of the cluster."
-        )
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, ValueError) as error:
         raise _not_there(address, str(error)) from None
 
 
 def _not_there(address: str, reason: str) -> DesignError:
     return DesignError(
-        f"there is no Ray cluster at {address} ({reason}): start one with 'ray start', or omit "
-        "address to use this machine."
+        f"there is no Ray cluster at {address} ({reason}): start one with 'ray start' and set "
+        "address=auto, or host:port such as 10.0.0.1:6379; or omit address to use this machine."
     )
 
 

@@ -32,7 +32,7 @@ from fairspan.embedding.shards import (
     shard_name,
     write_rejected,
 )
-from fairspan.embedding.unit import Unit, stopped, units_of
+from fairspan.embedding.unit import Unit, units_of
 from fairspan.encoding.calling import call_of
 from fairspan.errors import CorpusError, DesignError, FairspanError
 from fairspan.report.text import counted
@@ -54,11 +54,12 @@ class Meter:
         self._tokens = 0
         self._began = 0.0
 
-    def start(self, total: int, rows: int) -> None:
-        """The model is ready; there are vectors of so many rows."""
+    def start(self, total: int, stored: int, rows: int) -> None:
+        """The model is ready; so much of the input, and so many rows, have vectors."""
         self._rows = rows
         self._began = time.monotonic()
         self._progress.start(total)
+        self._progress.advance(stored, stored=True)
 
     def advance(self, rows: int, tokens: int, amount: float) -> None:
         """Report rows and tokens that were read, and their share of the input."""
@@ -139,48 +140,33 @@ class Job:
         self._compared = 0
 
     def run(self, progress: Progress, before_loading: Callable[[], None]) -> Embedding:
-        """Embed what is missing."""
-        try:
-            manifest = read_manifest(self.out, self.options)
-            if manifest is not None and manifest["status"] == "complete":
-                shards, damaged = read_shards(self.out)
-                if not damaged and manifest["summary"] == total_of(shards.values()):
-                    for unit in self._missing(shards):
-                        raise ChangedInputError(self.out, f"{unit.place} was not there")
-                    before_loading()
-                    self._open(progress, Meter(progress), manifest)[0].close()
-                    return Embedding(self.out, manifest)
-            with locked(self.out):
-                return self._continue(progress, before_loading)
-        finally:
-            progress.stop()
-
-    def _continue(self, progress: Progress, before_loading: Callable[[], None]) -> Embedding:
         """Embed what is missing; no other process writes the folder meanwhile."""
-        manifest = read_manifest(self.out, self.options)
-        was_complete = manifest is not None and manifest["status"] == "complete"
-        shards, damaged = read_shards(self.out)
-        missing = self._missing(shards)
-        first = next(missing, None)
-        if first is None and not shards:
-            raise CorpusError(f"{self.source.name} holds no rows.")
-        before_loading()
-        meter = Meter(progress)
-        engine, manifest = self._open(progress, meter, manifest)
-        remove_partial(self.out)
-        manifest |= {"status": "incomplete", "summary": None}
-        write_manifest(self.out, manifest)
-        lost = len(damaged) or was_complete
-        progress.stage("embedding again what is missing or damaged" if lost else "embedding")
-        meter.start(self.source.total, sum(shard.rows for shard in shards.values()))
-        progress.advance(self._compared, stored=True)
-        units = missing if first is None else chain([first], missing)
-        embedded = self._embed(engine, units)
-        shards |= {shard.number: shard for shard in embedded}
-        write_rejected(self.out, shards.values())
-        summary = total_of(shards.values())
-        manifest |= {"status": "complete", "finished": now(), "summary": summary}
-        write_manifest(self.out, manifest)
+        with locked(self.out):
+            manifest = read_manifest(self.out, self.options)
+            shards, damaged = read_shards(self.out)
+            missing = self._missing(shards)
+            first = next(missing, None)
+            if first is None and not shards:
+                raise CorpusError(f"{self.source.name} holds no rows.")
+            before_loading()
+            meter = Meter(progress)
+            engine, manifest = self._open(progress, meter, manifest)
+            was_complete = manifest["status"] == "complete"
+            if first is None and was_complete and manifest["summary"] == total_of(shards.values()):
+                engine.close()
+                return Embedding(self.out, manifest)
+            remove_partial(self.out)
+            manifest |= {"status": "incomplete", "summary": None}
+            write_manifest(self.out, manifest)
+            again = damaged or was_complete
+            progress.stage("embedding again what is missing or damaged" if again else "embedding")
+            meter.start(self.source.total, self._compared, total_of(shards.values())["rows"])
+            embedded = self._embed(engine, chain(filter(None, [first]), missing))
+            shards |= {shard.number: shard for shard in embedded}
+            write_rejected(self.out, shards.values())
+            summary = total_of(shards.values())
+            manifest |= {"status": "complete", "finished": now(), "summary": summary}
+            write_manifest(self.out, manifest)
         names = sorted(shard.file_name for shard in embedded)
         again = [name for name in names if was_complete or name in damaged]
         return Embedding(self.out, manifest, len(embedded), tuple(again))
@@ -196,12 +182,13 @@ class Job:
                     raise ChangedInputError(self.out, f"{unit.place} are not those of {name}")
                 self._compared += unit.amount
                 continue
-            if unit.rejected and self.options.strict:
-                raise stopped(unit.rejected[0])
-            if unit.number == 0 and not unit.rows:
+            faults = [row for row in unit.rows if row.fault]
+            if faults and self.options.strict:
+                raise faults[0].stopped()
+            if unit.number == 0 and len(faults) == len(unit.rows):
                 raise CorpusError(
-                    f"none of the first {len(unit.rejected):,} rows of {self.source.name} can be "
-                    f"embedded; {unit.rejected[0]}"
+                    f"none of the first {len(faults):,} rows of {self.source.name} can be "
+                    f"embedded; {unit.place}: {faults[0].fault}"
                 )
             yield unit
         if number < max(shards, default=-1):
@@ -274,7 +261,11 @@ def run(
     options: EmbedOptions, progress: Progress, before_loading: Callable[[], None] = lambda: None
 ) -> Embedding:
     """What `embed` returns; `before_loading` is called when all is checked that needs no model."""
-    return Job(options).run(progress, before_loading)
+    job = Job(options)
+    try:
+        return job.run(progress, before_loading)
+    finally:
+        progress.stop()
 
 
 @call_of(EmbedOptions)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from fairspan.embedding.unit import Rejected
+from fairspan.embedding.unit import Row
 from fairspan.errors import FairspanError
 from fairspan.report.files import write_whole
 from fairspan.runs.folder import writing
@@ -96,13 +96,13 @@ def table(
 
 
 def write_shard(
-    folder: Path, summary: ShardSummary, faults: Sequence[Rejected], rows: pl.DataFrame
+    folder: Path, summary: ShardSummary, faults: Sequence[Row], rows: pl.DataFrame
 ) -> None:
     """Write beside, then rename: a shard is there as a whole or not at all."""
-    footer = {
-        _SUMMARY: json.dumps(asdict(summary)),
-        _FAULTS: json.dumps([asdict(fault) for fault in faults]),
-    }
+    rejected = [
+        {"file": row.file, "row": row.number, "id": row.id, "reason": row.fault} for row in faults
+    ]
+    footer = {_SUMMARY: json.dumps(asdict(summary)), _FAULTS: json.dumps(rejected)}
     footer[_DIGEST] = _digest(footer[_SUMMARY], footer[_FAULTS], rows)
 
     def write(file: Path) -> None:

@@ -16,29 +16,19 @@ _CHARACTERS = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class TextRow:
-    """A text to embed; `file` and `number`, from 1, say where it comes from."""
+class Row:
+    """A text to embed, or why there is none; `file` and `number`, from 1, say where it is from."""
 
     file: str
     number: int
-    id: str
-    text: str
-
-    def rejected(self, reason: str) -> Rejected:
-        return Rejected(self.file, self.number, self.id, reason)
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """A row without a vector, and why; with its id if that was read."""
-
-    file: str
-    row: int
     id: str | None
-    reason: str
+    text: str = ""
+    fault: str = ""
 
-    def __str__(self) -> str:
-        return f"{Record(self.file, self.row, {}).place}: {self.reason}"
+    def stopped(self) -> CorpusError:
+        """The error of `strict` at a row with a fault."""
+        remedy = "Without strict such rows go to rejected.jsonl."
+        return CorpusError(f"{Record(self.file, self.number, {}).place}: {self.fault} {remedy}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +38,22 @@ class Unit:
     Attributes:
         place: of its rows, such as "documents.jsonl, line 17 to 32".
         amount: how much of the input it is, in bytes or rows, as its source counts.
-        digest: of the ids and texts of all its rows.
     """
 
     number: int
     place: str
     amount: int
-    rows: Sequence[TextRow]
-    rejected: Sequence[Rejected]
-    digest: str
+    rows: Sequence[Row]
+
+    @property
+    def digest(self) -> str:
+        """A hash of the ids and texts of all rows."""
+        digest = blake2b(digest_size=16)
+        for row in self.rows:
+            # With their lengths, no two lists of rows are the same bytes.
+            content = f"{len(row.id or '')} {len(row.text)} {row.id}{row.text}"
+            digest.update(b"-" if row.fault else content.encode())
+        return digest.hexdigest()
 
 
 def units_of(source: Source, options: EmbedOptions) -> Iterator[Unit]:
@@ -65,64 +62,44 @@ def units_of(source: Source, options: EmbedOptions) -> Iterator[Unit]:
     They depend on the input alone, so that an interrupted run forms the same ones.
     """
     number = 0
-    first: Record | None = None
     before = 0
-    items: list[TextRow | Rejected] = []
     characters = 0
+    rows: list[Row] = []
+    first: Record | None = None
     for record in source.records():
         first = first or record
         last = record
-        item = _item(record, options)
-        items.append(item)
-        characters += len(item.text) if isinstance(item, TextRow) else 0
-        if len(items) >= options.rows_per_shard or characters >= _CHARACTERS:
-            yield _unit(number, first, last, before, items)
+        rows.append(_row(record, options))
+        characters += len(rows[-1].text)
+        if len(rows) >= options.rows_per_shard or characters >= _CHARACTERS:
+            yield Unit(number, _place(first, last), last.done - before, rows)
             number += 1
-            before = record.done
-            first = None
-            items = []
+            before = last.done
             characters = 0
+            rows = []
+            first = None
     if first is not None:
-        yield _unit(number, first, last, before, items)
+        yield Unit(number, _place(first, last), last.done - before, rows)
 
 
-def _item(record: Record, options: EmbedOptions) -> TextRow | Rejected:
+def _row(record: Record, options: EmbedOptions) -> Row:
     """The text and the id of a record; without an id, its file and its number."""
     place = (record.file, record.number)
-    if record.fault:
-        return Rejected(*place, record.fields.get("id"), record.fault)
-    id = None
+    id = record.fields.get("id") if record.fault else None
     try:
+        if record.fault:
+            raise CorpusError(record.fault)
         if options.id_field is None and "id" not in record.fields:
             id = f"{record.file}#{record.number}"
         else:
             id = id_of(record.fields, options.id_field or "id")
-        return TextRow(*place, id, text_of(record.fields, options.text_field))
+        return Row(*place, id, text_of(record.fields, options.text_field))
     except CorpusError as error:
-        return Rejected(*place, id, str(error))
+        return Row(*place, id, fault=str(error))
 
 
-def _unit(
-    number: int, first: Record, last: Record, before: int, items: Sequence[TextRow | Rejected]
-) -> Unit:
-    """The unit of these rows; `before` is how much of the input is before it."""
-    place = first.place
+def _place(first: Record, last: Record) -> str:
+    """Where the rows from the first to the last are."""
     if last.file != first.file:
-        place += f" to {last.place}"
-    elif last.number != first.number:
-        place += f" to {last.number}"
-    digest = blake2b(digest_size=16)
-    for item in items:
-        # With their lengths, no two lists of rows are the same bytes.
-        content = "-"
-        if isinstance(item, TextRow):
-            content = f"{len(item.id)} {len(item.text)} {item.id}{item.text}"
-        digest.update(content.encode())
-    rows = [item for item in items if isinstance(item, TextRow)]
-    rejected = [item for item in items if isinstance(item, Rejected)]
-    return Unit(number, place, last.done - before, rows, rejected, digest.hexdigest())
-
-
-def stopped(fault: Rejected) -> CorpusError:
-    """The error of `strict` at the first bad row."""
-    return CorpusError(f"{fault} Without strict such rows go to rejected.jsonl.")
+        return f"{first.place} to {last.place}"
+    return first.place if last.number == first.number else f"{first.place} to {last.number}"

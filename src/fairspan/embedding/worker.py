@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import compress
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -15,7 +16,7 @@ from sentence_transformers import SentenceTransformer
 from fairspan.calibration.calibration import Calibration
 from fairspan.embedding.options import EmbedOptions
 from fairspan.embedding.shards import VECTORS, ShardSummary, table, write_shard
-from fairspan.embedding.unit import Rejected, TextRow, Unit, stopped
+from fairspan.embedding.unit import Row, Unit
 from fairspan.encoding.direct import DirectEncoder, ReadText, usable
 from fairspan.encoding.fill import Tally, batches, embed_batch
 from fairspan.errors import DesignError, FairspanError
@@ -28,8 +29,6 @@ from fairspan.runs.subject import open_subject
 Advance = Callable[[int, int, float], None]
 """Called after a batch with its rows and tokens, and how much of the input they are."""
 DIFFERENT = "the devices would give different vectors: use devices of one kind, or set dtype."
-UNUSABLE = "the model's vector"
-"""What the reason begins with where a row was rejected for its vector."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,15 +128,17 @@ class UnitWorker:
             began = time.monotonic()
             vectors = self._vectors(read.texts, unit.amount)
             seconds = time.monotonic() - began
-        bad = ~usable(vectors)
+        rows = [*unit.rows]
+        for number in np.flatnonzero(~usable(vectors)):
+            row = read.rows[number]
+            rows[row] = replace(rows[row], fault=_fault(vectors[number]))
+            if self._options.strict:
+                raise rows[row].stopped()
         # A document without one of its parts would be found by the others alone.
-        rejected = np.isin(read.rows, read.rows[bad])
-        faults = [*unit.rejected, *_unusable(unit, read.rows[bad], vectors[bad])]
-        if len(faults) > len(unit.rejected) and self._options.strict:
-            raise stopped(faults[len(unit.rejected)])
-        good = np.flatnonzero(~rejected)
+        good = [number for number, row in enumerate(read.rows) if not rows[row].fault]
         texts = [read.texts[number] for number in good]
         cut = np.array([text.cut for text in texts], dtype=bool)
+        faults = [row for row in rows if row.fault]
         summary = ShardSummary(
             number=unit.number,
             rows=len(good),
@@ -149,37 +150,39 @@ class UnitWorker:
             texts=unit.digest,
         )
         columns = table(
-            [unit.rows[row].id for row in read.rows[good]],
+            [rows[row].id for row in read.rows[good]],
             None if read.parts is None else read.parts[good],
             vectors if len(good) == len(vectors) else vectors[good],
             np.array([text.length for text in texts], dtype=np.int32),
             cut,
             self._options.storage,
         )
-        faults.sort(key=lambda fault: (fault.file, fault.row))
         write_shard(Path(self._options.out), summary, faults, columns)
         return summary
 
-    def _read(self, rows: Sequence[TextRow]) -> _Read:
+    def _read(self, rows: Sequence[Row]) -> _Read:
         """The texts of rows, or of their parts, without rows that keep the vectors they have."""
         rule = self._options.part_rule
-        texts = [row.text for row in rows]
-        numbers = np.arange(len(rows))
+        numbers = np.array([n for n, row in enumerate(rows) if not row.fault], dtype=np.int64)
+        count = len(numbers)
         if rule is None or self._fits >= 0:
-            read = self._encoder.read(texts)
-            numbers = np.flatnonzero([text.length > self._fits for text in read])
+            texts = self._encoder.read([rows[number].text for number in numbers])
+            longer = [text.length > self._fits for text in texts]
+            numbers = numbers[longer]
             if rule is None:
-                kept = [read[number] for number in numbers]
-                return _Read(kept, numbers, None, len(rows) - len(kept))
-        spans_of = self._encoder.parts([texts[number] for number in numbers], rule)
-        places = [
-            (row, number, *span)
-            for row, spans in zip(numbers.tolist(), spans_of, strict=True)
-            for number, span in enumerate(spans)
-        ]
-        read = self._encoder.read([texts[row][start:end] for row, _, start, end in places])
-        table = np.array(places, dtype=np.int32).reshape(-1, 4)
-        return _Read(read, table[:, 0], table[:, 1:], len(rows) - len(numbers))
+                texts = list(compress(texts, longer))
+                return _Read(texts, numbers, None, count - len(numbers))
+        spans_of = self._encoder.parts([rows[number].text for number in numbers], rule)
+        parts = np.array(
+            [
+                (row, number, *span)
+                for row, spans in zip(numbers, spans_of, strict=True)
+                for number, span in enumerate(spans)
+            ],
+            dtype=np.int32,
+        ).reshape(-1, 4)
+        texts = self._encoder.read([rows[row].text[start:end] for row, _, start, end in parts])
+        return _Read(texts, parts[:, 0], parts[:, 1:], count - len(numbers))
 
     def _vectors(self, texts: Sequence[ReadText], amount: int) -> np.ndarray:
         """[texts, dimension], of texts that are so much of the input.
@@ -219,12 +222,9 @@ class UnitWorker:
             return np.concatenate([self._pass(batch[:middle]), self._pass(batch[middle:])])
 
 
-def _unusable(unit: Unit, rows: np.ndarray, vectors: np.ndarray) -> list[Rejected]:
-    """The rows of a unit that have these vectors, once if several parts of a row have them."""
-    faults: dict[int, Rejected] = {}
-    for row, vector in zip(rows.tolist(), vectors, strict=True):
-        reason = "is all zero"
-        if vector.any():
-            reason = f"contains NaN, infinity or values beyond {vector.dtype}"
-        faults.setdefault(row, unit.rows[row].rejected(f"{UNUSABLE} {reason}."))
-    return list(faults.values())
+def _fault(vector: np.ndarray) -> str:
+    """Why a vector cannot be used."""
+    reason = "is all zero"
+    if vector.any():
+        reason = f"contains NaN, infinity or values beyond {vector.dtype}"
+    return f"the model's vector {reason}."
