@@ -618,6 +618,7 @@ def test_a_folder_belongs_to_its_model_options_and_input(
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     said = "mine is not empty and was not made by embed (it holds notes.txt)"
     assert said in said_by(embed, model, given, tmp_path / "mine")
+    assert [file.name for file in (tmp_path / "mine").iterdir()] == ["notes.txt"]
     assert "is in the input" in said_by(embed, model, tmp_path, tmp_path / "new", kind=DesignError)
     (out / shard_name(1)).write_bytes(b"PAR1")
     _begin_again(out)

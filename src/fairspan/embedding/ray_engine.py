@@ -7,7 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -108,10 +108,10 @@ class RayActors:
         """The summary of a unit; None if the actor died."""
         call = actor.embed.options(max_task_retries=retries).remote(unit, self.identity)
         deaths = (self._ray.exceptions.RayActorError, self._ray.exceptions.OutOfMemoryError)
-        try:
-            return self._result(call, passed=deaths)
-        except deaths:
-            return None
+        summary: ShardSummary | None = None
+        with suppress(*deaths):
+            summary = self._result(call, passed=deaths)
+        return summary
 
     def _result(self, call: Any, passed: tuple[type[Exception], ...] = ()) -> Any:
         """What a call of an actor returns; its errors in one line, but for those `passed` on."""

@@ -52,14 +52,22 @@ class Meter:
         self._lock = Lock()
         self._rows = 0
         self._tokens = 0
-        self._began = 0.0
+        self._stored = 0
+        self._began: float | None = None
 
-    def start(self, total: int, stored: int, rows: int) -> None:
-        """The model is ready; so much of the input, and so many rows, have vectors."""
+    def start(self, total: int, rows: int) -> None:
+        """The model is ready, and there are vectors of so many rows."""
         self._rows = rows
         self._began = time.monotonic()
         self._progress.start(total)
-        self._progress.advance(stored, stored=True)
+        self._progress.advance(self._stored, stored=True)
+
+    def skip(self, amount: int) -> None:
+        """So much of the input has vectors."""
+        if self._began is None:
+            self._stored += amount
+        else:
+            self._progress.advance(amount, stored=True)
 
     def advance(self, rows: int, tokens: int, amount: float) -> None:
         """Report rows and tokens that were read, and their share of the input."""
@@ -67,7 +75,7 @@ class Meter:
             self._rows += rows
             self._tokens += tokens
             self._progress.advance(amount)
-            speed = self._tokens / max(1e-9, time.monotonic() - self._began)
+            speed = self._tokens / max(1e-9, time.monotonic() - (self._began or 0))
             self._progress.say(f"{counted(self._rows, 'row')}, {speed:,.0f} tokens/s")
 
 
@@ -136,20 +144,19 @@ class Job:
         columns = [options.text_field, *filter(None, [options.id_field])]
         self.source = open_source(options.input, columns=columns, optional=["id"])
         _refuse_inside(options.input, self.out)
-        # How much of the input the shards hold that were there, as far as it was read.
-        self._compared = 0
 
     def run(self, progress: Progress, before_loading: Callable[[], None]) -> Embedding:
         """Embed what is missing; no other process writes the folder meanwhile."""
+        read_manifest(self.out, self.options)  # no lock is left in a folder of something else
         with locked(self.out):
             manifest = read_manifest(self.out, self.options)
             shards, damaged = read_shards(self.out)
-            missing = self._missing(shards)
+            meter = Meter(progress)
+            missing = self._missing(shards, meter)
             first = next(missing, None)
             if first is None and not shards:
                 raise CorpusError(f"{self.source.name} holds no rows.")
             before_loading()
-            meter = Meter(progress)
             engine, manifest = self._open(progress, meter, manifest)
             was_complete = manifest["status"] == "complete"
             if first is None and was_complete and manifest["summary"] == total_of(shards.values()):
@@ -158,9 +165,9 @@ class Job:
             remove_partial(self.out)
             manifest |= {"status": "incomplete", "summary": None}
             write_manifest(self.out, manifest)
-            again = damaged or was_complete
-            progress.stage("embedding again what is missing or damaged" if again else "embedding")
-            meter.start(self.source.total, self._compared, total_of(shards.values())["rows"])
+            again = " again what is missing or damaged" if damaged or was_complete else ""
+            progress.stage(f"embedding{again}")
+            meter.start(self.source.total, sum(shard.rows for shard in shards.values()))
             embedded = self._embed(engine, chain(filter(None, [first]), missing))
             shards |= {shard.number: shard for shard in embedded}
             write_rejected(self.out, shards.values())
@@ -168,10 +175,10 @@ class Job:
             manifest |= {"status": "complete", "finished": now(), "summary": summary}
             write_manifest(self.out, manifest)
         names = sorted(shard.file_name for shard in embedded)
-        again = [name for name in names if was_complete or name in damaged]
-        return Embedding(self.out, manifest, len(embedded), tuple(again))
+        lost = tuple(name for name in names if was_complete or name in damaged)
+        return Embedding(self.out, manifest, len(embedded), lost)
 
-    def _missing(self, shards: Mapping[int, ShardSummary]) -> Iterator[Unit]:
+    def _missing(self, shards: Mapping[int, ShardSummary], meter: Meter) -> Iterator[Unit]:
         """The units without a shard; raise if the texts of a shard are not those of its unit."""
         number = -1
         for unit in units_of(self.source, self.options):
@@ -180,7 +187,7 @@ class Job:
                 if unit.digest != shards[unit.number].texts:
                     name = shard_name(unit.number)
                     raise ChangedInputError(self.out, f"{unit.place} are not those of {name}")
-                self._compared += unit.amount
+                meter.skip(unit.amount)
                 continue
             faults = [row for row in unit.rows if row.fault]
             if faults and self.options.strict:

@@ -121,7 +121,7 @@ def _digest(summary: str, faults: str, rows: pl.DataFrame) -> str:
             digest.update(column.str.len_bytes().to_numpy().tobytes())
             digest.update("".join(column).encode())
         else:
-            digest.update(np.ascontiguousarray(column.to_numpy()))
+            digest.update(column.to_numpy().tobytes())
     return digest.hexdigest()
 
 
