@@ -1,12 +1,12 @@
-"""One document from a file or from stdin: plain text, Markdown, JSON or JSON Lines."""
+"""One document from a file or from stdin: text, Markdown, HTML, PDF, JSON or JSON Lines."""
 
 import json
 import sys
-from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any
 
-from fairspan.corpus.files import decode, unreadable
+from fairspan.corpus.document_text import document_text
+from fairspan.corpus.files import unreadable
 from fairspan.corpus.formats import MARKDOWN
 from fairspan.corpus.marked_text import MarkedText, join_segments, mark
 from fairspan.corpus.record import missing_field, text_of
@@ -28,7 +28,7 @@ def read_document(source: Path | str, borders: str = "auto") -> MarkedText:
         raise unreadable(source, error) from None
     label = "stdin" if piped else Path(source).name
     try:
-        text = decode(content.removeprefix(BOM_UTF8), "file")
+        text = document_text(label, content)
     except CorpusError as error:
         raise CorpusError(f"{label}: {error!s}") from None
     text = text.replace("\r\n", "\n").replace("\r", "\n")

@@ -1,23 +1,25 @@
-"""The records of one file: JSON Lines, Parquet or plain text."""
+"""The records of one file: JSON Lines, Parquet or a document."""
 
 import bz2
 import gzip
 import json
 import zlib
 from codecs import BOM_UTF8
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
 
-from fairspan.corpus.formats import PARQUET, TEXTS, ends_in
+from fairspan.corpus.document_text import document_text
+from fairspan.corpus.formats import JSON, LINES, PARQUET, TEXTS, ends_in
 from fairspan.corpus.record import Record
 from fairspan.corpus.segment import describe
 from fairspan.errors import CorpusError, first_line
 
 # Rows of a Parquet file that are decoded at once.
-_SLICE = 16384
+_BATCH = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +39,10 @@ class Columns:
         return [name for name in dict.fromkeys((*self.needed, *self.optional)) if name in present]
 
 
-def read_file(label: str, path: Path, columns: Columns) -> Iterator[Record]:
-    """The records of a file; the ending of `label` says its format."""
-    if ends_in(label, PARQUET):
-        return read_parquet(label, path, columns)
-    if ends_in(label, TEXTS):
-        return read_text(label, path)
-    return read_lines(label, path)
+TEXT = Columns()
 
 
-def read_lines(label: str, path: Path) -> Iterator[Record]:
+def read_lines(label: str, path: Path, columns: Columns = TEXT) -> Iterator[Record]:
     """The objects of a JSON Lines file."""
     for number, line, done in lines(path):
         if line.strip():
@@ -79,19 +75,20 @@ def read_parquet(label: str, path: Path, columns: Columns) -> Iterator[Record]:
         names = columns.of(label, table.collect_schema())
         size = path.stat().st_size
         count = int(table.select(pl.len()).collect().item())
-        for begin in range(0, count, _SLICE):
-            part = table.select(names).slice(begin, _SLICE).collect()
-            for number, fields in enumerate(part.iter_rows(named=True), start=begin + 1):
-                yield Record(label, number, fields, done=size * number // count)
+        # Slices of a table would decode a row group again for each.
+        batches = table.select(names).collect_batches(chunk_size=_BATCH, lazy=True)
+        rows = chain.from_iterable(batch.iter_rows(named=True) for batch in batches)
+        for number, fields in enumerate(rows, start=1):
+            yield Record(label, number, fields, done=size * number // count)
     except pl.exceptions.PolarsError as error:
         raise CorpusError(f"{label} is not a Parquet file: {first_line(error)}.") from None
 
 
-def read_text(label: str, path: Path) -> Iterator[Record]:
+def read_document(label: str, path: Path, columns: Columns) -> Iterator[Record]:
     """One document, whose id is its file's name."""
     content = path.read_bytes()
     try:
-        fields = {"id": label, "text": decode(content.removeprefix(BOM_UTF8), "file")}
+        fields = {"id": label, "text": document_text(label, content)}
         yield Record(label, 1, fields, done=len(content))
     except CorpusError as error:
         yield Record(label, 1, {"id": label}, str(error), len(content))
@@ -104,12 +101,11 @@ def lines(path: Path) -> Iterator[tuple[int, bytes, int]]:
             yield number, line.removeprefix(BOM_UTF8) if number == 1 else line, raw.tell()
 
 
-def decode(content: bytes, what: str = "line") -> str:
-    """A line or a file as text."""
+def decode(line: bytes) -> str:
     try:
-        return content.decode("utf-8")
+        return line.decode("utf-8")
     except UnicodeDecodeError as error:
-        bad = f"byte {error.start + 1} of the {what} (0x{content[error.start]:02x})"
+        bad = f"byte {error.start + 1} of the line (0x{line[error.start]:02x})"
         raise CorpusError(f"{bad} is not UTF-8. Save the file as UTF-8.") from None
 
 
@@ -142,3 +138,17 @@ def unreadable(path: Path | str, error: Exception) -> CorpusError:
 def damaged(path: Path) -> CorpusError:
     remedy = "Download it again, and run the same command."
     return CorpusError(f"{path.name} is damaged or cut off. {remedy}")
+
+
+Reader = Callable[[str, Path, Columns], Iterator[Record]]
+_READERS: dict[tuple[str, ...], Reader] = {
+    (*LINES, *JSON): read_lines,
+    PARQUET: read_parquet,
+    TEXTS: read_document,
+}
+
+
+def read_file(label: str, path: Path, columns: Columns) -> Iterator[Record]:
+    """The records of a file; the ending of `label` says its format."""
+    reader = next(reader for endings, reader in _READERS.items() if ends_in(label, endings))
+    return reader(label, path, columns)

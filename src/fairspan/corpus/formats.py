@@ -5,7 +5,10 @@ LINES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
 JSON = (".json", ".json.gz")
 PARQUET = (".parquet",)
 MARKDOWN = (".md", ".markdown", ".mdown", ".mkd")
-TEXTS = (".txt", ".rst", *MARKDOWN)
+HTML = (".html", ".htm")
+PDF = (".pdf",)
+# One document per file.
+TEXTS = (".txt", ".rst", *MARKDOWN, *HTML, *PDF)
 DATA = (*LINES, *PARQUET)
 ENDINGS = (*LINES, *JSON, *PARQUET, *TEXTS)
 

@@ -11,10 +11,9 @@ from typing import Any
 
 from fairspan.corpus.files import Columns
 from fairspan.corpus.record import Record
+from fairspan.corpus.segment import few
 from fairspan.errors import CorpusError, MissingExtra, first_line
 
-# Names that say what a split is for, so they are no languages.
-PURPOSES = ("train", "test", "validation")
 _UNREACHED = "the Hugging Face hub could not be reached to look for a dataset of that name"
 _SECONDS = 3.0
 
@@ -35,33 +34,37 @@ class Repository:
         self._configurations: list[str] = self._call("get_dataset_config_names")
 
     @property
-    def languages(self) -> Sequence[str]:
-        """Its configurations, or the splits of its only one; none if splits have other names."""
+    def places(self) -> dict[str, tuple[str, str | None]]:
+        """Its configurations, or the splits of its only one, with both for `open`."""
         if len(self._configurations) > 1:
-            return self._configurations
-        splits: list[str] = self._call("get_dataset_split_names", self._configurations[0])
-        return () if {*splits} & {*PURPOSES} else splits
-
-    def open_language(self, language: str, columns: Columns) -> Dataset:
-        if len(self._configurations) > 1:
-            return self.open(language, None, columns)
-        return self.open(None, language, columns)
+            return {name: (name, None) for name in self._configurations}
+        only = self._configurations[0]
+        return {split: (only, split) for split in self._call("get_dataset_split_names", only)}
 
     def open(self, configuration: str | None, split: str | None, columns: Columns) -> Dataset:
-        """A split; None stands for the only one."""
-        configuration = self._chosen("configuration", configuration, self._configurations)
-        split = self._chosen("split", split, self._call("get_dataset_split_names", configuration))
+        """A split; None stands for the only one. A configuration may be named in its place."""
+        several = len(self._configurations) > 1
+        if several and configuration is None and split in self._configurations:
+            configuration, split = split, None
+        place = self.name
+        configuration = self._chosen("configuration", configuration, self._configurations, place)
+        if several:
+            place = f"{self.name}:{configuration}"
+        splits = self._call("get_dataset_split_names", configuration)
+        split = self._chosen("split", split, splits, place)
         table = self._call("load_dataset", configuration, split=split, streaming=True)
         names = {"dataset": self.name, "configuration": configuration, "split": split}
         return Dataset(names, self._revision or _state(Path(self.name)), table, columns)
 
-    def _chosen(self, what: str, name: str | None, present: Sequence[str]) -> str:
+    @staticmethod
+    def _chosen(what: str, name: str | None, present: Sequence[str], place: str) -> str:
         """The name, or the only one that is present."""
         if name in present or (name is None and len(present) == 1):
             return name or present[0]
         wrong = f"has no {what} {name!r}" if name is not None else f"has several {what}s"
-        forms = f"{self.name}:split or {self.name}:configuration:split"
-        raise CorpusError(f"{self.name} {wrong}: name one of {', '.join(present[:8])}, as {forms}.")
+        raise CorpusError(
+            f"{place} {wrong}: name one of {few(present, 8)}, as in {place}:{present[0]}."
+        )
 
     def _call(self, function: str, *arguments: str, **options: Any) -> Any:
         """The result of a function of the library."""

@@ -63,7 +63,7 @@ class Records:
     name = "records"
     notes = ()
 
-    def __init__(self, records: Iterable[Mapping[str, Any]]) -> None:
+    def __init__(self, records: Iterable[Any]) -> None:
         self._records = records
         self.is_read_once = isinstance(records, Iterator)
         self._numbered = enumerate(records, start=1)
@@ -99,11 +99,11 @@ def open_source(
     if path.exists():
         files, notes = files_of(path)
         return Files(str(source), files, read, notes)
-    repository, named = find_dataset(source)
-    return repository.open(*named, read)
+    repository, configuration, split = find_dataset(source)
+    return repository.open(configuration, split, read)
 
 
-def find_dataset(name: str | Path) -> tuple[Repository, tuple[str | None, str | None]]:
+def find_dataset(name: str | Path) -> tuple[Repository, str | None, str | None]:
     """A dataset, and the configuration and the split in its name."""
     place, *parts = str(name).split(":")
     may_be = _ON_HUB.fullmatch(str(name)) and not ends_in(str(name), ENDINGS)
@@ -114,7 +114,7 @@ def find_dataset(name: str | Path) -> tuple[Repository, tuple[str | None, str | 
             f"{', '.join(ENDINGS)}, from folders of them, and from datasets on {hub}."
         )
     configuration = parts[0] if len(parts) == 2 else None
-    return Repository(place), (configuration, parts[-1] if parts else None)
+    return Repository(place), configuration, parts[-1] if parts else None
 
 
 def files_of(path: Path) -> tuple[dict[str, Path], tuple[str, ...]]:

@@ -82,6 +82,7 @@ class ModelEncoder(Encoder):
         return DirectEncoder(self.model, self._side, prompt=self._prompt)
 
     def vectors(self, batch: Sequence[Text]) -> list[np.ndarray]:
+        """One vector per text, [d]."""
         if not self._by_segments:
             return list(self._direct.vectors(self._direct.read([text.text for text in batch])))
         with warnings.catch_warnings():
