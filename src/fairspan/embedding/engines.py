@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from functools import partial
 from typing import Any, Protocol
 
 from fairspan.embedding.options import EmbedOptions
@@ -77,7 +76,7 @@ class ThisProcess:
         self._advance = advance
         worker = UnitWorker(options, advance=self._report)
         self.name, self.identity = worker.open()
-        self.workers = [partial(worker.embed, identity=self.identity)]
+        self.workers = [worker.embed]
 
     def close(self) -> None:
         self._over.set()

@@ -16,7 +16,7 @@ from fairspan.embedding.engines import AT_ONCE
 from fairspan.embedding.options import EmbedOptions
 from fairspan.embedding.shards import ShardSummary
 from fairspan.embedding.unit import Unit
-from fairspan.embedding.worker import DIFFERENT, Advance, UnitWorker
+from fairspan.embedding.worker import Advance, UnitWorker
 from fairspan.errors import DesignError, FairspanError, MissingExtra, first_line
 
 # Objects that a local cluster keeps in memory: the units on their way to the actors.
@@ -80,7 +80,10 @@ class RayActors:
             opened = [self._result(call) for call in calls]
             self.name, self.identity = opened[0]
             if any(identity != self.identity for _, identity in opened):
-                raise FairspanError(DIFFERENT)
+                raise FairspanError(
+                    "the actors have different models or dtypes: use devices of one kind and the "
+                    "same model on every machine, or set dtype."
+                )
         except BaseException:
             self.close()
             raise
@@ -106,7 +109,7 @@ class RayActors:
 
     def _tried(self, actor: Any, unit: Unit, retries: int = 0) -> ShardSummary | None:
         """The summary of a unit; None if the actor died."""
-        call = actor.embed.options(max_task_retries=retries).remote(unit, self.identity)
+        call = actor.embed.options(max_task_retries=retries).remote(unit)
         deaths = (self._ray.exceptions.RayActorError, self._ray.exceptions.OutOfMemoryError)
         summary: ShardSummary | None = None
         with suppress(*deaths):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -14,7 +15,7 @@ import polars as pl
 
 from fairspan.calibration.words import in_words
 from fairspan.corpus.segment import few
-from fairspan.corpus.source import open_source
+from fairspan.corpus.source import Source, open_source
 from fairspan.embedding.manifest import (
     calibrations_of,
     new_manifest,
@@ -123,156 +124,148 @@ class Embedding:
 class ChangedInputError(CorpusError):
     """The texts of a folder's vectors are not those of the input."""
 
-    def __init__(self, folder: Path, difference: str) -> None:
+    def __init__(self, folder: str | Path, difference: str) -> None:
         remedy = "Choose another folder, or remove this one to start over."
         super().__init__(f"{folder} was made from other texts: {difference}. {remedy}")
-
-
-class Job:
-    """A call of `embed`."""
-
-    def __init__(self, options: EmbedOptions) -> None:
-        """Open the input."""
-        self.options = options
-        self.out = Path(options.out)
-        if options.engine == "ray":
-            from fairspan.embedding.ray_engine import refuse_unreachable
-
-            refuse_unreachable(options.address)
-        else:
-            options.loading.require_device()
-        columns = [options.text_field, *filter(None, [options.id_field])]
-        self.source = open_source(options.input, columns=columns, optional=["id"])
-        _refuse_inside(options.input, self.out)
-
-    def run(self, progress: Progress, before_loading: Callable[[], None]) -> Embedding:
-        """Embed what is missing; no other process writes the folder meanwhile."""
-        read_manifest(self.out, self.options)  # no lock is left in a folder of something else
-        with locked(self.out):
-            manifest = read_manifest(self.out, self.options)
-            shards, damaged = read_shards(self.out)
-            meter = Meter(progress)
-            missing = self._missing(shards, meter)
-            first = next(missing, None)
-            if first is None and not shards:
-                raise CorpusError(f"{self.source.name} holds no rows.")
-            before_loading()
-            engine, manifest = self._open(progress, meter, manifest)
-            was_complete = manifest["status"] == "complete"
-            if first is None and was_complete and manifest["summary"] == total_of(shards.values()):
-                engine.close()
-                return Embedding(self.out, manifest)
-            remove_partial(self.out)
-            manifest |= {"status": "incomplete", "summary": None}
-            write_manifest(self.out, manifest)
-            again = " again what is missing or damaged" if damaged or was_complete else ""
-            progress.stage(f"embedding{again}")
-            meter.start(self.source.total, sum(shard.rows for shard in shards.values()))
-            embedded = self._embed(engine, chain(filter(None, [first]), missing))
-            shards |= {shard.number: shard for shard in embedded}
-            write_rejected(self.out, shards.values())
-            summary = total_of(shards.values())
-            manifest |= {"status": "complete", "finished": now(), "summary": summary}
-            write_manifest(self.out, manifest)
-        names = sorted(shard.file_name for shard in embedded)
-        lost = tuple(name for name in names if was_complete or name in damaged)
-        return Embedding(self.out, manifest, len(embedded), lost)
-
-    def _missing(self, shards: Mapping[int, ShardSummary], meter: Meter) -> Iterator[Unit]:
-        """The units without a shard; raise if the texts of a shard are not those of its unit."""
-        number = -1
-        for unit in units_of(self.source, self.options):
-            number = unit.number
-            if unit.number in shards:
-                if unit.digest != shards[unit.number].texts:
-                    name = shard_name(unit.number)
-                    raise ChangedInputError(self.out, f"{unit.place} are not those of {name}")
-                meter.skip(unit.amount)
-                continue
-            faults = [row for row in unit.rows if row.fault]
-            if faults and self.options.strict:
-                raise faults[0].stopped()
-            if unit.number == 0 and len(faults) == len(unit.rows):
-                raise CorpusError(
-                    f"none of the first {len(faults):,} rows of {self.source.name} can be "
-                    f"embedded; {unit.place}: {faults[0].fault}"
-                )
-            yield unit
-        if number < max(shards, default=-1):
-            difference = f"{self.source.name} has no rows for {shard_name(number + 1)}"
-            raise ChangedInputError(self.out, difference)
-
-    def _open(
-        self, progress: Progress, meter: Meter, manifest: dict[str, Any] | None
-    ) -> tuple[Engine, dict[str, Any]]:
-        """Workers with the model, and the manifest of the folder, which has to be of that model."""
-        from fairspan.embedding.engines import ThisProcess
-
-        name = self.options.name
-        progress.stage("preparing" if name is None else f"loading {name}")
-        engine: Engine
-        if self.options.engine == "ray":
-            from fairspan.embedding.ray_engine import RayActors
-
-            engine = RayActors(self.options, meter.advance)
-        else:
-            engine = ThisProcess(self.options, meter.advance)
-        try:
-            if manifest is None:
-                manifest = new_manifest(engine.name, self.options, self.source, engine.identity)
-            refuse_other_model(self.out, manifest, engine.identity)
-        except BaseException:
-            engine.close()
-            raise
-        return engine, manifest
-
-    def _embed(self, engine: Engine, units: Iterator[Unit]) -> list[ShardSummary]:
-        """The shards of units; raise at the end if some of them could not be embedded."""
-        from fairspan.embedding.engines import embed_units
-
-        embedded: list[ShardSummary] = []
-        failed: list[str] = []
-        try:
-            for unit, shard in embed_units(engine, units):
-                if shard is None:
-                    failed.append(f"{shard_name(unit.number)} ({unit.place})")
-                else:
-                    embedded.append(shard)
-        except ChangedInputError:
-            # Units before the difference may be of other texts as well.
-            for shard in embedded:
-                (self.out / shard.file_name).unlink(missing_ok=True)
-            raise
-        if failed:
-            raise FairspanError(
-                f"{self.out} is incomplete: the process that embeds died every time at "
-                f"{few(failed)}. Perhaps memory ran out. All else is done; the same command tries "
-                "again what is missing."
-            )
-        return embedded
-
-
-def _refuse_inside(source: Any, out: Path) -> None:
-    """Raise if the folder is in the input, whose next reader would read vectors as texts."""
-    if not isinstance(source, str | Path):
-        return
-    for path in (Path(source), Path(str(source).partition(":")[0])):
-        place = path.expanduser().resolve()
-        if place.exists() and place in (out.resolve(), *out.resolve().parents):
-            raise DesignError(
-                f"{out} is in the input {source} and would change it: choose another folder."
-            )
 
 
 def run(
     options: EmbedOptions, progress: Progress, before_loading: Callable[[], None] = lambda: None
 ) -> Embedding:
     """What `embed` returns; `before_loading` is called when all is checked that needs no model."""
-    job = Job(options)
+    if options.engine == "ray":
+        from fairspan.embedding.ray_engine import refuse_unreachable
+
+        refuse_unreachable(options.address)
+    else:
+        options.loading.require_device()
+    folder = Path(options.out)
+    source = _open_input(options, folder)
+    read_manifest(folder, options)  # no lock is left in a folder of something else
     try:
-        return job.run(progress, before_loading)
+        with locked(folder):
+            return _run_alone(options, folder, source, progress, before_loading)
     finally:
         progress.stop()
+
+
+def _open_input(options: EmbedOptions, folder: Path) -> Source:
+    """The input; raise if the folder is in it, whose next reader would read vectors as texts."""
+    if isinstance(options.input, str | Path):
+        name = str(options.input)
+        for path in (Path(name), Path(name.partition(":")[0])):
+            place = path.expanduser().resolve()
+            if place.exists() and place in (folder.resolve(), *folder.resolve().parents):
+                raise DesignError(
+                    f"{folder} is in the input {name} and would change it: choose another folder."
+                )
+    columns = [options.text_field, *filter(None, [options.id_field])]
+    return open_source(options.input, columns=columns, optional=["id"])
+
+
+def _run_alone(
+    options: EmbedOptions,
+    folder: Path,
+    source: Source,
+    progress: Progress,
+    before_loading: Callable[[], None],
+) -> Embedding:
+    """Embed what is missing; no other process writes the folder meanwhile."""
+    manifest = read_manifest(folder, options)
+    shards, damaged = read_shards(folder)
+    meter = Meter(progress)
+    missing = _missing(source, options, shards, meter)
+    first = next(missing, None)
+    if first is None and not shards:
+        raise CorpusError(f"{source.name} holds no rows.")
+    before_loading()
+    progress.stage("preparing" if options.name is None else f"loading {options.name}")
+    with closing(_open_engine(options, meter)) as engine:
+        if manifest is None:
+            manifest = new_manifest(engine.name, options, source, engine.identity)
+        refuse_other_model(folder, manifest, engine.identity)
+        was_complete = manifest["status"] == "complete"
+        if first is None and was_complete and manifest["summary"] == total_of(shards.values()):
+            return Embedding(folder, manifest)
+        remove_partial(folder)
+        manifest |= {"status": "incomplete", "summary": None}
+        write_manifest(folder, manifest)
+        again = " again what is missing or damaged" if damaged or was_complete else ""
+        progress.stage(f"embedding{again}")
+        meter.start(source.total, sum(shard.rows for shard in shards.values()))
+        embedded = _embed(engine, chain(filter(None, [first]), missing), folder)
+    shards |= {shard.number: shard for shard in embedded}
+    write_rejected(folder, shards.values())
+    summary = total_of(shards.values())
+    manifest |= {"status": "complete", "finished": now(), "summary": summary}
+    write_manifest(folder, manifest)
+    names = sorted(shard.file_name for shard in embedded)
+    lost = tuple(name for name in names if was_complete or name in damaged)
+    return Embedding(folder, manifest, len(embedded), lost)
+
+
+def _missing(
+    source: Source, options: EmbedOptions, shards: Mapping[int, ShardSummary], meter: Meter
+) -> Iterator[Unit]:
+    """The units without a shard; raise if the texts of a shard are not those of its unit."""
+    number = -1
+    for unit in units_of(source, options):
+        number = unit.number
+        if number in shards:
+            if unit.digest != shards[number].texts:
+                difference = f"{unit.place} are not those of {shard_name(number)}"
+                raise ChangedInputError(options.out, difference)
+            meter.skip(unit.amount)
+            continue
+        faults = [row for row in unit.rows if row.fault]
+        if faults and options.strict:
+            raise faults[0].stopped()
+        if number == 0 and len(faults) == len(unit.rows):
+            raise CorpusError(
+                f"none of the first {len(faults):,} rows of {source.name} can be embedded; "
+                f"{unit.place}: {faults[0].fault}"
+            )
+        yield unit
+    if number < max(shards, default=-1):
+        difference = f"{source.name} has no rows for {shard_name(number + 1)}"
+        raise ChangedInputError(options.out, difference)
+
+
+def _open_engine(options: EmbedOptions, meter: Meter) -> Engine:
+    """The workers that the options ask for, with the model loaded."""
+    if options.engine == "ray":
+        from fairspan.embedding.ray_engine import RayActors
+
+        return RayActors(options, meter.advance)
+    from fairspan.embedding.engines import ThisProcess
+
+    return ThisProcess(options, meter.advance)
+
+
+def _embed(engine: Engine, units: Iterator[Unit], folder: Path) -> list[ShardSummary]:
+    """The shards of units; raise at the end if some of them could not be embedded."""
+    from fairspan.embedding.engines import embed_units
+
+    embedded: list[ShardSummary] = []
+    failed: list[str] = []
+    try:
+        for unit, shard in embed_units(engine, units):
+            if shard is None:
+                failed.append(f"{shard_name(unit.number)} ({unit.place})")
+            else:
+                embedded.append(shard)
+    except ChangedInputError:
+        # Units before the difference may be of other texts as well.
+        for shard in embedded:
+            (folder / shard.file_name).unlink(missing_ok=True)
+        raise
+    if failed:
+        raise FairspanError(
+            f"{folder} is incomplete: the process that embeds died every time at {few(failed)}. "
+            "Perhaps memory ran out. All else is done; the same command tries again what is "
+            "missing."
+        )
+    return embedded
 
 
 @call_of(EmbedOptions)
