@@ -57,6 +57,7 @@ def start(place: Path, out: str) -> subprocess.Popen[str]:
     """The command `fairspan embed` on the documents of a place."""
     command = [sys.executable, "-c", "from fairspan.cli import main; main()", "embed"]
     command += ["model", "documents.jsonl", out, "--rows-per-shard", str(ROWS_PER_SHARD)]
+    command += ["--preset", "plain"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, cwd=place, **pipes)
 
