@@ -45,7 +45,9 @@ class Metrics:
         padded = "Tokens in a batch, padding included."
         self.batch_tokens = sizes("batch_tokens", padded, buckets=_TOKENS)
         self.model_seconds = seconds("model_seconds", "Seconds of the model for a batch.")
-        self.queue_seconds = seconds("queue_seconds", "Seconds until a request's first batch.")
+        self.queue_seconds = seconds(
+            "queue_seconds", "Seconds that the first text of a batch waited."
+        )
         whole = "Seconds from a whole request to its reply."
         self.request_seconds = seconds("request_seconds", whole)
 

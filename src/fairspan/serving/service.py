@@ -6,9 +6,9 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any, TypeVar
 
@@ -23,15 +23,8 @@ from fairspan.model.transformer import calibrated_transformers
 from fairspan.serving.batcher import Batcher
 from fairspan.serving.limits import Limits
 from fairspan.serving.metrics import Metrics
-from fairspan.serving.protocol import (
-    EmbeddingRequest,
-    Names,
-    Refusal,
-    empty,
-    failed,
-    too_large,
-    wrong,
-)
+from fairspan.serving.protocol import EmbeddingRequest, Names, empty, failed, too_large, wrong
+from fairspan.serving.reader import Reader
 
 _log = logging.getLogger("fairspan.serving")
 SIDES: tuple[Side, ...] = ("document", "query")
@@ -40,30 +33,10 @@ Result = TypeVar("Result")
 # steps are done one at a time.
 _SHORT = 4096
 _LARGE = 65_536
-# More than a token has in any language. A text with more of them in the window is not tokenised.
-_TOKEN_CHARACTERS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """An encoder, and what it reads of a text without content."""
-
-    encoder: DirectEncoder
-    nothing: ReadText
-
-    @classmethod
-    def of(cls, encoder: DirectEncoder) -> _Reader:
-        return cls(encoder, *encoder.read([""]))
-
-    def is_empty(self, text: ReadText) -> bool:
-        """Whether a text has special tokens only."""
-        if text.ids is None or self.nothing.ids is None:
-            return text.length == self.nothing.length
-        return np.array_equal(text.ids, self.nothing.ids)
 
 
 class Service:
-    """One model, run in one thread.
+    """One model, and what is allowed of it.
 
     Texts longer than its window are cut with `truncate`, and refused otherwise. Fewer dimensions
     are given if it was trained for that, or with `force_dimensions`.
@@ -86,14 +59,16 @@ class Service:
         self.metrics = Metrics()
         self.names = Names(tuple(dict.fromkeys([name, *aliases])), tuple(model.prompts or ()))
         try:
-            self._sides = {side: _Reader.of(DirectEncoder(model, side)) for side in SIDES}
+            self._sides = {side: Reader.of(DirectEncoder(model, side)) for side in SIDES}
         except RuntimeError as error:
             message = f"{name} does not embed even a short text: {first_line(error)}"
             raise FairspanError(message) from None
-        self._prompted: dict[tuple[Side, str], Future[_Reader]] = {}
+        self._prompted: dict[tuple[Side, str], Future[Reader]] = {}
         self.can_be_cut = force_dimensions or was_trained_for_cutting(model)
-        budget = self.limits.max_batch_tokens or (4096 if model.device.type == "cpu" else 16384)
-        self.batcher = Batcher(self.metrics, budget=budget, room=self.limits.max_queue_tokens)
+        self.budget = self.limits.max_batch_tokens or (
+            4096 if model.device.type == "cpu" else 16384
+        )
+        self.batcher = Batcher(self.metrics, budget=self.budget, room=self.limits.max_queue_tokens)
         # One thread, so that large requests leave a core to short ones, and use little memory.
         self._large = ThreadPoolExecutor(1, "large")
         self.batcher.submit(self._warm_up).result()
@@ -103,20 +78,13 @@ class Service:
         self.batcher.close()
         self._large.shutdown(wait=False, cancel_futures=True)
 
-    @property
-    def state(self) -> str:
-        """ "ready", or why no request should be sent."""
-        if self.batcher.broken is not None:
-            return "broken"
-        return "draining" if self.batcher.is_draining else "ready"
-
     def info(self) -> dict[str, Any]:
         """What is served, and how."""
         calibrated = calibrated_transformers(self.model)
         calibration = next((module.calibration for module in calibrated), None)
         encoders = {side: reader.encoder for side, reader in self._sides.items()}
         limits = {name.removeprefix("max_"): most for name, most in asdict(self.limits).items()}
-        limits["batch_tokens"] = self.batcher.budget
+        limits["batch_tokens"] = self.budget
         limits["request_bytes"] = self.limits.body_bytes
         return {
             "model": self.names.names[0],
@@ -139,10 +107,12 @@ class Service:
         """[texts, dimension], the tokens read, and which texts were cut."""
         self._check_dimensions(request.dimensions)
         reader = await self._reader(request.side, request.prompt_name)
-        texts = await self._read(reader, request.inputs)
+        size = sum(map(len, request.inputs))
+        texts = await self.in_turn(size, reader.encoder.read, request.inputs)
+        self._check_texts(reader, texts)
         lengths = [text.read for text in texts]
         truncated = [index for index, text in enumerate(texts) if text.cut]
-        vectors = await self.batcher.vectors(reader.encoder, texts, lengths)
+        vectors = await self.batcher.vectors(reader, texts, lengths)
         self.metrics.truncated.inc(len(truncated))
         checked = await self.in_turn(vectors.size, self._checked, vectors, request.dimensions)
         return checked, sum(lengths), truncated
@@ -155,7 +125,7 @@ class Service:
             return await asyncio.to_thread(work, *arguments)
         return await asyncio.wrap_future(self._large.submit(work, *arguments))
 
-    async def _reader(self, side: Side, prompt_name: str | None) -> _Reader:
+    async def _reader(self, side: Side, prompt_name: str | None) -> Reader:
         """The reader of a side with one of the model's prompts, or with the side's own."""
         if prompt_name is None:
             return self._sides[side]
@@ -164,55 +134,29 @@ class Service:
             encoder = self._sides[side].encoder
             prompt = self.model.prompts[prompt_name]
             # Making one runs the model.
-            making = self.batcher.submit(lambda: _Reader.of(encoder.with_prompt(prompt)))
+            making = self.batcher.submit(lambda: Reader.of(encoder.with_prompt(prompt)))
             self._prompted[side, prompt_name] = making
         # A client that leaves does not cancel what others wait for.
         return await asyncio.shield(asyncio.wrap_future(making))
 
-    async def _read(self, reader: _Reader, inputs: Sequence[str]) -> list[ReadText]:
-        """The texts as the model reads them, a part at a time, up to one that is refused."""
-        encoder = reader.encoder
-        most = (encoder.window or self.limits.max_request_tokens) * _TOKEN_CHARACTERS
-        longer = [index for index, item in enumerate(inputs) if len(item) > most]
-        if longer and not (self.truncate and encoder.keeps_beginning):
-            raise self._too_long(longer[0], f"{len(inputs[longer[0]]):,} characters", encoder)
-        texts: list[ReadText] = []
-        for part in _parts([item[:most] for item in inputs] if longer else inputs):
-            texts += await self.in_turn(sum(map(len, part)), encoder.read, part)
-            self._check_lengths(encoder, texts, len(inputs))
+    def _check_texts(self, reader: Reader, texts: Sequence[ReadText]) -> None:
+        """Raise if a text is empty or too long, or all of them together are."""
+        window = reader.encoder.window
         for index, text in enumerate(texts):
             if reader.is_empty(text):
-                raise empty(index, of=len(inputs))
-        for index in longer:
-            # With fewer tokens, what was left out might have been read.
-            if texts[index].length < 2 * texts[index].read:
-                raise self._too_long(index, f"{len(inputs[index]):,} characters", encoder)
-        return texts
-
-    def _check_lengths(self, encoder: DirectEncoder, texts: Sequence[ReadText], of: int) -> None:
-        """Raise if one of the first texts `of` a request is too long, or all of them are."""
-        cut = next((index for index, text in enumerate(texts) if text.cut), None)
-        if cut is not None and not self.truncate:
-            length = f"{texts[cut].length:,} tokens, prompt and special tokens included"
-            raise self._too_long(cut, length, encoder)
+                raise empty(index, of=len(texts))
+            if text.cut and not self.truncate:
+                raise wrong(
+                    "input",
+                    f"'input[{index}]' has {text.length:,} tokens, prompt and special tokens "
+                    f"included; this model reads {window:,} tokens. Send a shorter text, or start "
+                    "the server with --truncate, or with tiles and a larger --max-seq-length.",
+                    "context_length_exceeded",
+                )
         tokens = sum(text.read for text in texts)
         if tokens > self.limits.max_request_tokens:
-            count = f"{tokens:,} tokens" if len(texts) == of else f"at least {tokens:,} tokens"
-            allowed = f"{self.limits.max_request_tokens:,} are allowed"
-            raise too_large(f"'input' has {count}; at most {allowed}.", "input")
-
-    def _too_long(self, index: int, length: str, encoder: DirectEncoder) -> Refusal:
-        """For a text that does not fit into the window, or without one into a request."""
-        message = f"'input[{index}]' has {length}; "
-        if encoder.window is None:
-            most = f"{self.limits.max_request_tokens:,}"
-            return too_large(f"{message}a request may have {most} tokens.", "input")
-        return wrong(
-            "input",
-            f"{message}this model reads {encoder.window:,} tokens. Send a shorter text, or start "
-            "the server with --truncate, or with tiles and a larger --max-seq-length.",
-            "context_length_exceeded",
-        )
+            allowed = f"at most {self.limits.max_request_tokens:,} are allowed"
+            raise too_large(f"'input' has {tokens:,} tokens; {allowed}.", "input")
 
     def _check_dimensions(self, dimensions: int | None) -> None:
         """Raise unless vectors can be cut to that many dimensions."""
@@ -251,18 +195,17 @@ class Service:
 
     def _warm_up(self) -> None:
         """Run short texts and a full batch on each side, and measure the fixed cost of a pass."""
-        budget = self.batcher.budget
         for encoder in (reader.encoder for reader in self._sides.values()):
-            words = "a " * min(encoder.window or 512, budget)
+            words = "a " * min(encoder.window or 512, self.budget)
             long, short = encoder.read([words, "a few words"])
-            full = [long] * max(1, budget // max(1, long.read))
+            full = [long] * max(1, self.budget // max(1, long.read))
             _seconds(encoder, [short])
             seconds = _seconds(encoder, full)
             least = min(_seconds(encoder, [short]) for _ in range(5))
         tokens = len(full) * long.read
         per_token = max(seconds - least, 1e-9) / max(tokens - short.read, 1)
-        self.batcher.pass_tokens = int(min(max(least / per_token - short.read, 0), budget))
-        self.batcher.speed = tokens / seconds
+        pass_tokens = int(min(max(least / per_token - short.read, 0), self.budget))
+        self.batcher.set_pace(tokens / seconds, pass_tokens)
 
 
 def was_trained_for_cutting(model: SentenceTransformer) -> bool:
@@ -286,15 +229,3 @@ def _seconds(encoder: DirectEncoder, batch: list[ReadText]) -> float:
             "max_seq_length."
         ) from None
     return time.perf_counter() - start
-
-
-def _parts(inputs: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The inputs in parts of about `_LARGE` characters."""
-    start = 0
-    size = 0
-    for end, item in enumerate(inputs, start=1):
-        size += len(item)
-        if size > _LARGE or end == len(inputs):
-            yield inputs[start:end]
-            start = end
-            size = 0
