@@ -25,9 +25,10 @@ from fairspan.serving.service import Service
 
 LOCAL_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
 _BODY_SECONDS = 60.0
-# Of a body that is too large, so much is dropped before the reply: a client that still sends when
-# the connection is closed may not read it.
+# A body that is too large is dropped up to so many bytes, or a pause, before the reply: a client that
+# still sends when the connection is closed may not read it.
 _DROPPED_BYTES = 2**28
+_PAUSE_SECONDS = 1.0
 _CLOSE = {"Connection": "close"}
 
 
@@ -152,14 +153,18 @@ async def _read_body(request: Request, most: int) -> bytearray:
         raise refusal
     body = bytearray()
     size = 0
+    now = asyncio.get_running_loop().time
+    end = now() + _BODY_SECONDS
     try:
-        async with asyncio.timeout(_BODY_SECONDS):
+        async with asyncio.timeout_at(end) as limit:
             async for part in request.stream():
                 size += len(part)
                 if size <= most:
                     body += part
                 elif size > most + _DROPPED_BYTES:
                     break
+                else:
+                    limit.reschedule(min(end, now() + _PAUSE_SECONDS))
     except TimeoutError:
         if size <= most:
             message = f"The body did not arrive within {_BODY_SECONDS:.0f} s."
