@@ -340,7 +340,7 @@ def test_a_full_queue_says_when_to_come_again(model: Model, monkeypatch: Patch) 
         batcher = client.app.state.service.batcher
         monkeypatch.setattr(batcher, "room", 10)
         monkeypatch.setattr(batcher, "tokens", 9)
-        monkeypatch.setattr(batcher.short.pace, "speed", 2.0)
+        monkeypatch.setattr(batcher, "speed", 2.0)
         reply = ask(client, words(7))
         refused(reply, 429, "The queue is full", None, "rate_limit_exceeded")
         # 9 and 10 tokens are 9 too many, which takes 4.5 s.
@@ -393,7 +393,7 @@ def test_a_prompt_needs_no_tokenizer_of_its_own(model: Model, monkeypatch: Patch
 def test_no_thread_is_left_when_the_app_ends(model: Model) -> None:
     before = set(threading.enumerate())
     with serving(calibrate(model, "tiles-64")) as client:
-        assert ask(client, "w1 " * 50_000).status_code == 200
+        assert ask(client, ["w1", "w1 " * 50_000]).status_code == 200
         started = set(threading.enumerate()) - before
         names = {thread.name.partition("_")[0] for thread in started}
         assert names >= {"short", "long", "large"}

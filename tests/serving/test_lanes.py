@@ -64,15 +64,8 @@ def ask(batcher: Batcher, model: Model, *texts: Text) -> asyncio.Task[np.ndarray
     return asyncio.ensure_future(batcher.vectors(model, texts, lengths))
 
 
-def make(*, pass_tokens: int = 0, longest: int = 10**6, **options: Any) -> Batcher:
-    batcher = Batcher(Metrics(), **{"budget": 1000, "room": 10**6, **options})
-    batcher.short.pace.pass_tokens = pass_tokens
-    batcher.longest = longest
-    return batcher
-
-
-def set_speed(batcher: Batcher, speed: float) -> None:
-    batcher.short.pace.speed = speed
+def make(*, size: int = 1000, pass_tokens: int = 0, room: int = 10**6) -> Batcher:
+    return Batcher(Metrics(), size=size, room=room, speed=10.0, pass_tokens=pass_tokens)
 
 
 @asynccontextmanager
@@ -122,31 +115,19 @@ async def test_requests_share_a_batch_and_get_their_own_vectors() -> None:
 @in_a_loop
 async def test_longest_first_within_the_budget_and_little_padding() -> None:
     model = Model()
-    async with held(model, budget=200, pass_tokens=20) as batcher:
-        waiting = ask(batcher, model, *texts(5, 90, 100, 6, 300, 95))
+    async with held(model, size=200, pass_tokens=20) as batcher:
+        waiting = ask(batcher, model, *texts(5, 90, 100, 6, 95))
         await asyncio.sleep(0)
         model.go.set()
         await waiting
-        # 300 runs alone; 6, padded to 90, would cost more than another pass.
-        assert model.batches[1:] == [["300"], ["100", "95"], ["90"], ["6", "5"]]
-
-
-@in_a_loop
-async def test_batches_of_a_slow_model_are_smaller() -> None:
-    """Half a second, and at least 32 times the fixed cost of a pass."""
-    batcher = make(budget=1000, pass_tokens=10)
-    sizes = []
-    for speed in (0.0, 10_000.0, 1000.0, 100.0):
-        set_speed(batcher, speed)
-        sizes.append(batcher.short.pace.size)
-    assert sizes == [1000, 1000, 500, 320]
-    batcher.close()
+        # 6, padded to 90, would cost more than another pass.
+        assert model.batches[1:] == [["100", "95"], ["90"], ["6", "5"]]
 
 
 @in_a_loop
 async def test_a_short_request_waits_for_one_batch_of_large_ones_at_most() -> None:
     model = Model()
-    async with held(model, budget=100) as batcher:
+    async with held(model, size=100) as batcher:
         waiting = [
             ask(batcher, model, *(Text(100, f"{name}{n}") for n in range(9))) for name in "ab"
         ]
@@ -169,7 +150,7 @@ async def test_a_short_request_waits_for_one_batch_of_large_ones_at_most() -> No
 async def test_a_large_request_goes_on_beside_small_ones_without_end() -> None:
     """It has a 32nd of the tokens at least, as if 31 others were there."""
     model = Model()
-    async with held(model, budget=100) as batcher:
+    async with held(model, size=100) as batcher:
         large = ask(batcher, model, *(Text(100, f"large{n}") for n in range(3)))
         small: list[asyncio.Task[np.ndarray]] = []
 
@@ -197,7 +178,7 @@ async def test_a_long_text_holds_up_no_short_one() -> None:
     long_model = Model()
     model = Model()
     model.go.set()
-    batcher = make(budget=100, longest=100)
+    batcher = make(size=100)
     long = [ask(batcher, long_model, Text(500, f"long{n}")) for n in range(2)]
     await asyncio.to_thread(long_model.inside.wait, SOON)
     for n in range(3):
@@ -230,7 +211,7 @@ class Stoppable(Model):
 @in_a_loop
 async def test_a_pass_ends_when_its_client_leaves() -> None:
     model = Stoppable()
-    batcher = make(budget=100, longest=100)
+    batcher = make(size=100)
     leaves = ask(batcher, model, Text(500, "leaves"))
     stays = ask(batcher, model, Text(500, "stays"))
     await asyncio.to_thread(model.inside.wait, SOON)
@@ -307,7 +288,6 @@ async def test_a_full_queue_refuses_and_says_for_how_long() -> None:
     async with held(model, room=100) as batcher:
         fits = ask(batcher, model, Text(99))
         await asyncio.sleep(0)
-        set_speed(batcher, 10.0)
         with pytest.raises(Refusal, match="The queue is full") as refused:
             await ask(batcher, model, Text(50))
         # 100 are there and 50 come: room for them in 50 tokens' time.
@@ -360,7 +340,7 @@ async def test_calls_run_in_the_thread_of_short_texts() -> None:
     def fail() -> None:
         raise ValueError("no")
 
-    async with held(model, budget=100) as batcher:
+    async with held(model, size=100) as batcher:
         waiting = ask(batcher, model, *(Text(100) for _ in range(3)))
         called = asyncio.wrap_future(batcher.submit(work))
         await asyncio.sleep(0)

@@ -25,8 +25,8 @@ from fairspan.serving.service import Service
 
 LOCAL_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
 _BODY_SECONDS = 60.0
-# A body that is too large is dropped up to so many bytes, or a pause, before the reply: a client that
-# still sends when the connection is closed may not read it.
+# A body that is too large is dropped up to so many bytes, or a pause, before the reply: a client
+# that still sends when the connection is closed may not read it.
 _DROPPED_BYTES = 2**28
 _PAUSE_SECONDS = 1.0
 _CLOSE = {"Connection": "close"}
@@ -107,11 +107,10 @@ class _Api:
         """The reply to the request in a body."""
         service = self.service
         start = time.monotonic()
-        most = service.limits.max_inputs
-        parsed = await service.in_turn(len(body), read_request, body, service.names, most)
+        parsed = read_request(body, service.names, service.limits.max_inputs)
         vectors, tokens, truncated = await service.embed(parsed)
         cut = truncated if service.truncate else None
-        reply = await service.in_turn(vectors.size, make_reply, parsed, vectors, tokens, cut)
+        reply = make_reply(parsed, vectors, tokens, cut)
         headers = {"X-Fairspan-Truncated": str(len(truncated))} if truncated else None
         service.metrics.request_seconds.observe(time.monotonic() - start)
         return Response(reply, headers=headers, media_type="application/json")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fairspan.serving.lane import BatchEncoder, Lane, Pace, Waiting
+from fairspan.serving.lane import BatchEncoder, Lane, Waiting
 from fairspan.serving.metrics import Metrics
 from fairspan.serving.protocol import busy
 
@@ -21,26 +21,23 @@ class Batcher:
     """Embeds the texts of requests in two lanes, so that no short text waits for a long one.
 
     Attributes:
+        size: tokens in a batch of short texts; longer texts are in the other lane.
         room: tokens that may wait or be in the model at a time; a single request may have more.
-        longest: tokens of the longest text in the short lane; a batch, unless that takes long.
+        speed: tokens per second that are expected.
     """
 
-    def __init__(self, metrics: Metrics, *, budget: int, room: int) -> None:
+    def __init__(
+        self, metrics: Metrics, *, size: int, room: int, speed: float, pass_tokens: int
+    ) -> None:
         """A batcher without requests."""
+        self.size = size
         self.room = room
-        self.longest = budget
-        self.short = Lane("short", metrics, Pace(budget))
-        self.long = Lane("long", metrics, Pace(budget))
+        self.speed = speed
+        self.short = Lane("short", metrics, size, pass_tokens)
+        self.long = Lane("long", metrics, size, pass_tokens)
         self.requests = 0
         self.tokens = 0
         metrics.watch_queue(lambda: self.requests, lambda: self.tokens)
-
-    def set_pace(self, speed: float, pass_tokens: int) -> None:
-        """Expect that many tokens per second, and a fixed cost of passes in tokens."""
-        for lane in (self.short, self.long):
-            lane.pace.speed = speed
-            lane.pace.pass_tokens = pass_tokens
-        self.longest = self.short.pace.size
 
     @property
     def is_broken(self) -> bool:
@@ -70,8 +67,8 @@ class Batcher:
             Waiting(encoder, number, text, length, future())
             for number, (text, length) in enumerate(zip(texts, lengths, strict=True))
         ]
-        self.short.add([text for text in waiting if text.tokens <= self.longest])
-        self.long.add([text for text in waiting if text.tokens > self.longest])
+        self.short.add([text for text in waiting if text.tokens <= self.size])
+        self.long.add([text for text in waiting if text.tokens > self.size])
         self.requests += 1
         self.tokens += tokens
         try:
@@ -86,5 +83,4 @@ class Batcher:
         """Raise if that many tokens do not fit now, and say when to try again."""
         over = self.tokens + tokens - self.room
         if self.tokens and over > 0:
-            speed = self.short.pace.speed
-            raise busy("The queue is full", max(1, math.ceil(over / speed)) if speed else 1)
+            raise busy("The queue is full", math.ceil(over / self.speed))

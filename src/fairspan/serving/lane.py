@@ -51,37 +51,6 @@ class Waiting:
     came: float = field(default_factory=time.monotonic)
 
 
-@dataclass(slots=True)
-class Pace:
-    """What a lane's passes take.
-
-    Attributes:
-        budget: most tokens in a batch, padding included.
-        seconds: how long a pass should take at most.
-        pass_tokens: what a pass costs besides its tokens, in tokens.
-        speed: tokens per second of recent passes; 0 before the first one.
-    """
-
-    budget: int
-    seconds: float = 0.5
-    pass_tokens: int = 0
-    speed: float = 0.0
-
-    @property
-    def size(self) -> int:
-        """Tokens of the next batch: fewer than the budget if the model is slow."""
-        if not self.speed:
-            return self.budget
-        # Smaller passes would mostly be fixed costs.
-        least = 32 * self.pass_tokens
-        return min(self.budget, max(least, int(self.seconds * self.speed)))
-
-    def measure(self, tokens: int, seconds: float) -> None:
-        """Take a pass over so many tokens into account."""
-        speed = tokens / max(seconds, 1e-6)
-        self.speed = 0.8 * self.speed + 0.2 * speed if self.speed else speed
-
-
 class Lane:
     """A thread of the model, and a queue of texts, which belongs to the event loop.
 
@@ -89,12 +58,18 @@ class Lane:
     request came as its request has before it, 32 times. So a small request goes before most of a
     large one, a large one goes on however many small ones come, and two large ones take turns. A
     batch is the text that is due first, with others of about its length, so that little is padded.
+
+    Attributes:
+        size: most tokens in a batch, padding included.
+        pass_tokens: what a pass costs besides its tokens, in tokens.
+        broken: the error after which the device takes nothing more.
     """
 
-    def __init__(self, name: str, metrics: Metrics, pace: Pace) -> None:
+    def __init__(self, name: str, metrics: Metrics, size: int, pass_tokens: int) -> None:
         """A lane without texts; its thread has the name."""
         self.metrics = metrics
-        self.pace = pace
+        self.size = size
+        self.pass_tokens = pass_tokens
         self.broken: Exception | None = None
         self.thread = ThreadPoolExecutor(1, name)
         self._read = 0
@@ -121,11 +96,10 @@ class Lane:
 
     def take(self) -> list[Waiting]:
         """The next batch, taken from the queue; empty if nothing waits."""
-        size = self.pace.size
         candidates: list[tuple[int, int, Waiting]] = []
         others: list[tuple[int, int, Waiting]] = []
         tokens = 0
-        while self._queue and tokens < _CANDIDATES * size:
+        while self._queue and tokens < _CANDIDATES * self.size:
             entry = heappop(self._queue)
             text = entry[2]
             if text.vector.done():  # its client left
@@ -137,7 +111,7 @@ class Lane:
         if not candidates:
             return []
         lengths = [text.tokens for _, _, text in candidates]
-        formed = batches(lengths, size, pass_tokens=self.pace.pass_tokens)
+        formed = batches(lengths, self.size, pass_tokens=self.pass_tokens)
         chosen = set(next(batch for batch in formed if 0 in batch))
         others += [entry for number, entry in enumerate(candidates) if number not in chosen]
         for entry in others:
@@ -153,32 +127,21 @@ class Lane:
         def is_over() -> bool:
             return all(text.vector.done() for text in batch)
 
-        def embed() -> tuple[Sequence[np.ndarray] | np.ndarray, float]:
-            start = time.monotonic()
-            vectors = batch[0].encoder.vectors([text.text for text in batch], is_over)
-            return vectors, time.monotonic() - start
+        def embed() -> Sequence[np.ndarray] | np.ndarray:
+            with self.metrics.model_seconds.time():
+                return batch[0].encoder.vectors([text.text for text in batch], is_over)
 
         try:
-            vectors, seconds = await asyncio.get_running_loop().run_in_executor(self.thread, embed)
+            vectors = await asyncio.get_running_loop().run_in_executor(self.thread, embed)
         except Stopped:
             return
         except Exception as error:
             await self._retry(batch, error)
             return
-        self._count([text.tokens for text in batch], seconds)
+        self.metrics.count_batch([text.tokens for text in batch])
         for text, vector in zip(batch, vectors, strict=True):
             if not text.vector.done():
                 text.vector.set_result(vector)
-
-    def _count(self, lengths: Sequence[int], seconds: float) -> None:
-        """Note a pass over texts of these lengths."""
-        tokens = sum(lengths)
-        self.metrics.texts.inc(len(lengths))
-        self.metrics.tokens.inc(tokens)
-        self.metrics.batch_texts.observe(len(lengths))
-        self.metrics.batch_tokens.observe(len(lengths) * max(lengths))
-        self.metrics.model_seconds.observe(seconds)
-        self.pace.measure(tokens, seconds)
 
     async def _retry(self, batch: Sequence[Waiting], error: Exception) -> None:
         """Halve a failed batch until the failing text is alone, so that the others succeed."""

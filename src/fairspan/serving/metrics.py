@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from prometheus_client import (
@@ -57,6 +57,13 @@ class Metrics:
             text = f"{name.capitalize()} not yet finished."
             gauge = Gauge(f"fairspan_queue_{name}", text, registry=self.registry)
             gauge.set_function(count)
+
+    def count_batch(self, lengths: Sequence[int]) -> None:
+        """Count a batch of texts of these lengths."""
+        self.texts.inc(len(lengths))
+        self.tokens.inc(sum(lengths))
+        self.batch_texts.observe(len(lengths))
+        self.batch_tokens.observe(len(lengths) * max(lengths))
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

@@ -6,11 +6,11 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -28,11 +28,15 @@ from fairspan.serving.reader import Reader
 
 _log = logging.getLogger("fairspan.serving")
 SIDES: tuple[Side, ...] = ("document", "query")
-Result = TypeVar("Result")
-# Bytes, characters or numbers up to which a step of a request is done at once, and beyond which
-# steps are done one at a time.
+# Characters up to which texts are tokenised at once, and beyond which one request at a time.
 _SHORT = 4096
 _LARGE = 65_536
+# How long a pass should take at most, and how many times its fixed cost it takes at least.
+_PASS_SECONDS = 0.5
+_LEAST_PASSES = 32
+# The fixed cost of a pass, in tokens.
+_CPU_PASS = 48
+_GPU_PASS = 4096
 
 
 class Service:
@@ -65,13 +69,17 @@ class Service:
             raise FairspanError(message) from None
         self._prompted: dict[tuple[Side, str], Future[Reader]] = {}
         self.can_be_cut = force_dimensions or was_trained_for_cutting(model)
-        self.budget = self.limits.max_batch_tokens or (
-            4096 if model.device.type == "cpu" else 16384
+        on_cpu = model.device.type == "cpu"
+        self.budget = self.limits.max_batch_tokens or (4096 if on_cpu else 16384)
+        pass_tokens = _CPU_PASS if on_cpu else _GPU_PASS
+        speed = self._warm_up()
+        size = min(self.budget, max(_LEAST_PASSES * pass_tokens, int(_PASS_SECONDS * speed)))
+        room = self.limits.max_queue_tokens
+        self.batcher = Batcher(
+            self.metrics, size=size, room=room, speed=speed, pass_tokens=pass_tokens
         )
-        self.batcher = Batcher(self.metrics, budget=self.budget, room=self.limits.max_queue_tokens)
-        # One thread, so that large requests leave a core to short ones, and use little memory.
+        # One thread, so that large requests leave a core to short ones.
         self._large = ThreadPoolExecutor(1, "large")
-        self.batcher.submit(self._warm_up).result()
 
     def close(self) -> None:
         """Take no more; what is under way is finished."""
@@ -107,23 +115,22 @@ class Service:
         """[texts, dimension], the tokens read, and which texts were cut."""
         self._check_dimensions(request.dimensions)
         reader = await self._reader(request.side, request.prompt_name)
-        size = sum(map(len, request.inputs))
-        texts = await self.in_turn(size, reader.encoder.read, request.inputs)
+        texts = await self._read(reader, request.inputs)
         self._check_texts(reader, texts)
         lengths = [text.read for text in texts]
         truncated = [index for index, text in enumerate(texts) if text.cut]
         vectors = await self.batcher.vectors(reader, texts, lengths)
         self.metrics.truncated.inc(len(truncated))
-        checked = await self.in_turn(vectors.size, self._checked, vectors, request.dimensions)
-        return checked, sum(lengths), truncated
+        return self._checked(vectors, request.dimensions), sum(lengths), truncated
 
-    async def in_turn(self, size: int, work: Callable[..., Result], *arguments: Any) -> Result:
-        """What `work` returns, in a thread unless that would take longer than the work."""
-        if size <= _SHORT:
-            return work(*arguments)
-        if size <= _LARGE:
-            return await asyncio.to_thread(work, *arguments)
-        return await asyncio.wrap_future(self._large.submit(work, *arguments))
+    async def _read(self, reader: Reader, texts: Sequence[str]) -> list[ReadText]:
+        """The texts as the model reads them, in a thread unless that takes longer than reading."""
+        characters = sum(map(len, texts))
+        if characters <= _SHORT:
+            return reader.encoder.read(texts)
+        thread = None if characters <= _LARGE else self._large
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(thread, reader.encoder.read, texts)
 
     async def _reader(self, side: Side, prompt_name: str | None) -> Reader:
         """The reader of a side with one of the model's prompts, or with the side's own."""
@@ -193,19 +200,24 @@ class Service:
             )
         return vectors
 
-    def _warm_up(self) -> None:
-        """Run short texts and a full batch on each side, and measure the fixed cost of a pass."""
-        for encoder in (reader.encoder for reader in self._sides.values()):
-            words = "a " * min(encoder.window or 512, self.budget)
-            long, short = encoder.read([words, "a few words"])
-            full = [long] * max(1, self.budget // max(1, long.read))
-            _seconds(encoder, [short])
-            seconds = _seconds(encoder, full)
-            least = min(_seconds(encoder, [short]) for _ in range(5))
-        tokens = len(full) * long.read
-        per_token = max(seconds - least, 1e-9) / max(tokens - short.read, 1)
-        pass_tokens = int(min(max(least / per_token - short.read, 0), self.budget))
-        self.batcher.set_pace(tokens / seconds, pass_tokens)
+    def _warm_up(self) -> float:
+        """The tokens per second of a full batch, which is run on each side."""
+        for reader in self._sides.values():
+            words = "a " * min(reader.encoder.window or 512, self.budget)
+            (text,) = reader.encoder.read([words])
+            batch = [text] * max(1, self.budget // max(1, text.read))
+            try:
+                # The first pass takes longer.
+                reader.encoder.vectors(batch)
+                start = time.perf_counter()
+                reader.encoder.vectors(batch)
+            except RuntimeError as error:
+                raise FairspanError(
+                    f"the model failed on a batch of {len(batch)} texts of {text.read:,} tokens: "
+                    f"{first_line(error)} If its memory is too small, use a smaller "
+                    "max_batch_tokens or max_seq_length."
+                ) from None
+        return len(batch) * text.read / (time.perf_counter() - start)
 
 
 def was_trained_for_cutting(model: SentenceTransformer) -> bool:
@@ -215,17 +227,3 @@ def was_trained_for_cutting(model: SentenceTransformer) -> bool:
         return True
     card = str(getattr(model, "_model_card_text", None) or "")
     return re.search("matryoshka", card, re.IGNORECASE) is not None
-
-
-def _seconds(encoder: DirectEncoder, batch: list[ReadText]) -> float:
-    """What a pass over a batch takes."""
-    start = time.perf_counter()
-    try:
-        encoder.vectors(batch)
-    except RuntimeError as error:
-        raise FairspanError(
-            f"the model failed on a batch of {len(batch)} texts of {batch[0].read:,} tokens: "
-            f"{first_line(error)} If its memory is too small, use a smaller max_batch_tokens or "
-            "max_seq_length."
-        ) from None
-    return time.perf_counter() - start
