@@ -23,7 +23,7 @@ from fairspan.serving.protocol import failed
 # A request waits as if it shared the lane with as many others.
 _SHARES = 32
 # Texts from which a batch is formed, in batches: of more texts, more have the same length.
-_CANDIDATES = 2
+_CANDIDATES = 8
 _log = logging.getLogger("fairspan.serving")
 
 

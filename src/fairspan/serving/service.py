@@ -32,8 +32,8 @@ SIDES: tuple[Side, ...] = ("document", "query")
 _SHORT = 4096
 _LARGE = 65_536
 # How long a pass should take at most, and how many times its fixed cost it takes at least.
-_PASS_SECONDS = 0.5
-_LEAST_PASSES = 32
+_PASS_SECONDS = 0.25
+_LEAST_PASSES = 16
 # The fixed cost of a pass, in tokens.
 _CPU_PASS = 48
 _GPU_PASS = 4096
