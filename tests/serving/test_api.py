@@ -20,6 +20,7 @@ from tokenizers.normalizers import BertNormalizer
 
 from fairspan import calibrate
 from fairspan.encoding.direct import DirectEncoder
+from fairspan.encoding.stopping import Stopped
 from fairspan.errors import DesignError
 from fairspan.serving.limits import Limits
 from tests.tiny import words
@@ -169,10 +170,16 @@ BAD_VALUES: list[tuple[str, Any, str]] = [
     ("encoding_format", "int8", "'float' or 'base64', got 'int8'"),
     ("encoding_format", {}, "'float' or 'base64', got {}"),
     ("encoding_format", "", "'float' or 'base64', got ''"),
+    ("encoding_format", ["float"], "'float' or 'base64', got ['float']"),
     ("dimensions", "8", "at least 1, got '8'"),
+    ("dimensions", True, "at least 1, got True"),
+    ("dimensions", {}, "at least 1, got {}"),
     ("dimensions", 1000, "more than the 64 of the vectors"),
     ("input_type", "title", "search_document, got 'title'"),
+    ("input_type", {}, "search_document, got {}"),
     ("prompt_name", "s2s", "query, document, clustering, got 's2s'"),
+    ("prompt_name", ["query"], "query, document, clustering, got ['query']"),
+    ("prompt_name", {}, "query, document, clustering, got {}"),
 ]
 OTHER_MISTAKES: list[tuple[dict[str, Any], str, str | None, str]] = [
     ({"input": "w1 \ud800"}, "not JSON in UTF-8", None, "invalid_json"),
@@ -206,7 +213,7 @@ def test_what_is_refused(
     refused(post(client, json.dumps({"input": "w1", **asked})), 400, said, param, code)
 
 
-@pytest.mark.parametrize("name", ["other", "tiny-queries", "-query", "", 5, ["tiny"]])
+@pytest.mark.parametrize("name", ["other", "tiny-queries", "-query", "", 5, ["tiny"], {}])
 def test_an_unknown_model(client: Any, name: Any) -> None:
     reply = client.post("/v1/embeddings", json={"input": "w1", "model": name})
     refused(reply, 404, "Served: tiny, tiny-query, tiny-document", "model", "model_not_found")
@@ -415,6 +422,34 @@ def test_each_of_many_gets_its_own(model: Model, client: Any) -> None:
     for (side, texts), reply in zip(asked, replies, strict=True):
         encode = model.encode_query if side == "query" else model.encode_document
         np.testing.assert_allclose(vectors_of(reply), encode(texts), **ROUNDING)
+
+
+def test_a_long_text_beside_short_ones(model: Model) -> None:
+    """Two passes at once through one model: every vector is that of its text alone."""
+    long = words(60_000)
+    with serving(calibrate(model, "tiles-64")) as client, ThreadPoolExecutor(1) as other:
+        short = [words(n, n) for n in range(3, 50)]
+        alone = [vectors_of(ask(client, text)) for text in short]
+        long_alone = vectors_of(ask(client, long))
+        running = other.submit(ask, client, long)
+        beside = 0
+        while not running.done():
+            number = beside % len(short)
+            vectors = vectors_of(ask(client, short[number]))
+            assert np.array_equal(vectors, alone[number])
+            beside += 1
+        assert np.array_equal(vectors_of(running.result()), long_alone)
+        assert beside > 1
+
+
+def test_a_client_that_leaves_ends_its_pass(model: Model) -> None:
+    """A long text is not read to its end for nobody."""
+    with serving(calibrate(model, "tiles-64")) as client:
+        service = client.app.state.service
+        reader = service._sides["document"]
+        texts = reader.encoder.read([words(60_000)])
+        with pytest.raises(Stopped):
+            reader.vectors(texts, lambda: True)
 
 
 def test_metrics_count(model: Model) -> None:

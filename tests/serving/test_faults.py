@@ -166,6 +166,18 @@ def test_a_huge_body_is_refused(server: Server, sent: int, chunked: bool) -> Non
     server.is_well()
 
 
+def test_a_body_without_end_is_not_read_forever(commands: Commands, model: Path) -> None:
+    """Here up to 10 MB beyond the limit."""
+    little = "import fairspan.serving.app as app; app._DROPPED_BYTES = 10**7\n"
+    part = b"%x\r\n%s\r\n" % (10**6, b"x" * 10**6)
+    limit = ("--max-request-bytes", "1000000")
+    with serving(commands, model, *limit, before=little) as server, server.connect() as connection:
+        connection.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        with pytest.raises(ConnectionError):
+            connection.sendall(part * 100)
+        server.is_well()
+
+
 def test_unfinished_bodies_do_not_keep_short_requests_out(server: Server) -> None:
     held = [server.connect() for _ in range(60)]
     for connection in held:
