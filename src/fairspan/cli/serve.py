@@ -74,7 +74,7 @@ def serve(
         find_model(model)
         say(f"loading {model} …")
         _prepare_libraries()
-        from fairspan.serving.app import LOCAL_HOSTS, make_app
+        from fairspan.serving.app import make_app
         from fairspan.serving.service import Service
 
         loaded = calibrating.load(model, loading)
@@ -90,15 +90,14 @@ def serve(
         say(f"serving {shown_name} ({_facts(service.info())}) on {url_of(bound)}")
         if key is None and not is_local(bound):
             say(f"warning: anyone who can reach {url_of(bound)} can use it: set {_KEY}.")
-        hosts = [*LOCAL_HOSTS, host, *allowed_hosts]
-        if not allowed_hosts and (key or not is_local(bound)):
-            hosts = ["*"]
+        is_open = key is not None or not is_local(bound)
+        hosts = ["*"] if is_open and not allowed_hosts else [host, *allowed_hosts]
         app = make_app(service, key=key, allowed_hosts=hosts)
         run(app, bound)
         if app.state.unanswered:
             say("fairspan: ended before all requests were answered.")
         sys.stderr.flush()
-        # Without waiting for passes that nobody waits for.
+        # Passes that nobody waits for would go on.
         os._exit(1 if app.state.unanswered else 0)
 
 

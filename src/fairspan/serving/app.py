@@ -23,7 +23,7 @@ from fairspan.serving.metrics import CONTENT_TYPE
 from fairspan.serving.protocol import Refusal, make_reply, read_request, require_key, too_large
 from fairspan.serving.service import Service
 
-LOCAL_HOSTS = ["localhost", "127.0.0.1", "[::1]"]
+_LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 _BODY_SECONDS = 60.0
 # A body that is too large is dropped up to so many bytes, or a pause, before the reply: a client
 # that still sends when the connection is closed may not read it.
@@ -39,9 +39,9 @@ def make_app(
 
     Args:
         key: what clients send as `Authorization: Bearer KEY`, for all but `/health`.
-        allowed_hosts: names that clients may call the server by; "*" for any. By default any with a
-            key, and `LOCAL_HOSTS` without: pages of other sites may have a name for this server,
-            but not its key.
+        allowed_hosts: names that clients may call the server by, besides this machine's; "*" for
+            any. By default any with a key, and none without: pages of other sites may have a name
+            for this server, but not its key.
     """
 
     @asynccontextmanager
@@ -50,8 +50,9 @@ def make_app(
         service.close()
 
     api = _Api(service)
-    default_hosts = LOCAL_HOSTS if key is None else ["*"]
-    hosts = list(allowed_hosts or default_hosts)
+    hosts = [*_LOCAL_HOSTS, *allowed_hosts]
+    if key is not None and not allowed_hosts:
+        hosts = ["*"]
     wrong = [host for host in hosts if host != "*" and "*" in host.removeprefix("*.")]
     if wrong:
         raise DesignError(f"allowed_hosts are names, *.example.com or *, got {wrong[0]!r}.")
