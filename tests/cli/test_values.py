@@ -29,8 +29,8 @@ def parsed(line: str) -> dict[str, Any]:
         ("audit --sets 12", {"sets": 12}),
         ("audit --mixed 'de:en, all'", {"mixed": ["de:en", "all"]}),
         (
-            "audit --treatments 'none,paper+layers=[1,3],q 1, d 0.8'",
-            {"treatments": ["none", "paper+layers=[1,3]", "q 1, d 0.8"]},
+            "audit --treatments 'plain,paper+layers=[1,3],fair'",
+            {"treatments": ["plain", "paper+layers=[1,3]", "fair"]},
         ),
         ("audit --prompt -x --fresh --fresh", {"prompt": "-x", "fresh": True}),
         ("audit --margin -1 --max_seq_length 3", {"margin": -1.0, "max_seq_length": 3}),

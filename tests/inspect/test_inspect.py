@@ -64,7 +64,7 @@ def test_representation_is_what_encode_gives_by_hand(
         architecture, pooling, padding_side="left" if architecture == "qwen3" else "right"
     )
     parts = texts(30, 18, 41)
-    found = fairspan.inspect(model, parts, treatments=["none", PAPER])
+    found = fairspan.inspect(model, parts, treatments=["plain", PAPER])
     for reading, by in zip(
         found.readings, [model, fairspan.calibrate(model, "paper", basket_size=16)], strict=True
     ):
@@ -76,7 +76,7 @@ def test_representation_is_what_encode_gives_by_hand(
 def test_retention_is_the_mean_of_a_segment_s_tokens_by_hand(make_tiny: Make) -> None:
     """One token for each word, between two special ones; not for CLS pooling or cut documents."""
     model, parts = make_tiny("bert", "mean"), texts(30, 18, 41)
-    found = fairspan.inspect(model, parts, treatments=["none", PAPER])
+    found = fairspan.inspect(model, parts, treatments=["plain", PAPER])
     calibrated = fairspan.calibrate(model, "paper", basket_size=16)
     borders = np.cumsum([1, *map(len, map(str.split, parts))])
     for reading, by in zip(found.readings, [model, calibrated], strict=True):
@@ -86,7 +86,7 @@ def test_retention_is_the_mean_of_a_segment_s_tokens_by_hand(make_tiny: Make) ->
         assert reading.retention == pytest.approx([cosine(*pair) for pair in pairs], abs=1e-5)
         assert min(reading.retention) < 0.99
     for other, pages in ((make_tiny("bert", "cls"), parts), (model, texts(300, 200, 100))):
-        assert fairspan.inspect(other, pages, treatments=["none"]).readings[0].retention == ()
+        assert fairspan.inspect(other, pages, treatments=["plain"]).readings[0].retention == ()
 
 
 @pytest.mark.parametrize(
@@ -168,10 +168,10 @@ def test_shares_sum_to_one_or_are_unknown(cosines: list[float]) -> None:
         assert set(found) == {None}
 
 
-def test_segments_can_be_the_baskets(make_tiny: Make) -> None:
+def test_segments_can_be_the_tiles(make_tiny: Make) -> None:
     model, parts = make_tiny("bert", "cls"), texts(20, 31)
-    found = fairspan.inspect(model, parts, treatments=["paper+baskets=segments"])
-    calibrated = fairspan.calibrate(model, "paper")
+    found = fairspan.inspect(model, parts, treatments=["tiles-64+tiles=segments"])
+    calibrated = fairspan.calibrate(model, "tiles-64")
     whole = fairspan.encode_segments(calibrated, [parts])[0]
     alone = [fairspan.encode_segments(calibrated, [[part]])[0] for part in parts]
     assert found.readings[0].representation == pytest.approx(
@@ -181,7 +181,7 @@ def test_segments_can_be_the_baskets(make_tiny: Make) -> None:
 
 def test_a_prompt_stands_before_every_text(make_tiny: Make) -> None:
     model, parts = make_tiny("bert", "cls"), texts(10, 10)
-    found = fairspan.inspect(model, parts, treatments=["none"], prompt="w1 w2 ")
+    found = fairspan.inspect(model, parts, treatments=["plain"], prompt="w1 w2 ")
     vectors = model.encode([f"w1 w2 {text}" for text in (" ".join(parts), *parts)])
     assert found.readings[0].representation == pytest.approx(
         [cosine(vectors[0], v) for v in vectors[1:]], abs=1e-5
@@ -197,7 +197,7 @@ def test_any_object_that_encodes_can_be_inspected_as_it_comes() -> None:
                 [[text.count(letter) + 1 for letter in "abc"] for text in sentences], dtype=float
             )
 
-    found = fairspan.inspect(Letters(), ["aaa " * 20, "bbb " * 20], treatments=["none"])
+    found = fairspan.inspect(Letters(), ["aaa " * 20, "bbb " * 20], treatments=["plain"])
     whole, first = np.array([61.0, 61.0, 1.0]), np.array([61.0, 1.0, 1.0])
     assert found.readings[0].representation[0] == pytest.approx(cosine(whole, first), abs=1e-5)
     assert (found.unit, found.readings[0].window) == ("characters", None)
@@ -205,7 +205,7 @@ def test_any_object_that_encodes_can_be_inspected_as_it_comes() -> None:
     with pytest.raises(UnsupportedModel, match="omit tiles"):
         fairspan.inspect(Letters(), ["a", "b"], treatments=["plain", "tiles-64"])
     with pytest.raises(UnsupportedModel, match=r"has no encode"):
-        fairspan.inspect(object(), ["a", "b"], treatments=["none"])  # type: ignore[arg-type]
+        fairspan.inspect(object(), ["a", "b"], treatments=["plain"])  # type: ignore[arg-type]
 
 
 # --- what was never seen
@@ -218,7 +218,7 @@ def test_an_object_that_stops_reading_is_told_of() -> None:
                 [[len(text[:50]), text[:50].count("a") + 1] for text in sentences], dtype=float
             )
 
-    result = fairspan.inspect(Forgetful(), ["ab " * 30, "ac " * 30], treatments=["none"])
+    result = fairspan.inspect(Forgetful(), ["ab " * 30, "ac " * 30], treatments=["plain"])
     assert any("does not read all of this text" in note for note in result.notes)
 
 
@@ -231,7 +231,7 @@ def test_a_document_beyond_the_window_is_cut_and_told(
 ) -> None:
     """Of 300 + 200 + 100 words between two special tokens, 512 - 2 are read."""
     model, parts = make_tiny(architecture, pooling), texts(300, 200, 100)
-    found = fairspan.inspect(model, parts, treatments=["none", "paper", "paper+baskets=segments"])
+    found = fairspan.inspect(model, parts, treatments=["plain", "paper"])
     first = found.readings[0]
     assert (found.length, first.window, first.unseen) == (602, 512, 90)
     told = [(s.tokens, s.seen, s.status) for s in found.segments]
@@ -247,7 +247,7 @@ def test_a_document_beyond_the_window_is_cut_and_told(
 
 def test_segments_that_lie_wholly_beyond_still_have_a_cosine(make_tiny: Make) -> None:
     model, parts = make_tiny("bert", "mean"), texts(520, 30, 30)
-    found = fairspan.inspect(model, parts, treatments=["none"])
+    found = fairspan.inspect(model, parts, treatments=["plain"])
     assert [s.status for s in found.segments] == ["cut", "never seen", "never seen"]
     assert [s.read for s in found.segments] == ["510 of 520", "0 of 30", "0 of 30"]
     assert found.readings[0].share == (1.0, 0.0, 0.0)
@@ -258,7 +258,7 @@ def test_a_limit_above_the_positions_does_not_let_a_text_run_out_of_them(make_ti
     """RoBERTa's 600 positions begin after its padding index; max_seq_length is set to 2000."""
     model, parts = copy_sharing_weights(make_tiny("roberta", "cls")), texts(500, 300)
     model.max_seq_length = 2000
-    found = fairspan.inspect(model, parts, treatments=["none"])
+    found = fairspan.inspect(model, parts, treatments=["plain"])
     assert (found.readings[0].window, found.readings[0].unseen) == (598, 802 - 598)
     assert model.max_seq_length == 2000
     read = " ".join([*parts[0].split(), *parts[1].split()[:96]])
@@ -273,7 +273,7 @@ def test_tiles_read_on_where_the_plain_model_stops(tmp_path: Path, pooling: str)
     tiny_model(tmp_path / "raw", "bert", pooling, max_position_embeddings=50).save_pretrained(
         str(tmp_path / "short")
     )
-    names, parts = ["none", "paper", "tiles-8"], texts(40, 30, 20)
+    names, parts = ["plain", "paper", "tiles-8"], texts(40, 30, 20)
     found = fairspan.inspect(str(tmp_path / "short"), parts, treatments=names, max_seq_length=200)
     assert [(one.window, one.unseen) for one in found.readings] == [(50, 42), (50, 42), (200, 0)]
     seen = [[(s.seen, s.status) for s in one.segments] for one in found.readings]
@@ -313,7 +313,7 @@ def test_a_tokenizer_that_cuts_at_the_start_is_believed(
 ) -> None:
     model, parts = make_tiny("bert", "mean"), texts(100, 500)
     monkeypatch.setattr(model.tokenizer, "truncation_side", "left")
-    found = fairspan.inspect(model, parts, treatments=["none"])
+    found = fairspan.inspect(model, parts, treatments=["plain"])
     assert [(s.seen, s.status) for s in found.segments] == [(10, "cut"), (500, "seen")]
     first = found.segments[0]
     assert first.text[first.first : first.last].split() == parts[0].split()[-10:]
@@ -407,11 +407,11 @@ def test_segments_are_in_order_and_lose_no_letter(text: str, borders: str) -> No
 def test_a_text_without_borders_is_split_into_parts(make_tiny: Make) -> None:
     model = make_tiny("bert", "mean")
     text = "\n\n".join(words(length, length) for length in (10, 11, 19, 21, 20))
-    found = fairspan.inspect(model, text, treatments=["none"])
+    found = fairspan.inspect(model, text, treatments=["plain"])
     assert [segment.tokens for segment in found.segments] == [21, 19, 21, 20]
     assert found.borders == "in parts of about equal length"
     assert " ".join(segment.text for segment in found.segments).split() == text.split()
-    found = fairspan.inspect(model, text, treatments=["none"], parts=2)
+    found = fairspan.inspect(model, text, treatments=["plain"], parts=2)
     assert [segment.tokens for segment in found.segments] == [40, 41]
 
 

@@ -83,7 +83,7 @@ class CollapseOptions(CollapseAnalysis, StudyOptions):
         for treatment in self.all_treatments:
             if treatment.by_segments:
                 raise DesignError(
-                    f"{treatment.name} makes segments baskets, and these texts have none: omit it."
+                    f"{treatment.name} makes segments tiles, and these texts have none: omit it."
                 )
         if self.natural and self.tolerance != type(self).tolerance:
             raise DesignError(
