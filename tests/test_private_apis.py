@@ -26,8 +26,6 @@ SOURCE = Path(fairspan.__file__).parent
 PRIVATE = {
     "attention/all_rows.py": {"_scaled_dot_product_flash_attention_for_cpu"},
     "attention/relative.py": {"_attn_implementation"},
-    # Documented under this name.
-    "embedding/workers.py": {"_exit"},
     # What README.md is written from; without it the stock card is (tests/test_saving.py).
     "model/card.py": {"_model_card_text"},
     "exporting/graph.py": {"_exclude_prompt_from_mask"},

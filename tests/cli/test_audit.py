@@ -131,7 +131,7 @@ def test_a_picture_is_drawn_beside_the_results(run: Run, usual: Words, tmp_path:
         ("--sizes 13", "the corpus has 12 segments in en, and a document of 13 needs 13"),
         ("--mixed de-en", "lead:later, such as de:en, or 'all', got 'de-en'"),
         ("--mixed it:en", "no language 'it'"),
-        ("--max-seq-length 20", "and the model reads 20: use opening=5, use fewer segments"),
+        ("--max-seq-length 20", "the model's 20 tokens: use opening=5, use fewer segments"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(

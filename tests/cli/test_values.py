@@ -40,7 +40,6 @@ def parsed(line: str) -> dict[str, Any]:
         ("inspect m - --prompt=-", {"model": "m", "file": "-", "prompt": "-"}),
         ("calibrate m o --tile-size 64", {"model": "m", "out": Path("o"), "tile_size": 64}),
         ("calibrate m o --tile-size window", {"model": "m", "out": Path("o")}),
-        ("embed m i o --device cuda:0,cuda:1", {"device": ["cuda:0", "cuda:1"]}),
         ("report a --title ''", {"run": Path("a"), "title": ""}),
     ],
 )
