@@ -34,7 +34,7 @@ ROOM = {
     "attention": 150,
     "calibration": 41,
     "cli": 63,
-    "corpus": 56,
+    "corpus": 57,
     "design": 38,
     "embedding": 66,
     "encoding": 104,
