@@ -25,6 +25,7 @@ import torch
 import transformers
 import triton
 from sentence_transformers import SentenceTransformer
+from tests.attention.reference import attention_weights, calibrate_weights
 from tests.tiny import words
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
@@ -36,7 +37,6 @@ from benchmarks.models import BASE, Shape, random_batch, random_model
 from fairspan.attention.baskets import Baskets, fixed_baskets
 from fairspan.attention.kernels import all_rows_kernel
 from fairspan.attention.plan import BasketRule, LayerInputs
-from fairspan.attention.reference import attention_weights, calibrate_weights
 from fairspan.attention.shares import SpecialShares
 
 SIZES = [(8192, 4), (2048, 16), (512, 64)]

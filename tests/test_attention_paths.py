@@ -15,9 +15,9 @@ from fairspan.attention.baskets import Baskets, fixed_baskets, segment_baskets
 from fairspan.attention.interface import attention
 from fairspan.attention.plan import BasketRule, LayerInputs, Plan
 from fairspan.attention.pooled_row import pooled_row
-from fairspan.attention.reference import attention_weights, calibrate_weights
 from fairspan.attention.shares import SpecialShares
 from fairspan.attention.tiles import lay_tiles
+from tests.attention.reference import attention_weights, calibrate_weights
 
 Inputs = tuple[Tensor, Tensor, Tensor]
 N, H, K, L, D = 4, 4, 2, 37, 8

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fairspan.attention.baskets import BOS, CONTENT, EOS, NO_BASKET, fixed_baskets, segment_baskets
-from fairspan.attention.reference import calibrate_weights
 from fairspan.attention.shares import SpecialShares, target_shares
+from tests.attention.reference import calibrate_weights
 
 SHARE = st.sampled_from([None, "equal", "original"])
 

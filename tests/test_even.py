@@ -19,7 +19,8 @@ import fairspan
 from fairspan.calibration.words import in_words
 from fairspan.errors import DesignError, FairspanError
 from fairspan.model import EvenPooling, even
-from fairspan.model.even import even_vector, pool_evenly
+from fairspan.model.even import pool_evenly
+from tests.attention.reference import even_vector
 from tests.kinds import Kind
 from tests.tiny import words
 

@@ -21,17 +21,17 @@ from torch import Tensor
 
 from fairspan.attention.baskets import Baskets, fixed_baskets, segment_baskets
 from fairspan.attention.plan import BasketRule, LayerInputs
-from fairspan.attention.reference import (
+from fairspan.attention.shares import SpecialShares
+from fairspan.attention.tiles import FAR, TileView, lay_tiles
+from tests.attention.reference import (
     attention_weights,
     bias_by_position,
     calibrate_weights,
+    even_vector,
     sees_by_position,
     sees_by_tile,
     tile_places,
 )
-from fairspan.attention.shares import SpecialShares
-from fairspan.attention.tiles import FAR, TileView, lay_tiles
-from fairspan.model.even import even_vector
 from tests.test_even import difference, tokens_of
 
 pytest.importorskip("triton", reason="needs Triton")

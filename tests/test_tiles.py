@@ -23,10 +23,10 @@ import fairspan
 from fairspan import SegmentedText
 from fairspan.attention import tile_rows as tile_rows_module
 from fairspan.attention.plan import Plan
-from fairspan.attention.reference import Place, sees_by_position, sees_by_tile, tile_places
 from fairspan.attention.tiles import NO_TILE, SHARED, lay_tiles
 from fairspan.errors import DesignError, UnsupportedModel
 from fairspan.model import splitting, tiling
+from tests.attention.reference import Place, sees_by_position, sees_by_tile, tile_places
 from tests.by_matrices import matrices_instead
 from tests.test_architectures import error, outputs
 from tests.test_attention_profile import LargestTensor

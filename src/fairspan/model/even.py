@@ -34,20 +34,6 @@ _TOLERANCE = 1e-6
 """What may be left of a mean when a solve ends, as a share of it."""
 
 
-def even_vector(tokens: Tensor, ridge: float) -> Tensor:
-    """[d]: the even vector of the tokens [n, d] of one text, at the length of their mean.
-
-    The reference: one solve in float64.
-    """
-    tokens = tokens.double()
-    length = _length(tokens)
-    mean = tokens.sum(dim=0) / length.sum()
-    products = tokens.T @ (tokens / length) / length.sum()
-    added = ridge * mean.dot(mean) * torch.eye(len(mean))
-    even: Tensor = torch.linalg.solve(products + added, mean)
-    return even * (_length(tokens.mean(dim=0)) / _length(even))
-
-
 class NotFinite(FairspanError):  # noqa: N818 - as its base's other classes
     """The tokens of a text are NaN or infinite, and cannot be pooled evenly."""
 
