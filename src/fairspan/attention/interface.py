@@ -10,10 +10,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import bidirectional_mask_function, sdpa_mask
 
-from fairspan.attention.all_rows import all_rows
 from fairspan.attention.baskets import is_exporting
 from fairspan.attention.plan import BasketRule, LayerInputs, Plan
-from fairspan.attention.pooled_row import pooled_row
+from fairspan.attention.rows import all_rows, pooled_row
 from fairspan.attention.tile_rows import tile_rows
 from fairspan.attention.tiles import FAR, Tiles, TileView, tiles_being_read
 from fairspan.attention.traced import traced_attention
@@ -96,7 +95,7 @@ def _attend(module: nn.Module, plan: Plan, inputs: LayerInputs, kwargs: dict[str
     if rule is not None or inputs.view is not None:
         plan.path = "torch" if gpu is None else "triton"
     if rule is not None and rule.pooled is None:
-        return all_rows(inputs, rule) if gpu is None else gpu.all_rows_kernel(inputs, rule)
+        return all_rows(inputs)
     only_pooled = inputs.layer == plan.only_pooled_in
     out: Tensor
     if inputs.view is not None:
@@ -111,7 +110,7 @@ def _attend(module: nn.Module, plan: Plan, inputs: LayerInputs, kwargs: dict[str
     else:
         tensors = (inputs.query, inputs.key, inputs.value, inputs.mask)
         out, _ = _sdpa(module, *tensors, inputs.scale, inputs.position_bias, **kwargs)
-    return out if rule is None else _with_pooled_row(out, inputs, rule, gpu)
+    return out if rule is None else _with_pooled_row(out, inputs, rule)
 
 
 def _view(
@@ -134,14 +133,9 @@ def _view(
     return TileView(tiles, table[0, 0, 0], bias, plan.causal, band)
 
 
-def _with_pooled_row(
-    out: Tensor, inputs: LayerInputs, rule: BasketRule, gpu: ModuleType | None
-) -> Tensor:
+def _with_pooled_row(out: Tensor, inputs: LayerInputs, rule: BasketRule) -> Tensor:
     """`out` [N, L, H, D] with the pooled row of each text in baskets."""
     assert rule.pooled is not None
-    if gpu is not None and inputs.view is None:
-        gpu.pooled_row_kernel(out, inputs, rule)
-        return out
     if out.requires_grad:
         # SDPA's backward pass reads its output, so nothing may be written into it.
         out = out.clone()

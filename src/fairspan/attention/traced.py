@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fairspan.attention.bias import additive
 from fairspan.attention.plan import LayerInputs
-from fairspan.attention.pooled_row import pooled_row, row_weights
+from fairspan.attention.rows import all_rows, pooled_row
 from fairspan.attention.tile_rows import (
     all_tiles,
     group_mask,
@@ -24,7 +24,7 @@ def traced_attention(inputs: LayerInputs) -> Tensor:
     query = inputs.query
     rule = inputs.rule
     if rule is not None and rule.pooled is None:
-        return _in_baskets(inputs).transpose(1, 2)
+        return all_rows(inputs)
     if inputs.view is not None:
         out = _in_tiles(inputs, inputs.view)
     else:
@@ -115,11 +115,3 @@ def _places(tiles: Tiles, group: TileGroup) -> Tensor:
     shared = total * width + text * (tiles.lead + tiles.trail) + shared
     inside = (text * (total // n) + tiles.tile) * width + position - tiles.lead
     return torch.where(tiles.tile >= 0, inside, torch.where(tiles.tile == SHARED, shared, 0))
-
-
-def _in_baskets(inputs: LayerInputs) -> Tensor:
-    """IRF §5 for every row, [N, H, L, D]."""
-    n, heads, length, _ = inputs.query.shape
-    rows = torch.arange(length, device=inputs.query.device)[:, None].expand(-1, n)
-    p = row_weights(inputs, rows).view(length, n, heads, length).permute(1, 2, 0, 3)
-    return p.to(inputs.value.dtype) @ _for_every_head(inputs.value, inputs.query)

@@ -21,7 +21,6 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 from torch import Tensor, nn
 
 from fairspan.attention.baskets import is_traced
-from fairspan.attention.interface import kernels
 from fairspan.errors import FairspanError
 from fairspan.model.pooling import EVENLY, TOKENS, prompt_length
 
@@ -101,11 +100,6 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         else:
             pooled = super().forward(features, **kwargs)
         mean = pooled["sentence_embedding"]
-        if kernels is not None and _suits_kernel(tokens):
-            factor = evenly if isinstance(evenly, Tensor) else None
-            steps = max(_steps(self.ridge), tokens.shape[2])
-            kernels.even_vectors_kernel(mean, tokens, mask, self.ridge, factor, steps, _TOLERANCE)
-            return pooled
         factor = evenly[:, None] if isinstance(evenly, Tensor) else torch.ones_like(mean[:, :1])
         keeps_mean = factor.isinf()
         even = pool_evenly(tokens, mask, self.ridge, torch.where(keeps_mean, 1.0, factor))
@@ -172,12 +166,6 @@ def pool_evenly(tokens: Tensor, mask: Tensor, ridge: float, factor: Tensor) -> T
 def _steps(ridge: float) -> int:
     """How many steps reach the rounding of float32 on texts of real models."""
     return math.ceil(4 * math.sqrt(1 + 1 / ridge))
-
-
-def _suits_kernel(tokens: Tensor) -> bool:
-    """Whether the GPU kernel can pool the tokens of a batch."""
-    is_on_gpu = tokens.is_cuda and tokens.shape[0] > 0 and not is_traced()
-    return is_on_gpu and not tokens.requires_grad and tokens.dtype != torch.float64
 
 
 def _scaled(tokens: Tensor, mask: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
