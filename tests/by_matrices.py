@@ -169,7 +169,7 @@ def forward_by_matrices(
         features.update(Transformer.forward(module, inputs, **kwargs))
         return features
     segment, how = features.get(SEGMENTS), (module.calibration, module.site, module.depth)
-    plan = make_plan(*how, inputs, side, segment, only_pooled=False)
+    plan = make_plan(*how, inputs, side, segment, None)
     given = {one.name: getattr(plan, one.name) for one in fields(Plan)}
     temperature = temperatures_of(module.calibration, side, inputs)
     if isinstance(module.calibration.temperature, tuple):

@@ -17,7 +17,7 @@ from transformers.models.mpnet import modeling_mpnet
 import fairspan
 from fairspan.attention.interface import NAME
 from fairspan.exporting.graph import _without_prompt
-from fairspan.model.transformer import is_compiled
+from fairspan.model.reading import is_compiled
 from tests.tiny import words
 
 SOURCE = Path(fairspan.__file__).parent
@@ -30,7 +30,7 @@ PRIVATE = {
     "model/card.py": {"_model_card_text"},
     "exporting/graph.py": {"_exclude_prompt_from_mask"},
     "model/loading.py": {"_load_with_module_classes"},
-    "model/transformer.py": {"_compiled_call_impl"},
+    "model/reading.py": {"_compiled_call_impl"},
 }
 
 Make = Callable[..., SentenceTransformer]

@@ -96,17 +96,13 @@ def _attend(module: nn.Module, plan: Plan, inputs: LayerInputs, kwargs: dict[str
         plan.path = "torch" if gpu is None else "triton"
     if rule is not None and rule.pooled is None:
         return all_rows(inputs)
-    only_pooled = inputs.layer == plan.only_pooled_in
     out: Tensor
     if inputs.view is not None:
-        rows = None if plan.shared_rows is None else plan.shared_rows(inputs, inputs.view)
+        rows = None if plan.global_rows is None else plan.global_rows(inputs, inputs.view)
         by_tile = tile_rows if gpu is None else gpu.tile_rows_kernel
-        out = by_tile(inputs, inputs.view, only_shared=only_pooled)
+        out = by_tile(inputs, inputs.view)
         if rows is not None:
             out[:, inputs.view.tiles.shared[0]] = rows
-    elif only_pooled:
-        n, heads, length, _ = inputs.query.shape
-        out = inputs.query.new_zeros(n, length, heads, inputs.value.shape[-1])
     else:
         tensors = (inputs.query, inputs.key, inputs.value, inputs.mask)
         out, _ = _sdpa(module, *tensors, inputs.scale, inputs.position_bias, **kwargs)

@@ -21,15 +21,14 @@ _STEP = 16
 _LENGTHS = 8
 
 
-def tile_rows(inputs: LayerInputs, view: TileView, *, only_shared: bool = False) -> Tensor:
-    """Attention of one layer, [N, L, H, D]; rows of padding, or all but the shared ones, are 0."""
+def tile_rows(inputs: LayerInputs, view: TileView) -> Tensor:
+    """Attention of one layer, [N, L, H, D]; rows of padding are 0."""
     tiles = view.tiles
     n, heads, length, _ = inputs.query.shape
     # One row more takes what is computed for tokens that are not there.
     flat = inputs.query.new_zeros(n * length + 1, heads, inputs.value.shape[-1])
-    if not only_shared:
-        for group in _groups(tiles):
-            _add_group(flat, inputs, view, group)
+    for group in _groups(tiles):
+        _add_group(flat, inputs, view, group)
     if tiles.lead + tiles.trail:
         _add_shared(flat, inputs, view)
     return flat[:-1].view(n, length, heads, -1)

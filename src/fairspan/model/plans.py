@@ -22,9 +22,7 @@ def make_plan(
     inputs: dict[str, Any],
     side: Side,
     segment: Tensor | None,
-    *,
-    only_pooled: bool,
-    tiling: Tiling | None = None,
+    tiling: Tiling | None,
 ) -> Plan:
     """The plan of one batch through `depth` attention layers.
 
@@ -32,7 +30,6 @@ def make_plan(
         inputs: `input_ids`, and `attention_mask` and `prompt_length` if there are any.
         segment: [N, L], the segment of each token, `UNSEGMENTED` in plain texts; None if all texts
             are plain.
-        only_pooled: whether nothing reads the last layer's output but the pooled row.
         tiling: None for a calibration without tiles.
     """
     mask = inputs.get("attention_mask")
@@ -44,8 +41,6 @@ def make_plan(
     if tiling is not None:
         tiles = tiling.lay(calibration, site, valid, prompt, segment)
         inverse_temperature = _where_several(inverse_temperature, tiles)
-    last = depth - 1
-    one_row_is_enough = site.pooling != "mean" and (last in layers or tiles is not None)
 
     def make_rule() -> BasketRule:
         pooled = None if site.pooling == "mean" else site.pooled_rows(valid, prompt)
@@ -59,7 +54,6 @@ def make_plan(
         scale_position_bias=calibration.scale_position_bias,
         tiles=tiles,
         causal=tiling is not None and tiling.positions.causal,
-        only_pooled_in=last if only_pooled and one_row_is_enough else None,
     )
 
 

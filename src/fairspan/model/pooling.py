@@ -1,7 +1,6 @@
 """Which token's row a model pools, read from the modules that follow the transformer."""
 
-from collections import UserDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,55 +68,6 @@ class PoolingSite:
             pooled = first + prompt_length
             return torch.where(prompt_length < valid.sum(dim=1), pooled, 0)
         return first
-
-
-class PooledFeatures(UserDict[str, Any]):
-    """Features that are pooled already; all but the pooling module get all tokens.
-
-    The pooling module reads one token, and what it makes of that is replaced by `vectors` [N, D].
-
-    Attributes:
-        being_pooled: whether the pooling module has them.
-    """
-
-    def __init__(
-        self, features: dict[str, Any], vectors: Tensor, all_tokens: Callable[[], dict[str, Any]]
-    ) -> None:
-        """The features of a batch with its vectors, and how to compute those of all tokens."""
-        super().__init__({**features, TOKENS: vectors[:, None], EVENLY: False})
-        self._vectors: Tensor | None = vectors
-        self._all_tokens: Callable[[], dict[str, Any]] | None = all_tokens
-        self.being_pooled = False
-
-    def __setitem__(self, key: str, value: Any) -> None:
-        if key == "sentence_embedding" and self._vectors is not None:
-            value = self._vectors
-            self._vectors = None
-            self.being_pooled = False
-        self.data[key] = value
-
-    def __getitem__(self, key: str) -> Any:
-        is_of_tokens = key in (TOKENS, EVENLY)
-        if is_of_tokens and self._all_tokens is not None and not self.being_pooled:
-            self.data |= self._all_tokens()
-            self._all_tokens = None
-        return self.data[key]
-
-    def __or__(self, other: Any) -> Any:
-        return dict(self) | other
-
-
-def _tell_features(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-    """Before a pooling module runs."""
-    if arguments and isinstance(arguments[0], PooledFeatures):
-        arguments[0].being_pooled = True
-
-
-def announce(pooling: Any) -> None:
-    """Let a pooling module tell `PooledFeatures` that it has them."""
-    if not getattr(pooling, "tells_features", False):
-        pooling.register_forward_pre_hook(_tell_features)
-        pooling.tells_features = True
 
 
 def pooling_of(

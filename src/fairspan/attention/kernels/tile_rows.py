@@ -65,8 +65,8 @@ def _tile_blocks(
     start_n, shared_n, position_n, table_n, table_h, table_q, table_k,
     heads, groups, blocks, per_tile, shared_count, nearest, farthest, scale,
     SHARED: tl.constexpr, TABLE: tl.constexpr, BAND: tl.constexpr, DIM: tl.constexpr,
-    BLOCK_D: tl.constexpr, HAS_SHARED: tl.constexpr, ONLY_SHARED: tl.constexpr,
-    SINGLE: tl.constexpr, ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
+    BLOCK_D: tl.constexpr, HAS_SHARED: tl.constexpr, SINGLE: tl.constexpr,
+    ROWS: tl.constexpr, KEYS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """One block of up to ROWS tokens of one tile, for one head of one text.
 
@@ -110,72 +110,71 @@ def _tile_blocks(
     if TABLE:
         factor = 1.0
 
-    if SINGLE or ONLY_SHARED:
+    if SINGLE:
         block_k = load_columns(key, row, k_l, d, row_ok, d_ok)
         block_v = load_rows(value, row, v_l, d, row_ok, d_ok)
-    if not ONLY_SHARED:
-        q = load_rows(query, row, q_l, d, row_ok, d_ok)
-        peak = tl.full([ROWS], float("-inf"), dtype=tl.float32)
-        total = tl.zeros([ROWS], dtype=tl.float32)
-        sums = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
-        if HAS_SHARED:
-            # Names of their own: a variable keeps its shape when the loop below assigns to it.
-            s_k = load_columns(key, s_row, k_l, d, s_ok, d_ok)
-            s_scores = _scores(
-                q, s_k, row_place, s_place, row_ok, s_ok, table, table_q, table_k,
-                nearest, farthest, scale, TABLE, BAND, PRECISION,
-            )  # fmt: skip
-            s_v = load_rows(value, s_row, v_l, d, s_ok, d_ok)
-            peak, total, sums = add_keys(s_scores, s_v, peak, total, sums, factor, PRECISION)
-        if SINGLE:
+    q = load_rows(query, row, q_l, d, row_ok, d_ok)
+    peak = tl.full([ROWS], float("-inf"), dtype=tl.float32)
+    total = tl.zeros([ROWS], dtype=tl.float32)
+    sums = tl.zeros([ROWS, BLOCK_D], dtype=tl.float32)
+    if HAS_SHARED:
+        # Names of their own: a variable keeps its shape when the loop below assigns to it.
+        s_k = load_columns(key, s_row, k_l, d, s_ok, d_ok)
+        s_scores = _scores(
+            q, s_k, row_place, s_place, row_ok, s_ok, table, table_q, table_k,
+            nearest, farthest, scale, TABLE, BAND, PRECISION,
+        )  # fmt: skip
+        s_v = load_rows(value, s_row, v_l, d, s_ok, d_ok)
+        peak, total, sums = add_keys(s_scores, s_v, peak, total, sums, factor, PRECISION)
+    if SINGLE:
+        s = _scores(
+            q, block_k, row_place, row_place, row_ok, row_ok, table, table_q, table_k,
+            nearest, farthest, scale, TABLE, BAND, PRECISION,
+        )  # fmt: skip
+        peak, total, sums = add_keys(s, block_v, peak, total, sums, factor, PRECISION)
+    else:
+        key_column = tl.arange(0, KEYS)
+        # Keys of the tile that some rows see, and in whole blocks those that all rows see.
+        low = tl.maximum(offset - farthest, 0) // KEYS * KEYS
+        high = tl.minimum(width, offset + ROWS - nearest)
+        all_low = low
+        all_high = low
+        if DIM == BLOCK_D and not TABLE:
+            all_low = tl.cdiv(tl.maximum(offset + ROWS - 1 - farthest, 0), KEYS) * KEYS
+            all_high = tl.minimum(width, offset - nearest + 1) // KEYS * KEYS
+            none = all_high <= all_low
+            all_low = tl.where(none, low, all_low)
+            all_high = tl.where(none, low, all_high)
+        for first in range(all_low, all_high, KEYS):
+            # Steps within a block fit into 32 bits, which those within a text may not.
+            k_block = key + (begin + first) * k_l
+            k = tl.load(k_block + key_column[None, :] * k_l + d[:, None])
+            s = tl.dot(q, k, input_precision=PRECISION)
+            v_block = value + (begin + first) * v_l
+            v = tl.load(v_block + key_column[:, None] * v_l + d[None, :])
+            peak, total, sums = add_keys(s, v, peak, total, sums, factor, PRECISION)
+        before = (all_low - low) // KEYS
+        for number in range(before + tl.cdiv(tl.maximum(high - all_high, 0), KEYS)):
+            behind_all = all_high + (number - before) * KEYS
+            first = tl.where(number < before, low + number * KEYS, behind_all)
+            where = begin + first + key_column
+            key_ok = first + key_column < width
+            key_place = where
+            if TABLE or BAND:
+                key_place = tl.load(position + where, mask=key_ok, other=0).to(tl.int32)
+            k = load_columns(key, where, k_l, d, key_ok, d_ok)
             s = _scores(
-                q, block_k, row_place, row_place, row_ok, row_ok, table, table_q, table_k,
+                q, k, row_place, key_place, row_ok, key_ok, table, table_q, table_k,
                 nearest, farthest, scale, TABLE, BAND, PRECISION,
             )  # fmt: skip
-            peak, total, sums = add_keys(s, block_v, peak, total, sums, factor, PRECISION)
-        else:
-            key_column = tl.arange(0, KEYS)
-            # Keys of the tile that some rows see, and in whole blocks those that all rows see.
-            low = tl.maximum(offset - farthest, 0) // KEYS * KEYS
-            high = tl.minimum(width, offset + ROWS - nearest)
-            all_low = low
-            all_high = low
-            if DIM == BLOCK_D and not TABLE:
-                all_low = tl.cdiv(tl.maximum(offset + ROWS - 1 - farthest, 0), KEYS) * KEYS
-                all_high = tl.minimum(width, offset - nearest + 1) // KEYS * KEYS
-                none = all_high <= all_low
-                all_low = tl.where(none, low, all_low)
-                all_high = tl.where(none, low, all_high)
-            for first in range(all_low, all_high, KEYS):
-                # Steps within a block fit into 32 bits, which those within a text may not.
-                k_block = key + (begin + first) * k_l
-                k = tl.load(k_block + key_column[None, :] * k_l + d[:, None])
-                s = tl.dot(q, k, input_precision=PRECISION)
-                v_block = value + (begin + first) * v_l
-                v = tl.load(v_block + key_column[:, None] * v_l + d[None, :])
-                peak, total, sums = add_keys(s, v, peak, total, sums, factor, PRECISION)
-            before = (all_low - low) // KEYS
-            for number in range(before + tl.cdiv(tl.maximum(high - all_high, 0), KEYS)):
-                behind_all = all_high + (number - before) * KEYS
-                first = tl.where(number < before, low + number * KEYS, behind_all)
-                where = begin + first + key_column
-                key_ok = first + key_column < width
-                key_place = where
-                if TABLE or BAND:
-                    key_place = tl.load(position + where, mask=key_ok, other=0).to(tl.int32)
-                k = load_columns(key, where, k_l, d, key_ok, d_ok)
-                s = _scores(
-                    q, k, row_place, key_place, row_ok, key_ok, table, table_q, table_k,
-                    nearest, farthest, scale, TABLE, BAND, PRECISION,
-                )  # fmt: skip
-                v = load_rows(value, where, v_l, d, key_ok, d_ok)
-                peak, total, sums = add_keys(s, v, peak, total, sums, factor, PRECISION)
-        result = sums * (1 / tl.maximum(total, 1e-30))[:, None]
-        out_at = out + row[:, None] * o_l + d[None, :]
-        tl.store(out_at, result, mask=row_ok[:, None] & d_ok[None, :])
+            v = load_rows(value, where, v_l, d, key_ok, d_ok)
+            peak, total, sums = add_keys(s, v, peak, total, sums, factor, PRECISION)
+    result = sums * (1 / tl.maximum(total, 1e-30))[:, None]
+    out_at = out + row[:, None] * o_l + d[None, :]
+    tl.store(out_at, result, mask=row_ok[:, None] & d_ok[None, :])
 
     if HAS_SHARED:
-        if not (SINGLE or ONLY_SHARED):
+        if not SINGLE:
             block_k = load_columns(key, row, k_l, d, row_ok, d_ok)
             block_v = load_rows(value, row, v_l, d, row_ok, d_ok)
         s_q = load_rows(query, s_row, q_l, d, s_ok, d_ok)
@@ -256,12 +255,12 @@ def _shared_rows(
     tl.store(out + row * o_l + d, sums / tl.maximum(total, 1e-30), mask=d_ok)
 
 
-def tile_rows_kernel(inputs: LayerInputs, view: TileView, *, only_shared: bool = False) -> Tensor:
+def tile_rows_kernel(inputs: LayerInputs, view: TileView) -> Tensor:
     """`tile_rows.tile_rows`, [N, L, H, D]."""
     tiles = view.tiles
     query, key, value = dense_heads(inputs)
     n, heads, tokens, dim = query.shape
-    empty = torch.zeros if only_shared or tiles.padded else torch.empty
+    empty = torch.zeros if tiles.padded else torch.empty
     out = empty(n, tokens, heads, dim, dtype=query.dtype, device=query.device)
     block_d = block_of(dim)
     block = _tile_block(tiles.width, block_d, query.dtype)
@@ -292,7 +291,7 @@ def tile_rows_kernel(inputs: LayerInputs, view: TileView, *, only_shared: bool =
             tiles.start, tiles.length, tiles.shared, tiles.position, table,
             *strides, tiles.start.stride(0), *places,
             heads, groups, blocks, per_tile, shared, *band, scale, **sizes,
-            HAS_SHARED=shared > 0, ONLY_SHARED=only_shared, SINGLE=per_tile == 1,
+            HAS_SHARED=shared > 0, SINGLE=per_tile == 1,
             ROWS=block.rows, KEYS=block.keys,
             PRECISION=precision_of(query.dtype), num_warps=block.warps, num_stages=block.stages,
         )  # fmt: skip
