@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 import torch
+from fairspan.model.padding import pad
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import (
     Normalize,
@@ -25,7 +26,6 @@ from tqdm import tqdm
 
 import fairspan
 from fairspan.model import CalibratedTransformer, progress, splitting, transformer
-from fairspan.model.padding import pad
 from tests.tiny import HIDDEN, REPRESENTATIVES, tiny_tokenizer, words
 
 Make = Callable[..., SentenceTransformer]

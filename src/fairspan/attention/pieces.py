@@ -16,9 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fairspan.attention.baskets import is_traced
 from fairspan.attention.plan import PLAN_ARGUMENT, LayerInputs, Piece, Plan
 from fairspan.attention.tile_rows import seen_by_shared, shared_tokens, take
 from fairspan.attention.tiles import SHARED, Tiles, TileView
+
+_EMBEDDED_AT_A_TIME = 2**12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,11 +73,34 @@ def in_pieces(plan: Plan, size: int) -> Plan:
     return replace(plan, pieces=tuple(pieces))
 
 
-def route_layers(layers: Iterable[nn.Module]) -> None:
-    """Let layers run on the pieces of a plan; without such a plan they run as before."""
+def route_layers(model: nn.Module, layers: Iterable[nn.Module]) -> None:
+    """Let a model's layers run on the pieces of a plan; without such a plan they run as before."""
     for layer in layers:
-        if getattr(layer.forward, "func", None) is not run_layer:
-            layer.forward = partial(run_layer, layer.forward)  # type: ignore[method-assign]
+        _route(layer, run_layer)
+    embeddings = getattr(model, "embeddings", None)
+    if isinstance(embeddings, nn.Module):
+        _route(embeddings, run_embeddings)
+
+
+def _route(module: nn.Module, run: Callable[..., Any]) -> None:
+    if getattr(module.forward, "func", None) is not run:
+        module.forward = partial(run, module.forward)  # type: ignore[method-assign]
+
+
+def run_embeddings(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """[1, L, d]: the embeddings of a long text whose positions are given, block by block.
+
+    What is added up for a token would take as much memory as several layers' states.
+    """
+    positions: Tensor | None = kwargs.get("position_ids")
+    if positions is None or torch.is_grad_enabled() or is_traced():
+        return forward(*args, **kwargs)
+    texts, length = positions.shape
+    if texts != 1 or length <= _EMBEDDED_AT_A_TIME:
+        return forward(*args, **kwargs)
+    blocks = torch.arange(length, device=positions.device).split(_EMBEDDED_AT_A_TIME)
+    parts = (_tokens_of((args, kwargs), block, length) for block in blocks)
+    return torch.cat([forward(*part_args, **part_kwargs) for part_args, part_kwargs in parts], 1)
 
 
 def run_layer(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -94,7 +94,7 @@ class CalibratedTransformer(SafeTransformer):
         attention = attention_modules(self.model)
         self.depth = len(attention)
         if self.calibration.tile_size is not None:
-            route_layers(layers_around(self.model, attention))
+            route_layers(self.model, layers_around(self.model, attention))
         if self.calibration.tile_size is not None:
             self.tiling = find_tiling(self)
         prove(self)
