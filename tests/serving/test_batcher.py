@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairspan.attention.steps import give_way
 from fairspan.serving.batcher import Batcher
 from fairspan.serving.metrics import Metrics
 from fairspan.serving.protocol import Refusal
@@ -163,51 +162,6 @@ async def test_a_short_request_waits_for_one_batch_of_large_ones_at_most() -> No
     start = names.index("b3")
     assert [names[start + n] for n in (1, 3, 5)] == ["s0", "s1", "s2"]
     assert {names[start + n][0] for n in (2, 4)} <= {"a", "b"}
-
-
-class StepModel(Model):
-    """Reads long texts in four steps."""
-
-    def vectors(self, batch: Sequence[Text]) -> np.ndarray:
-        if batch[0].read <= 100:
-            return super().vectors(batch)
-        try:
-            for n in range(3):
-                super().vectors([Text(1, f"{batch[0].name}.{n}")])
-                give_way()
-            return super().vectors(batch)
-        finally:
-            self.batches.append([f"{batch[0].name} closed"])
-
-
-@in_a_loop
-async def test_a_long_text_is_read_in_steps_with_short_ones_between() -> None:
-    """One at a time; it goes on when short ones come without end, and is dropped if cancelled."""
-    model = StepModel()
-    async with held(model, budget=100) as batcher:
-        long = [ask(batcher, model, Text(500, f"long{n}")) for n in range(3)]
-        short: list[asyncio.Task[np.ndarray]] = []
-
-        def come() -> None:
-            short.append(ask(batcher, model, Text(10, "short")))
-            if not long[0].done():
-                short[-1].add_done_callback(lambda task: come())
-
-        model.during |= {"long0.1": come, "long1.1": lambda: long[1].cancel()}
-        await asyncio.sleep(0)
-        model.go.set()
-        np.testing.assert_array_equal(await long[0], [vector(Text(500, "long0"))])
-        np.testing.assert_array_equal(await long[2], [vector(Text(500, "long2"))])
-        await asyncio.gather(*short)
-        assert batcher.tokens == 0
-    names = [name for (name,) in model.batches]
-    assert names[names.index("long0.1") + 1] == "short"
-    parts = [name for name in names if name.startswith("long")]
-    assert parts == [
-        *("long0.0", "long0.1", "long0.2", "long0", "long0 closed"),
-        *("long1.0", "long1.1", "long1 closed"),
-        *("long2.0", "long2.1", "long2.2", "long2", "long2 closed"),
-    ]
 
 
 @in_a_loop
