@@ -165,36 +165,6 @@ async def test_a_short_request_waits_for_one_batch_of_large_ones_at_most() -> No
 
 
 @in_a_loop
-async def test_a_slow_text_lets_short_ones_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that fits into a batch but takes longer than about half a second, here 100 tokens."""
-    monkeypatch.setattr(Batcher, "size", 100)
-    model = StepModel()
-    async with held(model, budget=1000) as batcher:
-        slow = ask(batcher, model, Text(500, "slow"))
-        waiting = []
-        model.during["slow.0"] = lambda: waiting.append(ask(batcher, model, Text(10, "short")))
-        await asyncio.sleep(0)
-        model.go.set()
-        np.testing.assert_array_equal(await slow, [vector(Text(500, "slow"))])
-        await asyncio.gather(*waiting)
-    names = [name for (name,) in model.batches if name.startswith("s")]
-    assert names.index("short") < names.index("slow")
-
-
-@in_a_loop
-async def test_at_the_end_short_texts_go_before_a_long_one() -> None:
-    model = StepModel()
-    async with held(model, budget=100) as batcher:
-        long = ask(batcher, model, Text(500, "long"))
-        short = ask(batcher, model, *(Text(100, f"short{n}") for n in range(3)))
-        await asyncio.sleep(0)
-        batcher.is_draining = True
-        model.go.set()
-        await asyncio.gather(long, short)
-    assert [name for (name,) in model.batches[1:5]] == ["short0", "short1", "short2", "long.0"]
-
-
-@in_a_loop
 async def test_a_cancelled_request_leaves_its_batch() -> None:
     model = Model()
     async with held(model, pass_tokens=1000) as batcher:
