@@ -9,18 +9,8 @@ from fairspan.model.pooling import PoolingSite
 
 
 def fitting(calibration: Calibration, site: PoolingSite) -> Calibration:
-    """The calibration, for documents only in a multi-vector encoder; raise if it does not fit."""
+    """The calibration with the pooling that it means in a model; raise if it does not fit."""
     tiled = calibration.tile_size is not None
-    if site.module is None:
-        if not calibration.but(level=False).acts:
-            return calibration.but(level=False)
-        if calibration.strength > 0 or not calibration.tiles_on("document"):
-            raise DesignError(
-                "a multi-vector encoder pools no row that baskets could act on, and only its "
-                "documents can be calibrated, in tiles: use 'fair' or 'tiles-64'."
-            )
-        # Queries are short, and expanded to their own width: the plain model reads them.
-        return calibration.on("document").but(sides="document", pooling="model", level=False)
     if calibration.strength > 0 and tiled and site.pooling == "mean":
         raise DesignError(
             "this model pools over all tokens, whose attention cannot be in tiles and in baskets: "

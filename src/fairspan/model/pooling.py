@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from sentence_transformers import MultiVectorEncoder, SentenceTransformer
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 from sentence_transformers.sentence_transformer.modules import Router
 from torch import Tensor, nn
@@ -36,27 +36,26 @@ def prompt_length(features: Mapping[str, Any]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class PoolingSite:
-    """How the output of one transformer becomes one vector, or one for each token.
+    """How the output of one transformer becomes one vector.
 
     Attributes:
-        module: the pooling module, whose settings may still change; None in a multi-vector encoder,
-            which keeps all tokens.
+        module: the pooling module, whose settings may still change.
         follows_directly: whether it is the next module, so that nothing else reads the tokens.
     """
 
-    module: PoolingModule | None
+    module: PoolingModule
     follows_directly: bool
 
     @property
     def pooling(self) -> Pooling:
         """ "cls", "lasttoken", or "mean" for everything that reads all tokens."""
-        mode: Pooling = "mean" if self.module is None else self.module.pooling_mode
+        mode: Pooling = self.module.pooling_mode
         return mode if mode in ("cls", "lasttoken") else "mean"
 
     @property
     def skips_prompt(self) -> bool:
         """Whether the prompt's tokens are not pooled."""
-        return self.module is not None and not self.module.include_prompt
+        return not self.module.include_prompt
 
     def pooled_rows(self, valid: Tensor, prompt_length: int | None) -> Tensor:
         """[N], the row that is pooled of each text, given [N, L] bool."""
@@ -70,12 +69,8 @@ class PoolingSite:
         return first
 
 
-def pooling_of(
-    model: SentenceTransformer | MultiVectorEncoder, transformer: nn.Module
-) -> PoolingSite:
+def pooling_of(model: SentenceTransformer, transformer: nn.Module) -> PoolingSite:
     """The pooling that follows `transformer` in `model`."""
-    if isinstance(model, MultiVectorEncoder):
-        return PoolingSite(None, follows_directly=False)
     for sequence in _sequences(model):
         if transformer not in sequence:
             continue

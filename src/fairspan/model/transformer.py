@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from sentence_transformers import MultiVectorEncoder, SentenceTransformer
+from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Transformer
 
 from fairspan.attention.layers import attention_modules, layers_around, route_attention
@@ -72,7 +72,7 @@ class CalibratedTransformer(SafeTransformer):
                 f"at most {WIDEST_WINDOW} tokens: calibrate and save the plain model again."
             )
 
-    def on_model_ready(self, model: SentenceTransformer | MultiVectorEncoder) -> None:
+    def on_model_ready(self, model: SentenceTransformer) -> None:
         """Route the attention and prove on short texts that every promised layer is calibrated."""
         super().on_model_ready(model)
         refuse_exported(self)
@@ -85,9 +85,8 @@ class CalibratedTransformer(SafeTransformer):
         if self.calibration.acts:
             self.calibration = fitting(self.calibration, self.site)
             self.can_flatten_inputs = False
-        if self.site.module is not None:
-            is_even = self.calibration.pooling == "even"
-            set_even(self.site.module, self.calibration.ridge if is_even else None, self.tokenizer)
+        is_even = self.calibration.pooling == "even"
+        set_even(self.site.module, self.calibration.ridge if is_even else None, self.tokenizer)
         if not (self.calibration.attends_on("query") or self.calibration.attends_on("document")):
             return
         route_attention(self.model)
