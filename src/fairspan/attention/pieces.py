@@ -84,7 +84,7 @@ def route_layers(model: nn.Module, layers: Iterable[nn.Module]) -> None:
 
 def _route(module: nn.Module, run: Callable[..., Any]) -> None:
     if getattr(module.forward, "func", None) is not run:
-        module.forward = partial(run, module.forward)  # type: ignore[method-assign]
+        module.forward = partial(run, module.forward)
 
 
 def run_embeddings(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -98,7 +98,7 @@ def run_embeddings(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> An
     texts, length = positions.shape
     if texts != 1 or length <= _EMBEDDED_AT_A_TIME:
         return forward(*args, **kwargs)
-    blocks = torch.arange(length, device=positions.device).split(_EMBEDDED_AT_A_TIME)
+    blocks = torch.split(torch.arange(length, device=positions.device), _EMBEDDED_AT_A_TIME)
     parts = (_tokens_of((args, kwargs), block, length) for block in blocks)
     return torch.cat([forward(*part_args, **part_kwargs) for part_args, part_kwargs in parts], 1)
 
