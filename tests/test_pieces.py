@@ -71,7 +71,7 @@ def test_pieces_agree_with_whole_matrices(make_kind: Make, kind: Kind) -> None:
         if kind[0] == "bert":
             with seen_by_layers(fair) as lengths:
                 fair.encode(TEXT)
-            shared = sum(fair[0].tiling.shared(fair[0].site, None))
+            shared = sum(fair[0].tiling.lead_and_trail(fair[0].site, None))
             assert sum(lengths) - len(lengths) * shared == 102 - shared
             assert len(lengths) == (7 if size == 7 else 4)
         assert_agrees(fair, TEXT)

@@ -50,7 +50,7 @@ def calibrate_weights(
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one token stands: its tile, None for a shared token, and its recurring position."""
+    """Where one token stands: its tile, None for a global token, and its recurring position."""
 
     tile: int | None
     position: int
@@ -90,7 +90,7 @@ def balanced(count: int, longest: int) -> list[int]:
 
 
 def sees_by_tile(places: Sequence[Place]) -> Tensor:
-    """[L, L] bool: a token sees its tile and shared tokens, which see everything."""
+    """[L, L] bool: a token sees its tile and global tokens, which see everything."""
     sees = [[row.tile is None or key.tile in (None, row.tile) for key in places] for row in places]
     return torch.tensor(sees, dtype=torch.bool)
 

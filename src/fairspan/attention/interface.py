@@ -55,14 +55,14 @@ def attention(
     _refuse_unknown_softmax(module, kwargs)
     layer = plan.enter_layer(module)
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    sharper = plan.inverse_temperature
-    if isinstance(sharper, Tensor):
-        sharper = sharper[:, None, None, None].to(query.dtype)
-        query = query * sharper
+    inverse_temperature = plan.inverse_temperature
+    if isinstance(inverse_temperature, Tensor):
+        inverse_temperature = inverse_temperature[:, None, None, None].to(query.dtype)
+        query = query * inverse_temperature
     else:
-        scale *= sharper
+        scale *= inverse_temperature
     if position_bias is not None and plan.scale_position_bias:
-        position_bias = position_bias * sharper
+        position_bias = position_bias * inverse_temperature
 
     rule = plan.rule if layer in plan.layers else None
     causal = False
@@ -98,11 +98,11 @@ def _attend(module: nn.Module, plan: Plan, inputs: LayerInputs, kwargs: dict[str
         return all_rows(inputs)
     out: Tensor
     if inputs.view is not None:
-        rows = None if plan.global_rows is None else plan.global_rows(inputs, inputs.view)
+        rows = None if plan.add_piece is None else plan.add_piece(inputs, inputs.view)
         by_tile = tile_rows if gpu is None else gpu.tile_rows_kernel
         out = by_tile(inputs, inputs.view)
         if rows is not None:
-            out[:, inputs.view.tiles.shared[0]] = rows
+            out[:, inputs.view.tiles.global_rows[0]] = rows
     else:
         tensors = (inputs.query, inputs.key, inputs.value, inputs.mask)
         out, _ = _sdpa(module, *tensors, inputs.scale, inputs.position_bias, **kwargs)

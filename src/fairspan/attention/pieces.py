@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from fairspan.attention.baskets import is_traced
 from fairspan.attention.plan import PLAN_ARGUMENT, LayerInputs, Piece, Plan
-from fairspan.attention.tile_rows import seen_by_shared, shared_tokens, take
-from fairspan.attention.tiles import SHARED, Tiles, TileView
+from fairspan.attention.tile_rows import global_tokens, seen_by_global, tokens_of
+from fairspan.attention.tiles import GLOBAL, Tiles, TileView
 
 _EMBEDDED_AT_A_TIME = 2**12
 
@@ -48,7 +48,7 @@ class _GlobalRows:
     def add(self, inputs: LayerInputs, view: TileView, *, is_last: bool) -> Tensor | None:
         """[1, S, H, D]: the global rows of a layer, after its last piece; None before."""
         # The global tokens are in every piece, and are seen once.
-        rows = partial_rows(inputs, view, shared_keys=is_last)
+        rows = partial_rows(inputs, view, global_keys=is_last)
         self._seen = rows if self._seen is None else merge(self._seen, rows)
         if not is_last:
             return None
@@ -69,7 +69,7 @@ def in_pieces(plan: Plan, size: int) -> Plan:
         # The last piece counts the layers of the whole pass.
         asked = plan.asked if is_last else []
         add = partial(global_rows.add, is_last=is_last)
-        pieces.append(Piece(replace(plan, tiles=tiles, asked=asked, global_rows=add), rows))
+        pieces.append(Piece(replace(plan, tiles=tiles, asked=asked, add_piece=add), rows))
     return replace(plan, pieces=tuple(pieces))
 
 
@@ -99,7 +99,7 @@ def run_embeddings(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> An
     if texts != 1 or length <= _EMBEDDED_AT_A_TIME:
         return forward(*args, **kwargs)
     blocks = torch.split(torch.arange(length, device=positions.device), _EMBEDDED_AT_A_TIME)
-    parts = (_tokens_of((args, kwargs), block, length) for block in blocks)
+    parts = (_rows_of((args, kwargs), block, length) for block in blocks)
     return torch.cat([forward(*part_args, **part_kwargs) for part_args, part_kwargs in parts], 1)
 
 
@@ -114,7 +114,7 @@ def run_layer(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     states: Tensor = args[0] if args else kwargs["hidden_states"]
     out = states if states is plan.states else torch.empty_like(states)
     for piece in plan.pieces:
-        piece_args, piece_kwargs = _tokens_of((args, kwargs), piece.rows, states.shape[1])
+        piece_args, piece_kwargs = _rows_of((args, kwargs), piece.rows, states.shape[1])
         output = forward(*piece_args, **{**piece_kwargs, PLAN_ARGUMENT: piece.plan})
         plan.path = piece.plan.path
         piece_states = output if isinstance(output, Tensor) else output[0]
@@ -126,14 +126,14 @@ def run_layer(forward: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return out if isinstance(output, Tensor) else (out, *output[1:])
 
 
-def _tokens_of(arguments: Any, rows: Tensor, length: int) -> Any:
+def _rows_of(arguments: Any, rows: Tensor, length: int) -> Any:
     """The arguments of a layer with the tokens `rows` of every tensor [1, L, …] in them."""
     if isinstance(arguments, Tensor):
         return arguments[:, rows] if arguments.shape[:2] == (1, length) else arguments
     if isinstance(arguments, dict):
-        return {name: _tokens_of(value, rows, length) for name, value in arguments.items()}
+        return {name: _rows_of(value, rows, length) for name, value in arguments.items()}
     if type(arguments) in (tuple, list):
-        return type(arguments)(_tokens_of(value, rows, length) for value in arguments)
+        return type(arguments)(_rows_of(value, rows, length) for value in arguments)
     return arguments
 
 
@@ -154,31 +154,31 @@ def _part(tiles: Tiles, first: int, end: int) -> tuple[Tiles, Tensor]:
     """The tiles from `first` up to `end` with the global tokens around them, and the rows [L'] of
     their tokens in the text."""
     lead = tiles.lead
-    shared = tiles.shared[0]
+    of_text = tiles.global_rows[0]
     start = tiles.start[:, first:end]
     length = tiles.length[:, first:end]
-    content = torch.arange(int(start[0, 0]), int((start + length)[0, -1]), device=shared.device)
-    rows = torch.cat([shared[:lead], content, shared[lead:]])
+    content = torch.arange(int(start[0, 0]), int((start + length)[0, -1]), device=of_text.device)
+    rows = torch.cat([of_text[:lead], content, of_text[lead:]])
     tile = tiles.tile[:, rows]
     behind = lead + len(content)
-    part_shared = [*range(lead), *range(behind, behind + tiles.trail)]
+    part_global = [*range(lead), *range(behind, behind + tiles.trail)]
     part = replace(
         tiles,
         valid=tiles.valid[:, rows],
         position=tiles.position[:, rows],
-        tile=torch.where(tile == SHARED, SHARED, tile - first),
+        tile=torch.where(tile == GLOBAL, GLOBAL, tile - first),
         start=start - content[0] + lead,
         length=length.contiguous(),
-        shared=torch.tensor([part_shared], dtype=torch.long, device=shared.device),
+        global_rows=torch.tensor([part_global], dtype=torch.long, device=of_text.device),
         padded=False,
         groups=None,
     )
     return part, rows
 
 
-def partial_rows(inputs: LayerInputs, view: TileView, *, shared_keys: bool) -> PartialRows:
-    """What the shared rows see in a piece, with or without its shared tokens."""
-    query = take(inputs.query, shared_tokens(view.tiles)).float()
+def partial_rows(inputs: LayerInputs, view: TileView, *, global_keys: bool) -> PartialRows:
+    """What the global rows see in a piece, with or without its global tokens."""
+    query = tokens_of(inputs.query, global_tokens(view.tiles)).float()
     key = inputs.key.float()
     value = inputs.value.float()
     n, heads, count, width = query.shape
@@ -186,13 +186,13 @@ def partial_rows(inputs: LayerInputs, view: TileView, *, shared_keys: bool) -> P
     by_key_head = (n, key.shape[1], count * (heads // key.shape[1]))
     scores = query.reshape(*by_key_head, width) @ key.mT * inputs.scale
     scores = scores.view(n, heads, count, key.shape[2])
-    seen = seen_by_shared(view)
+    seen = seen_by_global(view)
     if seen is not None and seen.dtype == torch.bool:
         scores = scores.masked_fill(~seen, -torch.inf)
     elif seen is not None:
         scores = scores + seen
-    if not shared_keys:
-        scores = scores.masked_fill((view.tiles.tile == SHARED)[:, None, None], -torch.inf)
+    if not global_keys:
+        scores = scores.masked_fill((view.tiles.tile == GLOBAL)[:, None, None], -torch.inf)
     top = scores.amax(dim=-1, keepdim=True)
     # Rows that see nothing have weights of 0, not NaN.
     weights = (scores - top.clamp(min=torch.finfo(torch.float32).min)).exp()
@@ -202,7 +202,7 @@ def partial_rows(inputs: LayerInputs, view: TileView, *, shared_keys: bool) -> P
 
 
 def merge(one_part: PartialRows, other: PartialRows) -> PartialRows:
-    """What the shared rows see in both parts."""
+    """What the global rows see in both parts."""
     # Rows that see nothing in either have weights of 0, not NaN.
     top = torch.maximum(one_part.top, other.top).clamp(min=torch.finfo(torch.float32).min)
     factor = (one_part.top - top).exp()

@@ -104,7 +104,7 @@ class Plan:
         causal: whether the model is, which passes in tiles need to know.
         pieces: of one long text, on which its layers run one after another; empty for others.
         states: [1, L, d], the output of the last layer that ran on pieces.
-        global_rows: [1, S, H, D], called in every layer of a piece of a text for the rows that see
+        add_piece: [1, S, H, D], called in every layer of a piece of a text for the rows that see
             the other pieces, None where the piece is not the last; None for whole texts.
         asked: the attention modules of the layers that have asked so far.
         ended: whether the pass is over. Layers that ask after it are computed once more, for their
@@ -122,7 +122,7 @@ class Plan:
     causal: bool = False
     pieces: tuple[Piece, ...] = ()
     states: Tensor | None = None
-    global_rows: Callable[[LayerInputs, TileView], Tensor | None] | None = None
+    add_piece: Callable[[LayerInputs, TileView], Tensor | None] | None = None
     asked: list[nn.Module] = field(default_factory=list)
     ended: bool = False
     calibrated: list[int] = field(default_factory=list)

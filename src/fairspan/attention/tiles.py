@@ -1,9 +1,9 @@
 """Tile geometry: which tokens see which, and where a token stands.
 
-A text has shared tokens in front (special tokens and the prompt), content, and shared tokens at its
-end. The content is cut into tiles. A content token sees its own tile and the shared tokens; shared
+A text has global tokens in front (special tokens and the prompt), content, and global tokens at its
+end. The content is cut into tiles. A content token sees its own tile and the global tokens; global
 tokens see everything and are seen by everything. Positions start again in every tile, so that no
-position exceeds the longest tile and the shared ones.
+position exceeds the longest tile and the global ones.
 
 A position bias is a table of P×P entries for these positions instead of L×L, and the mask of a
 causal or windowed layer a table of distances.
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from fairspan.attention.baskets import is_traced, runs
 
-SHARED = -1
+GLOBAL = -1
 NO_TILE = -2
 FAR = 2**30
 """A distance that no two tokens of a tile have."""
@@ -35,11 +35,11 @@ class Tiles:
     Attributes:
         valid: [N, L] bool, False for padding.
         position: [N, L], where each token stands; 0 at padding.
-        tile: [N, L], the tile of each token, `SHARED` or `NO_TILE` (padding).
+        tile: [N, L], the tile of each token, `GLOBAL` or `NO_TILE` (padding).
         start, length: [N, M], where each tile begins and how many tokens it has; 0 where a text has
             fewer tiles.
-        shared: [N, S], the rows of the shared tokens, clamped where a text has fewer.
-        lead, trail: how many shared tokens a text has in front and at its end.
+        global_rows: [N, S], the rows of the global tokens, clamped where a text has fewer.
+        lead, trail: how many global tokens a text has in front and at its end.
         width: a length that no tile exceeds.
         size: a length that no tile of a text of several exceeds.
         padded: whether the batch may have padding.
@@ -53,7 +53,7 @@ class Tiles:
     tile: Tensor
     start: Tensor
     length: Tensor
-    shared: Tensor
+    global_rows: Tensor
     lead: int
     trail: int
     width: int
@@ -76,7 +76,7 @@ class TileGroup:
         rows: [G, W], the tokens of each tile.
         row_ok: [G, W], which of them are there; None for all, or where a token that is there
             already fills the gap.
-        keys: [G, K], the shared tokens and those that the tile sees.
+        keys: [G, K], the global tokens and those that the tile sees.
         key_ok: [G, K], which of them are there; None for all.
     """
 
@@ -103,8 +103,8 @@ def lay_tiles(
 
     Args:
         size: the most tokens of a tile.
-        lead, trail: how many tokens in front and at the end are shared.
-        whole: texts of at most so many tokens, shared ones aside, are one tile.
+        lead, trail: how many tokens in front and at the end are global.
+        whole: texts of at most so many tokens, global ones aside, are one tile.
         segment: [N, L], rising numbers of segments, each of which becomes a tile; below 0
             throughout for texts that are cut by `size`.
         longest: the most tokens of a tile of a segment; `size` if None.
@@ -123,7 +123,7 @@ def _lay_on_host(valid: Tensor, *how: Any) -> Tiles:
     """The tiles of a batch, laid on the CPU, where their numbers may be looked at; a GPU would
     start dozens of small operations."""
     tiles = _lay(valid.cpu(), *how)
-    names = ("position", "tile", "start", "length", "shared")
+    names = ("position", "tile", "start", "length", "global_rows")
     moved = {name: getattr(tiles, name).to(valid.device) for name in names}
     return replace(tiles, valid=valid, **moved)
 
@@ -168,14 +168,14 @@ def _lay(
     outside = torch.where(offset < 0, column - first, behind_tiles)
     inside = (offset >= 0) & (offset < count)
     position = torch.where(inside, lead + within, outside)
-    tile = torch.where(inside, number, SHARED)
+    tile = torch.where(inside, number, GLOBAL)
     return Tiles(
         valid=valid,
         position=torch.where(valid, position, 0),
         tile=torch.where(valid, tile, NO_TILE),
         start=start.contiguous(),
         length=length.contiguous(),
-        shared=_shared_rows(first, total, lead, trail),
+        global_rows=_global_rows(first, total, lead, trail),
         lead=lead,
         trail=trail,
         width=width,
@@ -207,8 +207,8 @@ def _segment_lengths(
     return torch.nn.utils.rnn.pad_sequence(lengths, batch_first=True)
 
 
-def _shared_rows(first: Tensor, total: Tensor, lead: int, trail: int) -> Tensor:
-    """[N, S]: the rows of shared tokens, of texts of `total` [N, 1] tokens from `first` [N, 1]."""
+def _global_rows(first: Tensor, total: Tensor, lead: int, trail: int) -> Tensor:
+    """[N, S]: the rows of global tokens, of texts of `total` [N, 1] tokens from `first` [N, 1]."""
     number = torch.arange(lead + trail, device=first.device).expand(first.shape[0], -1)
     behind_content = number - lead + (total - trail).clamp(min=lead)
     rank = torch.where(number < lead, number, behind_content)
@@ -250,8 +250,8 @@ class TileView:
         row_position = self.tiles.position[text, row, None]
         key_tile = self.tiles.tile[text]
         key_position = self.tiles.position[text]
-        is_shared = (key_tile == SHARED) | (row_tile == SHARED)
-        visible = (key_tile != NO_TILE) & ((key_tile == row_tile) | is_shared)
+        is_global = (key_tile == GLOBAL) | (row_tile == GLOBAL)
+        visible = (key_tile != NO_TILE) & ((key_tile == row_tile) | is_global)
         if self.mask is not None:
             behind = key_position
             if self.causal:

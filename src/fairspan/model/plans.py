@@ -69,13 +69,13 @@ def _inverse(temperature: float | Steps, valid: Tensor) -> float | Tensor:
     return inverse
 
 
-def _where_several(sharper: float | Tensor, tiles: Tiles | None) -> float | Tensor:
+def _where_several(inverse_temperature: float | Tensor, tiles: Tiles | None) -> float | Tensor:
     """The inverse temperature of texts of several tiles, 1 for others; [N] if both may occur."""
-    if tiles is None or (isinstance(sharper, float) and sharper == 1):
+    if tiles is None or (isinstance(inverse_temperature, float) and inverse_temperature == 1):
         return 1.0
     if not tiles.padded:
-        return sharper
-    return torch.where(_has_several(tiles), sharper, 1.0)
+        return inverse_temperature
+    return torch.where(_has_several(tiles), inverse_temperature, 1.0)
 
 
 def pooled_evenly(
