@@ -62,7 +62,12 @@ class EvenPooling(Pooling):  # type: ignore[misc]
         if evenly is False:
             pooled: dict[str, Any] = super().forward(features, **kwargs)
             return pooled
-        pooled = self._pool(features, evenly, **kwargs)
+        texts, longest, _ = features[TOKENS].shape
+        is_large = texts > 1 and texts * longest > _LONG and "attention_mask" in features
+        if is_large and not is_traced() and not features[TOKENS].requires_grad:
+            pooled = self._pool_one_by_one(features, evenly, **kwargs)
+        else:
+            pooled = self._pool(features, evenly, **kwargs)
         if not is_traced():
             self._require_finite(pooled)
         return pooled
@@ -81,6 +86,23 @@ class EvenPooling(Pooling):  # type: ignore[misc]
             f"the model turns text {number + 1} of {len(sums)} in its batch{beginning} into NaN "
             "or infinity: check the weights and the dtype."
         )
+
+    def _pool_one_by_one(
+        self, features: dict[str, Any], evenly: Tensor | bool, **kwargs: Any
+    ) -> dict[str, Any]:
+        """What `_pool` gives, without work on padding or copies of it."""
+        vectors = []
+        for text, mask in enumerate(features["attention_mask"]):
+            columns = mask.nonzero()[:, 0].tolist() or [0]
+            span = slice(columns[0], columns[-1] + 1)
+            alone = {
+                **features,
+                TOKENS: features[TOKENS][text, span][None],
+                "attention_mask": mask[span][None],
+            }
+            factor = evenly[text, None] if isinstance(evenly, Tensor) else evenly
+            vectors.append(self._pool(alone, factor, **kwargs)["sentence_embedding"])
+        return {**features, "sentence_embedding": torch.cat(vectors)}
 
     def _pool(
         self, features: dict[str, Any], evenly: Tensor | bool, **kwargs: Any
